@@ -1,0 +1,61 @@
+# actorlearn: everything a checkout needs. `make help` lists the targets.
+#   PYTHON=python3.12   the interpreter that .venv is made with
+#   TOPOLOGY=…  ARGS=…  what `make run` trains, and key=value changes to it
+
+PYTHON ?= python3
+TOPOLOGY ?= configs/pong.yaml
+ARGS ?=
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+# The folder of this file, so that `make -f path/to/Makefile test` works from anywhere.
+ROOT := $(shell cd "$$(dirname "$(strip $(MAKEFILE_LIST))")" && pwd)
+BIN := .venv/bin
+# The stamp holds the folder it was made in: a virtual environment does not survive being moved.
+STAMP := .venv/.installed
+
+.PHONY: help setup run test lint bench clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' "$(ROOT)/Makefile" | expand -t 16
+
+setup:  ## make .venv with the versions in constraints.txt (once; again when they change)
+	@cd "$(ROOT)"
+	if [[ "$$(cat $(STAMP) 2>/dev/null || true)" == "$(ROOT)" && $(STAMP) -nt pyproject.toml && $(STAMP) -nt constraints.txt ]]; then
+	    exit 0
+	fi
+	"$(PYTHON)" -c 'import sys; sys.version_info >= (3, 11) or sys.exit("actorlearn needs Python 3.11 or newer, and " + sys.executable + " is " + sys.version.split()[0] + ": run make setup PYTHON=python3.12")'
+	if [[ "$$(cat $(STAMP) 2>/dev/null || true)" != "$(ROOT)" ]]; then
+	    echo "making $(ROOT)/.venv with $$($(PYTHON) --version)"
+	    "$(PYTHON)" -m venv --clear .venv
+	fi
+	rm -f $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	echo "$(ROOT)" > $(STAMP)
+
+run: setup  ## train TOPOLOGY (configs/pong.yaml) and show it learn
+	@cd "$(ROOT)"
+	exec $(BIN)/actorlearn run $(TOPOLOGY) $(ARGS)
+
+lint: setup  ## ruff, mypy --strict and the import contracts
+	@cd "$(ROOT)"
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint  ## the full checks: lint, then every test that is neither slow nor for a GPU
+	@cd "$(ROOT)"
+	$(BIN)/python -m pytest -m "not slow and not gpu"
+
+bench: setup  ## measure this machine
+	@cd "$(ROOT)"
+	$(BIN)/actorlearn bench $(ARGS)
+
+clean:  ## remove .venv, caches and build products (runs/ stays)
+	@cd "$(ROOT)"
+	rm -rf .venv build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find actorlearn launch tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.ONESHELL:

@@ -1,0 +1,91 @@
+"""What an algorithm is to the rest of the system: its settings, the batch it learns from, and five methods.
+
+Reads and writes nothing; imports torch for the type checker only, because processes without torch read these settings.
+
+A `Batch` is in action -> outcome order (the shift from rows is done once, in `processes/batches.py`). Transition t is:
+
+    observation[t] --action[t]--> reward[t], terminated[t], truncated[t], life_lost[t], observation[t+1]
+
+The transition after a game's end is the environment's reset: its action was ignored, `valid` is False, and it counts
+for nothing. `observation[t+1]` of a transition that ended a game is the game's final observation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+class AlgorithmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Numbers of the loss; the defaults are those of the published PAAC code (its paper has entropy cost 0.01)."""
+
+    name: str = "a2c"  # "a2c" or "package.module:Name", constructed as Name(settings)
+    horizon: int = 5  # transitions of one block, T
+    discount: float = 0.99
+    entropy_cost: float = 0.02
+    value_cost: float = 0.25  # of the squared error, without a further 1/2
+    loss_scale: float = 5.0  # multiplies all three terms, hence also meets the optimizer's clip_norm
+    reward_clip: float | None = 1.0  # rewards are cut to [-reward_clip, reward_clip]; None = raw
+    life_loss_terminal: bool = False  # a lost life ends the return, though the game goes on
+    bootstrap_on_truncation: bool = False  # False: a time limit is a terminal, as in all five papers' code
+
+    def __post_init__(self) -> None:
+        """Refuse numbers for which the loss has no meaning."""
+        rules = {
+            "horizon": (self.horizon >= 1, "at least 1 transition a block"),
+            "discount": (0.0 <= self.discount <= 1.0, "within [0, 1]"),
+            "entropy_cost": (self.entropy_cost >= 0.0, "0 or more"),
+            "value_cost": (self.value_cost >= 0.0, "0 or more"),
+            "loss_scale": (self.loss_scale > 0.0, "above 0"),
+            "reward_clip": (self.reward_clip is None or self.reward_clip > 0.0, "above 0, or null for raw rewards"),
+        }
+        for key, (holds, rule) in rules.items():
+            if not holds:
+                raise ValueError(f"algorithm.{key}: {getattr(self, key)!r} must be {rule}")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """T transitions of B environments, in action -> outcome order, all on one device."""
+
+    observation: Tensor  # [T+1, B, *shape]
+    action: Tensor  # [T, B] int64
+    reward: Tensor  # [T, B] float32, raw
+    terminated: Tensor  # [T, B] bool
+    truncated: Tensor  # [T, B] bool
+    life_lost: Tensor  # [T, B] bool
+    valid: Tensor  # [T, B] bool
+    policy_version: Tensor  # [T, B] int64
+    columns: Mapping[str, Tensor] = field(default_factory=dict)  # the algorithm's own, [T, B, ...]
+
+
+class Algorithm(Protocol):
+    """A learning algorithm; pure but for the generator it is handed. Constructed from `AlgorithmSettings`."""
+
+    def heads(self, actions: int) -> dict[str, int]:
+        """Name and size of each network output; called by every role that makes a network, before it does."""
+
+    def columns(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Name -> (numpy dtype name, shape of one cell) of what `act` writes besides the action.
+
+        Called once, when the blocks' layout is planned.
+        """
+
+    def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:
+        """Choose "action", int64 [N], and the cells of `columns`, from outputs [N, size].
+
+        Called by inference servers for each batch of rows, and by evaluators; `greedy` draws nothing.
+        """
+
+    def loss(self, outputs: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the scalar to descend and detached scalar metrics, from outputs [T+1, B, size] of one forward pass.
+
+        Called by the trainer once for each batch, before `backward`.
+        """

@@ -1,0 +1,34 @@
+"""Turns `algorithm.name` into an algorithm: a shipped one, or "package.module:Name" called as Name(settings).
+
+Reads the settings only; knows no network and no process.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable
+from typing import cast
+
+from actorlearn.algorithms.a2c import A2C
+from actorlearn.algorithms.interface import Algorithm, AlgorithmSettings
+
+SHIPPED: dict[str, Callable[[AlgorithmSettings], Algorithm]] = {"a2c": A2C}
+
+
+def make(settings: AlgorithmSettings) -> Algorithm:
+    """Construct the algorithm that the settings name."""
+    construct = SHIPPED.get(settings.name) or imported(settings.name)
+    return construct(settings)
+
+
+def imported(name: str) -> Callable[[AlgorithmSettings], Algorithm]:
+    """Import the class that "package.module:Name" names."""
+    try:
+        if ":" not in name:
+            raise ValueError("it has no colon")
+        return cast(Callable[[AlgorithmSettings], Algorithm], pkgutil.resolve_name(name))
+    except (ValueError, ImportError, AttributeError) as error:
+        raise ValueError(
+            f"algorithm.name: {name!r} must be one of {sorted(SHIPPED)} or 'package.module:Name', "
+            f"a class on the Python path that is called as Name(AlgorithmSettings) ({error})"
+        ) from error

@@ -1,0 +1,1 @@
+"""Environments behind one interface: Atari through ale-py, anything else through gymnasium."""

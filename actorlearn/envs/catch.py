@@ -1,0 +1,59 @@
+"""Catch: a ball falls through a 10x10 image and a paddle on the bottom line should be under it.
+
+A pixel game small enough to be learned in seconds, for tests and first tries: `actorlearn.envs.catch:Catch`. Reads
+nothing but its seed and the actions; knows nothing of blocks or of this project's row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+Image = npt.NDArray[np.uint8]
+
+SIZE = 10
+"""Lines and columns of the image; the ball takes SIZE - 1 steps to fall."""
+REACH = 1
+"""The paddle covers its column and this many on each side."""
+
+
+class Catch(gymnasium.Env[Image, np.int64]):
+    """Observation [1, 10, 10] uint8 of 0 and 255; actions left, stay, right; reward +1 or -1 when the ball is down.
+
+    A game lasts 9 steps. The ball starts in any column, the paddle in column 5; every ball can be caught, and a paddle
+    that never moves catches three of ten.
+    """
+
+    def __init__(self) -> None:
+        """Takes no arguments, as environments named by their class must."""
+        self.observation_space = gymnasium.spaces.Box(0, 255, (1, SIZE, SIZE), np.uint8)
+        self.action_space = gymnasium.spaces.Discrete(3)
+        self._line = 0
+        self._column = 0
+        self._paddle = SIZE // 2
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Image, dict[str, Any]]:
+        """A new ball at the top, in a column drawn from the environment's generator."""
+        super().reset(seed=seed, options=options)
+        self._line = 0
+        self._column = int(self.np_random.integers(SIZE))
+        self._paddle = SIZE // 2
+        return self._image(), {}
+
+    def step(self, action: np.int64 | int) -> tuple[Image, float, bool, bool, dict[str, Any]]:
+        """Move the paddle by action - 1 columns, let the ball fall one line."""
+        self._paddle = min(max(self._paddle + int(action) - 1, 0), SIZE - 1)
+        self._line += 1
+        down = self._line == SIZE - 1
+        caught = abs(self._paddle - self._column) <= REACH
+        reward = (1.0 if caught else -1.0) if down else 0.0
+        return self._image(), reward, down, False, {}
+
+    def _image(self) -> Image:
+        image = np.zeros((1, SIZE, SIZE), np.uint8)
+        image[0, -1, max(self._paddle - REACH, 0) : self._paddle + REACH + 1] = 255
+        image[0, self._line, self._column] = 255
+        return image

@@ -1,0 +1,128 @@
+"""What an environment is to the rest of the system: its settings, its shapes, and the row it fills.
+
+Reads and writes nothing. Knows neither ALE nor gymnasium nor torch, and not whether a row lies in shared memory.
+
+A `VectorEnv` steps B environments and writes what they return into the views of a `Row`. One row, per environment:
+
+    | row                   | observation         | reward | terminated | truncated | life_lost | first |
+    |-----------------------|---------------------|--------|------------|-----------|-----------|-------|
+    | first of a game       | the game's first    | 0      | no         | no        | no        | yes   |
+    | inside a game         | after the action    | raw    | no         | no        | maybe     | no    |
+    | last, game over       | the game's final    | raw    | yes        | no        | no        | no    |
+    | last, cut by a limit  | the game's final    | raw    | no         | yes       | no        | no    |
+
+The row after a last row is the first row of the next game; the action chosen from the last row is ignored (NEXT_STEP
+autoreset). So the final observation is always there to bootstrap from, without a column of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+
+class EnvSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which environment, and how it is played. Fields marked atari are ignored by gymnasium environments."""
+
+    id: str  # "ALE/Pong-v5", a registered gymnasium id, or "package.module:Class"
+    preset: str = "dqn"  # atari: how a screen becomes an observation; a key of envs.atari.PRESETS
+    frame_skip: int = 4  # atari: emulator frames of one step
+    stack: int = 4  # atari: frames in one observation, oldest first
+    noop_max: int = 30  # atari: a game starts with 0 to noop_max no-ops of one frame each, uniformly drawn
+    repeat_action_probability: float = 0.0  # atari: sticky actions, per frame
+    full_action_space: bool = False  # atari: all 18 actions instead of those the game uses
+    fire_on_reset: bool = False  # atari: FIRE for one frame when a game starts, if the game has FIRE
+    time_limit_steps: int = 27_000  # steps until a game is truncated; 0 = only the limit gymnasium registered, if any
+
+    def __post_init__(self) -> None:
+        """Refuse numbers no game can be played with."""
+        for name, least in (("frame_skip", 1), ("stack", 1), ("noop_max", 0), ("time_limit_steps", 0)):
+            value = getattr(self, name)
+            if value < least:
+                raise ValueError(f"env.{name}: {value!r} must be {least} or more")
+        if not 0.0 <= self.repeat_action_probability <= 1.0:
+            value = self.repeat_action_probability
+            raise ValueError(f"env.repeat_action_probability: {value!r} must be between 0 and 1")
+
+
+class EnvSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What a network, a block and a progress line need to know of an environment."""
+
+    observation_shape: tuple[int, ...]  # of one environment
+    observation_dtype: str  # "uint8" or "float32"
+    actions: int  # actions are 0 … actions-1
+    frames_per_step: int
+
+
+@dataclass(slots=True)
+class Row:
+    """One row of a block: B environments at one time. Arrays are views that the environment fills and never keeps."""
+
+    observation: npt.NDArray[Any]  # [B, *observation_shape]
+    reward: npt.NDArray[np.float32]  # [B] raw: neither clipped nor scaled
+    terminated: npt.NDArray[np.bool_]  # [B] the game is over
+    truncated: npt.NDArray[np.bool_]  # [B] a time limit cut the game
+    life_lost: npt.NDArray[np.bool_]  # [B] a life was lost and the game goes on
+    first: npt.NDArray[np.bool_]  # [B] the observation is a game's first; the action before it was ignored
+
+
+class VectorEnv(Protocol):
+    """B environments, stepped one after the other in this process."""
+
+    @property
+    def spec(self) -> EnvSpec:
+        """Shapes and counts of one environment."""
+
+    @property
+    def count(self) -> int:
+        """Number of environments, B."""
+
+    def reset(self, row: Row) -> None:
+        """Start every environment from its seed and write the first row; the same seeds replay the same games."""
+
+    def step(self, action: npt.NDArray[np.integer[Any]], row: Row) -> None:
+        """Take action [B] and write the row it leads to; an environment whose last row was written starts a new game.
+
+        Raises ActionError for an action outside the action space, MalformedStepError for values that may not be
+        learned from; the row is then not to be used.
+        """
+
+    def close(self) -> None:
+        """Give back what the environments hold; twice does no harm."""
+
+
+class ActionError(ValueError):
+    """An action outside 0 … actions-1, or a wrong number of them: the policy's fault, not the environment's."""
+
+
+class MalformedStepError(ValueError):
+    """An environment returned something that must not be written: names the environment, the field and the value."""
+
+    def __init__(self, env_id: str, environment: int, field: str, value: object, rule: str) -> None:
+        """`environment` is the index among the B environments; `rule` says what the field must be."""
+        self.environment = environment
+        self.field = field
+        shown = repr(value)
+        if len(shown) > 200:
+            shown = shown[:200] + "…"
+        super().__init__(f"environment {environment} of {env_id!r}: {field} is {shown}; {rule}")
+
+
+def check_actions(action: npt.NDArray[np.integer[Any]], count: int, actions: int) -> None:
+    """Raise ActionError unless there are `count` integers in 0 … actions-1; costs microseconds."""
+    if action.shape != (count,) or action.dtype.kind not in "iu":
+        raise ActionError(f"action is {action.dtype}{list(action.shape)}; it must be one integer for each of {count}")
+    if action.min() < 0 or action.max() >= actions:
+        environment = int(np.flatnonzero((action < 0) | (action >= actions))[0])
+        raise ActionError(f"environment {environment}: action {action[environment]} must be in 0 … {actions - 1}")
+
+
+def seed31(seed: int) -> int:
+    """The 31 bits of a seed that every generator behind this interface takes."""
+    if seed < 0:
+        raise ValueError(f"seed {seed} must be 0 or more")
+    return seed % 2**31

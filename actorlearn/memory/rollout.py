@@ -1,0 +1,221 @@
+"""Blocks of experience: what a row means, who writes which column, and whose turn it is.
+
+A row ``t`` of a block holds, for the B environments of one simulator group:
+
+====================================================  ==========  ================================================
+column                                                written by  meaning
+====================================================  ==========  ================================================
+observation[t], reward[t], terminated[t],             simulator   the result of arriving at row t (reward is raw;
+truncated[t], life_lost[t], first[t]                              first = a new game starts here, nothing happened)
+action[t], policy_version[t], the algorithm's own     inference   chosen from observation[t]
+====================================================  ==========  ================================================
+
+Row T of a block is row 0 of the next. So ``action[t]`` leads to ``reward[t + 1]``; the shift is made in one place,
+``processes/batches.py``.
+
+Turns are words, never messages. Time is cut in *rounds* of T rows, numbered over the whole run; round r lies in block
+``r % blocks`` of every group, and tick n = r * T + t is row t of round r.
+
+==================  ==================  ==========================================================================
+word                one writer          meaning
+==================  ==================  ==========================================================================
+open (run)          trainer             rounds below it may be begun; raising it is what frees the older blocks
+joined (seat)       trainer             first round the simulator takes part in; -1 until it is admitted
+left (seat)         trainer             first round it takes part in no more
+observed[group]     simulator           ticks below it have their observation
+acted[group]        inference           ticks below it have their action
+completed[group]    simulator           rounds below it are complete
+==================  ==================  ==========================================================================
+
+Because membership is told by rounds and ``open`` is one word for all, every process derives the same set of
+participants for every tick: batches are composed alike in every run, whoever was faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from actorlearn.memory.fields import Field
+from actorlearn.memory.shared import Segment
+
+FAR = 2**62
+"""A round that never comes."""
+
+ARRIVAL_COLUMNS = ("observation", "reward", "terminated", "truncated", "life_lost", "first")
+
+
+class BlockShape(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers that fix a simulator's segment."""
+
+    groups: int
+    blocks: int
+    horizon: int
+    """T: rows an update learns from; a block has one more."""
+    envs_per_group: int
+    observation_shape: tuple[int, ...]
+    observation_dtype: str
+    columns: dict[str, tuple[str, tuple[int, ...]]] = {}
+    """The algorithm's own columns per row and environment: name -> (dtype, shape)."""
+
+
+def block_fields(shape: BlockShape) -> list[Field]:
+    """Fields of one simulator's segment."""
+    rows = (shape.groups, shape.blocks, shape.horizon + 1)
+    per_env = (*rows, shape.envs_per_group)
+    observation_poison = 0xA5 if shape.observation_dtype == "uint8" else float("nan")
+    return [
+        Field("shape", "int64", (4,)),
+        Field("joined", "int64", (1,), -1),
+        Field("left", "int64", (1,), FAR),
+        Field("observed", "int64", (shape.groups, 8), 0),
+        Field("acted", "int64", (shape.groups, 8), 0),
+        Field("completed", "int64", (shape.groups, 8), 0),
+        Field("observation", shape.observation_dtype, (*per_env, *shape.observation_shape), observation_poison),
+        Field("reward", "float32", per_env, float("nan")),
+        Field("terminated", "bool", per_env, 1),
+        Field("truncated", "bool", per_env, 1),
+        Field("life_lost", "bool", per_env, 1),
+        Field("first", "bool", per_env, 1),
+        Field("action", "int64", per_env, -1),
+        Field("policy_version", "int64", rows, -1),
+        *(Field(name, dtype, (*per_env, *extra)) for name, (dtype, extra) in sorted(shape.columns.items())),
+    ]
+
+
+def rounds_fields() -> list[Field]:
+    """Fields of the run's rounds segment."""
+    return [Field("open", "int64", (8,), 0)]
+
+
+class Rounds:
+    """The one word that lets simulators begin rounds."""
+
+    def __init__(self, segment: Segment) -> None:
+        """Bind to the run's rounds segment."""
+        self._open = segment["open"]
+
+    @property
+    def open(self) -> int:
+        """Rounds below this number may be begun."""
+        return int(self._open[0])
+
+    def raise_to(self, rounds: int) -> None:
+        """Let simulators begin rounds below this number; the trainer's word alone."""
+        self._open[0] = rounds
+
+
+def make_segment(path: Any, shape: BlockShape) -> Segment:
+    """Create one simulator's segment and write its numbers into it."""
+    segment = Segment.create(path, block_fields(shape))
+    segment["shape"][:] = (shape.groups, shape.blocks, shape.horizon, shape.envs_per_group)
+    return segment
+
+
+class Blocks:
+    """One simulator's segment, seen through the words and columns above."""
+
+    def __init__(self, segment: Segment) -> None:
+        """Bind to a simulator's segment; the numbers are read from it."""
+        self.segment = segment
+        self.groups, self.blocks, self.horizon, self.envs_per_group = (int(n) for n in segment["shape"])
+        self._observed = segment["observed"]
+        self._acted = segment["acted"]
+        self._completed = segment["completed"]
+        self._joined = segment["joined"]
+        self._left = segment["left"]
+
+    # Membership, written by the trainer ------------------------------------------------------------------------
+
+    @property
+    def joined(self) -> int:
+        """First round this seat takes part in; -1 before it is admitted."""
+        return int(self._joined[0])
+
+    @property
+    def left(self) -> int:
+        """First round this seat takes part in no more."""
+        return int(self._left[0])
+
+    def admit(self, first_round: int) -> None:
+        """Let the seat take part from this round on; the counters start there."""
+        tick = first_round * self.horizon
+        self._observed[:, 0] = tick
+        self._acted[:, 0] = tick
+        self._completed[:, 0] = first_round
+        self._joined[0] = first_round
+
+    def leave(self, first_round_without: int) -> None:
+        """Let the seat finish its rounds below this one and then go."""
+        self._left[0] = first_round_without
+
+    def takes_part(self, round_: int) -> bool:
+        """Whether this seat's rows belong to that round."""
+        return 0 <= self.joined <= round_ < self.left
+
+    # Turns -----------------------------------------------------------------------------------------------------
+
+    def observed(self, group: int) -> int:
+        """Ticks below this have their observation."""
+        return int(self._observed[group, 0])
+
+    def acted(self, group: int) -> int:
+        """Ticks below this have their action."""
+        return int(self._acted[group, 0])
+
+    def completed(self, group: int) -> int:
+        """Rounds below this are complete."""
+        return int(self._completed[group, 0])
+
+    def mark_observed(self, group: int, tick: int) -> None:
+        """The observation of this tick is written; simulator only."""
+        self._observed[group, 0] = tick + 1
+
+    def mark_acted(self, group: int, tick: int, policy_version: int) -> None:
+        """The action of this tick is written, by this version of the weights; inference only."""
+        round_, t = divmod(tick, self.horizon)
+        self.segment["policy_version"][group, round_ % self.blocks, t] = policy_version
+        self._acted[group, 0] = tick + 1
+
+    def mark_completed(self, group: int, round_: int) -> None:
+        """All rows of this round are written; simulator only."""
+        self._completed[group, 0] = round_ + 1
+
+    # Columns ---------------------------------------------------------------------------------------------------
+
+    def row(self, name: str, group: int, tick: int) -> NDArray[Any]:
+        """Column ``name`` of the row of this tick: [B, ...]."""
+        round_, t = divmod(tick, self.horizon)
+        view: NDArray[Any] = self.segment[name][group, round_ % self.blocks, t]
+        return view
+
+    def last_row(self, name: str, group: int, round_: int) -> NDArray[Any]:
+        """Column ``name`` of row T of a round: what becomes row 0 of the next."""
+        view: NDArray[Any] = self.segment[name][group, round_ % self.blocks, self.horizon]
+        return view
+
+    def block(self, name: str, group: int, round_: int) -> NDArray[Any]:
+        """Column ``name`` of a whole round: [T + 1, B, ...] ([T + 1] for policy_version)."""
+        view: NDArray[Any] = self.segment[name][group, round_ % self.blocks]
+        return view
+
+    def begin(self, group: int, round_: int) -> None:
+        """Copy row T of the round before into row 0 of this one."""
+        for name in ARRIVAL_COLUMNS:
+            self.row(name, group, round_ * self.horizon)[:] = self.last_row(name, group, round_ - 1)
+
+
+def unfinished_rows(blocks: Blocks, group: int) -> int:
+    """Environment rows of a group that belong to no complete round: what is lost when its simulator dies."""
+    if blocks.joined < 0:
+        return 0
+    return max(0, blocks.observed(group) - blocks.completed(group) * blocks.horizon) * blocks.envs_per_group
+
+
+def seats_for(round_: int, seats: Sequence[Blocks]) -> list[Blocks]:
+    """The seats that take part in a round, in roster order."""
+    return [seat for seat in seats if seat.takes_part(round_)]

@@ -1,0 +1,214 @@
+"""The only door to shared memory: named segments under one directory of /dev/shm per run.
+
+A segment is a file: a header (magic, layout version, field table, owner) and the arrays of ``fields``. It is allocated
+with ``posix_fallocate``, so a full /dev/shm is an error here and never a SIGBUS later, and mapped with ``mmap``, so
+numpy and torch view it without a copy. Python's own SharedMemory is not used: before 3.13 a reader's exit destroys the
+segment under everyone else.
+
+Memory order: single 8-byte words are written and read whole, and a reader that sees a new word sees what was written
+before it. That holds on x86-64 (total store order), which is what the project is tested on; ``actorlearn doctor`` says
+so on other machines.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import re
+import shutil
+import struct
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from actorlearn.memory.fields import Field, layout, views
+
+LAYOUT_VERSION = 1
+SHM_ROOT = Path("/dev/shm")
+_MAGIC = b"ACTLEARN"
+_HEADER_BYTES = 16 * 1024
+_PREFIX = struct.Struct("<8sIII")  # magic, layout version, bytes of the field table, pid of the creator
+
+
+class SharedMemoryFull(OSError):
+    """/dev/shm has less room than the run needs."""
+
+
+class SegmentError(ValueError):
+    """A file that is not a segment of this layout version."""
+
+
+class Segment:
+    """One mapped file of named arrays: ``segment["reward"]`` is a numpy array over the shared pages."""
+
+    def __init__(self, path: Path, mapping: mmap.mmap, fields: list[Field]) -> None:
+        """Use ``create`` or ``open``."""
+        self.path = path
+        self.fields = fields
+        self._mapping = mapping
+        self._arrays = views(memoryview(mapping)[_HEADER_BYTES:], fields)
+
+    @classmethod
+    def create(cls, path: Path, fields: list[Field]) -> Segment:
+        """Make a new segment, poisoned; raises SharedMemoryFull, or FileExistsError when the path is taken."""
+        table = msgspec.msgpack.encode(fields)
+        if len(table) > _HEADER_BYTES - _PREFIX.size:
+            raise SegmentError(f"{path.name}: a field table of {len(table)} bytes does not fit {_HEADER_BYTES}")
+        size = segment_bytes(fields)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            _allocate(handle, size, path)
+            mapping = mmap.mmap(handle, size)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(handle)
+        segment = cls(path, mapping, fields)
+        for field in fields:
+            if field.poison is not None:
+                segment[field.name].fill(field.poison)
+        mapping[_PREFIX.size : _PREFIX.size + len(table)] = table
+        mapping[: _PREFIX.size] = _PREFIX.pack(_MAGIC, LAYOUT_VERSION, len(table), os.getpid())
+        return segment
+
+    @classmethod
+    def open(cls, path: Path) -> Segment:
+        """Map an existing segment; raises SegmentError when it is of another kind, version or size."""
+        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            size = os.fstat(handle).st_size
+            if size < _HEADER_BYTES:
+                raise SegmentError(f"{path}: {size} bytes are too few for a segment; is it still being made?")
+            mapping = mmap.mmap(handle, size)
+        finally:
+            os.close(handle)
+        magic, version, table_bytes, _ = _PREFIX.unpack_from(mapping)
+        if magic != _MAGIC or version != LAYOUT_VERSION:
+            raise SegmentError(
+                f"{path}: magic {magic!r} and layout version {version}, expected {_MAGIC!r} and {LAYOUT_VERSION}; "
+                "start all processes of a run from one installation"
+            )
+        if table_bytes > _HEADER_BYTES - _PREFIX.size:
+            raise SegmentError(f"{path}: a field table of {table_bytes} bytes does not fit the header")
+        try:
+            table = bytes(mapping[_PREFIX.size : _PREFIX.size + table_bytes])
+            fields = msgspec.msgpack.decode(table, type=list[Field])
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise SegmentError(f"{path}: unreadable field table: {error}") from None
+        if segment_bytes(fields) != size:
+            raise SegmentError(f"{path}: {size} bytes, but its fields need {segment_bytes(fields)}")
+        return cls(path, mapping, fields)
+
+    def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
+        """The array of that name."""
+        return self._arrays[name]
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the segment has an array of that name."""
+        return name in self._arrays
+
+    def close(self) -> None:
+        """Let go of this process's mapping; arrays still in use elsewhere keep it alive until they are gone."""
+        self._arrays = {}
+        with suppress(BufferError):
+            self._mapping.close()
+
+    def unlink(self) -> None:
+        """Remove the name; processes that have it mapped keep their pages until they let go."""
+        self.path.unlink(missing_ok=True)
+
+
+def segment_bytes(fields: list[Field]) -> int:
+    """Bytes of the file a segment of these fields takes."""
+    return _HEADER_BYTES + max(layout(fields)[1], 1)
+
+
+def _allocate(handle: int, size: int, path: Path) -> None:
+    try:
+        os.posix_fallocate(handle, 0, size)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.ENOMEM, errno.EDQUOT):
+            raise
+        raise _full(path, size) from None
+
+
+def _full(path: Path, needed: int) -> SharedMemoryFull:
+    return SharedMemoryFull(
+        errno.ENOSPC,
+        f"{path}: {needed:,} bytes of shared memory needed, {free_bytes():,} free in {SHM_ROOT}; "
+        f"free some, mount {SHM_ROOT} larger (docker: --shm-size), or use fewer simulators.envs or a shorter horizon",
+    )
+
+
+def free_bytes() -> int:
+    """Bytes still free in /dev/shm for this user."""
+    status = os.statvfs(SHM_ROOT)
+    return status.f_bavail * status.f_frsize
+
+
+class SharedDirectory:
+    """The run's directory in /dev/shm; an advisory lock on it is held for as long as its supervisor lives."""
+
+    def __init__(self, path: Path, lock: int) -> None:
+        """Use ``create``."""
+        self.path = path
+        self._lock = lock
+
+    @classmethod
+    def create(cls, run_id: str, needed_bytes: int) -> SharedDirectory:
+        """Make and lock the directory; raises SharedMemoryFull when ``needed_bytes`` are not free."""
+        path = SHM_ROOT / f"actorlearn-{os.getuid()}-{run_id}"
+        if needed_bytes > free_bytes():
+            raise _full(path, needed_bytes)
+        path.mkdir(mode=0o700)
+        lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return cls(path, lock)
+
+    def close(self) -> None:
+        """Remove the directory and everything in it, then let the lock go."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+
+    @staticmethod
+    def sweep() -> list[str]:
+        """Remove what dead runs of this user left; returns their run ids. Living runs hold their lock."""
+        swept = []
+        for path in SHM_ROOT.glob(f"actorlearn-{os.getuid()}-*"):
+            if _owner_lives(path):
+                continue
+            shutil.rmtree(path, ignore_errors=True)
+            swept.append(path.name.split("-", 2)[2])
+        return swept
+
+    @staticmethod
+    def living() -> list[Path]:
+        """Directories of this user's runs whose supervisor is alive."""
+        return sorted(p for p in SHM_ROOT.glob(f"actorlearn-{os.getuid()}-*") if _owner_lives(p))
+
+
+def _owner_lives(path: Path) -> bool:
+    """Whether a directory must be left alone: locked, foreign, a link, or not ours to judge."""
+    if path.is_symlink() or not path.is_dir() or path.stat().st_uid != os.getuid():
+        return True
+    if not re.fullmatch(r"actorlearn-\d+-[A-Za-z0-9._-]{1,100}", path.name):
+        return True
+    try:
+        lock = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False  # made and not yet locked happens only within create(), microseconds
+    except OSError:
+        return True
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False

@@ -1,0 +1,62 @@
+"""From features to named outputs: linear heads over encoders, and how the shipped networks are initialised.
+
+Reads what an encoder returns; the names and sizes of the outputs come from the algorithm, which is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import sqrt
+
+from torch import Tensor, nn
+
+# Gains of the last layers (GALA, after OpenAI baselines); a head not named here gets 1.
+HEAD_GAINS = {"logits": 0.01}
+
+
+class SharedTrunk(nn.Module):
+    """One encoder and a linear head for each output (PAAC: "a single network with two separate output layers")."""
+
+    def __init__(self, encoder: nn.Module, features: int, heads: Mapping[str, int]) -> None:
+        """Put one linear layer per head on the encoder's features."""
+        super().__init__()
+        self.encoder = encoder
+        self.heads = nn.ModuleDict({name: nn.Linear(features, size) for name, size in heads.items()})
+
+    def forward(self, observation: Tensor) -> dict[str, Tensor]:
+        """Map [N, *shape] to float32 [N, size] for each head."""
+        features = self.encoder(observation)
+        return {name: head(features).float() for name, head in self.heads.items()}
+
+
+class SeparateTrunks(nn.Module):
+    """One encoder and one linear head for each output, with no weight in common.
+
+    For small observations. On CartPole (A2C, Adam, 16 environments, horizon 5, two rates, both inits, 3 seeds) these
+    scored about as much after 20,000 steps as a shared trunk after 80,000: presumably the value's errors, as large as
+    the returns, use up a clipped gradient.
+    """
+
+    def __init__(self, encoders: Mapping[str, nn.Module], features: int, heads: Mapping[str, int]) -> None:
+        """Put one linear layer on each head's own encoder."""
+        super().__init__()
+        self.trunks = nn.ModuleDict(
+            {name: SharedTrunk(encoders[name], features, {name: size}) for name, size in heads.items()}
+        )
+
+    def forward(self, observation: Tensor) -> dict[str, Tensor]:
+        """Map [N, *shape] to float32 [N, size] for each head."""
+        return {name: trunk(observation)[name] for name, trunk in self.trunks.items()}
+
+
+def orthogonal(network: nn.Module) -> None:
+    """Re-initialise orthogonally, with gain sqrt(2), the heads by HEAD_GAINS, and biases 0.
+
+    Draws from torch's global generator.
+    """
+    for path, layer in network.named_modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            *_, group, name = path.split(".")
+            nn.init.orthogonal_(layer.weight, gain=HEAD_GAINS.get(name, 1.0) if group == "heads" else sqrt(2.0))
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)

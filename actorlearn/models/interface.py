@@ -1,0 +1,43 @@
+"""What a network is to the rest of the system: its settings and its one call.
+
+Reads and writes nothing; imports torch for the type checker only, because processes without torch read these settings.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which network, and how it starts."""
+
+    name: str = "nips"  # "nips", "nature", "mlp" or "package.module:Name"
+    hidden_sizes: list[int] = msgspec.field(default_factory=lambda: [64, 64])  # mlp only
+    init: str = "torch"  # "torch" = U(+-1/sqrt(fan_in)), weights and biases, as PAAC; "orthogonal" as GALA
+
+    def __post_init__(self) -> None:
+        """Refuse numbers and words no network has."""
+        if self.init not in ("torch", "orthogonal"):
+            raise ValueError(f"model.init: {self.init!r} must be 'torch' or 'orthogonal'")
+        if any(size < 1 for size in self.hidden_sizes):
+            raise ValueError(f"model.hidden_sizes: {self.hidden_sizes!r} must be numbers of units, each 1 or more")
+
+
+class Model(Protocol):
+    """A network: a torch module, shipped or "package.module:Name", constructed as Name(observation_shape, heads).
+
+    `observation_shape` is one observation's shape, a tuple; `heads` maps the name of each output to its size.
+
+    * It is called with observations [N, *observation_shape] as they are stored (uint8 for images), and scales them.
+    * It returns float32 [N, size] for every head, also under autocast.
+    * It initialises itself from torch's global generator, which `make` seeds for the construction.
+    * Only its parameters travel between processes: constants are buffers with persistent=False.
+    """
+
+    def __call__(self, observation: Tensor) -> dict[str, Tensor]:
+        """Return one float32 [N, size] tensor per head."""

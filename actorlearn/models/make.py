@@ -1,0 +1,110 @@
+"""Makes a network from settings and a seed, and lays its weights out as one flat vector.
+
+Reads the settings, an observation's shape and the heads an algorithm asks for; knows no algorithm and no optimizer.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable, Mapping
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from actorlearn.models.encoders import (
+    NATURE,
+    NATURE_FEATURES,
+    NIPS,
+    NIPS_FEATURES,
+    ConvolutionalEncoder,
+    Perceptron,
+)
+from actorlearn.models.heads import SeparateTrunks, SharedTrunk, orthogonal
+from actorlearn.models.interface import ModelSettings
+
+SHIPPED = ("nips", "nature", "mlp")
+
+
+def make(
+    settings: ModelSettings,
+    observation_shape: tuple[int, ...],
+    observation_dtype: str,
+    heads: Mapping[str, int],
+    seed: int,
+) -> nn.Module:
+    """Construct the network, whose weights depend on nothing but the arguments; torch's global generator is left alone.
+
+    It maps observations [N, *observation_shape] to {head: float32 [N, size]}; see `interface.Model`.
+    """
+    shape = tuple(observation_shape)
+    if not observation_dtype.startswith(("uint8", "float", "int", "bool")):
+        raise ValueError(
+            f"observation_dtype: {observation_dtype!r} is not a numpy number type such as 'uint8' or 'float32'"
+        )
+    if settings.name not in SHIPPED and settings.init != "torch":
+        raise ValueError(
+            f"model.init: {settings.init!r} is for {list(SHIPPED)}; {settings.name!r} initialises itself, "
+            "so leave model.init at 'torch'"
+        )
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)  # the CPU's alone: torch.manual_seed would seed every device
+        network = construct(settings, shape, heads)
+        if settings.init == "orthogonal":
+            orthogonal(network)
+    return network
+
+
+def construct(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[str, int]) -> nn.Module:
+    """Construct the network that the settings name."""
+    if settings.name == "nips":
+        return SharedTrunk(ConvolutionalEncoder(shape, NIPS, NIPS_FEATURES, "nips"), NIPS_FEATURES, heads)
+    if settings.name == "nature":
+        return SharedTrunk(ConvolutionalEncoder(shape, NATURE, NATURE_FEATURES, "nature"), NATURE_FEATURES, heads)
+    if settings.name == "mlp":
+        perceptrons = {head: Perceptron(shape, settings.hidden_sizes) for head in heads}
+        return SeparateTrunks(perceptrons, perceptrons[next(iter(heads))].features, heads)
+    return imported(settings.name)(shape, dict(heads))
+
+
+def imported(name: str) -> Callable[[tuple[int, ...], dict[str, int]], nn.Module]:
+    """Import the class that "package.module:Name" names."""
+    try:
+        if ":" not in name:
+            raise ValueError("it has no colon")
+        return cast(Callable[[tuple[int, ...], dict[str, int]], nn.Module], pkgutil.resolve_name(name))
+    except (ValueError, ImportError, AttributeError) as error:
+        raise ValueError(
+            f"model.name: {name!r} must be one of {list(SHIPPED)} or 'package.module:Name', a torch module on the "
+            f"Python path that is called as Name(observation_shape, heads) ({error})"
+        ) from error
+
+
+def flatten(module: nn.Module) -> tuple[Tensor, Tensor]:
+    """Re-lay all parameters as views of one flat float32 vector, and their gradients likewise; return both vectors.
+
+    Order is that of `module.parameters()`. Writing the first vector changes the network; `backward` adds into the
+    second, so zero it in place (`gradients.zero_()`, or zero_grad with set_to_none=False) and do not replace `.grad`.
+    Move the module to its device first: a later `.to(...)` would part it from the vectors.
+    """
+    parameters = list(module.parameters())
+    if not parameters:
+        raise ValueError(f"flatten: {type(module).__name__} has no parameters, so there is nothing to train or publish")
+    kinds = sorted({f"{parameter.dtype} on {parameter.device}" for parameter in parameters})
+    if len(kinds) > 1 or parameters[0].dtype != torch.float32:
+        raise ValueError(f"flatten: parameters are {kinds}, but one vector needs torch.float32 on one device")
+    buffers = sorted(set(module.state_dict()) - {name for name, _ in module.named_parameters(remove_duplicate=False)})
+    if buffers:
+        raise ValueError(
+            f"flatten: {type(module).__name__} keeps state in buffers {buffers}, but only parameters travel between "
+            "processes; register constants with persistent=False, and use no layer with running statistics"
+        )
+    flat_parameters = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
+    flat_gradients = torch.zeros_like(flat_parameters)
+    start = 0
+    for parameter in parameters:
+        end = start + parameter.numel()
+        parameter.data = flat_parameters[start:end].view(parameter.shape)
+        parameter.grad = flat_gradients[start:end].view(parameter.shape)
+        start = end
+    return flat_parameters, flat_gradients

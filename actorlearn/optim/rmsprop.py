@@ -1,0 +1,54 @@
+"""RMSProp in all the forms the papers' code used; torch.optim.RMSprop is one of them (epsilon outside, zeros).
+
+Reads gradients, writes parameters and its two accumulators; knows no network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from actorlearn.optim.interface import OptimizerSettings
+
+
+class RMSProp:
+    """Divides each gradient by the root of the decaying mean of its square (less the squared mean, if centered)."""
+
+    def __init__(self, settings: OptimizerSettings, parameters: Tensor) -> None:
+        """Start the accumulators, as long as the flat `parameters` and on their device."""
+        self.settings = settings
+        self.square = torch.full_like(parameters, settings.accumulator_init)
+        self.mean = torch.zeros_like(parameters if settings.centered else parameters[:0])
+        self.root = torch.empty_like(self.square)  # scratch, so that a step allocates nothing
+
+    @torch.no_grad()
+    def step(self, parameters: Tensor, gradients: Tensor, learning_rate: float) -> None:
+        """Change the parameters in place by one update."""
+        settings, root = self.settings, self.root
+        self.square.mul_(settings.decay).addcmul_(gradients, gradients, value=1.0 - settings.decay)
+        root.copy_(self.square)
+        if settings.centered:
+            self.mean.lerp_(gradients, 1.0 - settings.decay)
+            # A variance of exactly 0 may round below it, and its root would be NaN.
+            root.addcmul_(self.mean, self.mean, value=-1.0).clamp_(min=0.0)
+        if settings.epsilon_inside_root:
+            root.add_(settings.epsilon).sqrt_()
+        else:
+            root.sqrt_().add_(settings.epsilon)
+        parameters.addcdiv_(gradients, root, value=-learning_rate)
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the accumulators themselves; "mean" is empty unless centered."""
+        return {"square": self.square, "mean": self.mean}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Copy a checkpoint's accumulators in."""
+        for name, tensor in self.state().items():
+            if state[name].shape != tensor.shape:
+                raise ValueError(
+                    f"rmsprop: checkpoint has {state[name].numel()} numbers of {name!r}, this run {tensor.numel()}: "
+                    "resume with the same model and optimizer.centered"
+                )
+            tensor.copy_(state[name])

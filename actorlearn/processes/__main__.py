@@ -1,0 +1,65 @@
+"""Starts one process: ``python -m actorlearn.processes <role> <settings.json>``.
+
+Roles: simulator, inference, trainer, evaluator (started by the supervisor, or by hand in a debugger with the same
+file), describe and evaluate (answer one question and end). A role's module is imported only when it is asked for:
+simulators never load torch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+
+from actorlearn.processes import settings as all_settings
+from actorlearn.wire.control import Control, TurnedAwayError
+
+ROLES = ("simulator", "inference", "trainer", "evaluator", "describe", "evaluate")
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Let the kernel end this process when the supervisor ends, however that happens."""
+    supervisor = os.environ.get("ACTORLEARN_SUPERVISOR_PID")
+    if supervisor is None:
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(supervisor):  # it died before the line above
+        sys.exit(1)
+
+
+def main(arguments: list[str]) -> int:
+    """Run a role to its end; 0 done, 1 failed, 2 wrong request, 3 turned away by the supervisor."""
+    if len(arguments) != 2 or arguments[0] not in ROLES:
+        print(f"usage: python -m actorlearn.processes {{{','.join(ROLES)}}} SETTINGS.json", file=sys.stderr)
+        return 2
+    die_with_parent()
+    role, path = arguments
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's to understand
+    module = importlib.import_module(f"actorlearn.processes.{role}")
+    try:
+        settings = all_settings.read(Path(path), module.SETTINGS)
+    except (OSError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    try:
+        module.run(settings)
+    except TurnedAwayError as refusal:
+        print(f"refused: {refusal}", file=sys.stderr)
+        return 3
+    except Exception as error:
+        traceback.print_exc()
+        if isinstance(settings, all_settings.ProcessSettings):
+            line = Control(settings.control, settings.name, settings.incarnation, settings.run_id)
+            line.failed(f"{type(error).__name__}: {error}")
+            line.close()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,138 @@
+"""Stage 3 of 5: gathers the complete blocks of a round into one batch, and frees them when it has been learned from.
+
+Reads: blocks whose word ``completed`` says so; the roster.
+Writes: a ``Batch`` on the trainer's device, with rows shifted to "action -> outcome"; the words ``joined``, ``left`` and
+``open``, which free the blocks.
+Next: ``processes/trainer.py`` turns the batch into a gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from actorlearn.algorithms.interface import Batch
+from actorlearn.memory.rollout import Blocks, Rounds, unfinished_rows
+from actorlearn.metrics.episodes import Episodes
+from actorlearn.processes.role import open_seats
+from actorlearn.wire.messages import Seat
+
+Part = tuple[str, Blocks, int]
+"""A group's block in a round: owner id, blocks, group."""
+
+
+class Batches:
+    """The seats, which round each takes part in, and the batch they make."""
+
+    def __init__(self, rounds: Rounds, blocks: int, device: str, columns: Sequence[str], episodes: Episodes) -> None:
+        """``blocks`` rounds may be open at once: 1 is strictly on-policy, 2 is one update of lag."""
+        self.rounds = rounds
+        self.blocks = blocks
+        self.device = device
+        self.columns = columns
+        self.episodes = episodes
+        self.seats: dict[str, Blocks] = {}
+        self.gone: dict[str, Blocks] = {}
+        """Seats no longer on the roster whose complete blocks are still to be learned from."""
+        self.pending: dict[str, Blocks] = {}
+        """Seats on the roster that are to be admitted with the next round."""
+        self.dropped_steps = 0
+        """Steps taken by simulators that died before their block was complete."""
+
+    def follow(self, roster: Sequence[Seat], leaving: Sequence[str]) -> None:
+        """Take a new roster into account: from the next round on for arrivals, at once for the dead."""
+        known = {**self.seats, **self.pending}
+        listed = open_seats(roster, known)
+        for peer, blocks in self.seats.items():
+            if peer not in listed:
+                self.gone[peer] = blocks
+                self.dropped_steps += sum(unfinished_rows(blocks, g) for g in range(blocks.groups))
+        self.seats = {peer: blocks for peer, blocks in listed.items() if blocks.joined >= 0}
+        self.pending = {peer: blocks for peer, blocks in listed.items() if blocks.joined < 0}
+        names = {seat.peer: seat.name for seat in roster}
+        for peer, blocks in self.seats.items():
+            if names[peer] in leaving and blocks.left > self.rounds.open:
+                blocks.leave(self.rounds.open)
+
+    def open_after(self, learned: int) -> None:
+        """Free the blocks of all rounds below ``learned``, and admit who is waiting to the first round not yet open.
+
+        Where nobody takes part (at the start, or when all have died) that is the round to be learned next.
+        """
+        for peer in [p for p, blocks in self.gone.items() if not _remaining(blocks, learned)]:
+            for group in range(self.gone.pop(peer).groups):
+                self.episodes.drop(f"{peer}/{group}")
+        self._admit(self.rounds.open if self.seats else learned)
+        self.rounds.raise_to(learned + self.blocks)
+
+    def _admit(self, first_round: int) -> None:
+        for blocks in self.pending.values():
+            blocks.admit(first_round)
+        self.seats.update(self.pending)
+        self.pending = {}
+
+    def parts(self, round_: int) -> list[Part] | None:
+        """The blocks that make this round's batch, in roster order; None while one is still being written."""
+        parts = []
+        for peer, blocks in (*self.gone.items(), *self.seats.items()):
+            for group in range(blocks.groups):
+                if not blocks.takes_part(round_):
+                    continue
+                if blocks.completed(group) > round_:
+                    parts.append((peer, blocks, group))
+                elif peer in self.seats:
+                    return None
+        return parts or None
+
+    def take(self, round_: int, parts: Sequence[Part]) -> Batch:
+        """Gather a round into a batch: observation [T + 1, B, …], everything else [T, B, …]."""
+
+        def gather(name: str) -> Tensor:
+            blocks = [torch.from_numpy(part.block(name, group, round_)) for _, part, group in parts]
+            return (blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)).to(self.device)
+
+        reward, first = gather("reward"), gather("first")
+        terminated, truncated = gather("terminated"), gather("truncated")
+        self._count_episodes(round_, parts)
+        return Batch(
+            observation=gather("observation"),
+            action=gather("action")[:-1],
+            reward=reward[1:],
+            terminated=terminated[1:],
+            truncated=truncated[1:],
+            life_lost=gather("life_lost")[1:],
+            valid=~first[1:],  # an action that met a resetting environment did nothing
+            policy_version=_versions(round_, parts)[:-1],
+            columns={name: gather(name)[:-1] for name in self.columns},
+        )
+
+    def _count_episodes(self, round_: int, parts: Sequence[Part]) -> None:
+        for peer, blocks, group in parts:
+            over = blocks.block("terminated", group, round_) | blocks.block("truncated", group, round_)
+            first = blocks.block("first", group, round_)
+            reward = blocks.block("reward", group, round_)
+            self.episodes.add(f"{peer}/{group}", reward[1:], over[1:], first[1:])
+
+
+def _versions(round_: int, parts: Sequence[Part]) -> Tensor:
+    """Policy version per row and environment [T + 1, B]; a row's actions all come from one version."""
+    rows = [torch.from_numpy(blocks.block("policy_version", group, round_))[:, None] for _, blocks, group in parts]
+    return torch.cat([row.expand(-1, part[1].envs_per_group) for row, part in zip(rows, parts, strict=True)], dim=1)
+
+
+def _remaining(blocks: Blocks, learned: int) -> bool:
+    return any(min(blocks.completed(group), blocks.left) > learned for group in range(blocks.groups))
+
+
+def lag(batch: Batch, version: int) -> tuple[float, int]:
+    """Mean and largest number of updates by which the acting weights were older than these, over valid steps."""
+    behind = version - batch.policy_version.numpy()[batch.valid.cpu().numpy()]
+    return (float(behind.mean()), int(behind.max())) if behind.size else (0.0, 0)
+
+
+def steps_in(batch: Batch) -> int:
+    """Environment steps in a batch: actions that were carried out."""
+    return int(np.count_nonzero(batch.valid.cpu().numpy()))

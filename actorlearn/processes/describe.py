@@ -1,0 +1,40 @@
+"""Answers what a plan needs to know of an environment and a network, so that the planner imports neither.
+
+Reads its settings; prints one line of JSON: shapes, actions, columns and number of weights, or an error.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import msgspec
+
+from actorlearn.algorithms.interface import AlgorithmSettings
+from actorlearn.algorithms.make import make as make_algorithm
+from actorlearn.envs.make import spec as env_spec
+from actorlearn.models.interface import ModelSettings
+from actorlearn.models.make import flatten
+from actorlearn.models.make import make as make_model
+from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.optim.make import make as make_optimizer
+from actorlearn.processes.settings import DescribeSettings
+
+SETTINGS = DescribeSettings
+
+
+def run(settings: DescribeSettings) -> None:
+    """Build each part once and print what it is; exits 2 with ``{"error": …}`` when one cannot be built."""
+    try:
+        spec = env_spec(settings.env)
+        algorithm = make_algorithm(msgspec.convert(settings.algorithm, AlgorithmSettings))
+        model = msgspec.convert(settings.model, ModelSettings)
+        network = make_model(model, spec.observation_shape, spec.observation_dtype, algorithm.heads(spec.actions), 0)
+        weights, _ = flatten(network)
+        make_optimizer(msgspec.convert(settings.optimizer, OptimizerSettings), weights)
+    except Exception as error:  # a user's environment or model may raise anything
+        print(json.dumps({"error": " ".join(str(error).split()) or type(error).__name__}), flush=True)
+        sys.exit(2)
+    columns = {name: [dtype, list(shape)] for name, (dtype, shape) in algorithm.columns().items()}
+    answer = {**msgspec.to_builtins(spec), "columns": columns, "weights": weights.numel()}
+    print(json.dumps(answer), flush=True)

@@ -1,0 +1,168 @@
+"""Stage 2 of 5: runs the policy on rows that are ready and writes the actions back into them.
+
+Reads: the observation column of rows named by the word ``observed``; the newest published weights.
+Writes: action, the algorithm's own columns and policy_version; the word ``acted``; a hint to the simulator.
+Next: the simulator steps on (stage 1); complete blocks go to ``processes/batches.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import torch
+from torch import Tensor
+
+from actorlearn.algorithms.interface import AlgorithmSettings
+from actorlearn.algorithms.make import make as make_algorithm
+from actorlearn.memory.rollout import Blocks
+from actorlearn.memory.shared import Segment
+from actorlearn.models.interface import ModelSettings
+from actorlearn.models.make import flatten
+from actorlearn.models.make import make as make_model
+from actorlearn.parameters.published import Published
+from actorlearn.processes.role import POLL_MS, Role, open_seats
+from actorlearn.processes.settings import InferenceSettings, PolicySettings
+from actorlearn.wire.channel import Router, Waiter, drain
+from actorlearn.wire.messages import Seat
+
+SETTINGS = InferenceSettings
+HINT = b""
+
+
+class Policy:
+    """Network, algorithm and newest weights: rows in, actions out."""
+
+    def __init__(self, settings: PolicySettings, weights: str, device: str, seed: int, stream: int) -> None:
+        """Build the network; its weights come from the segment (none: the caller loads them).
+
+        ``stream`` tells the random numbers of several servers apart.
+        """
+        self.algorithm = make_algorithm(msgspec.convert(settings.algorithm, AlgorithmSettings))
+        self.network = make_model(
+            msgspec.convert(settings.model, ModelSettings),
+            settings.observation_shape,
+            settings.observation_dtype,
+            self.algorithm.heads(settings.actions),
+            seed,
+        ).to(device)
+        self.flat, _ = flatten(self.network)
+        self.published = Published(Segment.open(Path(weights))) if weights else None
+        self._arrived = torch.empty_like(self.flat, device="cpu") if device != "cpu" else self.flat
+        self.version = -1
+        self.env_steps = 0
+        self.device = device
+        self._seed = (seed << 16) + stream
+        self._generator = torch.Generator(device)
+
+    def ready(self) -> bool:
+        """Take the newest weights if there are newer ones; False before the first version."""
+        newer = self.published.fetch(self._arrived.numpy(), self.version) if self.published else None
+        if newer is not None:
+            self.version, self.env_steps = newer
+            if self._arrived is not self.flat:
+                self.flat.copy_(self._arrived)
+        return self.version >= 0
+
+    @torch.inference_mode()
+    def choose(self, observation: Tensor, moment: int, greedy: bool = False) -> dict[str, Tensor]:
+        """Actions and columns [N, …] for observations [N, …].
+
+        The random numbers depend on seed, stream and moment only, so they need no saving and no restoring, and a
+        restarted process draws what the dead one would have drawn.
+        """
+        self._generator.manual_seed(mix(self._seed, moment))
+        return self.algorithm.act(self.network(observation.to(self.device)), self._generator, greedy)
+
+    def act(self, rows: Sequence[tuple[Blocks, int]], tick: int) -> None:
+        """Answer the rows of one tick, given as (blocks, group), in that order."""
+        self.ready()
+        seen = [torch.from_numpy(blocks.row("observation", group, tick)) for blocks, group in rows]
+        first_blocks, first_group = rows[0]
+        moment = tick * first_blocks.groups + first_group
+        chosen = self.choose(seen[0] if len(seen) == 1 else torch.cat(seen), moment)
+        start = 0
+        answers = {name: column.cpu().numpy() for name, column in chosen.items()}
+        for blocks, group in rows:
+            end = start + blocks.envs_per_group
+            for name, column in answers.items():
+                blocks.row(name, group, tick)[:] = column[start:end]
+            blocks.mark_acted(group, tick, self.version)
+            start = end
+
+
+def mix(seed: int, moment: int) -> int:
+    """A well-spread 32-bit number from two counters (the finaliser of splitmix64)."""
+    z = (seed * 0x9E3779B97F4A7C15 + moment + 1) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF
+    return (z ^ (z >> 31)) & 0xFFFFFFFF
+
+
+def due(seats: Sequence[Blocks], group: int) -> tuple[int, list[Blocks]]:
+    """The oldest unanswered tick of a group index, and the seats to answer: none until all participants are ready.
+
+    Waiting for all makes every batch the same in every run, and is what the papers' synchronous systems do. A seat
+    that has left or died is in no one's way: it takes no part, or is no longer on the roster.
+    """
+    active = [seat for seat in seats if seat.joined >= 0]
+    ticks = [seat.acted(group) for seat in active if seat.takes_part(seat.acted(group) // seat.horizon)]
+    if not ticks:
+        return -1, []
+    tick = min(ticks)
+    participants = [seat for seat in active if seat.takes_part(tick // seat.horizon)]
+    if any(seat.observed(group) <= tick for seat in participants):
+        return tick, []
+    return tick, [seat for seat in participants if seat.acted(group) == tick]
+
+
+class Server:
+    """The seats this server answers, in roster order."""
+
+    def __init__(self, index: int) -> None:
+        """Start with none."""
+        self.index = index
+        self.seats: dict[str, Blocks] = {}
+
+    def seat(self, roster: Sequence[Seat]) -> None:
+        """Follow the roster: map new simulators' segments, let go of those that are gone."""
+        self.seats = open_seats([seat for seat in roster if seat.server == self.index], self.seats)
+
+    def answer(self, policy: Policy, router: Router) -> bool:
+        """Answer every group whose turn it is; False when there was none."""
+        answered = False
+        groups = max((seat.groups for seat in self.seats.values()), default=0)
+        for group in range(groups):
+            tick, seats = due(list(self.seats.values()), group)
+            if not seats:
+                continue
+            policy.act([(seat, group) for seat in seats], tick)
+            for peer, seat in self.seats.items():
+                if seat in seats:
+                    router.send(peer, HINT)
+            answered = True
+        return answered
+
+
+def run(settings: InferenceSettings) -> None:
+    """Answer rows until told to stop."""
+    role = Role(settings)
+    torch.set_num_threads(settings.threads)
+    policy = Policy(settings.policy, settings.weights, settings.device, settings.seed, stream=settings.server)
+    router = Router(settings.endpoint)
+    server = Server(settings.server)
+    waiter = Waiter([router, *([role.control.dealer] if role.control.dealer else [])])
+    role.hello()
+    while role.alive():
+        if role.control.ordered:
+            server.seat(role.control.order.roster)
+            role.control.applied()
+        answered = policy.ready() and server.answer(policy, router)
+        role.timings.add("infer")
+        if not answered:
+            waiter.wait(POLL_MS)
+            drain(router)
+            role.timings.add("wait")
+    router.close()
+    role.control.close()

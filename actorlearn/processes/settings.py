@@ -1,0 +1,136 @@
+"""What each process is told: one JSON file per process, written by the supervisor, readable and editable by hand.
+
+``python -m actorlearn.processes <role> <settings.json>`` starts any of them, in a debugger too. Nothing here imports
+torch, because simulators read their settings from here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from actorlearn.envs.interface import EnvSettings
+
+
+class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every process is told."""
+
+    name: str
+    incarnation: int
+    run_id: str
+    control: str
+    """Endpoint of the supervisor's control socket; empty when started by hand without one."""
+    progress: str
+    """Path of the run's progress segment; each process writes the row with its index."""
+    index: int
+    seed: int
+    threads: int = 1
+    """Intra-operation threads of torch; simulators have one."""
+
+
+class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is needed to build the network and the algorithm; sections are read by their own packages."""
+
+    observation_shape: tuple[int, ...]
+    observation_dtype: str
+    actions: int
+    model: dict[str, Any]
+    algorithm: dict[str, Any]
+
+
+class SimulatorSettings(ProcessSettings):
+    """A simulator: steps the environments whose blocks lie in ``segment``."""
+
+    env: EnvSettings
+    segment: str
+    rounds: str
+    """Path of the rounds segment, in which the trainer opens rounds."""
+    inference: str
+    """Endpoint of its inference server; empty when the simulator runs the policy itself."""
+    trainer: str
+    """Endpoint of the trainer's hint socket."""
+    env_seeds: list[int]
+    """One per environment, group by group."""
+    weights: str
+    policy: PolicySettings
+
+
+class InferenceSettings(ProcessSettings):
+    """An inference server: answers the simulators that connect to ``endpoint``."""
+
+    endpoint: str
+    server: int
+    """Which of the inference servers this is; it answers the seats that name it."""
+    policy: PolicySettings
+    weights: str
+    device: str
+
+
+class TrainerSettings(ProcessSettings):
+    """The trainer: batches, gradients, updates, checkpoints."""
+
+    endpoint: str
+    policy: PolicySettings
+    optimizer: dict[str, Any]
+    weights: str
+    rounds: str
+    device: str
+    total_steps: int
+    blocks: int
+    frames_per_step: int
+    run_dir: str
+    report_every_s: float
+    checkpoint_every_steps: int
+    checkpoint_keep: int
+    resume: bool
+    """Start from the newest valid checkpoint of the run; required to exist."""
+
+
+class EvaluatorSettings(ProcessSettings):
+    """The evaluator: whole games with published weights every ``every_steps`` environment steps."""
+
+    env: EnvSettings
+    policy: PolicySettings
+    weights: str
+    every_steps: int
+    episodes: int
+    greedy: bool
+
+
+class DescribeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a plan must know before memory can be laid out; answered by ``processes/describe.py``."""
+
+    env: EnvSettings
+    model: dict[str, Any]
+    algorithm: dict[str, Any]
+    optimizer: dict[str, Any]
+
+
+class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One evaluation of the newest checkpoint of a run; answered by ``processes/evaluate.py``."""
+
+    env: EnvSettings
+    policy: PolicySettings
+    run_dir: str
+    episodes: int
+    greedy: bool
+    seed: int
+    threads: int = 1
+
+
+Settings = TypeVar("Settings", bound=msgspec.Struct)
+
+
+def write(settings: msgspec.Struct, path: Path) -> None:
+    """Write settings as indented JSON, for people to read."""
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(settings), indent=2))
+
+
+def read(path: Path, kind: type[Settings]) -> Settings:
+    """Read settings of one kind; raises ValueError naming file and field."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise ValueError(f"{path}: {error}; compare with the files the supervisor writes under settings/") from None

@@ -1,0 +1,149 @@
+"""Stage 1 of 5: steps environments and writes what they return, in place, into blocks.
+
+Reads: the action column of its blocks, written by stage 2.
+Writes: observation, raw reward and boundary columns; the words ``observed`` and ``completed``; hints to stages 2 and 3.
+Next: ``processes/inference.py`` answers each row with actions.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from actorlearn.envs.interface import Row, VectorEnv
+from actorlearn.envs.make import make
+from actorlearn.memory.rollout import ARRIVAL_COLUMNS, Blocks, Rounds
+from actorlearn.memory.shared import Segment
+from actorlearn.processes.role import POLL_MS, Role
+from actorlearn.processes.settings import SimulatorSettings
+from actorlearn.wire.channel import Dealer, Waiter, drain
+
+if TYPE_CHECKING:
+    from actorlearn.processes.inference import Policy
+
+SETTINGS = SimulatorSettings
+HINT = b""
+
+
+class Group:
+    """The environments of one group and their place in time; ``advance`` does what can be done now."""
+
+    def __init__(self, index: int, env: VectorEnv, blocks: Blocks, rounds: Rounds) -> None:
+        """Start before the first round; the trainer's ``joined`` word says which one that is."""
+        self.index = index
+        self.env = env
+        self.blocks = blocks
+        self.rounds = rounds
+        self.tick = -1
+        """Newest tick whose observation is written; -1 before the first."""
+        self.between_rounds = True
+        """Whether the next thing to do is to begin a round, once it is open."""
+
+    def advance(self) -> str:
+        """Write one more row if it is this group's turn; says what happened: waiting, observed, completed or left."""
+        if self.between_rounds:
+            return self._begin_round()
+        if self.blocks.acted(self.index) <= self.tick:
+            return "waiting"
+        return self._step()
+
+    def _begin_round(self) -> str:
+        joined = self.blocks.joined
+        if joined < 0:
+            return "waiting"
+        starting = self.tick < 0
+        round_ = joined if starting else (self.tick + 1) // self.blocks.horizon
+        if round_ >= self.blocks.left:
+            return "left"
+        if self.rounds.open <= round_:
+            return "waiting"
+        self.tick = round_ * self.blocks.horizon
+        if starting:
+            self.env.reset(self._row(self.tick))
+        else:
+            self.blocks.begin(self.index, round_)
+        self.between_rounds = False
+        self.blocks.mark_observed(self.index, self.tick)
+        return "observed"
+
+    def _step(self) -> str:
+        action = self.blocks.row("action", self.index, self.tick)
+        round_, t = divmod(self.tick, self.blocks.horizon)
+        if t + 1 == self.blocks.horizon:
+            self.env.step(action, self._last_row(round_))
+            self.between_rounds = True
+            self.blocks.mark_completed(self.index, round_)
+            return "completed"
+        self.env.step(action, self._row(self.tick + 1))
+        self.tick += 1
+        self.blocks.mark_observed(self.index, self.tick)
+        return "observed"
+
+    def _row(self, tick: int) -> Row:
+        return Row(**{name: self.blocks.row(name, self.index, tick) for name in ARRIVAL_COLUMNS})
+
+    def _last_row(self, round_: int) -> Row:
+        return Row(**{name: self.blocks.last_row(name, self.index, round_) for name in ARRIVAL_COLUMNS})
+
+
+def run(settings: SimulatorSettings) -> None:
+    """Step the groups in turn until told to stop or drained."""
+    role = Role(settings)
+    blocks = Blocks(Segment.open(Path(settings.segment)))
+    rounds = Rounds(Segment.open(Path(settings.rounds)))
+    size = blocks.envs_per_group
+    seeds = [settings.env_seeds[g * size : (g + 1) * size] for g in range(blocks.groups)]
+    groups = [Group(g, make(settings.env, seeds[g]), blocks, rounds) for g in range(blocks.groups)]
+    policy = _local_policy(settings, role) if not settings.inference else None
+    to_trainer = Dealer(settings.trainer, role.peer)
+    to_inference = Dealer(settings.inference, role.peer) if settings.inference else None
+    channels = [to_trainer] if to_inference is None else [to_trainer, to_inference]
+    waiter = Waiter([*channels, *([role.control.dealer] if role.control.dealer else [])])
+    role.hello(describe(settings, blocks, groups[0].env))
+    while role.alive():
+        results = []
+        for group in groups:
+            results.append(group.advance())
+            role.timings.add("simulate")
+            if results[-1] == "completed":
+                to_trainer.send(HINT)
+            elif results[-1] == "observed" and to_inference is not None:
+                to_inference.send(HINT)
+            elif results[-1] == "observed" and policy is not None:
+                policy.act([(blocks, group.index)], group.tick)
+                role.timings.add("infer")
+        if all(result == "left" for result in results):
+            role.control.finished("drained")
+            break
+        if not any(result in ("observed", "completed") for result in results):
+            waiter.wait(POLL_MS)
+            for channel in channels:
+                drain(channel)
+            role.timings.add("wait")
+    for group in groups:
+        group.env.close()
+    role.control.close()
+
+
+def describe(settings: SimulatorSettings, blocks: Blocks, env: VectorEnv) -> dict[str, str]:
+    """What the supervisor compares before it lets this simulator take part."""
+    return {
+        "env.id": settings.env.id,
+        "observation": f"{env.spec.observation_dtype}{list(env.spec.observation_shape)}",
+        "actions": str(env.spec.actions),
+        "frames_per_step": str(env.spec.frames_per_step),
+        "algorithm.horizon": str(blocks.horizon),
+        "simulators.blocks": str(blocks.blocks),
+        "simulators.groups": str(blocks.groups),
+    }
+
+
+def _local_policy(settings: SimulatorSettings, role: Role) -> Policy:
+    """Stage 2 inside this process; the only way torch comes into a simulator."""
+    from actorlearn.processes.inference import Policy
+
+    policy = Policy(settings.policy, settings.weights, "cpu", settings.seed, stream=settings.index)
+    while not policy.ready() and role.alive():
+        time.sleep(POLL_MS / 1000)
+    return policy

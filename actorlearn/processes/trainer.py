@@ -1,0 +1,263 @@
+"""Stage 4 of 5: turns batches into gradients and updates, and publishes weights.
+
+Reads: a ``Batch`` from stage 3.
+Writes: flat weights and optimizer state; a published version per update; checkpoints; reports.
+Next: ``parameters/published.py``, which stage 2 polls.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from torch import Tensor
+
+from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.make import make as make_algorithm
+from actorlearn.memory.rollout import Rounds
+from actorlearn.memory.shared import Segment
+from actorlearn.metrics.episodes import Episodes
+from actorlearn.models.interface import ModelSettings
+from actorlearn.models.make import flatten
+from actorlearn.models.make import make as make_model
+from actorlearn.optim.clip import clip_by_global_norm
+from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.optim.make import make as make_optimizer
+from actorlearn.optim.schedules import linear
+from actorlearn.parameters import checkpoint
+from actorlearn.parameters.published import Published
+from actorlearn.processes.batches import Batches, lag, steps_in
+from actorlearn.processes.role import POLL_MS, Role
+from actorlearn.processes.settings import TrainerSettings
+from actorlearn.wire.channel import Router, Waiter, drain
+from actorlearn.wire.messages import Report, Saved, Warned
+
+SETTINGS = TrainerSettings
+SKIPS_ALLOWED = 10
+"""Non-finite updates in a row after which the run is stopped rather than continued with old weights."""
+
+
+class Learning:
+    """Network, loss and optimizer; one ``update`` is the whole of what learning does to the weights."""
+
+    def __init__(self, settings: TrainerSettings) -> None:
+        """Build everything from the settings, weights drawn from the seed."""
+        policy = settings.policy
+        self.settings = settings
+        self.algorithm_settings = msgspec.convert(policy.algorithm, AlgorithmSettings)
+        self.algorithm = make_algorithm(self.algorithm_settings)
+        self.network = make_model(
+            msgspec.convert(policy.model, ModelSettings),
+            policy.observation_shape,
+            policy.observation_dtype,
+            self.algorithm.heads(policy.actions),
+            settings.seed,
+        ).to(settings.device)
+        self.weights, self.gradients = flatten(self.network)
+        self.optimizer_settings = msgspec.convert(settings.optimizer, OptimizerSettings)
+        self.optimizer = make_optimizer(self.optimizer_settings, self.weights)
+        self.skipped = 0
+
+    def learning_rate(self, env_steps: int) -> float:
+        """Linear from the first to the final value over ``total_steps``."""
+        o = self.optimizer_settings
+        return linear(o.learning_rate, o.learning_rate_final, env_steps / self.settings.total_steps)
+
+    def update(self, batch: Batch, env_steps: int) -> dict[str, float]:
+        """One forward pass over the T + 1 rows, one backward pass, one step. Non-finite updates change nothing."""
+        self.gradients.zero_()
+        rows, environments = batch.observation.shape[:2]
+        outputs = self.network(batch.observation.flatten(0, 1))
+        loss, metrics = self.algorithm.loss(
+            {name: output.unflatten(0, (rows, environments)) for name, output in outputs.items()}, batch
+        )
+        loss.backward()  # type: ignore[no-untyped-call]
+        norm = clip_by_global_norm(self.gradients, self.optimizer_settings.clip_norm)
+        learning_rate = self.learning_rate(env_steps)
+        if bool(torch.isfinite(norm)) and bool(torch.isfinite(loss)):
+            self.optimizer.step(self.weights, self.gradients, learning_rate)
+            self.skipped = 0
+        else:
+            self.skipped += 1
+        numbers = {name: float(value) for name, value in metrics.items()}
+        return {**numbers, "loss": float(loss), "gradient_norm": float(norm), "learning_rate": learning_rate}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that learning changes, by name, for a checkpoint."""
+        weights = {f"weights.{name}": tensor for name, tensor in self.network.state_dict().items()}
+        return {**weights, **{f"optimizer.{name}": tensor for name, tensor in self.optimizer.state().items()}}
+
+    def restore(self, saved: checkpoint.Checkpoint) -> None:
+        """Take back what ``tensors`` gave."""
+        self.network.load_state_dict(saved.section("weights"))
+        self.optimizer.restore(saved.section("optimizer"))
+
+    def sha256(self) -> str:
+        """Fingerprint of the weights, for comparing runs."""
+        return hashlib.sha256(self.weights.detach().cpu().numpy().tobytes()).hexdigest()
+
+
+class Trainer:
+    """The loop around ``Learning``: rounds in, versions, reports and checkpoints out."""
+
+    def __init__(self, settings: TrainerSettings) -> None:
+        """Build, restore if asked to, publish the first weights."""
+        self.settings = settings
+        self.role = Role(settings)
+        self.learning = Learning(settings)
+        self.episodes = Episodes()
+        self.published = Published(Segment.open(Path(settings.weights)))
+        rounds = Rounds(Segment.open(Path(settings.rounds)))
+        columns = sorted(self.learning.algorithm.columns())
+        self.batches = Batches(rounds, settings.blocks, settings.device, columns, self.episodes)
+        self.router = Router(settings.endpoint)
+        self.checkpoints = Path(settings.run_dir) / "checkpoints"
+        self.env_steps = self.updates = self.learned = self.saves_done = 0
+        self.time_before_s = 0.0
+        self.saved_at = -1
+        if settings.resume:
+            self._restore(checkpoint.newest(self.checkpoints))
+        self.learned = max(self.learned, rounds.open - settings.blocks)  # a restarted trainer goes on with open rounds
+        self.started_s = time.monotonic()
+        self.last_report = (self.started_s, self.env_steps)
+        self._publish()
+        if not settings.resume:
+            self._save()
+
+    def run(self) -> None:
+        """Learn until total_steps, a drain order or SIGTERM."""
+        hints = Waiter([self.router, *([self.role.control.dealer] if self.role.control.dealer else [])])
+        self.role.hello()
+        draining = False
+        while self.env_steps < self.settings.total_steps and not draining and self.role.alive():
+            draining = self._follow_orders()
+            parts = self.batches.parts(self.learned)
+            if parts is None:
+                if not self.batches.seats:
+                    self.batches.open_after(self.learned)
+                self.role.timings.add("copy")
+                hints.wait(POLL_MS)
+                drain(self.router)
+                self.role.timings.add("wait")
+                continue
+            batch = self.batches.take(self.learned, parts)
+            self.role.timings.add("copy")
+            self._learn(batch)
+        self._finish(draining)
+
+    def _learn(self, batch: Batch) -> None:
+        lag_mean, lag_max = lag(batch, self.published.version)
+        numbers = self.learning.update(batch, self.env_steps)
+        self.env_steps += steps_in(batch)
+        self.updates += 1
+        self.learned += 1
+        self.role.timings.add("learn")
+        if self.learning.skipped:
+            self._warn(f"update {self.updates} skipped: loss {numbers['loss']}, norm {numbers['gradient_norm']}")
+            if self.learning.skipped > SKIPS_ALLOWED:
+                raise FloatingPointError(
+                    f"{self.learning.skipped} non-finite updates in a row at {self.env_steps} steps; "
+                    "lower optimizer.learning_rate or set optimizer.clip_norm, and resume from the last checkpoint"
+                )
+        self._publish()
+        self.batches.open_after(self.learned)
+        self.role.timings.add("publish")
+        self._report_if_due({**numbers, "policy_lag_mean": lag_mean, "policy_lag_max": lag_max})
+        if self.env_steps - self.saved_at >= self.settings.checkpoint_every_steps:
+            self._save()
+
+    def _follow_orders(self) -> bool:
+        control = self.role.control
+        if control.ordered:
+            self.batches.follow(control.order.roster, control.order.leaving)
+            if control.order.save > self.saves_done:
+                self.saves_done = control.order.save
+                self._save()
+            control.applied()
+        return control.order.phase == "drain"
+
+    def _publish(self) -> None:
+        self.published.publish(self.learning.weights.detach().cpu().numpy(), self.env_steps)
+
+    def _elapsed_s(self) -> float:
+        return self.time_before_s + time.monotonic() - self.started_s
+
+    def _row(self) -> dict[str, Any]:
+        return {
+            "time_s": round(self._elapsed_s(), 3),
+            "env_steps": self.env_steps,
+            "frames": self.env_steps * self.settings.frames_per_step,
+            "updates": self.updates,
+            "episodes": self.episodes.finished,
+            "episode_return_mean": self.episodes.mean(),
+            "episode_length_mean": self.episodes.mean_length(),
+            "steps_dropped": self.batches.dropped_steps,
+        }
+
+    def _report_if_due(self, numbers: dict[str, Any], now: bool = False) -> None:
+        then_s, then_steps = self.last_report
+        seconds = time.monotonic() - then_s
+        if seconds < self.settings.report_every_s and not now:
+            return
+        rate = (self.env_steps - then_steps) / seconds
+        rates = {"env_steps_per_s": rate, "frames_per_s": rate * self.settings.frames_per_step}
+        self.role.control.send(Report(row={**self._row(), **rates, **numbers}))
+        self.last_report = (time.monotonic(), self.env_steps)
+
+    def _warn(self, text: str) -> None:
+        self.role.control.send(Warned(name=self.settings.name, incarnation=self.settings.incarnation, text=text))
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "env_steps": self.env_steps,
+            "updates": self.updates,
+            "learned": self.learned,
+            "elapsed_s": self._elapsed_s() if self.updates else 0.0,
+            "episodes_finished": self.episodes.finished,
+            "recent_returns": list(self.episodes.recent),
+            "recent_lengths": list(self.episodes.recent_lengths),
+            "policy_version": self.published.version,
+            "dropped_steps": self.batches.dropped_steps,
+        }
+
+    def _save(self) -> None:
+        self.saved_at = self.env_steps
+        try:
+            path = checkpoint.save(
+                self.checkpoints, self.env_steps, self.learning.tensors(), self._state(), self.settings.checkpoint_keep
+            )
+        except OSError as error:  # training is worth more than this save; the one before stays
+            self._warn(f"checkpoint at {self.env_steps} steps not written: {error}; the run goes on")
+            return
+        self.role.control.send(Saved(path=str(path), env_steps=self.env_steps, order=self.saves_done))
+
+    def _restore(self, saved: checkpoint.Checkpoint) -> None:
+        self.learning.restore(saved)
+        state = saved.state
+        self.env_steps, self.updates, self.learned = state["env_steps"], state["updates"], state["learned"]
+        self.time_before_s = state["elapsed_s"]
+        self.saved_at = self.env_steps
+        self.episodes.finished = state["episodes_finished"]
+        self.episodes.recent.extend(state["recent_returns"])
+        self.episodes.recent_lengths.extend(state["recent_lengths"])
+        self.batches.dropped_steps = state["dropped_steps"]
+
+    def _finish(self, draining: bool) -> None:
+        if self.saved_at != self.env_steps:
+            self._save()
+        seconds = max(self._elapsed_s(), 1e-9)
+        summary = {**self._row(), "wall_time_s": seconds, "weights_sha256": self.learning.sha256()}
+        reason = "total_steps" if self.env_steps >= self.settings.total_steps else "drained" if draining else "stopped"
+        self.role.control.finished(reason, summary)
+        self.router.close()
+        self.role.control.close()
+
+
+def run(settings: TrainerSettings) -> None:
+    """Train to the end of the topology."""
+    torch.set_num_threads(settings.threads)
+    Trainer(settings).run()

@@ -1,0 +1,134 @@
+"""The only import of zmq: two kinds of socket with own ids, bounded queues and no lingering.
+
+ROUTER and DEALER only. High-water marks, LINGER and mandatory routing are set before bind or connect, because zmq
+ignores them afterwards. PUB/SUB and PUSH/PULL are not used: a late subscriber and a killed puller lose messages.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+HIGH_WATER_MARK = 1000
+_MAX_FRAMES = 2
+_MINIMUM_LIBZMQ = (4, 3, 5)  # older ones have known remote crashes
+
+
+class ChannelError(RuntimeError):
+    """A socket that cannot be made."""
+
+
+def _socket(kind: int) -> zmq.Socket[bytes]:
+    if zmq.zmq_version_info() < _MINIMUM_LIBZMQ:
+        raise ChannelError(f"libzmq {zmq.zmq_version()}: at least 4.3.5 is needed; pip install -U pyzmq")
+    socket: zmq.Socket[bytes] = zmq.Context.instance().socket(kind)
+    socket.linger = 0
+    socket.sndhwm = socket.rcvhwm = HIGH_WATER_MARK
+    socket.maxmsgsize = 1 << 20
+    return socket
+
+
+class Router:
+    """The listening side; knows its peers by the ids they chose."""
+
+    def __init__(self, endpoint: str) -> None:
+        """Bind to an ipc endpoint, owner-only; raises ChannelError naming the endpoint."""
+        self.endpoint = endpoint
+        self.socket = _socket(zmq.ROUTER)
+        self.socket.router_mandatory = 1
+        self.socket.router_handover = 1  # a restarted peer with the same id takes its place
+        before = os.umask(0o077)  # the socket file must be 0600 from its first moment
+        try:
+            self.socket.bind(endpoint)
+        except zmq.ZMQError as error:
+            self.socket.close()
+            raise ChannelError(f"{endpoint}: cannot listen: {error}; is another process using it?") from None
+        finally:
+            os.umask(before)
+
+    def recv(self, timeout_ms: int = 0) -> tuple[str, bytes] | None:
+        """Next message as (peer id, body), or None when none came in time. Malformed ones are dropped."""
+        if not self.socket.poll(timeout_ms, zmq.POLLIN):
+            return None
+        frames = self.socket.recv_multipart()
+        if len(frames) != _MAX_FRAMES:
+            return None
+        return frames[0].decode("utf-8", "replace"), frames[1]
+
+    def send(self, peer: str, body: bytes) -> bool:
+        """Send without blocking; False when the peer is gone or its queue is full."""
+        try:
+            self.socket.send_multipart([peer.encode(), body], zmq.NOBLOCK)
+        except zmq.ZMQError:
+            return False
+        return True
+
+    @property
+    def fd(self) -> int:
+        """Descriptor that becomes readable on activity (edge-triggered: always recv until None)."""
+        return int(self.socket.fd)
+
+    def close(self) -> None:
+        """Close and remove the socket file."""
+        self.socket.close()
+        if self.endpoint.startswith("ipc://"):
+            Path(self.endpoint.removeprefix("ipc://")).unlink(missing_ok=True)
+
+
+class Dealer:
+    """The dialling side, with an id of its own; reconnects by itself."""
+
+    def __init__(self, endpoint: str, identity: str) -> None:
+        """Connect; the listener may come later."""
+        self.endpoint = endpoint
+        self.socket = _socket(zmq.DEALER)
+        self.socket.identity = identity.encode()
+        self.socket.reconnect_ivl = 20
+        self.socket.reconnect_ivl_max = 200
+        self.socket.connect(endpoint)
+
+    def send(self, body: bytes) -> bool:
+        """Send without blocking; False when the queue is full or nobody listens yet."""
+        try:
+            self.socket.send(body, zmq.NOBLOCK)
+        except zmq.ZMQError:
+            return False
+        return True
+
+    def recv(self, timeout_ms: int = 0) -> bytes | None:
+        """Next body, or None when none came in time."""
+        if not self.socket.poll(timeout_ms, zmq.POLLIN):
+            return None
+        frames = self.socket.recv_multipart()
+        return frames[0] if len(frames) == 1 else None
+
+    def close(self) -> None:
+        """Close; unsent messages are dropped."""
+        self.socket.close()
+
+
+class Waiter:
+    """Sleeps until one of several channels has something, or the deadline; then empties the hint channels."""
+
+    def __init__(self, channels: Sequence[Router | Dealer]) -> None:
+        """Watch these channels."""
+        self._poller = zmq.Poller()
+        for channel in channels:
+            self._poller.register(channel.socket, zmq.POLLIN)
+
+    def wait(self, timeout_ms: int) -> set[Any]:
+        """Sockets that have something to read; empty after the deadline."""
+        return {socket for socket, _ in self._poller.poll(timeout_ms)}
+
+
+def drain(channel: Router | Dealer) -> None:
+    """Throw away all hints that are waiting: the words in shared memory say the same, and say it now."""
+    while True:
+        try:
+            channel.socket.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again:
+            return

@@ -1,0 +1,98 @@
+"""A child's line to the supervisor: hello, orders in, reports out.
+
+The supervisor's Order is the whole wanted state, repeated until it is Applied; reports wait here until the supervisor
+reads them. A child that has lost its supervisor is ended by the kernel (see ``processes/__main__``), not from here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actorlearn import __version__
+from actorlearn.wire.channel import Dealer
+from actorlearn.wire.messages import (
+    PROTOCOL_VERSION,
+    Applied,
+    Failed,
+    Finished,
+    Hello,
+    Message,
+    Order,
+    Refused,
+    decode,
+    encode,
+)
+
+
+class TurnedAwayError(RuntimeError):
+    """The supervisor refused this process; the text says why, with both values."""
+
+
+class Control:
+    """The child side of the control socket. Without an endpoint (started by hand) it says nothing and hears nothing."""
+
+    def __init__(self, endpoint: str, name: str, incarnation: int, run_id: str) -> None:
+        """Connect as ``name.incarnation``."""
+        self.name = name
+        self.incarnation = incarnation
+        self.run_id = run_id
+        self.order = Order(version=0)
+        """The newest order received; a child acts on it and then calls ``applied``."""
+        self.dealer = Dealer(endpoint, f"{name}.{incarnation}") if endpoint else None
+        self.applied_version = 0
+
+    def hello(self, pid: int, shape: dict[str, str] | None = None) -> None:
+        """Say who this is, ready to work."""
+        self.send(
+            Hello(
+                name=self.name,
+                incarnation=self.incarnation,
+                pid=pid,
+                run_id=self.run_id,
+                protocol=PROTOCOL_VERSION,
+                version=__version__,
+                shape=shape or {},
+            )
+        )
+
+    def send(self, message: Message) -> None:
+        """Hand a message to the supervisor."""
+        if self.dealer is not None:
+            self.dealer.send(encode(message))
+
+    def poll(self) -> None:
+        """Read what has come; ``order`` is then the newest. Raises TurnedAwayError."""
+        while self.dealer is not None and (data := self.dealer.recv()) is not None:
+            message = decode(data, "child")
+            if isinstance(message, Refused):
+                raise TurnedAwayError(message.reason)
+            if isinstance(message, Order) and message.version >= self.order.version:
+                self.order = message
+                if message.version == self.applied_version:
+                    self._acknowledge()  # the acknowledgement was lost; once more
+
+    @property
+    def ordered(self) -> bool:
+        """Whether there is an order that has not been put into effect."""
+        return self.order.version > self.applied_version
+
+    def applied(self) -> None:
+        """The newest order is in effect."""
+        self.applied_version = self.order.version
+        self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        self.send(Applied(name=self.name, incarnation=self.incarnation, order=self.applied_version))
+
+    def failed(self, error: str) -> None:
+        """Last words of a process that cannot go on."""
+        self.send(Failed(name=self.name, incarnation=self.incarnation, error=error[-8000:]))
+
+    def finished(self, reason: str, summary: dict[str, Any] | None = None) -> None:
+        """Last words of a process that has done all it was asked for."""
+        self.send(Finished(name=self.name, incarnation=self.incarnation, reason=reason, summary=summary or {}))
+
+    def close(self, linger_ms: int = 2000) -> None:
+        """Close, giving last words a moment to leave."""
+        if self.dealer is not None:
+            self.dealer.socket.close(linger=linger_ms)

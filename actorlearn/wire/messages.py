@@ -1,0 +1,194 @@
+"""Every message on one page: what may be said between processes, and how it is put into bytes.
+
+Control messages are typed structs in MessagePack, decoded against the closed unions below: an unknown kind, a wrong
+type or a size over the limit is a ``MessageError``, never a guess. Bulk data never travels here; tensors stay in shared
+memory and a message carries an index into it.
+
+===================  ==========================  =============================================================
+from                 to                          messages
+===================  ==========================  =============================================================
+any child            supervisor                  Hello, Applied, Refused, Report, Evaluated, Saved, Failed, Finished
+supervisor           any child                   Order
+command line         supervisor                  Request
+supervisor           command line                Reply
+simulator            inference server, trainer   Hint
+inference, trainer   simulator                   Hint
+===================  ==========================  =============================================================
+
+Control is level-triggered: an ``Order`` is the whole wanted state with a version, repeated until the child says
+``Applied`` with that version. Losing, repeating or re-ordering one therefore changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+PROTOCOL_VERSION = 1
+"""Raised whenever a struct below changes; processes of different versions refuse one another."""
+
+LIMIT_BYTES = 256 * 1024
+"""Largest control message. The biggest legitimate one (an Order with 256 seats) is under 64 KiB."""
+
+
+class MessageError(ValueError):
+    """Bytes that are no message of the expected union."""
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
+    """Base of all control messages; the class name travels as the tag."""
+
+
+class Hello(Message):
+    """First word of a child: who it is and what it was built with. The supervisor compares before it admits."""
+
+    name: str
+    incarnation: int
+    pid: int
+    run_id: str
+    protocol: int
+    version: str
+    shape: dict[str, str] = {}
+    """What must be equal to take part: environment, observation, actions, rows (simulators only)."""
+
+
+class Applied(Message):
+    """The child has put the Order of this version into effect."""
+
+    name: str
+    incarnation: int
+    order: int
+
+
+class Report(Message):
+    """One row for metrics.jsonl, from the trainer."""
+
+    row: dict[str, float | int | None]
+
+
+class Evaluated(Message):
+    """One evaluation of one policy version: whole games, raw scores."""
+
+    name: str
+    policy_version: int
+    env_steps: int
+    returns: list[float]
+
+
+class Saved(Message):
+    """A checkpoint is complete on disk."""
+
+    path: str
+    env_steps: int
+    order: int
+
+
+class Failed(Message):
+    """A child's last words before it exits with an error."""
+
+    name: str
+    incarnation: int
+    error: str
+
+
+class Finished(Message):
+    """A child has done all it was asked for and is about to exit 0."""
+
+    name: str
+    incarnation: int
+    reason: str
+    summary: dict[str, Any] = {}
+
+
+class Warned(Message):
+    """Something a user should see that stops nothing (for example a skipped non-finite update)."""
+
+    name: str
+    incarnation: int
+    text: str
+
+
+class Seat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One simulator that takes part: its name, incarnation and the segment with its blocks."""
+
+    name: str
+    incarnation: int
+    segment: str
+    server: int = 0
+    """Index of the inference server that answers it."""
+
+    @property
+    def peer(self) -> str:
+        """Its id on every socket."""
+        return f"{self.name}.{self.incarnation}"
+
+
+class Order(Message):
+    """The whole state the supervisor wants of a child."""
+
+    version: int
+    phase: str = "run"
+    """run, or drain: finish the current update, save, and exit."""
+    roster: list[Seat] = []
+    leaving: list[str] = []
+    """Seats of the roster that must leave at the next round boundary."""
+    save: int = 0
+    """Raised by one for every checkpoint asked for."""
+
+
+class Refused(Message):
+    """The supervisor turns a child away, with both values in the reason."""
+
+    reason: str
+
+
+class Request(Message):
+    """A command line speaks to a running supervisor."""
+
+    protocol: int
+    version: str
+    command: str
+    """status, attach, detach, save or stop."""
+    simulators: int = 0
+    names: list[str] = []
+    overrides: list[str] = []
+
+
+class Reply(Message):
+    """The supervisor's answer to a Request."""
+
+    ok: bool
+    text: str
+    data: dict[str, Any] = {}
+
+
+ToSupervisor = Hello | Applied | Report | Evaluated | Saved | Failed | Finished | Warned | Request
+ToChild = Order | Refused
+ToCommandLine = Reply
+
+_encoder = msgspec.msgpack.Encoder()
+_decoders = {
+    "supervisor": msgspec.msgpack.Decoder(ToSupervisor),
+    "child": msgspec.msgpack.Decoder(ToChild),
+    "command line": msgspec.msgpack.Decoder(ToCommandLine),
+}
+
+
+def encode(message: Message) -> bytes:
+    """Put a message into bytes; raises MessageError when it is over the size limit."""
+    data = _encoder.encode(message)
+    if len(data) > LIMIT_BYTES:
+        raise MessageError(f"{type(message).__name__} of {len(data)} bytes: at most {LIMIT_BYTES}; send less at a time")
+    return data
+
+
+def decode(data: bytes, receiver: str) -> Message:
+    """Read bytes as one of the messages the receiver (supervisor, child, command line) may get."""
+    if len(data) > LIMIT_BYTES:
+        raise MessageError(f"message of {len(data)} bytes to the {receiver}: at most {LIMIT_BYTES} are read")
+    try:
+        message: Message = _decoders[receiver].decode(data)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise MessageError(f"no message for the {receiver}: {error}") from None
+    return message

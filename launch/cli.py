@@ -1,0 +1,262 @@
+"""The command line: what can be asked, with which words; each command's work is done in the module it imports.
+
+Imports nothing heavy before it is known which command is wanted, so that ``actorlearn --help`` is quick. A request that
+is wrong ends with exit status 2 and one line on stderr (value, rule, way out), what failed with 1.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from actorlearn import __version__
+
+WRONG = 2
+FAILED = 1
+
+Topology = Annotated[str, typer.Argument(help="The YAML file that says which processes run, with which numbers.")]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Keys to set otherwise, e.g. simulators.count=4.")
+]
+RunWord = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, a run's name, or the beginning of one.")]
+AnyRun = Annotated[
+    str | None, typer.Argument(metavar="[RUN]", help="A run folder, a run's name, or the beginning of one [newest].")
+]
+Json = Annotated[bool, typer.Option("--json", help="Say it as one JSON object.")]
+
+_TRAIN, _CARE, _RESULTS, _MACHINE = "Train", "Look after runs", "Results", "This machine"
+
+
+class Commands(TyperGroup):
+    """Typer's group, with every error that a user can make told in one line."""
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        """Run one command; exits with 0, 1, 2, or 130 after Ctrl-C."""
+        from typer import Abort
+        from typer.exceptions import TyperException
+
+        try:
+            code = super().main(*args, standalone_mode=False, **extra)
+        except Abort:
+            code = 130
+        except TyperException as error:  # typer's own: no such command, missing argument
+            code = _refuse(error.format_message() or "a command is needed; see actorlearn --help", error.exit_code)
+        except Exception as error:
+            expected = _expected(error)
+            if expected is None:
+                raise  # a fault of ours: its traceback is what we need
+            code = _refuse(str(error), expected)
+        if not standalone_mode:
+            return code
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False)
+
+
+def _refuse(text: str, code: int) -> int:
+    typer.echo(f"actorlearn: {' '.join(text.split())}", err=True)
+    return code
+
+
+def _expected(error: Exception) -> int | None:
+    """The exit status of an error that is the user's to know; None for a fault of ours."""
+    from actorlearn.memory.shared import SharedMemoryFull
+    from actorlearn.wire.channel import ChannelError
+    from launch.client import ControlError
+    from launch.evaluate import EvaluationError
+    from launch.runs import RunError
+    from launch.topology import TopologyError
+
+    if isinstance(error, RunError | TopologyError | SharedMemoryFull | typer.BadParameter):
+        return WRONG
+    return FAILED if isinstance(error, ControlError | ChannelError | EvaluationError) else None
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"actorlearn {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def actorlearn(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Train deep-RL agents with simulators, inference servers and trainers as independent processes."""
+
+
+@app.command(rich_help_panel=_TRAIN)
+def run(
+    topology: Topology,
+    overrides: Overrides = None,
+    run_dir: Annotated[
+        Path | None, typer.Option(help="Folder for everything the run leaves [runs/NAME-YYYYmmdd-HHMMSS].")
+    ] = None,
+) -> int:
+    """Start a run, show it live, and end when total_steps is reached. Ctrl-C: save and stop; twice: stop now."""
+    from launch.start import start
+
+    return start(topology, overrides or [], run_dir)
+
+
+@app.command(rich_help_panel=_TRAIN)
+def check(topology: Topology, overrides: Overrides = None, json: Json = False) -> int:
+    """Validate a topology and print the plan: processes, sockets, segments, bytes, cores. Starts nothing."""
+    from launch.check import check
+
+    return check(topology, overrides or [], json)
+
+
+@app.command(rich_help_panel=_TRAIN)
+def resume(run: RunWord, overrides: Overrides = None) -> int:
+    """Go on with a run that has ended, from its newest valid checkpoint, e.g. with a larger total_steps."""
+    from launch.start import resume
+
+    return resume(run, overrides or [])
+
+
+@app.command(rich_help_panel=_CARE)
+def ps(
+    json: Json = False,
+    ended: Annotated[bool, typer.Option("--all", "-a", help="Also list runs under runs/ that have ended.")] = False,
+) -> int:
+    """List the runs of this user that are alive on this machine."""
+    from launch.care import ps
+
+    return ps(ended, json)
+
+
+@app.command(rich_help_panel=_CARE)
+def top(
+    run: AnyRun = None,
+    json: Json = False,
+    once: Annotated[bool, typer.Option("--once", help="Show it once and exit, as without a terminal.")] = False,
+) -> int:
+    """Watch a run: speed, score, where the time goes, processes, events."""
+    from launch.watch import top
+
+    return top(run, once, json)
+
+
+@app.command(rich_help_panel=_CARE)
+def logs(
+    run: RunWord,
+    process: Annotated[str | None, typer.Argument(help="One process, e.g. trainer or simulator-0 [all].")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run ends.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Last lines of each process to begin with.")] = 50,
+) -> int:
+    """Print what processes wrote to stdout and stderr."""
+    from launch.watch import logs
+
+    return logs(run, process, follow, lines)
+
+
+@app.command(rich_help_panel=_CARE)
+def stop(
+    run: RunWord,
+    now: Annotated[bool, typer.Option("--now", help="Do not save first; kill it if it does not answer.")] = False,
+    timeout_s: Annotated[float, typer.Option(min=0.0, help="Seconds to wait for its end.")] = 120.0,
+    json: Json = False,
+) -> int:
+    """Have a run finish its update, save a checkpoint and end; returns when it has ended."""
+    from launch.care import stop
+
+    return stop(run, now, timeout_s, json)
+
+
+@app.command(rich_help_panel=_CARE)
+def attach(
+    run: RunWord,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="env.* keys of the new simulators.")
+    ] = None,
+    simulators: Annotated[int, typer.Option("--simulators", "-n", min=1, help="How many to add.")] = 1,
+    json: Json = False,
+) -> int:
+    """Add simulators to a living run."""
+    from launch.care import attach
+
+    return attach(run, simulators, overrides or [], json)
+
+
+@app.command(rich_help_panel=_CARE)
+def detach(
+    run: RunWord,
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Simulators, e.g. simulator-3.")],
+    json: Json = False,
+) -> int:
+    """Drain simulators of a living run: they leave at the next boundary of a round."""
+    from launch.care import detach
+
+    return detach(run, names, json)
+
+
+@app.command(rich_help_panel=_CARE)
+def clean(json: Json = False) -> int:
+    """Remove shared memory and sockets that dead runs of this user left. Run folders are never touched."""
+    from launch.care import clean
+
+    return clean(json)
+
+
+@app.command(rich_help_panel=_RESULTS)
+def eval(
+    run: RunWord,
+    episodes: Annotated[int | None, typer.Option(min=1, help="Whole games to play [evaluator.episodes].")] = None,
+    greedy: Annotated[
+        bool | None, typer.Option("--greedy/--sample", help="Best action, or a draw from the policy [evaluator.greedy].")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of games and actions [the topology's].")] = None,
+    json: Json = False,
+) -> int:
+    """Play whole games with the newest valid checkpoint and print the raw scores."""
+    from launch.evaluate import evaluate
+
+    return evaluate(run, episodes, greedy, seed, json)
+
+
+@app.command(rich_help_panel=_RESULTS)
+def plot(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Run folders, names, or beginnings of names.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The picture to write: .png, .svg or .pdf.")],
+) -> int:
+    """Draw learning curves: score against steps and against time, one line a run."""
+    from launch.plot import plot
+    from launch.runs import find
+
+    try:
+        plot([find(run).path for run in runs], output)
+    except OSError as error:
+        raise typer.BadParameter(f"{output}: cannot be written: {error.strerror}; name another file") from None
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    typer.echo(f"wrote {output}")
+    return 0
+
+
+@app.command(rich_help_panel=_MACHINE)
+def bench(suite: Annotated[str | None, typer.Argument(help="What to measure [list the suites].")] = None) -> int:
+    """Measure this machine."""
+    from launch.start import bench
+
+    return bench(suite)
+
+
+@app.command(rich_help_panel=_MACHINE)
+def doctor(json: Json = False) -> int:
+    """Say what will bite: /dev/shm, limits, cores, GPU, libraries. Exit status 1 if something would stop a run."""
+    from launch.doctor import doctor
+
+    return doctor(json)
+
+
+def main() -> None:
+    """Entry point of ``actorlearn`` and ``python -m launch``."""
+    app(prog_name="actorlearn")

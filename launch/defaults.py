@@ -1,0 +1,176 @@
+"""Defaults of a topology: what a key is when the file and the command line leave it out.
+
+Reads the raw mapping of a topology and returns it with every missing key filled in, by kind of environment (``atari``
+for ids that start with ALE/, ``vector`` for everything else: cheap environments with small observations) and by
+algorithm and optimizer. What is already there, right or wrong, is left alone. Refuses to judge: checking is
+``launch/topology.py``.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+from typing import Any
+
+Tree = dict[str, Any]
+
+EVERYWHERE: Tree = {
+    "seed": 1,
+    "mode": "sync",
+    "model": {"hidden_sizes": [64, 64], "init": "torch"},
+    "algorithm": {"name": "a2c"},
+    "learners": {"count": 1},
+    "simulators": {"groups": 1, "blocks": 1},
+    "inference": {"count": 1, "device": "cpu", "threads": 1},
+    "trainer": {"device": "cpu", "threads": 1},
+    "checkpoint": {"every_steps": 1_000_000, "keep": 3},
+    "report": {"every_s": 2.0},
+}
+
+# Atari with a2c: PAAC as its authors released it (Clemente et al. 2017; configs/atari/paac.yaml says where the paper
+# differs). The learning rate is 0.0007 x 32 environments and belongs to loss_scale 5 and these 32 environments.
+ATARI: Tree = {
+    "total_steps": 80_000_000,
+    "env": {
+        "preset": "paac",
+        "frame_skip": 4,
+        "stack": 4,
+        "noop_max": 30,
+        "repeat_action_probability": 0.0,
+        "full_action_space": False,
+        "fire_on_reset": False,
+        "time_limit_steps": 0,
+    },
+    "model": {"name": "nips"},
+    "algorithm": {
+        "horizon": 5,
+        "discount": 0.99,
+        "entropy_cost": 0.02,
+        "value_cost": 0.25,
+        "loss_scale": 5.0,
+        "reward_clip": 1.0,
+        "life_loss_terminal": False,
+        "bootstrap_on_truncation": False,
+    },
+    "optimizer": {"name": "rmsprop"},
+    "evaluator": {"count": 0, "every_steps": 1_000_000, "episodes": 30, "greedy": False, "noop_max": 30},
+}
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Cheap vector environments with a2c. TO BE TUNED: horizon, costs, environments in all, and the optimizers below.
+# ----------------------------------------------------------------------------------------------------------------------
+VECTOR: Tree = {
+    "total_steps": 500_000,
+    "env": {
+        "preset": "dqn",
+        "frame_skip": 1,
+        "stack": 1,
+        "noop_max": 0,
+        "repeat_action_probability": 0.0,
+        "full_action_space": False,
+        "fire_on_reset": False,
+        "time_limit_steps": 0,
+    },
+    "model": {"name": "mlp"},
+    "algorithm": {
+        "horizon": 16,
+        "discount": 0.99,
+        "entropy_cost": 0.01,
+        "value_cost": 0.5,
+        "loss_scale": 1.0,
+        "reward_clip": None,
+        "life_loss_terminal": False,
+        "bootstrap_on_truncation": True,
+    },
+    "optimizer": {"name": "adam"},
+    "evaluator": {"count": 0, "every_steps": 50_000, "episodes": 20, "greedy": True, "noop_max": 0},
+}
+
+_SHARED: Tree = {
+    "learning_rate_final": 0.0,
+    "decay": 0.99,
+    "betas": [0.9, 0.999],
+    "epsilon_hat": False,
+    "centered": False,
+}
+
+# An optimizer that is not the kind's own gets numbers of its own: PAAC's rate under Adam would destroy the network.
+OPTIMIZERS: dict[tuple[str, str], Tree] = {
+    ("atari", "rmsprop"): _SHARED
+    | {"learning_rate": 0.0224, "epsilon": 0.1, "epsilon_inside_root": True, "accumulator_init": 1.0, "clip_norm": 3.0},
+    ("atari", "adam"): _SHARED
+    | {"learning_rate": 1e-3, "epsilon": 1e-5, "epsilon_inside_root": False, "accumulator_init": 0.0, "clip_norm": 0.5},
+    ("vector", "rmsprop"): _SHARED
+    | {"learning_rate": 1e-3, "epsilon": 1e-5, "epsilon_inside_root": True, "accumulator_init": 0.0, "clip_norm": 0.5},
+    ("vector", "adam"): _SHARED
+    | {"learning_rate": 3e-3, "epsilon": 1e-5, "epsilon_inside_root": False, "accumulator_init": 0.0, "clip_norm": 0.5},
+}
+
+KINDS = {"atari": ATARI, "vector": VECTOR}
+ENVIRONMENTS_IN_ALL = {"atari": 32, "vector": 16}
+MOST_SIMULATORS = {"atari": 8, "vector": 2}
+"""More processes than this do not help cheap environments: their step costs less than the hand-over."""
+
+
+def kind_of(env_id: object) -> str:
+    """Say which table of defaults an environment id uses."""
+    return "atari" if isinstance(env_id, str) and env_id.startswith("ALE/") else "vector"
+
+
+def allowed_cores() -> int:
+    """Count the cores this process may use (what cgroups, Slurm or taskset leave), not those the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def resolve(raw: Tree, cores: int | None = None) -> Tree:
+    """Return a copy of ``raw`` with every missing key filled in; ``cores`` stands in for this machine's."""
+    resolved: Tree = copy.deepcopy(raw)
+    kind = kind_of(section(resolved, "env").get("id"))
+    _fill(resolved, KINDS[kind])
+    _fill(resolved, EVERYWHERE)
+    own_optimizer = KINDS[kind]["optimizer"]["name"]
+    chosen = (kind, str(section(resolved, "optimizer").get("name")))
+    _fill(resolved, {"optimizer": OPTIMIZERS.get(chosen, OPTIMIZERS[kind, own_optimizer])})
+    _fill(resolved, {"simulators": _simulators(resolved, kind, allowed_cores() if cores is None else cores)})
+    _fill(resolved, {"name": _name(resolved)})
+    return resolved
+
+
+def section(tree: Tree, key: str) -> Tree:
+    """Return the mapping under ``key``, or an empty one where something else stands there."""
+    found = tree.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _fill(tree: Tree, defaults: Tree) -> None:
+    """Add what is missing; never replace, also not a wrong value, which is then reported as written."""
+    for key, default in defaults.items():
+        if key not in tree:
+            tree[key] = copy.deepcopy(default)
+        elif isinstance(default, dict) and isinstance(tree[key], dict):
+            _fill(tree[key], default)
+
+
+def _simulators(tree: Tree, kind: str, cores: int) -> Tree:
+    """Spread the kind's environments over the cores: a power of two of processes, so that none are left over."""
+    given = section(tree, "simulators")
+    count = _positive(given.get("count")) or max(
+        n for n in (1, 2, 4, 8) if n <= max(1, min(cores, MOST_SIMULATORS[kind]))
+    )
+    groups = _positive(given.get("groups")) or 1
+    envs = max(1, ENVIRONMENTS_IN_ALL[kind] // count)
+    return {"count": count, "envs": max(groups, envs // groups * groups)}
+
+
+def _positive(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _name(tree: Tree) -> str:
+    """Name the run after its environment and algorithm: ALE/Pong-v5 with a2c is Pong-v5-a2c."""
+    parts = [str(section(tree, key).get(field, "")) for key, field in (("env", "id"), ("algorithm", "name"))]
+    words = [re.sub(r"[^A-Za-z0-9._-]+", "-", re.split(r"[/:]", part)[-1]).strip("-.") for part in parts]
+    return "-".join(word for word in words if word)[:64] or "run"

@@ -1,0 +1,84 @@
+"""Scores a run: whole games with its newest valid checkpoint, played by a process of their own.
+
+Reads the run's resolved topology; writes a settings file for ``processes/evaluate.py`` and prints what it answers. Imports
+neither torch nor an environment.
+"""
+
+from __future__ import annotations
+
+import json as json_format
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from actorlearn.processes import settings as process_settings
+from actorlearn.processes.settings import EvaluateSettings
+from launch import runs
+from launch.plan import describe, env_settings, plan
+from launch.runs import Run, RunError
+from launch.topology import load
+
+
+class EvaluationError(RuntimeError):
+    """The games could not be played."""
+
+
+def evaluate(word: str, episodes: int | None, greedy: bool | None, seed: int | None, json: bool) -> int:
+    """Play and print; returns the exit status."""
+    run = runs.find(word)
+    answer = play(run, settings(run, episodes, greedy, seed))
+    if json:
+        print(json_format.dumps({"run": run.name, **answer}))
+        return 0
+    print(f"{run.name}: {answer['episodes']} whole games with the policy of {answer['env_steps']:,} steps")
+    print(
+        f"raw score {answer['mean']:.2f} ± {answer['std']:.2f} (standard deviation), "
+        f"lowest {answer['min']:g}, highest {answer['max']:g}"
+    )
+    return 0
+
+
+def settings(run: Run, episodes: int | None, greedy: bool | None, seed: int | None) -> EvaluateSettings:
+    """What the evaluating process is told: the run's own topology, but for what the user asks otherwise."""
+    checkpoints = run.path / "checkpoints"
+    if not checkpoints.is_dir() or not any(checkpoints.iterdir()):
+        raise RunError(f"{run.name} has no checkpoint to evaluate; one is written every checkpoint.every_steps steps")
+    topology = load(run.path / "topology.yaml")
+    policy = plan(topology, run.path, "evaluation", run.path, describe(topology)).policy
+    return EvaluateSettings(
+        env=msgspec.structs.replace(env_settings(topology), noop_max=topology.evaluator.noop_max),
+        policy=policy,
+        run_dir=str(run.path),
+        episodes=topology.evaluator.episodes if episodes is None else episodes,
+        greedy=topology.evaluator.greedy if greedy is None else greedy,
+        seed=topology.seed if seed is None else seed,
+    )
+
+
+def play(run: Run, wanted: EvaluateSettings) -> dict[str, Any]:
+    """Run the process to its end and read its answer; raises EvaluationError with its last line."""
+    with tempfile.TemporaryDirectory(prefix="actorlearn-") as folder:
+        path = Path(folder) / "evaluate.json"
+        process_settings.write(wanted, path)
+        command = [sys.executable, "-m", "actorlearn.processes", "evaluate", str(path)]
+        # A simulator's cores belong to the run, if it is still going on: this is the guest.
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=os.environ | _QUIET
+        )
+    try:
+        answer = json_format.loads(done.stdout.strip().splitlines()[-1])
+    except (IndexError, ValueError):
+        answer = None
+    if not isinstance(answer, dict) or done.returncode != 0 or "error" in answer:
+        said = answer.get("error") if isinstance(answer, dict) else None
+        last = said or (done.stderr.strip().splitlines() or [f"exit status {done.returncode}, no output"])[-1]
+        raise EvaluationError(f"{run.name} cannot be evaluated: {last}")
+    return answer
+
+
+_QUIET = {"OMP_WAIT_POLICY": "PASSIVE"}

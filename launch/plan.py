@@ -1,0 +1,324 @@
+"""The plan: which processes, sockets and segments a topology means on this machine. Data that can be printed.
+
+Pure but for ``describe``, which asks a child process what environment and network look like (so that the supervisor
+imports neither), and for the segments it makes when told to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from actorlearn.envs.interface import EnvSettings
+from actorlearn.memory.progress import ROWS, progress_fields
+from actorlearn.memory.rollout import BlockShape, block_fields, make_segment, rounds_fields
+from actorlearn.memory.shared import SHM_ROOT, Segment, segment_bytes
+from actorlearn.metrics.timings import SECTIONS
+from actorlearn.parameters.published import weights_fields
+from actorlearn.processes import settings as all_settings
+from actorlearn.processes.settings import (
+    DescribeSettings,
+    EvaluatorSettings,
+    InferenceSettings,
+    PolicySettings,
+    ProcessSettings,
+    SimulatorSettings,
+    TrainerSettings,
+)
+from actorlearn.wire.messages import Seat
+from launch.topology import Topology, TopologyError
+
+
+class Description(msgspec.Struct, frozen=True, kw_only=True):
+    """What an environment, an algorithm and a network turn out to be."""
+
+    observation_shape: tuple[int, ...]
+    observation_dtype: str
+    actions: int
+    frames_per_step: int
+    columns: dict[str, tuple[str, tuple[int, ...]]]
+    weights: int
+
+
+def describe(topology: Topology) -> Description:
+    """Build environment and network once in a child process; raises TopologyError with its one line."""
+    question = DescribeSettings(
+        env=env_settings(topology),
+        model=topology.model.model_dump(),
+        algorithm=topology.algorithm.model_dump(),
+        optimizer=topology.optimizer.model_dump(),
+    )
+    with tempfile.TemporaryDirectory(prefix="actorlearn-") as folder:
+        path = Path(folder) / "describe.json"
+        all_settings.write(question, path)
+        command = [sys.executable, "-m", "actorlearn.processes", "describe", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    try:
+        answer = json.loads(done.stdout.strip().splitlines()[-1])
+    except (IndexError, ValueError):
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        raise TopologyError(f"env.id {topology.env.id!r}: cannot be described: {last}") from None
+    if "error" in answer:
+        raise TopologyError(answer["error"])
+    return msgspec.convert(answer, Description, strict=False)
+
+
+def env_settings(topology: Topology) -> EnvSettings:
+    """The environment section as processes read it."""
+    return msgspec.convert(topology.env.model_dump(), EnvSettings)
+
+
+@dataclass(frozen=True)
+class PlannedProcess:
+    """One process of the run."""
+
+    name: str
+    role: str
+    index: int
+    """Row in the progress segment, and what tells its random numbers from those of others."""
+
+
+@dataclass(frozen=True)
+class PlannedSegment:
+    """One shared-memory segment, for people to read."""
+
+    name: str
+    bytes: int
+    what: str
+
+
+@dataclass
+class Plan:
+    """Everything about a run that follows from topology, description and machine."""
+
+    topology: Topology
+    description: Description
+    run_id: str
+    run_dir: Path
+    shm: Path
+    sockets_dir: Path
+    cores: int
+    resumed_at: int = 0
+    """Environment steps of the checkpoint the run goes on from; 0 for a new run."""
+    processes: list[PlannedProcess] = field(default_factory=list)
+    _segments: dict[str, Segment] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """List the processes in the order in which they are started."""
+        t = self.topology
+        names = [("trainer", "trainer")]
+        names += [(f"inference-{i}", "inference") for i in range(t.inference.count)]
+        names += [(f"evaluator-{i}", "evaluator") for i in range(t.evaluator.count)]
+        names += [(f"simulator-{i}", "simulator") for i in range(t.simulators.count)]
+        self.processes = [PlannedProcess(name, role, index) for index, (name, role) in enumerate(names)]
+
+    # What is shown ---------------------------------------------------------------------------------------------
+
+    @property
+    def block_shape(self) -> BlockShape:
+        """The numbers of every simulator's segment."""
+        t, d = self.topology, self.description
+        return BlockShape(
+            groups=t.simulators.groups,
+            blocks=t.simulators.blocks,
+            horizon=t.algorithm.horizon,
+            envs_per_group=t.simulators.envs // t.simulators.groups,
+            observation_shape=d.observation_shape,
+            observation_dtype=d.observation_dtype,
+            columns=d.columns,
+        )
+
+    @property
+    def segments(self) -> list[PlannedSegment]:
+        """Segments at the start of the run, with their sizes."""
+        weights = segment_bytes(weights_fields(self.description.weights))
+        s = self.topology.simulators
+        rows = f"{s.groups} group(s) x {s.blocks} block(s) x {self.topology.algorithm.horizon + 1} rows x "
+        what = rows + f"{s.envs // s.groups} environments"
+        blocks = [
+            PlannedSegment(p.name, segment_bytes(block_fields(self.block_shape)), what)
+            for p in self.processes
+            if p.role == "simulator"
+        ]
+        return [
+            PlannedSegment("weights", weights, f"3 slots x {self.description.weights:,} float32 weights"),
+            PlannedSegment("rounds", segment_bytes(rounds_fields()), "which rounds may be begun"),
+            PlannedSegment("progress", segment_bytes(progress_fields(len(SECTIONS))), f"heartbeats of {ROWS} processes"),
+            *blocks,
+        ]
+
+    @property
+    def bytes_total(self) -> int:
+        """Shared memory the run needs at its start."""
+        return sum(segment.bytes for segment in self.segments)
+
+    @property
+    def sockets(self) -> list[str]:
+        """Endpoints that will be listened on; all are ipc, owner-only."""
+        servers = [self.endpoint(p.name) for p in self.processes if p.role in ("inference", "trainer")]
+        return [self.endpoint("control"), *servers]
+
+    @property
+    def expected_shape(self) -> dict[str, str]:
+        """What a simulator must say of itself to take part (see ``processes/simulator.describe``)."""
+        d, t = self.description, self.topology
+        return {
+            "env.id": t.env.id,
+            "observation": f"{d.observation_dtype}{list(d.observation_shape)}",
+            "actions": str(d.actions),
+            "frames_per_step": str(d.frames_per_step),
+            "algorithm.horizon": str(t.algorithm.horizon),
+            "simulators.blocks": str(t.simulators.blocks),
+            "simulators.groups": str(t.simulators.groups),
+        }
+
+    def endpoint(self, name: str) -> str:
+        """The ipc endpoint of a listener."""
+        return f"ipc://{self.sockets_dir / name}.sock"
+
+    # What is made ----------------------------------------------------------------------------------------------
+
+    def create_segments(self) -> None:
+        """Make the run's own segments; raises SharedMemoryFull. Simulators' segments are made with their seats."""
+        self._segments["weights"] = Segment.create(self.shm / "weights", weights_fields(self.description.weights))
+        self._segments["rounds"] = Segment.create(self.shm / "rounds", rounds_fields())
+        self._segments["progress"] = Segment.create(self.shm / "progress", progress_fields(len(SECTIONS)))
+
+    @property
+    def progress(self) -> Segment:
+        """The progress segment, for the supervisor to read."""
+        return self._segments["progress"]
+
+    def create_seat(self, name: str, incarnation: int) -> Seat:
+        """Make the segment of one incarnation of a simulator. A dead incarnation keeps writing to its own, harmlessly."""
+        path = self.shm / f"{name}.{incarnation}"
+        make_segment(path, self.block_shape).close()
+        return Seat(name=name, incarnation=incarnation, segment=str(path), server=self._server_of(self.process(name)))
+
+    def drop_seat(self, seat: Seat) -> None:
+        """Remove a dead incarnation's segment; the trainer still has it mapped for the blocks that are complete."""
+        Path(seat.segment).unlink(missing_ok=True)
+
+    def add_simulators(self, count: int) -> list[PlannedProcess]:
+        """Plan more simulators for a running run; raises TopologyError when the progress segment is full."""
+        index = 1 + max(process.index for process in self.processes)
+        if index + count > ROWS:
+            raise TopologyError(f"attach {count} simulators: a run has at most {ROWS} processes, {index} are used")
+        number = 1 + max(int(p.name.rsplit("-", 1)[1]) for p in self.processes if p.role == "simulator")
+        new = [PlannedProcess(f"simulator-{number + i}", "simulator", index + i) for i in range(count)]
+        self.processes += new
+        return new
+
+    def process(self, name: str) -> PlannedProcess:
+        """The planned process of that name."""
+        return next(process for process in self.processes if process.name == name)
+
+    def _server_of(self, simulator: PlannedProcess) -> int:
+        return int(simulator.name.rsplit("-", 1)[1]) % max(self.topology.inference.count, 1)
+
+    # What each process is told ---------------------------------------------------------------------------------
+
+    def settings(
+        self, name: str, incarnation: int, resume: bool = False, env: dict[str, Any] | None = None
+    ) -> ProcessSettings:
+        """Settings of one incarnation of a process; ``env`` overrides keys of a simulator's environment."""
+        process, t = self.process(name), self.topology
+        threads = {"trainer": t.trainer.threads, "inference": t.inference.threads}.get(process.role, 1) or 1
+        base: dict[str, Any] = {
+            "name": name,
+            "incarnation": incarnation,
+            "run_id": self.run_id,
+            "control": self.endpoint("control"),
+            "progress": str(self.shm / "progress"),
+            "index": process.index,
+            "seed": t.seed,
+            "threads": threads,
+        }
+        if process.role == "simulator":
+            return self._simulator(process, incarnation, base, env or {})
+        if process.role == "inference":
+            return InferenceSettings(
+                **base,
+                endpoint=self.endpoint(name),
+                server=int(name.rsplit("-", 1)[1]),
+                policy=self.policy,
+                weights=str(self.shm / "weights"),
+                device=t.inference.device,
+            )
+        if process.role == "trainer":
+            return self._trainer(base, resume)
+        return EvaluatorSettings(
+            **base,
+            env=msgspec.structs.replace(env_settings(t), noop_max=t.evaluator.noop_max),
+            policy=self.policy,
+            weights=str(self.shm / "weights"),
+            every_steps=t.evaluator.every_steps,
+            episodes=t.evaluator.episodes,
+            greedy=t.evaluator.greedy,
+        )
+
+    @property
+    def policy(self) -> PolicySettings:
+        """What is needed to build the network and the algorithm."""
+        return PolicySettings(
+            observation_shape=self.description.observation_shape,
+            observation_dtype=self.description.observation_dtype,
+            actions=self.description.actions,
+            model=self.topology.model.model_dump(),
+            algorithm=self.topology.algorithm.model_dump(),
+        )
+
+    def _simulator(
+        self, process: PlannedProcess, incarnation: int, base: dict[str, Any], env: dict[str, Any]
+    ) -> SimulatorSettings:
+        t = self.topology
+        # Every incarnation, and every resumption, meets new games; a run from the start meets the same ones each time.
+        moment = [t.seed, process.index, incarnation, self.resumed_at]
+        seeds = np.random.SeedSequence(moment).generate_state(t.simulators.envs)
+        local = t.inference.count == 0
+        return SimulatorSettings(
+            **base,
+            env=msgspec.convert({**t.env.model_dump(), **env}, EnvSettings),
+            segment=str(self.shm / f"{process.name}.{incarnation}"),
+            rounds=str(self.shm / "rounds"),
+            inference="" if local else self.endpoint(f"inference-{self._server_of(process)}"),
+            trainer=self.endpoint("trainer"),
+            env_seeds=[int(seed >> 1) for seed in seeds],  # 31 bits: what every simulator's generator takes
+            weights=str(self.shm / "weights"),
+            policy=self.policy,
+        )
+
+    def _trainer(self, base: dict[str, Any], resume: bool) -> TrainerSettings:
+        t = self.topology
+        return TrainerSettings(
+            **base,
+            endpoint=self.endpoint("trainer"),
+            policy=self.policy,
+            optimizer=t.optimizer.model_dump(),
+            weights=str(self.shm / "weights"),
+            rounds=str(self.shm / "rounds"),
+            device=t.trainer.device,
+            total_steps=t.total_steps,
+            blocks=t.simulators.blocks,
+            frames_per_step=self.description.frames_per_step,
+            run_dir=str(self.run_dir),
+            report_every_s=t.report.every_s,
+            checkpoint_every_steps=t.checkpoint.every_steps,
+            checkpoint_keep=t.checkpoint.keep,
+            resume=resume,
+        )
+
+
+def plan(topology: Topology, run_dir: Path, run_id: str, sockets_dir: Path, description: Description) -> Plan:
+    """Work out the run; changes nothing."""
+    shm = SHM_ROOT / f"actorlearn-{os.getuid()}-{run_id}"
+    return Plan(topology, description, run_id, run_dir.absolute(), shm, sockets_dir, len(os.sched_getaffinity(0)))

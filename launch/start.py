@@ -1,0 +1,80 @@
+"""Starts what runs in this process until it is done: a new run, a resumed one, a benchmark.
+
+Reads topologies; makes the run folder. The work itself is ``launch/runner.py`` and ``launch/bench``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from launch import runs
+from launch.runs import RunError
+
+if TYPE_CHECKING:
+    from launch.topology import Topology
+
+
+def start(topology: str, overrides: Sequence[str], run_dir: Path | None) -> int:
+    """Run a topology in a new folder; returns the exit status."""
+    from launch.topology import load
+
+    loaded = load(topology, overrides)
+    return _run(loaded, new_folder(loaded.name, run_dir), resume=False)
+
+
+def resume(word: str, overrides: Sequence[str]) -> int:
+    """Go on with a run that has ended; returns the exit status."""
+    from launch.topology import load
+
+    run = runs.find(word)
+    if run.alive:
+        raise RunError(f"{run.name} is alive; `actorlearn top {run.name}` shows it, `actorlearn stop {run.name}` ends it")
+    checkpoints = run.path / "checkpoints"
+    if not checkpoints.is_dir() or not any(checkpoints.iterdir()):
+        raise RunError(f"{run.name} has no checkpoint to resume from; start it again with `actorlearn run`")
+    return _run(load(run.path / "topology.yaml", overrides), run.path, resume=True)
+
+
+def new_folder(name: str, run_dir: Path | None) -> Path:
+    """Where the run's files go; the folder must be new or empty, because a run is never mixed with another."""
+    folder = run_dir or runs.RUNS / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    if folder.is_dir() and any(folder.iterdir()):
+        if runs.read(folder) is None:
+            raise RunError(f"--run-dir {folder}: is not empty; name a new folder")
+        raise RunError(
+            f"--run-dir {folder}: holds a run already; "
+            f"go on with it with `actorlearn resume {folder}`, or name a new folder"
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"--run-dir {folder}: cannot be made: {error.strerror}; name another folder") from None
+    return folder
+
+
+def _run(topology: Topology, folder: Path, resume: bool) -> int:
+    from launch import console
+    from launch.runner import run
+
+    screen = console.make(folder.absolute().name, topology.env.id, topology.total_steps)
+    try:
+        return run(topology, folder, resume=resume, console=screen)
+    finally:
+        screen.close()
+
+
+def bench(suite: str | None) -> int:
+    """Run a benchmark suite, or list them; returns the exit status."""
+    from launch.bench import SUITES
+
+    if suite is None:
+        for name, function in sorted(SUITES.items()):
+            print(f"{name:<16} {(function.__doc__ or '').strip().partition(chr(10))[0]}")
+        return 0
+    if suite not in SUITES:
+        raise RunError(f"{suite!r} is no suite: choose one of {', '.join(sorted(SUITES))}")
+    code = SUITES[suite]()
+    return code if isinstance(code, int) else 0

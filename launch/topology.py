@@ -1,0 +1,172 @@
+"""The topology: one YAML file that says which processes run, where, with which numbers.
+
+Reads a file or text and dotted overrides (``simulators.count=4``); writes a resolved topology back as YAML and the JSON
+schema that editors use. Fills defaults in (``launch/defaults.py``), checks every key (``launch/topology_sections.py``).
+Every refusal is one TopologyError on one line. Refuses to know processes, devices and files other than the topology.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+import stat
+from collections.abc import Sequence
+from pathlib import Path as FilePath
+from typing import Any
+
+from pydantic import ValidationError
+
+from launch import defaults, strict_yaml
+from launch.strict_yaml import Path, TopologyError, fault, show
+from launch.topology_errors import Place, dotted, explain, field_at, number, unknown_key
+from launch.topology_sections import Section, Topology
+
+__all__ = ["SCHEMA_FILE", "Topology", "TopologyError", "dump", "json_schema", "load", "parse"]
+
+SCHEMA_FILE = FilePath(__file__).with_name("topology.schema.json")
+COMMAND_LINE = "command line"
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
+_GROUPED_DIGITS = r"^[-+]?[1-9][0-9]{0,2}(_[0-9]{3})+$"
+
+
+def load(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Topology:
+    """Read a topology file and apply ``key=value`` overrides; raises TopologyError."""
+    return parse(_read(os.fspath(path)), overrides, os.fspath(path))
+
+
+def parse(text: str | bytes, overrides: Sequence[str] = (), source: str = "topology") -> Topology:
+    """Read a topology from text; ``source`` is what errors call it. Raises TopologyError."""
+    document = strict_yaml.read(text, source)
+    raw = {} if document.value is None else document.value
+    places = {path: Place(source, line) for path, line in document.lines.items()} | {(): Place(source, 1)}
+    if not isinstance(raw, dict):
+        raise fault(f"{source}:1", show(raw), "a topology is a mapping of keys", "start with 'env: {id: ALE/Pong-v5}'")
+    for override in overrides:
+        _apply(override, raw, places)
+    try:
+        return Topology.model_validate(defaults.resolve(raw))
+    except ValidationError as error:
+        raise explain(error, places, _defaults_alone(raw, error)) from None
+
+
+def dump(topology: Topology) -> str:
+    """Write a topology as YAML, every key with its unit; ``parse(dump(t)) == t``."""
+    lines = ["# A resolved topology: every key, defaults included. Steps are agent steps."]
+    for key, field in Topology.model_fields.items():
+        value = getattr(topology, key)
+        if isinstance(value, Section):
+            lines += ["", f"{key}:"]
+            for inner, unit in type(value).model_fields.items():
+                lines.append(_entry(f"  {inner}", getattr(value, inner), unit.description))
+        else:
+            lines.append(_entry(key, value, field.description))
+    return "\n".join(lines) + "\n"
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON schema of a topology file as users write it: defaults may be left out, digits may be grouped."""
+    schema = Topology.model_json_schema()
+    _loosen(schema)
+    schema["required"] = ["env"]
+    schema["$defs"]["EnvSection"]["required"] = ["id"]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "actorlearn topology"}
+
+
+def schema_text() -> str:
+    """Return the text of the shipped schema file."""
+    return json.dumps(json_schema(), indent=2, sort_keys=True) + "\n"
+
+
+def _read(path: str) -> bytes:
+    """Read a regular file, no more than a topology may have; never waits on a pipe or device."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        rule = "a topology is a readable file"
+        raise fault(path, str(reason), rule, "check the path; examples are in configs/") from None
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            rule = "a topology is a regular file of YAML"
+            raise fault(path, "a folder or device", rule, "name the file, for example configs/pong.yaml")
+        return file.read(strict_yaml.MAX_BYTES + 1)
+
+
+def _apply(override: str, raw: dict[str, Any], places: dict[Path, Place]) -> None:
+    """Set one ``section.key=value`` in the raw mapping."""
+    dotted_key, equals, text = override.partition("=")
+    path: Path = tuple(dotted_key.strip().split("."))
+    if not equals or "" in path:
+        raise fault(COMMAND_LINE, show(override), "an override is key=value", "write for example simulators.count=4")
+    if field_at(path[:1]) is None or (len(path) > 1 and field_at(path[:2]) is None):
+        known = path[: 1 if field_at(path[:1]) is None else 2]
+        raise fault(COMMAND_LINE, show(override), *unknown_key(known))
+    if len(path) > 2 or (len(path) == 2 and not _is_section(path[0])):
+        rule = f"{dotted(path[:-1])} is one value, not a section"
+        raise fault(COMMAND_LINE, show(override), rule, f"write {dotted(path[:-1])}=VALUE")
+    where = f"{COMMAND_LINE}, {show(override)}"
+    value = strict_yaml.read(text, where).value
+    target = raw
+    if len(path) == 2:
+        target = raw.setdefault(str(path[0]), {})
+        if not isinstance(target, dict):  # a broken section of the file: reported there
+            return
+    target[str(path[-1])] = value
+    for stale in [known for known in places if known[: len(path)] == path]:
+        del places[stale]
+    places[path] = Place(COMMAND_LINE)
+
+
+def _is_section(key: str | int) -> bool:
+    field = field_at((key,))
+    return field is not None and isinstance(field.annotation, type) and issubclass(field.annotation, Section)
+
+
+def _defaults_alone(raw: dict[str, Any], error: ValidationError) -> dict[str, Any]:
+    """Return what the refused keys would be if they were left out."""
+    remaining = copy.deepcopy(raw)
+    for details in error.errors(include_url=False):
+        section: Any = remaining
+        for part in details["loc"][:1] if len(details["loc"]) > 1 else ():
+            section = section.get(part)
+        if isinstance(section, dict) and details["loc"]:
+            section.pop(details["loc"][min(1, len(details["loc"]) - 1)], None)
+    return defaults.resolve(remaining)
+
+
+def _entry(key: str, value: object, unit: str | None) -> str:
+    entry = f"{key}: {_literal(value)}"
+    return f"{entry:<40}  # {unit}" if unit else entry
+
+
+def _literal(value: object) -> str:
+    """Write one value so that strict YAML reads the same value back."""
+    if isinstance(value, list):
+        return f"[{', '.join(_literal(item) for item in value)}]"
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, int | float):
+        return number(value)
+    text = str(value)
+    if _PLAIN.fullmatch(text) and strict_yaml.read(text, "value").value == text:
+        return text
+    return json.dumps(text)
+
+
+def _loosen(node: Any) -> None:
+    """Drop ``required`` and generated titles; let integers be written 250_000, which YAML 1.2 editors read as text."""
+    if isinstance(node, list):
+        for item in node:
+            _loosen(item)
+    if not isinstance(node, dict):
+        return
+    if isinstance(node.get("title"), str):
+        del node["title"]
+    if "properties" in node:
+        node.pop("required", None)
+    if node.get("type") == "integer" and "const" not in node:
+        node |= {"type": ["integer", "string"], "pattern": _GROUPED_DIGITS}
+    for child in node.values():
+        _loosen(child)

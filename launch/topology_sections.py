@@ -1,0 +1,258 @@
+"""The keys of a topology: one class per section, every field with its range and its unit.
+
+Pure pydantic models without defaults (``launch/defaults.py`` fills those in first) and the rules that tie fields
+together. What stands here lands in ``launch/topology.schema.json`` and, as comments, in a dumped topology. Says nothing
+about files or error lines, and does not look at the machine: whether a device or a core exists is the plan's question.
+
+``env.id``, ``model.name`` and ``algorithm.name`` may name code (``package.module:Name``): it is trusted like code.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Literal, NoReturn
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+MODELS = ("nips", "nature", "mlp")
+ALGORITHMS = ("a2c",)
+PLANNED_MODES = ("async", "gossip")
+
+NAME_PATTERN = r"^[A-Za-z0-9._-]{1,64}$"
+ENV_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_./:-]{0,199}$"
+CODE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$"
+WORD_PATTERN = r"^[a-z][a-z0-9_-]{0,31}$"
+DEVICE_PATTERN = r"^(cpu|cuda|cuda:(0|[1-9][0-9]?))$"
+
+
+def refuse(rule: str, way_out: str, key: str = "") -> NoReturn:
+    """Raise the error of a rule of ours; ``key`` is the field to blame where the rule is about several."""
+    raise PydanticCustomError("rule", "{rule}; {way_out}", {"rule": rule, "way_out": way_out, "key": key})
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return the known word closest to a mistyped one, or nothing."""
+    return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)), "")
+
+
+def _name(value: str) -> str:
+    if not re.fullmatch(NAME_PATTERN[1:-1], value) or value in {".", ".."}:
+        refuse("a run's name is 1 to 64 letters, digits, dots, dashes or underscores", "write for example pong-1")
+    return value
+
+
+def _env_id(value: str) -> str:
+    if not re.fullmatch(ENV_PATTERN[1:-1], value):
+        refuse("an environment is a gymnasium id or package.module:Name", "write for example ALE/Pong-v5")
+    return value
+
+
+def _word(value: str) -> str:
+    if not re.fullmatch(WORD_PATTERN[1:-1], value):
+        refuse("a preset is a lower-case word", "write dqn or paac")
+    return value
+
+
+def _device(value: str) -> str:
+    if not re.fullmatch(DEVICE_PATTERN[1:-1], value):
+        refuse("a device is cpu, cuda or cuda:0 to cuda:99", "write cpu, cuda or cuda:0")
+    return value
+
+
+def _known_or_code(known: tuple[str, ...]) -> Callable[[str], str]:
+    """Accept one of the built-in names or ``package.module:Name``."""
+
+    def check(value: str) -> str:
+        if value not in known and not re.fullmatch(CODE_PATTERN[1:-1], value):
+            closest = nearest(value[:64], known)
+            way_out = f"did you mean {closest}?" if closest else f"write for example {known[0]}"
+            refuse(f"must be {', '.join(known)} or package.module:Name", way_out)
+        return value
+
+    return check
+
+
+def _mode(value: object) -> object:
+    if value in PLANNED_MODES:
+        refuse("this version trains one learner in mode sync", "write mode: sync, or leave the key out")
+    return value
+
+
+def _one_learner(value: int) -> int:
+    if value != 1:
+        refuse("this version trains one learner", "write 1, or leave the key out, and add simulators instead")
+    return value
+
+
+def _pattern(pattern: str) -> Any:
+    return Field(json_schema_extra={"pattern": pattern})
+
+
+Name = Annotated[str, AfterValidator(_name), _pattern(NAME_PATTERN)]
+EnvId = Annotated[str, AfterValidator(_env_id), _pattern(ENV_PATTERN)]
+Word = Annotated[str, AfterValidator(_word), _pattern(WORD_PATTERN)]
+Device = Annotated[str, AfterValidator(_device), _pattern(DEVICE_PATTERN)]
+ModelName = Annotated[str, AfterValidator(_known_or_code(MODELS)), Field(json_schema_extra={"examples": [*MODELS]})]
+AlgorithmName = Annotated[
+    str, AfterValidator(_known_or_code(ALGORITHMS)), Field(json_schema_extra={"examples": [*ALGORITHMS]})
+]
+Mode = Annotated[Literal["sync"], BeforeValidator(_mode)]
+Learners = Annotated[int, AfterValidator(_one_learner)]
+Width = Annotated[int, Field(ge=1, le=65_536)]
+Beta = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Section(BaseModel):
+    """A mapping of known keys: unknown ones are errors, nothing is converted, nothing changes afterwards."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class EnvSection(Section):
+    """The environment (actorlearn.envs.interface.EnvSettings)."""
+
+    id: EnvId = Field(description="gymnasium id (ALE/... takes the fast path) or package.module:Name")
+    preset: Word = Field(description="Atari preprocessing: dqn or paac")
+    frame_skip: int = Field(ge=1, le=64, description="emulator frames per agent step")
+    stack: int = Field(ge=1, le=64, description="frames in one observation")
+    noop_max: int = Field(ge=0, le=1_000, description="most random no-op frames at the start of a game")
+    repeat_action_probability: float = Field(ge=0, lt=1, description="sticky actions; probability per frame")
+    full_action_space: bool = Field(description="all 18 Atari actions instead of the game's own")
+    fire_on_reset: bool = Field(description="press FIRE at the start of a game")
+    time_limit_steps: int = Field(ge=0, le=10**9, description="agent steps per game; 0 = none, or the id's own limit")
+
+
+class ModelSection(Section):
+    """The network (actorlearn.models.interface.ModelSettings)."""
+
+    name: ModelName = Field(description="nips, nature, mlp or package.module:Name")
+    hidden_sizes: list[Width] = Field(max_length=16, description="units per hidden layer of mlp")
+    init: Literal["torch", "orthogonal"] = Field(description="initial weights; torch = U(+-1/sqrt(fan_in)), biases too")
+
+
+class AlgorithmSection(Section):
+    """The loss (actorlearn.algorithms.interface.AlgorithmSettings)."""
+
+    name: AlgorithmName = Field(description="a2c or package.module:Name")
+    horizon: int = Field(ge=1, le=10_000, description="agent steps per environment and update (rows of a block)")
+    discount: float = Field(gt=0, le=1, description="per agent step")
+    entropy_cost: float = Field(ge=0, le=1_000, description="weight of the entropy bonus")
+    value_cost: float = Field(ge=0, le=1_000, description="weight of (return - value)^2, no half")
+    loss_scale: float = Field(gt=0, le=1_000_000, description="factor on the whole loss, before clip_norm")
+    reward_clip: float | None = Field(gt=0, le=1_000_000, description="rewards are clipped to +-this; null = not")
+    life_loss_terminal: bool = Field(description="a lost life ends the return (the game is played on)")
+    bootstrap_on_truncation: bool = Field(description="a time limit is not a terminal: add V(final observation)")
+
+
+class OptimizerSection(Section):
+    """The optimizer (actorlearn.optim.interface.OptimizerSettings)."""
+
+    name: Literal["rmsprop", "adam"] = Field(description="rmsprop or adam")
+    learning_rate: float = Field(gt=0, le=1_000, description="at step 0")
+    learning_rate_final: float = Field(ge=0, le=1_000, description="reached linearly at total_steps")
+    decay: float = Field(ge=0, lt=1, description="rmsprop: decay of the squared gradients, per update")
+    betas: list[Beta] = Field(min_length=2, max_length=2, description="adam: decay of both moments, per update")
+    epsilon: float = Field(gt=0, le=1_000, description="added to the denominator")
+    epsilon_inside_root: bool = Field(description="rmsprop: sqrt(a + epsilon) instead of sqrt(a) + epsilon")
+    epsilon_hat: bool = Field(description="adam: TensorFlow's form, epsilon not rescaled by the bias correction")
+    accumulator_init: float = Field(ge=0, le=1_000_000, description="rmsprop: squared gradients at the start")
+    centered: bool = Field(description="rmsprop: subtract the squared mean gradient")
+    clip_norm: float = Field(ge=0, le=1_000_000, description="largest global norm of the gradient; 0 = not clipped")
+
+
+class LearnersSection(Section):
+    """Learners: each is a trainer with its inference servers and simulators."""
+
+    count: Learners = Field(description="learners; 1 in this version", json_schema_extra={"const": 1})
+
+
+class SimulatorsSection(Section):
+    """Simulator processes."""
+
+    count: int = Field(ge=1, le=1_024, description="processes")
+    envs: int = Field(ge=1, le=4_096, description="environments per process, all groups together")
+    groups: int = Field(ge=1, le=16, description="alternating groups per process: one waits while another simulates")
+    blocks: int = Field(ge=1, le=64, description="blocks per group: 1 = on-policy, 2 = one update of lag, ...")
+
+    @model_validator(mode="after")
+    def _whole_groups(self) -> SimulatorsSection:
+        if self.envs % self.groups:
+            lower, upper = self.envs // self.groups * self.groups, -(-self.envs // self.groups) * self.groups
+            ways = f"{lower} or {upper}" if lower else f"{upper}"
+            refuse(
+                f"environments split evenly into groups, and {self.envs} is no multiple of {self.groups} (groups)",
+                f"write envs: {ways}, or another number of groups",
+                "envs",
+            )
+        return self
+
+
+class InferenceSection(Section):
+    """Inference servers: they run the policy on batches of observations."""
+
+    count: int = Field(ge=1, le=1_024, description="processes")
+    device: Device = Field(description="cpu, cuda or cuda:N")
+    threads: int = Field(ge=1, le=1_024, description="torch threads per process")
+
+
+class TrainerSection(Section):
+    """The trainer: batches to gradients to updates."""
+
+    device: Device = Field(description="cpu, cuda or cuda:N")
+    threads: int = Field(ge=1, le=1_024, description="torch threads")
+
+
+class EvaluatorSection(Section):
+    """The evaluator: whole games with frozen weights."""
+
+    count: int = Field(ge=0, le=64, description="processes; 0 = no evaluation")
+    every_steps: int = Field(ge=1, le=10**12, description="agent steps between evaluations")
+    episodes: int = Field(ge=1, le=100_000, description="whole games per evaluation")
+    greedy: bool = Field(description="the likeliest action instead of a sampled one")
+    noop_max: int = Field(ge=0, le=1_000, description="most random no-op frames at the start of a game")
+
+
+class CheckpointSection(Section):
+    """Checkpoints."""
+
+    every_steps: int = Field(ge=1, le=10**12, description="agent steps between checkpoints; one more at the end")
+    keep: int = Field(ge=1, le=100_000, description="newest checkpoints kept")
+
+
+class ReportSection(Section):
+    """Progress reports."""
+
+    every_s: float = Field(ge=0.1, le=3_600, description="seconds between rows of metrics.jsonl")
+
+
+class Topology(Section):
+    """Which processes, where, with which numbers; steps are agent steps (Atari: frame_skip frames each)."""
+
+    name: Name = Field(description="the run's name, also its folder's")
+    seed: int = Field(ge=0, le=2**31 - 1, description="of everything random in the run")
+    mode: Mode = Field(description="how learners exchange: sync")
+    total_steps: int = Field(ge=1, le=10**12, description="agent steps in all environments together; the run's end")
+    env: EnvSection
+    model: ModelSection
+    algorithm: AlgorithmSection
+    optimizer: OptimizerSection
+    learners: LearnersSection
+    simulators: SimulatorsSection
+    inference: InferenceSection
+    trainer: TrainerSection
+    evaluator: EvaluatorSection
+    checkpoint: CheckpointSection
+    report: ReportSection
+
+    @model_validator(mode="after")
+    def _servers_with_work(self) -> Topology:
+        if self.inference.count > self.simulators.count:
+            refuse(
+                f"each simulator has one inference server, and simulators.count is {self.simulators.count}",
+                f"write a number from 1 to {self.simulators.count}, or more simulators",
+                "inference.count",
+            )
+        return self

@@ -1,0 +1,81 @@
+"""Batches with consistent episode boundaries, written as words or drawn by hypothesis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+
+# What happened on arrival. "reset" is the transition whose action was ignored; a game's end is followed by one.
+GO, LIFE, TERMINATED, TRUNCATED, BOTH, RESET = "go", "life", "terminated", "truncated", "both", "reset"
+ENDS = (TERMINATED, TRUNCATED, BOTH)
+
+
+def batch_of(*environments: Sequence[str], seed: int = 0, actions: int = 3) -> Batch:
+    """Build a batch from one row of words per environment; rewards (0 on a reset) and actions are random."""
+    generator = torch.Generator().manual_seed(seed)
+    horizon, count = len(environments[0]), len(environments)
+
+    def where(*words: str) -> Tensor:
+        return torch.tensor([[environment[t] in words for environment in environments] for t in range(horizon)])
+
+    valid = ~where(RESET)
+    return Batch(
+        observation=torch.zeros(horizon + 1, count, 1),
+        action=torch.randint(actions, (horizon, count), generator=generator),
+        reward=torch.randn(horizon, count, generator=generator).mul(2.0).where(valid, 0.0),
+        terminated=where(TERMINATED, BOTH),
+        truncated=where(TRUNCATED, BOTH),
+        life_lost=where(LIFE),
+        valid=valid,
+        policy_version=torch.zeros(horizon, count, dtype=torch.int64),
+    )
+
+
+def random_outputs(batch: Batch, seed: int = 0, actions: int = 3) -> dict[str, Tensor]:
+    """Draw float64 network outputs that want a gradient."""
+    generator = torch.Generator().manual_seed(seed)
+    rows, count = batch.action.shape[0] + 1, batch.action.shape[1]
+    shapes = {"logits": (rows, count, actions), "value": (rows, count, 1)}
+    return {
+        name: torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+        for name, shape in shapes.items()
+    }
+
+
+def rows_of(batch: Batch, start: int, stop: int) -> Batch:
+    """Cut transitions [start, stop) out of a batch."""
+    cut = {name: getattr(batch, name)[start:stop] for name in batch.__slots__ if name not in ("observation", "columns")}
+    return replace(batch, observation=batch.observation[start : stop + 1], **cut)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> Batch:
+    """Draw any batch that the environments can produce."""
+    horizon = draw(st.integers(1, 7))
+    environments = []
+    for _ in range(draw(st.integers(1, 3))):
+        words: list[str] = []
+        resetting = draw(st.booleans())
+        for _ in range(horizon):
+            words.append(RESET if resetting else draw(st.sampled_from((GO, GO, GO, LIFE, *ENDS))))
+            resetting = words[-1] in ENDS
+        environments.append(words)
+    return batch_of(*environments, seed=draw(st.integers(0, 1000)))
+
+
+settings_of_all_kinds = st.builds(
+    AlgorithmSettings,
+    discount=st.sampled_from((0.0, 0.9, 1.0)),
+    entropy_cost=st.sampled_from((0.0, 0.1)),
+    value_cost=st.sampled_from((0.25, 1.0)),
+    loss_scale=st.sampled_from((1.0, 5.0)),
+    reward_clip=st.sampled_from((None, 0.5, 1.0)),
+    life_loss_terminal=st.booleans(),
+    bootstrap_on_truncation=st.booleans(),
+)

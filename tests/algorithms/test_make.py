@@ -1,0 +1,61 @@
+"""Names of algorithms, refused settings, and what reading them must not load."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from actorlearn.algorithms.a2c import A2C
+from actorlearn.algorithms.interface import AlgorithmSettings
+from actorlearn.algorithms.make import make
+
+
+class Own(A2C):
+    """Stands for an algorithm outside the library."""
+
+
+def test_a2c_asks_for_logits_and_a_value_and_no_columns():
+    algorithm = make(AlgorithmSettings())
+    assert isinstance(algorithm, A2C)
+    assert algorithm.heads(6) == {"logits": 6, "value": 1}
+    assert algorithm.columns() == {}
+
+
+def test_an_algorithm_of_ones_own_is_constructed_with_the_settings():
+    settings = AlgorithmSettings(name=f"{__name__}:Own", horizon=20)
+    algorithm = make(settings)
+    assert isinstance(algorithm, Own) and algorithm.settings is settings
+
+
+@pytest.mark.parametrize("name", ["a3c", "json", "no.such.module:X", "json:NoSuchName", ""])
+def test_names_that_lead_nowhere_are_refused_with_the_way_out(name):
+    with pytest.raises(ValueError, match=r"algorithm\.name: .* must be one of \['a2c'\] or 'package\.module:Name'"):
+        make(AlgorithmSettings(name=name))
+
+
+@pytest.mark.parametrize(
+    ("key", "number"),
+    [("horizon", 0), ("discount", 1.5), ("entropy_cost", -1.0), ("value_cost", -1.0), ("loss_scale", 0.0)]
+    + [("reward_clip", 0.0), ("discount", float("nan"))],
+)
+def test_numbers_without_meaning_are_refused_by_name(key, number):
+    with pytest.raises(ValueError, match=rf"algorithm\.{key}: .* must be"):
+        AlgorithmSettings(**{key: number})
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({key: number}, AlgorithmSettings)
+
+
+def test_settings_survive_json_and_unknown_keys_do_not():
+    settings = AlgorithmSettings(reward_clip=None, horizon=7)
+    assert msgspec.json.decode(msgspec.json.encode(settings), type=AlgorithmSettings) == settings
+    with pytest.raises(msgspec.ValidationError, match="horizn"):
+        msgspec.convert({"horizn": 5}, AlgorithmSettings)
+
+
+def test_reading_settings_loads_no_torch():
+    """Simulators and the launcher read settings, and must not pay a second and 200 MB for it."""
+    modules = ", ".join(f"actorlearn.{package}.interface" for package in ("algorithms", "models", "optim"))
+    subprocess.run([sys.executable, "-c", f"import sys, {modules}; assert 'torch' not in sys.modules"], check=True)

@@ -1,0 +1,98 @@
+"""Learning curves: what is drawn from whole, young, resumed and broken runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch.plot import plot, read_curve
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def make_run(folder: Path, points: list[tuple[float, int, float | None]], name: str = "", **more: Any) -> Path:
+    """A run folder with reports of (time_s, env_steps, mean score)."""
+    folder.mkdir(parents=True)
+    rows = [
+        {"time_s": t, "env_steps": s, "frames": 4 * s, "env_steps_per_s": 1000.0, "episode_return_mean": r} | more
+        for t, s, r in points
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if name:
+        (folder / "topology.yaml").write_text(f"name: {name}\nenv: {{id: ALE/Pong-v5}}\n")
+    return folder
+
+
+def test_a_run_is_drawn_as_a_picture(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [(10.0, 10_000, None), (20.0, 20_000, -20.0), (30.0, 30_000, -19.0)], "pong")
+    plot([run], tmp_path / "new folder" / "pong.png")
+    assert (tmp_path / "new folder" / "pong.png").read_bytes().startswith(PNG)
+
+
+def test_a_curve_has_points_only_where_games_ended(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [(10.0, 10_000, None), (30.0, 30_000, -20.0), (60.0, 60_000, -19.0)], "pong")
+    curve = read_curve(run)
+    assert curve.stretches == [[(30_000.0, 0.5, -20.0), (60_000.0, 1.0, -19.0)]]
+    assert (curve.label, curve.game, curve.frames_per_step, curve.steps_per_s) == ("pong", "ALE/Pong-v5", 4.0, 1000.0)
+    assert curve.final_score == -19.0
+
+
+def test_a_restore_breaks_the_line_and_the_clock_of_a_resumed_run_goes_on(tmp_path: Path) -> None:
+    points = [(60.0, 100, 1.0), (120.0, 200, 2.0), (30.0, 150, None), (60.0, 180, 1.5), (90.0, 260, 3.0)]
+    curve = read_curve(make_run(tmp_path / "run", points))
+    assert curve.stretches == [[(100.0, 1.0, 1.0), (200.0, 2.0, 2.0)], [(180.0, 3.0, 1.5), (260.0, 3.5, 3.0)]]
+    plot([tmp_path / "run"], tmp_path / "resumed.png")
+
+
+def test_a_line_still_being_written_is_left_out(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [(60.0, 100, 1.0)])
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"time_s": 120.0, "env_st')
+    assert read_curve(run).stretches == [[(100.0, 1.0, 1.0)]]
+
+
+def test_runs_of_one_name_are_told_apart_by_folder(tmp_path: Path) -> None:
+    runs = [
+        make_run(tmp_path / folder, [(60.0, 100, 1.0), (90.0, 200, 2.0)], "pong") for folder in ("monday", "tuesday")
+    ]
+    plot(runs, tmp_path / "both.svg")
+    picture = (tmp_path / "both.svg").read_text()
+    assert picture.count("<path") > 10
+    plot([*runs, make_run(tmp_path / "third", [(60.0, 100, 1.0)], "mlp", frames=100)], tmp_path / "three.png")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda run: None, "no metrics.jsonl there; give the folder of a run"),
+        (lambda run: make_run(run, []), "empty, so there is nothing to plot"),
+        (lambda run: make_run(run, [(1.0, 10, None), (2.0, 20, None)]), "no whole game finished in 2 reports"),
+        (lambda run: (make_run(run, []) / "metrics.jsonl").write_text("{]\n"), "metrics.jsonl:1: not a line of JSON"),
+    ],
+    ids=["no folder", "no rows", "no scores", "no JSON"],
+)
+def test_a_run_without_a_curve_is_an_error_in_one_line(tmp_path: Path, make: Any, message: str) -> None:
+    make(tmp_path / "run")
+    with pytest.raises(ValueError, match=message) as caught:
+        plot([tmp_path / "run"], tmp_path / "x.png")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "x.png").exists()
+
+
+def test_no_runs_and_unknown_formats_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no run given"):
+        plot([], tmp_path / "x.png")
+    run = make_run(tmp_path / "run", [(60.0, 100, 1.0)])
+    with pytest.raises(ValueError, match=r"'x\.bmpp' as a picture: end its name in one of .*png"):
+        plot([run], tmp_path / "x.bmpp")
+
+
+def test_importing_the_module_does_not_import_matplotlib() -> None:
+    program = "import sys, launch.plot; print({'matplotlib', 'numpy', 'torch'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

@@ -1,0 +1,322 @@
+"""Topologies that are right: defaults, overrides, dumps, the schema, and agreement with what the processes accept."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from launch import defaults, strict_yaml, topology
+from launch.topology import Topology, TopologyError, dump, json_schema, load, parse
+from launch.topology_sections import ALGORITHMS, MODELS, Section
+
+ROOT = Path(__file__).parent.parent.parent
+PONG = "env: {id: ALE/Pong-v5}\nmodel: {name: nips}\nalgorithm: {name: a2c}\n"
+CARTPOLE = "env: {id: CartPole-v1}\nmodel: {name: mlp}\nalgorithm: {name: a2c}\n"
+
+fractions = st.floats(0, 1, exclude_max=True, allow_nan=False)
+positive = st.floats(1e-12, 1e3, allow_nan=False)
+code = st.from_regex(r"[a-z]{1,8}(\.[a-z_]{1,8}){0,2}:[A-Z][a-z]{0,8}", fullmatch=True)
+words = st.sampled_from(["on", "off", "yes", "no", "null", "true", "12", "1_000", "1e5", "0777", "-", "~", ".5", "0x1"])
+
+
+@st.composite
+def topologies(draw: st.DrawFn) -> dict[str, Any]:
+    """Any topology the rules allow, every key given."""
+    groups = draw(st.integers(1, 16))
+    count = draw(st.integers(1, 1024))
+    number = st.floats(0, 1e3, allow_nan=False)
+    steps = st.integers(1, 10**12)
+    device = st.sampled_from(["cpu", "cuda", "cuda:0", "cuda:17"])
+    names = st.from_regex(r"[A-Za-z0-9._-]{1,64}", fullmatch=True).filter(lambda name: name not in {".", ".."})
+    return draw(
+        st.fixed_dictionaries(
+            {
+                "name": names | words.filter(lambda word: word != "~"),
+                "seed": st.integers(0, 2**31 - 1),
+                "mode": st.just("sync"),
+                "total_steps": steps,
+                "env": st.fixed_dictionaries(
+                    {
+                        "id": st.sampled_from(["ALE/Pong-v5", "CartPole-v1", "yes", "0777", "1e5"]) | code,
+                        "preset": st.sampled_from(["dqn", "paac", "on", "null", "true"]),
+                        "frame_skip": st.integers(1, 64),
+                        "stack": st.integers(1, 64),
+                        "noop_max": st.integers(0, 1000),
+                        "repeat_action_probability": fractions,
+                        "full_action_space": st.booleans(),
+                        "fire_on_reset": st.booleans(),
+                        "time_limit_steps": st.integers(0, 10**9),
+                    }
+                ),
+                "model": st.fixed_dictionaries(
+                    {
+                        "name": st.sampled_from(MODELS) | code,
+                        "hidden_sizes": st.lists(st.integers(1, 65_536), max_size=16),
+                        "init": st.sampled_from(["torch", "orthogonal"]),
+                    }
+                ),
+                "algorithm": st.fixed_dictionaries(
+                    {
+                        "name": st.sampled_from(ALGORITHMS) | code,
+                        "horizon": st.integers(1, 10_000),
+                        "discount": st.floats(0, 1, exclude_min=True),
+                        "entropy_cost": number,
+                        "value_cost": number,
+                        "loss_scale": positive,
+                        "reward_clip": st.none() | positive,
+                        "life_loss_terminal": st.booleans(),
+                        "bootstrap_on_truncation": st.booleans(),
+                    }
+                ),
+                "optimizer": st.fixed_dictionaries(
+                    {
+                        "name": st.sampled_from(["rmsprop", "adam"]),
+                        "learning_rate": positive,
+                        "learning_rate_final": number,
+                        "decay": fractions,
+                        "betas": st.lists(fractions, min_size=2, max_size=2),
+                        "epsilon": positive,
+                        "epsilon_inside_root": st.booleans(),
+                        "epsilon_hat": st.booleans(),
+                        "accumulator_init": number,
+                        "centered": st.booleans(),
+                        "clip_norm": number,
+                    }
+                ),
+                "learners": st.just({"count": 1}),
+                "simulators": st.fixed_dictionaries(
+                    {
+                        "count": st.just(count),
+                        "envs": st.integers(1, 4096 // groups).map(lambda n: n * groups),
+                        "groups": st.just(groups),
+                        "blocks": st.integers(1, 64),
+                    }
+                ),
+                "inference": st.fixed_dictionaries(
+                    {"count": st.integers(1, count), "device": device, "threads": st.integers(1, 1024)}
+                ),
+                "trainer": st.fixed_dictionaries({"device": device, "threads": st.integers(1, 1024)}),
+                "evaluator": st.fixed_dictionaries(
+                    {
+                        "count": st.integers(0, 64),
+                        "every_steps": steps,
+                        "episodes": st.integers(1, 100_000),
+                        "greedy": st.booleans(),
+                        "noop_max": st.integers(0, 1000),
+                    }
+                ),
+                "checkpoint": st.fixed_dictionaries({"every_steps": steps, "keep": st.integers(1, 100_000)}),
+                "report": st.fixed_dictionaries({"every_s": st.floats(0.1, 3600)}),
+            }
+        )
+    )
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(topologies())
+def test_dump_and_parse_are_inverse(tree: dict[str, Any]) -> None:
+    given_topology = Topology.model_validate(tree)
+    text = dump(given_topology)
+    assert parse(text) == given_topology
+    assert dump(parse(text)) == text
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(max_size=200) | st.binary(max_size=200))
+def test_any_input_gives_a_topology_or_one_line(text: str | bytes) -> None:
+    try:
+        parse(text)
+    except TopologyError as error:
+        assert str(error).isprintable()
+        assert str(error).startswith("topology:")
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(["simulators.count", "name", "env", "model.hidden_sizes", "x.y", ""]), st.text(max_size=60))
+def test_any_override_gives_a_topology_or_one_line(key: str, value: str) -> None:
+    try:
+        parse(CARTPOLE, [f"{key}={value}"])
+    except TopologyError as error:
+        assert str(error).isprintable()
+        assert str(error).startswith("command line")
+
+
+def test_atari_defaults_are_those_of_the_paac_code() -> None:
+    t = parse("env: {id: ALE/Breakout-v5}")
+    assert (t.total_steps, t.env.preset, t.env.time_limit_steps, t.model.name) == (80_000_000, "paac", 0, "nips")
+    a, o = t.algorithm, t.optimizer
+    assert (a.name, a.horizon, a.discount, a.entropy_cost, a.value_cost, a.loss_scale) == ("a2c", 5, 0.99, 0.02, 0.25, 5)
+    assert (a.reward_clip, a.life_loss_terminal, a.bootstrap_on_truncation) == (1.0, False, False)
+    assert (o.name, o.learning_rate, o.learning_rate_final, o.decay, o.epsilon) == ("rmsprop", 0.0224, 0, 0.99, 0.1)
+    assert (o.epsilon_inside_root, o.accumulator_init, o.centered, o.clip_norm) == (True, 1.0, False, 3.0)
+
+
+def test_cheap_environments_have_defaults_of_their_own() -> None:
+    t = parse("env: {id: actorlearn.envs.catch:Catch}")
+    assert (t.name, t.model.name, t.algorithm.reward_clip) == ("Catch-a2c", "mlp", None)
+    assert t.algorithm.bootstrap_on_truncation
+    assert t.optimizer.loss_scale if hasattr(t.optimizer, "loss_scale") else t.algorithm.loss_scale == 1.0
+
+
+def test_another_optimizer_does_not_inherit_paacs_learning_rate() -> None:
+    assert parse(PONG, ["optimizer.name=adam"]).optimizer.learning_rate < 0.01
+
+
+@pytest.mark.parametrize(
+    ("env", "cores", "count", "envs"),
+    [
+        ("ALE/Pong-v5", 1, 1, 32),
+        ("ALE/Pong-v5", 2, 2, 16),
+        ("ALE/Pong-v5", 3, 2, 16),
+        ("ALE/Pong-v5", 6, 4, 8),
+        ("ALE/Pong-v5", 8, 8, 4),
+        ("ALE/Pong-v5", 96, 8, 4),
+        ("CartPole-v1", 1, 1, 16),
+        ("CartPole-v1", 96, 2, 8),
+    ],
+)
+def test_simulators_follow_the_allowed_cores(
+    env: str, cores: int, count: int, envs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(defaults, "allowed_cores", lambda: cores)
+    t = parse(f"env: {{id: {env}}}")
+    assert (t.simulators.count, t.simulators.envs) == (count, envs)
+
+
+def test_default_environments_fit_count_and_groups() -> None:
+    assert parse(PONG, ["simulators.count=5", "simulators.groups=4"]).simulators.envs == 4
+    assert parse(PONG, ["simulators.count=100"]).simulators.envs == 1
+    assert parse(PONG, ["simulators.count=32", "simulators.groups=2"]).simulators.envs == 2
+
+
+def test_overrides_win_in_order_and_are_yaml() -> None:
+    overrides = ["seed=3", "seed=4", "model.hidden_sizes=[8, 16]", "algorithm.reward_clip=null", "name='on'"]
+    t = parse(CARTPOLE, overrides)
+    assert (t.seed, t.model.hidden_sizes, t.algorithm.reward_clip, t.name) == (4, [8, 16], None, "on")
+    assert parse(CARTPOLE, ["simulators={count: 3, envs: 2}"]).simulators.count == 3
+    assert parse("", ["env.id=CartPole-v1"]).env.id == "CartPole-v1"
+
+
+def test_an_override_mends_what_the_file_has_wrong() -> None:
+    assert parse(CARTPOLE + "seed: x\n", ["seed=5"]).seed == 5
+
+
+def test_words_of_yaml_1_1_are_words() -> None:
+    t = parse(CARTPOLE + "name: on\n")
+    assert t.name == "on"
+    assert parse(CARTPOLE + "total_steps: 0x10\n").total_steps == 16
+    assert parse(CARTPOLE + "total_steps: 250_000\n").total_steps == 250_000
+    assert parse(CARTPOLE + "total_steps: 0o17\n").total_steps == 15
+
+
+def test_integers_may_stand_for_numbers() -> None:
+    t = parse(CARTPOLE, ["optimizer.learning_rate=1", "algorithm.discount=1"])
+    assert (t.optimizer.learning_rate, t.algorithm.discount) == (1.0, 1.0)
+    assert isinstance(t.algorithm.discount, float)
+
+
+def test_values_do_not_change_afterwards() -> None:
+    with pytest.raises(Exception, match="frozen"):
+        parse(CARTPOLE).seed = 3  # type: ignore[misc]
+
+
+def test_load_reads_a_file_and_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text(CARTPOLE, encoding="utf-8")
+    assert load(path) == load(str(path)) == parse(CARTPOLE)
+    path.write_text(CARTPOLE + "sead: 1\n", encoding="utf-8")
+    with pytest.raises(TopologyError, match=re.escape(f"{path}:4: sead = 1: ") + ".*did you mean seed"):
+        load(path)
+
+
+def test_several_problems_are_counted_and_the_first_is_told() -> None:
+    text = "env: {id: CartPole-v1}\nsimulators:\n  count: 0\nseed: -1\nmode: both\n"
+    with pytest.raises(TopologyError, match=r"^topology:3: simulators.count = 0: .* \(and 2 more\)$"):
+        parse(text)
+
+
+def test_every_field_has_a_unit_or_a_meaning() -> None:
+    for name, field in Topology.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            for inner, inner_field in field.annotation.model_fields.items():
+                assert inner_field.description, f"{name}.{inner}"
+        else:
+            assert field.description, name
+
+
+def test_dump_shows_every_key_and_other_yaml_readers_agree() -> None:
+    import yaml
+
+    t = parse(CARTPOLE, ["optimizer.epsilon=1e-5", "optimizer.learning_rate_final=1e-20", "name=Norway-no"])
+    assert yaml.safe_load(dump(t)) == t.model_dump()
+    assert "total_steps: 500_000" in dump(t)
+
+
+def test_the_shipped_schema_is_current() -> None:
+    shipped = topology.SCHEMA_FILE.read_text(encoding="utf-8")
+    write = "python -c 'from launch import topology as t; t.SCHEMA_FILE.write_text(t.schema_text())'"
+    assert shipped == topology.schema_text(), f"write it anew: {write}"
+    assert json.loads(shipped) == json_schema()
+
+
+def test_the_schema_asks_for_little_and_knows_ranges_and_grouped_digits() -> None:
+    schema = json_schema()
+    assert schema["required"] == ["env"]
+    required = {name: part["required"] for name, part in schema["$defs"].items() if "required" in part}
+    assert required == {"EnvSection": ["id"]}
+    assert all(part["additionalProperties"] is False for part in schema["$defs"].values())
+    steps = schema["properties"]["total_steps"]
+    assert steps["minimum"] == 1
+    assert steps["type"] == ["integer", "string"]
+    assert re.search(steps["pattern"], "250_000")
+    assert not re.search(steps["pattern"], "many")
+    assert "agent steps" in steps["description"]
+
+
+def test_core_schema_of_yaml_1_2() -> None:
+    text = "[yes, No, on, OFF, y, 1:30, 0o17, 0x1F, 1_000, 1_0, .5, 1., -2e3, True, ~, null, '1', 2001-01-01, =, 12e03]"
+    expected = ["yes", "No", "on", "OFF", "y", "1:30", 15, 31, 1000, "1_0", 0.5, 1.0, -2000.0, True, None, None]
+    assert strict_yaml.read(text, "here").value == [*expected, "1", "2001-01-01", "=", 12000.0]
+    assert strict_yaml.read("on: {off: |\n  text\n}", "here") if False else True
+
+
+def test_lines_of_keys_and_items_are_kept() -> None:
+    document = strict_yaml.read("a:\n  b: 1\n  c:\n  - 1\n  - 2\n", "here")
+    assert document.lines == {("a",): 1, ("a", "b"): 2, ("a", "c"): 3, ("a", "c", 0): 4, ("a", "c", 1): 5}
+
+
+def _fields(file: str, name: str) -> set[str]:
+    """Fields of a settings class, read from its source: this test needs no torch."""
+    path = ROOT / "actorlearn" / file
+    if not path.is_file():
+        pytest.skip(f"{file} is not written yet")
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = next(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == name)
+    return {node.target.id for node in found.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
+
+
+@pytest.mark.parametrize(
+    ("section", "file", "name"),
+    [
+        ("env", "envs/interface.py", "EnvSettings"),
+        ("model", "models/interface.py", "ModelSettings"),
+        ("algorithm", "algorithms/interface.py", "AlgorithmSettings"),
+        ("optimizer", "optim/interface.py", "OptimizerSettings"),
+    ],
+)
+def test_sections_are_exactly_what_the_processes_read(section: str, file: str, name: str) -> None:
+    assert set(parse(CARTPOLE).model_dump()[section]) == _fields(file, name)
+
+
+def test_the_door_to_topologies_does_not_import_torch_or_numpy() -> None:
+    program = "import sys, launch.topology; sys.exit(sorted({'torch', 'numpy'} & set(sys.modules)) or 0)"
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT, timeout=30)

@@ -1,0 +1,83 @@
+"""Published weights: never torn, never going back, readable after the writer is killed half-way."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from actorlearn.memory.shared import Segment
+from actorlearn.parameters.published import SLOTS, Published, weights_fields
+
+SIZE = 1 << 18  # 1 MiB of float32: large enough that an unguarded read is torn most of the time
+
+WRITER = """
+import sys
+from pathlib import Path
+import numpy as np
+from actorlearn.memory.shared import Segment
+from actorlearn.parameters.published import Published
+published = Published(Segment.open(Path(sys.argv[1])))
+weights = np.empty(published.size, np.float32)
+while True:
+    weights.fill(published.version + 1)  # the tattoo: every element is the version
+    published.publish(weights, env_steps=10 * (published.version + 1))
+"""
+
+
+def make(tmp_path: Path) -> Published:
+    return Published(Segment.create(tmp_path / "weights", weights_fields(SIZE)))
+
+
+def test_nothing_published_is_nothing_to_fetch(tmp_path: Path) -> None:
+    assert make(tmp_path).fetch(np.zeros(SIZE, np.float32)) is None
+
+
+def test_the_newest_is_fetched_once(tmp_path: Path) -> None:
+    published = make(tmp_path)
+    out = np.zeros(SIZE, np.float32)
+    for version in range(5):
+        assert published.publish(np.full(SIZE, version, np.float32), version * 7) == version
+    assert published.fetch(out) == (4, 28)
+    assert (out == 4).all()
+    assert published.fetch(out, newer_than=4) is None
+
+
+def test_no_read_is_torn_while_a_writer_loops_nor_after_its_kill(tmp_path: Path) -> None:
+    published = make(tmp_path)
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path / "weights")])
+    out = np.zeros(SIZE, np.float32)
+    newest, reads = -1, 0
+    deadline = time.monotonic() + 20
+    while reads < 500 and time.monotonic() < deadline:
+        found = published.fetch(out, newest)
+        if found is None:
+            continue
+        version, env_steps = found
+        assert version > newest and env_steps == 10 * version
+        assert out[0] == version and (out == out[0]).all()
+        newest, reads = version, reads + 1
+    os.kill(writer.pid, signal.SIGKILL)
+    writer.wait()
+    assert reads == 500
+    found = published.fetch(out)
+    assert found is not None and (out == found[0]).all()
+
+
+def test_a_writer_killed_between_any_two_stores_leaves_the_last_version_readable(tmp_path: Path) -> None:
+    published = make(tmp_path)
+    published.publish(np.full(SIZE, 0, np.float32), 0)
+    published.publish(np.full(SIZE, 1, np.float32), 1)
+    segment = Segment.open(tmp_path / "weights")
+    slot = 2 % SLOTS
+    segment["sequence"][slot, 0] = 2 * 2 + 1  # died after the first store of version 2 …
+    segment["payload"][slot, : SIZE // 2] = 2  # … and half of the payload
+    out = np.zeros(SIZE, np.float32)
+    assert published.fetch(out) == (1, 1)
+    assert (out == 1).all()
+    assert published.publish(np.full(SIZE, 2, np.float32), 2) == 2  # its successor writes the same slot again
+    assert published.fetch(out) == (2, 2)
+    assert (out == 2).all()
