@@ -18,7 +18,9 @@ from actorlearn import __version__
 WRONG = 2
 FAILED = 1
 
-Topology = Annotated[str, typer.Argument(help="The YAML file that says which processes run, with which numbers.")]
+Topology = Annotated[
+    str, typer.Argument(metavar="TOPOLOGY", help="The YAML file that says which processes run, with which numbers.")
+]
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Keys to set otherwise, e.g. simulators.count=4.")
 ]
@@ -36,20 +38,15 @@ class Commands(TyperGroup):
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run one command; exits with 0, 1, 2, or 130 after Ctrl-C."""
-        from typer import Abort
-        from typer.exceptions import TyperException
-
         try:
-            code = super().main(*args, standalone_mode=False, **extra)
-        except Abort:
+            code = super().main(*args, **extra | {"standalone_mode": False})
+        except typer.Abort:
             code = 130
-        except TyperException as error:  # typer's own: no such command, missing argument
-            code = _refuse(error.format_message() or "a command is needed; see actorlearn --help", error.exit_code)
         except Exception as error:
             expected = _expected(error)
             if expected is None:
                 raise  # a fault of ours: its traceback is what we need
-            code = _refuse(str(error), expected)
+            code = _refuse(_message(error), expected)
         if not standalone_mode:
             return code
         sys.exit(code if isinstance(code, int) else 0)
@@ -59,22 +56,30 @@ app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=True, prett
 
 
 def _refuse(text: str, code: int) -> int:
-    typer.echo(f"actorlearn: {' '.join(text.split())}", err=True)
+    if text:  # without a command typer has shown the help, and has no more to say
+        typer.echo(f"actorlearn: {' '.join(text.split())}", err=True)
     return code
+
+
+def _message(error: Exception) -> str:
+    """An error's line; typer's own (no such command, missing argument) know neither the rule nor the way out."""
+    if not hasattr(error, "format_message"):
+        return str(error)
+    said = str(error.format_message()).rstrip(".")
+    context = getattr(error, "ctx", None)
+    return said if context is None or not said else f"{said}; see `{context.command_path} --help`"
 
 
 def _expected(error: Exception) -> int | None:
     """The exit status of an error that is the user's to know; None for a fault of ours."""
     from actorlearn.memory.shared import SharedMemoryFull
     from actorlearn.wire.channel import ChannelError
-    from launch.client import ControlError
-    from launch.evaluate import EvaluationError
-    from launch.runs import RunError
-    from launch.topology import TopologyError
+    from launch.errors import FailedError, RunError
+    from launch.strict_yaml import TopologyError
 
-    if isinstance(error, RunError | TopologyError | SharedMemoryFull | typer.BadParameter):
+    if isinstance(error, RunError | TopologyError | SharedMemoryFull) or hasattr(error, "format_message"):
         return WRONG
-    return FAILED if isinstance(error, ControlError | ChannelError | EvaluationError) else None
+    return FAILED if isinstance(error, FailedError | ChannelError) else None
 
 
 def _version(wanted: bool) -> None:
@@ -211,7 +216,8 @@ def eval(
     run: RunWord,
     episodes: Annotated[int | None, typer.Option(min=1, help="Whole games to play [evaluator.episodes].")] = None,
     greedy: Annotated[
-        bool | None, typer.Option("--greedy/--sample", help="Best action, or a draw from the policy [evaluator.greedy].")
+        bool | None,
+        typer.Option("--greedy/--sample", help="Best action, or a draw from the policy [evaluator.greedy]."),
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Of games and actions [the topology's].")] = None,
     json: Json = False,
@@ -242,11 +248,15 @@ def plot(
 
 
 @app.command(rich_help_panel=_MACHINE)
-def bench(suite: Annotated[str | None, typer.Argument(help="What to measure [list the suites].")] = None) -> int:
-    """Measure this machine."""
+def bench(
+    suite: Annotated[str | None, typer.Argument(help="What to measure [list the suites].")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Measure for a shorter time, more roughly.")] = False,
+    json: Json = False,
+) -> int:
+    """Measure this machine, next to peers on the same work."""
     from launch.start import bench
 
-    return bench(suite)
+    return bench(suite, quick, json)
 
 
 @app.command(rich_help_panel=_MACHINE)

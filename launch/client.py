@@ -12,14 +12,11 @@ import time
 from actorlearn import __version__
 from actorlearn.wire.channel import Dealer
 from actorlearn.wire.messages import PROTOCOL_VERSION, MessageError, Reply, Request, decode, encode
+from launch.errors import FailedError
 from launch.runs import Run
 
 TIMEOUT_S = 5.0
 """The supervisor's loop turns several times a second; one that is silent for this long is stuck or stopped."""
-
-
-class ControlError(RuntimeError):
-    """The supervisor did not answer, or said no."""
 
 
 def ask(
@@ -31,7 +28,7 @@ def ask(
     overrides: list[str] | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> Reply:
-    """Send one request and wait for its reply; raises ControlError with the way out when none comes or it is a no."""
+    """Send one request and wait for its reply; raises FailedError with the way out when none comes or it is a no."""
     request = Request(
         protocol=PROTOCOL_VERSION,
         version=__version__,
@@ -46,7 +43,7 @@ def ask(
     finally:
         dealer.close()
     if not reply.ok:
-        raise ControlError(f"{run.name}: {reply.text}")
+        raise FailedError(f"{run.name}: {reply.text}")
     return reply
 
 
@@ -57,16 +54,16 @@ def _exchange(dealer: Dealer, request: Request, run: Run, timeout_s: float) -> R
         data = dealer.recv(int(min(left_s, 0.2) * 1000) + 1)
         if data is None:
             if not run.alive:
-                raise ControlError(f"{run.name} ended before it answered; `actorlearn logs {run.name}` shows why")
+                raise FailedError(f"{run.name} ended before it answered; `actorlearn logs {run.name}` shows why")
             continue
         try:
             message = decode(data, "command line")
         except MessageError as error:
-            raise ControlError(f"{run.name}: {error}; use the actorlearn that started the run") from None
+            raise FailedError(f"{run.name}: {error}; use the actorlearn that started the run") from None
         if isinstance(message, Reply):
             return message
     pid = run.meta.get("supervisor_pid")
-    raise ControlError(
+    raise FailedError(
         f"{run.name}: supervisor {pid} did not answer {request.command!r} within {timeout_s:g} s; "
         f"look at `actorlearn logs {run.name}`, or end it with `actorlearn stop {run.name} --now`"
     )

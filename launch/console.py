@@ -54,7 +54,7 @@ class LiveConsole:
 
     def event(self, note: Note) -> None:
         """Something happened to a process: drawn at once."""
-        self.known.events.append(as_event(note, self._now_s() - self._started_s))
+        self.known.add_event(as_event(note, self._now_s() - self._started_s))
         self._draw(at_once=True)
 
     def row(self, row: Mapping[str, Any]) -> None:
@@ -109,7 +109,9 @@ class PlainConsole:
     def event(self, note: Note) -> None:
         """Something happened to a process."""
         elapsed_s = self._now_s() - self._started_s
-        self._say(f"{clock(elapsed_s):>8}  {event_text(as_event(note, elapsed_s))}")
+        event = as_event(note, elapsed_s)
+        self.known.add_event(event)
+        self._say(f"{clock(elapsed_s):>8}  {event_text(event)}")
 
     def row(self, row: Mapping[str, Any]) -> None:
         """A report of the trainer; the first is always said."""
@@ -143,7 +145,7 @@ def row_text(known: Known) -> str:
     share = 100 * steps / known.total_steps if known.total_steps > 0 else 0.0
     return " · ".join(
         (
-            f"{steps:,} steps ({share:.1f} %)",
+            f"{steps:,} steps ({share:.1f}%)",
             f"{whole(row.get('env_steps_per_s'))} steps/s",
             f"{whole(row.get('frames_per_s'))} frames/s",
             f"score {number(row.get('episode_return_mean'))} ({whole(row.get('episodes'))} games)",
@@ -157,6 +159,7 @@ def row_text(known: Known) -> str:
 def as_event(note: Note, time_s: float) -> dict[str, Any]:
     """A supervisor's note in the form of a row of events.jsonl."""
     return {
+        **note.fields,
         "time_s": time_s,
         "kind": note.kind,
         "process": note.process,

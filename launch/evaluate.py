@@ -1,7 +1,7 @@
 """Scores a run: whole games with its newest valid checkpoint, played by a process of their own.
 
-Reads the run's resolved topology; writes a settings file for ``processes/evaluate.py`` and prints what it answers. Imports
-neither torch nor an environment.
+Reads the run's resolved topology; writes a settings file for ``processes/evaluate.py`` and prints what it answers.
+Imports neither torch nor an environment.
 """
 
 from __future__ import annotations
@@ -19,13 +19,10 @@ import msgspec
 from actorlearn.processes import settings as process_settings
 from actorlearn.processes.settings import EvaluateSettings
 from launch import runs
+from launch.errors import FailedError, RunError
 from launch.plan import describe, env_settings, plan
-from launch.runs import Run, RunError
+from launch.runs import Run
 from launch.topology import load
-
-
-class EvaluationError(RuntimeError):
-    """The games could not be played."""
 
 
 def evaluate(word: str, episodes: int | None, greedy: bool | None, seed: int | None, json: bool) -> int:
@@ -61,15 +58,13 @@ def settings(run: Run, episodes: int | None, greedy: bool | None, seed: int | No
 
 
 def play(run: Run, wanted: EvaluateSettings) -> dict[str, Any]:
-    """Run the process to its end and read its answer; raises EvaluationError with its last line."""
+    """Run the process to its end and read its answer; raises FailedError with its last line."""
     with tempfile.TemporaryDirectory(prefix="actorlearn-") as folder:
         path = Path(folder) / "evaluate.json"
         process_settings.write(wanted, path)
         command = [sys.executable, "-m", "actorlearn.processes", "evaluate", str(path)]
-        # A simulator's cores belong to the run, if it is still going on: this is the guest.
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=os.environ | _QUIET
-        )
+        quiet = os.environ | {"OMP_WAIT_POLICY": "PASSIVE"}  # idle threads must not spin: a run may need the cores
+        done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=quiet)
     try:
         answer = json_format.loads(done.stdout.strip().splitlines()[-1])
     except (IndexError, ValueError):
@@ -77,8 +72,5 @@ def play(run: Run, wanted: EvaluateSettings) -> dict[str, Any]:
     if not isinstance(answer, dict) or done.returncode != 0 or "error" in answer:
         said = answer.get("error") if isinstance(answer, dict) else None
         last = said or (done.stderr.strip().splitlines() or [f"exit status {done.returncode}, no output"])[-1]
-        raise EvaluationError(f"{run.name} cannot be evaluated: {last}")
+        raise FailedError(f"{run.name} cannot be evaluated: {last}")
     return answer
-
-
-_QUIET = {"OMP_WAIT_POLICY": "PASSIVE"}

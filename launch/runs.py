@@ -15,16 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from actorlearn.memory.shared import SharedDirectory
+from launch.errors import RunError
 
 RUNS = Path("runs")
 """Where runs go when no --run-dir is given, relative to the working directory."""
 
 CONTROL = "control.sock"
 """Name of the supervisor's control socket in the run's directory of sockets."""
-
-
-class RunError(ValueError):
-    """No such run, more than one, or not in the state that a command needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +66,6 @@ class Run:
         """The rows of events.jsonl, those to come included."""
         return Lines(self.path / "events.jsonl")
 
-    def settings(self) -> dict[str, Any]:
-        """The resolved topology; empty when it cannot be read."""
-        import yaml
-
-        try:
-            read = yaml.safe_load((self.path / "topology.yaml").read_text())
-        except (OSError, yaml.YAMLError):
-            return {}
-        return read if isinstance(read, dict) else {}
-
 
 class Lines:
     """Reads a file of JSON lines that another process appends to; each line is given once."""
@@ -101,6 +88,21 @@ class Lines:
         for line in whole.splitlines():
             if (row := _object(line)) is not None:
                 yield row
+
+    def last(self) -> dict[str, Any] | None:
+        """The last row there is, without reading the others; None when there is none."""
+        return _last(self._path)
+
+
+def _last(path: Path, chunk: int = 64 * 1024) -> dict[str, Any] | None:
+    """The last whole row of a file of JSON lines, found from its end."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - chunk))
+            lines = file.read().split(b"\n")[:-1]
+    except OSError:
+        return None
+    return next((row for line in reversed(lines) if (row := _object(line)) is not None), None)
 
 
 def start_time(pid: int) -> int | None:

@@ -19,8 +19,16 @@ from rich.text import Text
 
 STAGES = ("simulate", "infer", "learn", "copy", "publish", "wait")
 _COLOURS = dict(zip(STAGES, ("cyan", "magenta", "yellow", "blue", "green", "bright_black"), strict=True))
-_STATES = {"running": "green", "stopped": "bright_black", "finished": "bright_black", "failed": "bold red"}
-_ALARMS = ("died", "failed", "refused", "hung", "stalled", "warned", "killed", "gave up")
+_STATES = {
+    "running": "green",
+    "finished": "green",
+    "stopped": "bright_black",
+    "exited": "bright_black",
+    "failed": "bold red",
+    "fatal": "bold red",
+    "died": "bold red",
+}
+_ALARMS = ("died", "failed", "refused", "stalled", "warned", "gave up")
 _ENDS = ("finished", "stopped", "failed", "died")
 DASH = "–"
 _EVENTS = 5
@@ -55,13 +63,19 @@ class Known:
             old = rate if self.steps_per_s is None else self.steps_per_s
             self.steps_per_s = _RATE_MEMORY * old + (1 - _RATE_MEMORY) * rate
 
+    def add_event(self, event: Mapping[str, Any]) -> None:
+        """Take in an event; one of the run itself may say how it ended."""
+        self.events.append(event)
+        if not event.get("process") and event.get("kind") in _ENDS:
+            self.status = str(event["kind"])
+
     @property
     def left_s(self) -> float | None:
         """Estimated seconds to the end."""
         steps = self.row.get("env_steps")
         if steps is None or not self.steps_per_s:
             return None
-        return max(0.0, (self.total_steps - steps) / self.steps_per_s)
+        return max(0.0, float(self.total_steps - steps) / self.steps_per_s)
 
 
 def picture(known: Known, elapsed_s: float, width: int, height: int) -> RenderableType:
@@ -129,7 +143,9 @@ def _cells(*cells: tuple[str, str, str]) -> RenderableType:
     grid = Table.grid(expand=True)
     for _ in cells:
         grid.add_column(no_wrap=True, ratio=1)
-    grid.add_row(*(Text.assemble((f"{value:>9}", style), (f" {label}", "bright_black")) for value, label, style in cells))
+    grid.add_row(
+        *(Text.assemble((f"{value:>9}", style), (f" {label}", "bright_black")) for value, label, style in cells)
+    )
     return grid
 
 
@@ -190,7 +206,7 @@ def _processes(lines: Sequence[Mapping[str, Any]], width: int) -> RenderableType
 
 
 def fit(processes: Sequence[Mapping[str, Any]], room: int) -> list[Mapping[str, Any]]:
-    """At most ``room`` lines: roles with several healthy processes are put into one line each when they are too many."""
+    """At most ``room`` lines: healthy processes of a role share a line when there are too many."""
     if len(processes) <= room:
         return list(processes)
     lines: list[Mapping[str, Any]] = []
@@ -215,8 +231,7 @@ def fit(processes: Sequence[Mapping[str, Any]], room: int) -> list[Mapping[str, 
 
 
 def _event(event: Mapping[str, Any]) -> Text:
-    text = event_text(event)
-    alarm = any(word in text for word in _ALARMS)
+    text, alarm = event_text(event), event.get("kind") in _ALARMS
     line = Text.assemble((f" {clock(event.get('time_s')):>8}  ", "bright_black"), (text, "red" if alarm else ""))
     line.no_wrap = True
     line.overflow = "ellipsis"
@@ -226,6 +241,8 @@ def _event(event: Mapping[str, Any]) -> Text:
 def event_text(event: Mapping[str, Any]) -> str:
     """An event in one line: simulator-1 died (incarnation 2): killed by signal 9."""
     process, kind, cause = event.get("process"), str(event.get("kind", "")), event.get("cause")
+    if not cause and event.get("env_steps") is not None:
+        cause = f"{event['env_steps']:,} steps"
     said = f"{process} {kind}" if process else kind
     if process and (event.get("incarnation") or 0) > 0:
         said += f" (incarnation {event['incarnation']})"
@@ -233,8 +250,8 @@ def event_text(event: Mapping[str, Any]) -> str:
 
 
 def loss_terms(row: Mapping[str, Any]) -> dict[str, float | None]:
-    """The numbers of a row that the algorithm gave it: names with loss, entropy, norm or rate of learning in them."""
-    words = ("loss", "entropy", "norm", "learning_rate")
+    """The numbers of a row that say how learning goes: losses, entropy, norms, learning rate, explained variance."""
+    words = ("loss", "entropy", "norm", "learning_rate", "explained")
     return {name: value for name, value in row.items() if any(word in name for word in words)}
 
 

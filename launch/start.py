@@ -5,13 +5,14 @@ Reads topologies; makes the run folder. The work itself is ``launch/runner.py`` 
 
 from __future__ import annotations
 
+import json as json_format
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launch import runs
-from launch.runs import RunError
+from launch.errors import FailedError, RunError
 
 if TYPE_CHECKING:
     from launch.topology import Topology
@@ -31,7 +32,9 @@ def resume(word: str, overrides: Sequence[str]) -> int:
 
     run = runs.find(word)
     if run.alive:
-        raise RunError(f"{run.name} is alive; `actorlearn top {run.name}` shows it, `actorlearn stop {run.name}` ends it")
+        raise RunError(
+            f"{run.name} is alive; `actorlearn top {run.name}` shows it, `actorlearn stop {run.name}` ends it"
+        )
     checkpoints = run.path / "checkpoints"
     if not checkpoints.is_dir() or not any(checkpoints.iterdir()):
         raise RunError(f"{run.name} has no checkpoint to resume from; start it again with `actorlearn run`")
@@ -66,15 +69,24 @@ def _run(topology: Topology, folder: Path, resume: bool) -> int:
         screen.close()
 
 
-def bench(suite: str | None) -> int:
+def bench(suite: str | None, quick: bool, json: bool) -> int:
     """Run a benchmark suite, or list them; returns the exit status."""
     from launch.bench import SUITES
+    from launch.bench.peers import BenchError
 
     if suite is None:
         for name, function in sorted(SUITES.items()):
-            print(f"{name:<16} {(function.__doc__ or '').strip().partition(chr(10))[0]}")
+            print(f"{name:<12} {(function.__doc__ or '').strip().partition(chr(10))[0]}")
         return 0
     if suite not in SUITES:
         raise RunError(f"{suite!r} is no suite: choose one of {', '.join(sorted(SUITES))}")
-    code = SUITES[suite]()
-    return code if isinstance(code, int) else 0
+    try:
+        measured = SUITES[suite](quick)
+    except BenchError as error:
+        raise FailedError(f"{suite}: {error}") from None
+    if json:
+        print(json_format.dumps({"suite": suite, **measured}))
+        return 0
+    for name, value in measured.items():
+        print(f"{name.replace('_', ' '):<40} {value}")
+    return 0

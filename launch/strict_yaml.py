@@ -52,7 +52,11 @@ class Document:
 
 def show(value: object) -> str:
     """Show any value on one line of bounded length, control characters escaped."""
-    text = repr(value) if isinstance(value, str) else _plain(value)
+    return short(repr(value) if isinstance(value, str) else _plain(value))
+
+
+def short(text: str) -> str:
+    """Cut a text to what an error message may repeat."""
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
 
 
@@ -134,7 +138,7 @@ class _Reader:
         raise fault(
             f"{self.source}:{line + 1}",
             value,
-            f"not valid YAML ({problem})",
+            f"not valid YAML ({short(problem)})",
             f"check indentation, quotes and brackets at column {column + 1} and before",
         ) from None
 
@@ -222,4 +226,4 @@ class _Reader:
         return text
 
     def _fail(self, event: Any, value: str, rule: str, way_out: str) -> NoReturn:
-        raise fault(f"{self.source}:{event.start_mark.line + 1}", value, rule, way_out)
+        raise fault(f"{self.source}:{event.start_mark.line + 1}", short(value), rule, way_out)

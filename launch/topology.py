@@ -87,11 +87,14 @@ def _read(path: str) -> bytes:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         rule = "a topology is a readable file"
         raise fault(path, str(reason), rule, "check the path; examples are in configs/") from None
-    with open(descriptor, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             rule = "a topology is a regular file of YAML"
-            raise fault(path, "a folder or device", rule, "name the file, for example configs/pong.yaml")
-        return file.read(strict_yaml.MAX_BYTES + 1)
+            raise fault(path, "a folder, pipe or device", rule, "name the file, for example configs/pong.yaml")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(strict_yaml.MAX_BYTES + 1)
+    finally:
+        os.close(descriptor)
 
 
 def _apply(override: str, raw: dict[str, Any], places: dict[Path, Place]) -> None:

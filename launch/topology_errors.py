@@ -13,7 +13,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from launch.strict_yaml import MAX_SHOWN, Path, TopologyError, fault, show
+from launch.strict_yaml import MAX_SHOWN, Path, TopologyError, fault, short, show
 from launch.topology_sections import Topology, nearest
 
 TYPES = {
@@ -58,8 +58,8 @@ def place(path: Path, places: dict[Path, Place]) -> Place:
 
 def dotted(path: Path) -> str:
     """Write a path as simulators.count or optimizer.betas[1]."""
-    parts = [f"[{part}]" if isinstance(part, int) else f".{part[:MAX_SHOWN]}" for part in path]
-    return "".join(parts)[1:] or "topology"
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in path]
+    return short("".join(parts)[1:]) or "topology"
 
 
 def field_at(path: Path) -> FieldInfo | None:

@@ -24,7 +24,6 @@ PLANNED_MODES = ("async", "gossip")
 NAME_PATTERN = r"^[A-Za-z0-9._-]{1,64}$"
 ENV_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_./:-]{0,199}$"
 CODE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$"
-WORD_PATTERN = r"^[a-z][a-z0-9_-]{0,31}$"
 DEVICE_PATTERN = r"^(cpu|cuda|cuda:(0|[1-9][0-9]?))$"
 
 
@@ -47,12 +46,6 @@ def _name(value: str) -> str:
 def _env_id(value: str) -> str:
     if not re.fullmatch(ENV_PATTERN[1:-1], value):
         refuse("an environment is a gymnasium id or package.module:Name", "write for example ALE/Pong-v5")
-    return value
-
-
-def _word(value: str) -> str:
-    if not re.fullmatch(WORD_PATTERN[1:-1], value):
-        refuse("a preset is a lower-case word", "write dqn or paac")
     return value
 
 
@@ -93,7 +86,6 @@ def _pattern(pattern: str) -> Any:
 
 Name = Annotated[str, AfterValidator(_name), _pattern(NAME_PATTERN)]
 EnvId = Annotated[str, AfterValidator(_env_id), _pattern(ENV_PATTERN)]
-Word = Annotated[str, AfterValidator(_word), _pattern(WORD_PATTERN)]
 Device = Annotated[str, AfterValidator(_device), _pattern(DEVICE_PATTERN)]
 ModelName = Annotated[str, AfterValidator(_known_or_code(MODELS)), Field(json_schema_extra={"examples": [*MODELS]})]
 AlgorithmName = Annotated[
@@ -115,13 +107,13 @@ class EnvSection(Section):
     """The environment (actorlearn.envs.interface.EnvSettings)."""
 
     id: EnvId = Field(description="gymnasium id (ALE/... takes the fast path) or package.module:Name")
-    preset: Word = Field(description="Atari preprocessing: dqn or paac")
-    frame_skip: int = Field(ge=1, le=64, description="emulator frames per agent step")
-    stack: int = Field(ge=1, le=64, description="frames in one observation")
-    noop_max: int = Field(ge=0, le=1_000, description="most random no-op frames at the start of a game")
-    repeat_action_probability: float = Field(ge=0, lt=1, description="sticky actions; probability per frame")
-    full_action_space: bool = Field(description="all 18 Atari actions instead of the game's own")
-    fire_on_reset: bool = Field(description="press FIRE at the start of a game")
+    preset: Literal["dqn", "paac", "stooke-abbeel"] = Field(description="atari: how a screen becomes an observation")
+    frame_skip: int = Field(ge=1, le=64, description="atari: emulator frames per agent step")
+    stack: int = Field(ge=1, le=64, description="atari: frames in one observation")
+    noop_max: int = Field(ge=0, le=1_000, description="atari: most random no-op frames at the start of a game")
+    repeat_action_probability: float = Field(ge=0, lt=1, description="atari: sticky actions; probability per frame")
+    full_action_space: bool = Field(description="atari: all 18 actions instead of the game's own")
+    fire_on_reset: bool = Field(description="atari: press FIRE at the start of a game")
     time_limit_steps: int = Field(ge=0, le=10**9, description="agent steps per game; 0 = none, or the id's own limit")
 
 

@@ -35,6 +35,7 @@ def n_step_return(batch: Batch, value: Tensor, settings: AlgorithmSettings, t: i
 def a2c_loss(logits: Tensor, value: Tensor, batch: Batch, settings: AlgorithmSettings) -> Tensor:
     """Average the three terms over valid transitions in a double loop; logits [T+1, B, A], value [T+1, B]."""
     horizon, environments = batch.action.shape
+    known = value.detach()  # targets and advantages are numbers: no gradient flows through them
     total, count = torch.zeros((), dtype=logits.dtype), 0
     for t in range(horizon):
         for b in range(environments):
@@ -42,8 +43,8 @@ def a2c_loss(logits: Tensor, value: Tensor, batch: Batch, settings: AlgorithmSet
                 continue
             count += 1
             probabilities = logits[t, b].exp() / logits[t, b].exp().sum()
-            target = n_step_return(batch, value, settings, t, b)
-            advantage = target - float(value[t, b])
+            target = n_step_return(batch, known, settings, t, b)
+            advantage = target - float(known[t, b])
             policy_term = -probabilities[batch.action[t, b]].log() * advantage
             value_term = (target - value[t, b]) ** 2
             entropy = -sum(p * p.log() for p in probabilities)

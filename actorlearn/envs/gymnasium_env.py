@@ -52,6 +52,7 @@ class Gymnasium:
 
     def reset(self, row: Row) -> None:
         """Start every environment from its seed; writes first rows."""
+        self._need_open()
         for i, seed in enumerate(self._seeds):
             self._begin(i, seed)
         self._reward.fill(0.0)
@@ -86,10 +87,13 @@ class Gymnasium:
         for env in envs:
             env.close()
 
-    def _choices(self, action: npt.NDArray[np.integer[Any]]) -> list[int]:
-        """Actions as the environments count them, which is from `Discrete.start`."""
+    def _need_open(self) -> None:
         if not self._envs:
             raise RuntimeError("the environments are closed")
+
+    def _choices(self, action: npt.NDArray[np.integer[Any]]) -> list[int]:
+        """Actions as the environments count them, which is from `Discrete.start`."""
+        self._need_open()
         check_actions(action, self.count, self.spec.actions)
         choices: list[int] = action.tolist()
         return [choice + self._first_action for choice in choices] if self._first_action else choices
@@ -158,7 +162,8 @@ def _finite(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Where a value is a finite float32 (NaN compares as false)."""
     if values.dtype.kind != "f":
         return np.ones((), np.bool_)
-    return np.isfinite(values) if values.dtype.itemsize <= 4 else np.abs(values) <= FLOAT32_MAX
+    finite: npt.NDArray[np.bool_] = np.isfinite(values) if values.dtype.itemsize <= 4 else np.abs(values) <= FLOAT32_MAX
+    return finite
 
 
 def make(settings: EnvSettings, seeds: Sequence[int]) -> Gymnasium:

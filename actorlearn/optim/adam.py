@@ -11,7 +11,7 @@ from math import sqrt
 import torch
 from torch import Tensor
 
-from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.optim.interface import OptimizerSettings, copy_state
 
 
 class Adam:
@@ -46,10 +46,4 @@ class Adam:
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Copy a checkpoint's accumulators and count in."""
-        for name, tensor in self.state().items():
-            if state[name].shape != tensor.shape:
-                raise ValueError(
-                    f"adam: checkpoint has {state[name].numel()} numbers of {name!r}, this run {tensor.numel()}: "
-                    "resume with the same model"
-                )
-            tensor.copy_(state[name])
+        copy_state(state, self.state())

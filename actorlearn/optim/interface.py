@@ -69,3 +69,16 @@ class Optimizer(Protocol):
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Copy a checkpoint's `state` in; called before the first step of a resumed run."""
+
+
+def copy_state(saved: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
+    """Copy a checkpoint's tensors into an optimizer's own; refuse those of another optimizer or model."""
+    found = {name: tuple(tensor.shape) for name, tensor in saved.items()}
+    needed = {name: tuple(tensor.shape) for name, tensor in own.items()}
+    if found != needed:
+        raise ValueError(
+            f"optimizer: the checkpoint's state is {found}, this run's is {needed}; resume with the model.*, "
+            "optimizer.name and optimizer.centered of the checkpoint's run"
+        )
+    for name, tensor in own.items():
+        tensor.copy_(saved[name])

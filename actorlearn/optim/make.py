@@ -10,7 +10,7 @@ from actorlearn.optim.rmsprop import RMSProp
 
 
 def make(settings: OptimizerSettings, parameters: Tensor) -> Optimizer:
-    """Construct the optimizer that the settings name, its state as long as the flat `parameters` and on their device."""
+    """Construct the optimizer that the settings name, with state as long as the flat `parameters`, on their device."""
     if settings.name == "adam":
         return Adam(settings, parameters)
     return RMSProp(settings, parameters)

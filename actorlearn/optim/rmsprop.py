@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.optim.interface import OptimizerSettings, copy_state
 
 
 class RMSProp:
@@ -45,10 +45,4 @@ class RMSProp:
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Copy a checkpoint's accumulators in."""
-        for name, tensor in self.state().items():
-            if state[name].shape != tensor.shape:
-                raise ValueError(
-                    f"rmsprop: checkpoint has {state[name].numel()} numbers of {name!r}, this run {tensor.numel()}: "
-                    "resume with the same model and optimizer.centered"
-                )
-            tensor.copy_(state[name])
+        copy_state(state, self.state())

@@ -189,6 +189,6 @@ def decode(data: bytes, receiver: str) -> Message:
         raise MessageError(f"message of {len(data)} bytes to the {receiver}: at most {LIMIT_BYTES} are read")
     try:
         message: Message = _decoders[receiver].decode(data)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise MessageError(f"no message for the {receiver}: {error}") from None
     return message

@@ -38,8 +38,15 @@ def test_names_that_lead_nowhere_are_refused_with_the_way_out(name):
 
 @pytest.mark.parametrize(
     ("key", "number"),
-    [("horizon", 0), ("discount", 1.5), ("entropy_cost", -1.0), ("value_cost", -1.0), ("loss_scale", 0.0)]
-    + [("reward_clip", 0.0), ("discount", float("nan"))],
+    [
+        ("horizon", 0),
+        ("discount", 1.5),
+        ("discount", float("nan")),
+        ("entropy_cost", -1.0),
+        ("value_cost", -1.0),
+        ("loss_scale", 0.0),
+        ("reward_clip", 0.0),
+    ],
 )
 def test_numbers_without_meaning_are_refused_by_name(key, number):
     with pytest.raises(ValueError, match=rf"algorithm\.{key}: .* must be"):

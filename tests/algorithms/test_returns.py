@@ -74,6 +74,18 @@ def test_rewards_are_cut_by_value_and_not_by_sign():
     assert rewards(batch, AlgorithmSettings(reward_clip=None)).flatten().tolist() == [-7.0, 0.25, 0.0, 3.0]
 
 
+def test_a_reset_has_no_reward_and_no_discount_whatever_was_written_there():
+    batch = replace(batch_of([TERMINATED, RESET, GO]), reward=column(1, math.nan, 4))
+    settings = AlgorithmSettings(discount=0.5, reward_clip=None)
+    assert rewards(batch, settings).flatten().tolist() == [1.0, 0.0, 4.0]
+    assert discounts(batch, settings).flatten().tolist() == [0.0, 0.0, 0.5]
+
+
+def test_returns_restart_after_a_truncation_before_a_reset_and_at_the_blocks_end():
+    batch = replace(batch_of([GO, TRUNCATED, GO, GO, RESET, GO]), terminated=column(*[0] * 6).bool())
+    assert restarts(batch).flatten().tolist() == [False, True, False, True, False, True]
+
+
 @given(batches(), settings_of_all_kinds)
 def test_returns_equal_the_slow_reference(batch, settings):
     value = random_outputs(batch)["value"].detach().squeeze(-1)

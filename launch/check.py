@@ -1,0 +1,123 @@
+"""``actorlearn check``: the plan of a topology, as tables or as JSON. Starts nothing that stays."""
+
+from __future__ import annotations
+
+import json as json_format
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from actorlearn.memory.shared import SHM_ROOT, free_bytes
+from launch.plan import Plan, describe, plan
+from launch.topology import load
+
+
+def check(topology: str, overrides: list[str], json: bool) -> int:
+    """Print the plan; returns the exit status."""
+    loaded = load(topology, overrides)
+    run_id = loaded.name  # of a run there would be more: its name and a random end
+    sockets = Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp") / f"actorlearn-{os.getuid()}-{run_id}"
+    made = plan(loaded, Path("runs") / loaded.name, run_id, sockets, describe(loaded))
+    if json:
+        print(json_format.dumps(as_json(made)))
+        return 0
+    console = Console()
+    for table in tables(made):
+        console.print(table)
+        console.print()
+    environments = loaded.simulators.count * loaded.simulators.envs
+    console.print(
+        f"[bold]ok[/] {loaded.name}: {len(made.processes)} processes on {made.cores} cores, "
+        f"{environments} environments, "
+        f"{size(made.bytes_total)} of shared memory ({size(free_bytes())} free in {SHM_ROOT})",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if made.bytes_total > free_bytes():
+        console.print(f"[yellow]but[/] {SHM_ROOT} has not so much free now: the run would be refused", highlight=False)
+    return 0
+
+
+def as_json(made: Plan) -> dict[str, Any]:
+    """The plan for programs."""
+    return {
+        "name": made.topology.name,
+        "cores": made.cores,
+        "processes": [{"name": p.name, "role": p.role} for p in made.processes],
+        "sockets": made.sockets,
+        "segments": [{"name": s.name, "bytes": s.bytes, "what": s.what} for s in made.segments],
+        "bytes_total": made.bytes_total,
+        "bytes_free": free_bytes(),
+        "observation": {"shape": list(made.description.observation_shape), "dtype": made.description.observation_dtype},
+        "actions": made.description.actions,
+        "weights": made.description.weights,
+        "topology": made.topology.model_dump(mode="json"),
+    }
+
+
+def tables(made: Plan) -> list[Table]:
+    """The plan for people."""
+    return [_processes(made), _segments(made), _topology(made.topology.model_dump(mode="json"))]
+
+
+def _table(*headings: str, right: tuple[str, ...] = ()) -> Table:
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
+    return table
+
+
+def _processes(made: Plan) -> Table:
+    table = _table("process", "does", "listens on")
+    listens = {endpoint.rsplit("/", 1)[-1].removesuffix(".sock"): endpoint for endpoint in made.sockets}
+    s, e = made.topology.simulators, made.topology.evaluator
+    does = {
+        "trainer": f"learns on {made.topology.trainer.device}",
+        "inference": f"chooses actions on {made.topology.inference.device}",
+        "evaluator": f"plays {e.episodes} games every {e.every_steps:,} steps",
+        "simulator": f"steps {s.envs} environments in {s.groups} group(s)",
+    }
+    table.add_row("supervisor", "starts, watches, restarts, stops", Path(listens["control"]).name)
+    for process in made.processes:
+        endpoint = listens.get(process.name)
+        table.add_row(process.name, does.get(process.role, process.role), Path(endpoint).name if endpoint else "")
+    return table
+
+
+def _segments(made: Plan) -> Table:
+    table = _table("segment", "bytes", "what", right=("bytes",))
+    for segment in made.segments:
+        table.add_row(segment.name, f"{segment.bytes:,}", segment.what)
+    table.add_row("all", f"{made.bytes_total:,}", "")
+    return table
+
+
+def _topology(resolved: Mapping[str, Any]) -> Table:
+    table = _table("key", "value")
+    for key, value in resolved.items():
+        if isinstance(value, Mapping):
+            for inner, part in value.items():
+                table.add_row(f"{key}.{inner}", _value(part))
+        else:
+            table.add_row(key, _value(value))
+    return table
+
+
+def _value(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:_}"  # as it may be written in a topology
+    return value if isinstance(value, str) else json_format.dumps(value)
+
+
+def size(count: int) -> str:
+    """Bytes for people: 12.3 MiB."""
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} GiB"

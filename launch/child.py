@@ -1,0 +1,154 @@
+"""One child of the supervisor: its states as a table, its incarnations, and how often it may be started again.
+
+Knows time only as numbers it is given. Refuses to know processes, sockets and files.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from actorlearn.wire.messages import Seat
+
+RESTARTS = 5
+"""Most restarts within WINDOW_S, and most starts in a row that never come to a Hello; one more and it is given up."""
+
+WINDOW_S = 60.0
+FIRST_DELAY_S = 0.2
+MAX_DELAY_S = 30.0
+
+Jitter = Callable[[str, int], float]
+"""(name, incarnation) -> factor on the delay before that incarnation's successor."""
+
+
+class State(StrEnum):
+    """Where a child is in its life."""
+
+    BACKOFF = "backoff"
+    """Not there; will be started when its delay is over. Also before the first start."""
+    STARTING = "starting"
+    """Spawned, has not said Hello."""
+    RUNNING = "running"
+    """Its Hello was accepted."""
+    DRAINING = "draining"
+    """On its way out, by its own or our will; its exit is expected."""
+    EXITED = "exited"
+    """Gone, and not wanted back."""
+    FATAL = "fatal"
+    """Gone, and given up."""
+
+
+TRANSITIONS: dict[State, frozenset[State]] = {
+    #               spawned                        ended before it came back
+    State.BACKOFF: frozenset({State.STARTING, State.EXITED}),
+    #                Hello accepted  died           refused, told to end  could not be started        ended
+    State.STARTING: frozenset({State.RUNNING, State.BACKOFF, State.DRAINING, State.FATAL, State.EXITED}),
+    #               died            finished, told to end  died too often  died while the run drains
+    State.RUNNING: frozenset({State.BACKOFF, State.DRAINING, State.FATAL, State.EXITED}),
+    #                gone           refused        a trainer that finished early and is wanted back
+    State.DRAINING: frozenset({State.EXITED, State.FATAL, State.BACKOFF}),
+    State.EXITED: frozenset(),
+    State.FATAL: frozenset(),
+}
+
+ALIVE = frozenset({State.STARTING, State.RUNNING, State.DRAINING})
+"""States in which there is, or is about to be, a process."""
+
+
+class TransitionError(RuntimeError):
+    """A step that the table does not have: a fault of the supervisor, never of a child."""
+
+
+def spread(name: str, incarnation: int) -> float:
+    """A factor from 0.8 to 1.2: children that died together do not come back together, yet each time the same."""
+    return 0.8 + 0.4 * (zlib.crc32(f"{name}.{incarnation}".encode()) / 0xFFFFFFFF)
+
+
+@dataclass
+class Child:
+    """One name in the process list, through all its incarnations."""
+
+    name: str
+    role: str
+    guest: bool = False
+    """Asked for by attach and not yet admitted."""
+    state: State = State.BACKOFF
+    incarnation: int = -1
+    since_s: float = 0.0
+    """When it came into its state; while in BACKOFF, when that ends."""
+    pid: int | None = None
+    seat: Seat | None = None
+    greeted: bool = False
+    """Whether any incarnation ever said Hello."""
+    admitted: bool = False
+    """Whether this incarnation's Hello was accepted and it is not yet gone: it gets orders."""
+    applied: int = 0
+    """Newest order this incarnation has put into effect."""
+    sent_s: float = 0.0
+    doom: str = ""
+    """Why we are killing it; the cause of death when it comes."""
+    leaving: bool = False
+    finished: bool = False
+    """Whether this incarnation has said Finished."""
+    refusal: str = ""
+    error: str = ""
+    """First error of the present series of deaths."""
+    cause: str = ""
+    """What the last death came from."""
+    _restarts_s: list[float] = field(default_factory=list)
+    _starts_in_vain: int = 0
+
+    def to(self, state: State, now_s: float) -> None:
+        """Go into another state; raises TransitionError for a step that is not in the table."""
+        if state not in TRANSITIONS[self.state]:
+            raise TransitionError(f"{self.name}.{self.incarnation}: {self.state} -> {state} is not in child.TRANSITIONS")
+        self.state, self.since_s = state, now_s
+        if state not in ALIVE:
+            self.pid = self.seat = None
+            self.admitted = False
+
+    def begin(self, now_s: float) -> None:
+        """A new incarnation, of which nothing is known yet."""
+        self.to(State.STARTING, now_s)
+        self.incarnation += 1
+        self.pid, self.seat, self.applied = None, None, 0
+        self.doom, self.finished, self.admitted = "", False, False
+        if self.incarnation > 0:
+            self._restarts_s = [*self._recent(now_s), now_s]
+
+    def admit(self, now_s: float) -> None:
+        """Its Hello was accepted."""
+        self.to(State.RUNNING, now_s)
+        self.greeted = self.admitted = True
+        self.guest = False
+        self._starts_in_vain = 0
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a process of it."""
+        return self.state in ALIVE
+
+    @property
+    def seated(self) -> bool:
+        """Whether it belongs on the roster: a simulator at work, or still leaving."""
+        return self.seat is not None and self.admitted
+
+    def failed(self, error: str, now_s: float) -> None:
+        """Keep the error if it is the first of this series."""
+        if not self.error or not self._recent(now_s):
+            self.error = error
+
+    def restart_delay_s(self, now_s: float, jitter: Jitter) -> float | None:
+        """Seconds to wait after the death that has just been seen, or None when the budget is spent."""
+        if self.state is State.STARTING:
+            self._starts_in_vain += 1
+        restarts = len(self._recent(now_s))
+        if restarts >= RESTARTS or self._starts_in_vain > RESTARTS:
+            return None
+        tries = max(restarts, self._starts_in_vain - 1)
+        return min(MAX_DELAY_S, FIRST_DELAY_S * 2**tries * jitter(self.name, self.incarnation))
+
+    def _recent(self, now_s: float) -> list[float]:
+        return [then_s for then_s in self._restarts_s if now_s - then_s < WINDOW_S]

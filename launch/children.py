@@ -1,0 +1,209 @@
+"""All children of a run: started, admitted, brought back after a death, given up, seen off.
+
+Told what happened to them and the time; says what is to be done through ``do``. Refuses to know what the run as a whole
+wants: the supervisor tells it whether deaths are mended (``mending``) and whether every exit is welcome (``ending``).
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from actorlearn.wire.messages import Hello, Refused, Seat
+from launch import events as ev
+from launch.admission import refusal
+from launch.child import Child, Jitter, State
+
+START_LIMIT_S = 120.0  # from spawn to Hello; importing torch on a busy machine takes tens of seconds
+REFUSED_LIMIT_S = 2.0
+
+
+class Children:
+    """The process list, by name, in the order in which simulators sit."""
+
+    def __init__(
+        self,
+        roles: Mapping[str, str],
+        run_id: str,
+        expected_shape: Mapping[str, str],
+        resume: bool,
+        jitter: Jitter,
+        do: Callable[[ev.Action], None],
+    ) -> None:
+        """Nobody is started yet."""
+        self.named = {name: Child(name, role) for name, role in roles.items()}
+        self.failures: dict[str, str] = {}
+        """Why names that are no longer listed came to a bad end."""
+        self.mending = True
+        self.ending = False
+        self.now_s = 0.0
+        self._run_id = run_id
+        self._expected_shape = dict(expected_shape)
+        self._resume = resume
+        self._jitter = jitter
+        self._do = do
+
+    def of_role(self, role: str) -> list[Child]:
+        """Children of one role, in order."""
+        return [child for child in self.named.values() if child.role == role]
+
+    def current(self, name: str, incarnation: int) -> Child | None:
+        """The child, if this is its living incarnation. Whatever comes from others is from beyond the fence."""
+        child = self.named.get(name)
+        return child if child is not None and child.alive and child.incarnation == incarnation else None
+
+    def seats(self) -> list[Seat]:
+        """The roster."""
+        return [child.seat for child in self.of_role("simulator") if child.admitted and child.seat is not None]
+
+    def listed(self) -> list[dict[str, Any]]:
+        """The process list as people and programs see it."""
+        return [
+            {"name": c.name, "role": c.role, "state": str(c.state), "incarnation": c.incarnation, "pid": c.pid}
+            for c in self.named.values()
+        ]
+
+    # Coming -------------------------------------------------------------------------------------------------------
+
+    def invite(self, name: str) -> None:
+        """A new simulator, brought by a command line."""
+        self.named[name] = Child(name, "simulator", guest=True)
+        self.spawn(self.named[name])
+
+    def spawn(self, child: Child) -> None:
+        """Start the next incarnation."""
+        child.begin(self.now_s)
+        resume = child.role == "trainer" and (self._resume or child.greeted)
+        self._do(ev.Spawn(child.name, child.incarnation, resume))
+
+    def spawned(self, event: ev.Spawned) -> None:
+        """A process exists."""
+        child = self.current(event.name, event.incarnation)
+        if child is None:
+            self._do(ev.Kill(event.name, event.incarnation, signal.SIGKILL))  # nobody wants it any more
+            return
+        child.pid, child.seat = event.pid, event.seat
+        self.note("spawned", child, pid=event.pid)
+        if child.state is State.DRAINING:
+            self.kill(child, signal.SIGTERM)
+
+    def hello(self, child: Child, hello: Hello) -> None:
+        """Admit or refuse."""
+        if child.state is not State.STARTING:
+            return
+        reason = refusal(hello, child, self._run_id, self._expected_shape)
+        if reason:
+            child.refusal = reason
+            child.to(State.DRAINING, self.now_s)
+            self._do(ev.Send(child.name, child.incarnation, Refused(reason=reason)))
+            self.note("refused", child, reason)
+            return
+        self.note("restarted" if child.incarnation else "attached" if child.guest else "ready", child)
+        child.admit(self.now_s)
+
+    def tick(self) -> None:
+        """Bring back whose delay is over; end who is overdue."""
+        for child in list(self.named.values()):
+            waited_s = self.now_s - child.since_s
+            if child.state is State.BACKOFF and waited_s >= 0 and self.mending:
+                self.spawn(child)
+            elif child.state is State.STARTING and waited_s >= START_LIMIT_S:
+                self.doom(child, f"no Hello in {START_LIMIT_S:g} s")
+            elif child.alive and child.refusal and waited_s >= REFUSED_LIMIT_S:
+                self.doom(child, "refused")
+
+    # Going --------------------------------------------------------------------------------------------------------
+
+    def gone(self, child: Child, cause: str) -> None:
+        """A process has ended: was that wanted, and what comes of it?"""
+        child.cause = cause = child.doom or cause
+        if self.ending:
+            self.note("ended", child, cause)
+            child.to(State.EXITED, self.now_s)
+        elif child.refusal:
+            self._give_up(child, child.refusal)
+        elif child.leaving:
+            self._left(child, cause)
+        else:
+            self.note("died", child, cause, **({"error": child.error} if child.error else {}))
+            if self.mending:
+                self._mend(child)
+            else:
+                child.to(State.EXITED, self.now_s)
+
+    def _mend(self, child: Child) -> None:
+        delay_s = child.restart_delay_s(self.now_s, self._jitter)
+        # A trainer that was never there has left no checkpoint of this run; a guest's bringer is waiting to hear.
+        if child.guest or (child.role == "trainer" and not child.greeted):
+            self._give_up(child, f"{child.name} died before it came to run: {child.error or child.cause}")
+        elif delay_s is None:
+            self._give_up(child, f"died too often; {child.error or child.cause}")
+        else:
+            child.to(State.BACKOFF, self.now_s)
+            child.since_s += delay_s
+
+    def _give_up(self, child: Child, reason: str) -> None:
+        child.to(State.FATAL, self.now_s)
+        child.error = child.error or child.refusal or child.cause
+        if not child.refusal:  # of which there is a note already
+            self.note("gave up", child, reason)
+        if child.guest:
+            self._drop(child, reason)
+
+    def _left(self, child: Child, cause: str) -> None:
+        drained = child.finished and cause == "exit 0"
+        bad_end = child.admitted and not drained
+        if bad_end:
+            self.note("died", child, cause)
+        child.to(State.EXITED, self.now_s)
+        self.note("detached", child, "drained" if drained else cause)
+        self._drop(child, f"{child.name} died before it was drained: {cause}" if bad_end else "")
+
+    def _drop(self, child: Child, failure: str = "") -> None:
+        del self.named[child.name]
+        if failure:
+            self.failures[child.name] = failure
+
+    def see_off(self, child: Child) -> None:
+        """Detach. A seat at work is drained by the trainer, which reads it in the order; others can simply go."""
+        child.leaving = True
+        if not child.alive:
+            self.note("detached", child, str(child.state))
+            self._drop(child)
+        elif child.state is State.STARTING:
+            child.to(State.DRAINING, self.now_s)
+            self.kill(child, signal.SIGTERM)
+        elif child.state is State.RUNNING:
+            child.to(State.DRAINING, self.now_s)
+
+    def evict(self, child: Child, cause: str) -> None:
+        """Detach now: what has not been drained is lost."""
+        self.see_off(child)
+        if child.alive:
+            self.doom(child, cause)
+
+    def doom(self, child: Child, cause: str) -> None:
+        """Kill, once, and remember why."""
+        if not child.doom:
+            child.doom = cause
+            self.kill(child, signal.SIGKILL)
+
+    def end(self, sent: int) -> None:
+        """The run is over: everybody gets this signal; who has already said goodbye is only killed."""
+        self.mending, self.ending = False, True
+        for child in self.named.values():
+            if child.state is State.BACKOFF:
+                child.to(State.EXITED, self.now_s)
+            elif child.alive and (sent == signal.SIGKILL or not child.finished):
+                if child.state is not State.DRAINING:
+                    child.to(State.DRAINING, self.now_s)
+                self.kill(child, sent)
+
+    def kill(self, child: Child, sent: int) -> None:
+        """Send a signal."""
+        self._do(ev.Kill(child.name, child.incarnation, sent))
+
+    def note(self, kind: str, child: Child, cause: str = "", **fields: Any) -> None:
+        """Remember something about a child."""
+        self._do(ev.Note(kind, child.name, child.incarnation, cause, fields))

@@ -1,0 +1,327 @@
+"""Decides what a run does: events in, actions out, and no other doors.
+
+Reads events and the time they came at; answers with actions (``launch/events.py``). Refuses to know processes, sockets,
+files and clocks, so any history of a run can be replayed as a list.
+
+The wanted state of the run is one ``Order``. It is worked out anew after every event, gets a new version when it
+differs, and is said again to every child until the child has applied it.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping
+from math import inf
+from typing import Any
+
+import msgspec
+
+from actorlearn.wire.messages import (
+    Applied,
+    Evaluated,
+    Failed,
+    Finished,
+    Hello,
+    Order,
+    Reply,
+    Report,
+    Request,
+    Saved,
+    Warned,
+)
+from launch import events as ev
+from launch.child import Child, Jitter, State, spread
+from launch.children import Children
+from launch.requests import Joining, Leaving, Pending, Saving, cannot_detach, mismatch
+
+DRAIN_LIMIT_S = 60.0
+TERMINATE_LIMIT_S = 5.0  # SIGTERM to SIGKILL; as honcho
+RESEND_S = 0.5
+
+
+class Supervisor:
+    """One run. ``handle`` is called with one event after the other, with times that never run backwards."""
+
+    def __init__(
+        self,
+        roles: Mapping[str, str],
+        expected_shape: Mapping[str, str],
+        run_id: str,
+        *,
+        resume: bool = False,
+        jitter: Jitter = spread,
+    ) -> None:
+        """``roles``: name -> role of the first processes, in the order in which they are started and sit."""
+        self._children = Children(roles, run_id, expected_shape, resume, jitter, self._do)
+        self.order = Order(version=1)
+        self.phase = "starting"
+        """starting (the first simulators are awaited), running, draining (the trainer finishes), ending, over."""
+        self._first = [child.name for child in self._children.of_role("simulator")]
+        self._pending: list[Pending] = []
+        self._outcome = ev.Done("failed", 1)
+        self._saves = self._stops = 0
+        self._deadline_s = inf
+        self._now_s = 0.0
+        self._actions: list[ev.Action] = []
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            ev.Begin: self._begin,
+            ev.Spawned: self._children.spawned,
+            ev.NotSpawned: lambda event: self._gone(event.name, event.incarnation, event.reason),
+            ev.Exited: lambda event: self._gone(event.name, event.incarnation, cause_of(event.returncode)),
+            ev.Received: self._received,
+            ev.Asked: self._asked,
+            ev.Enlarged: self._enlarged,
+            ev.NotEnlarged: lambda event: self._answer(event.client, False, event.reason),
+            ev.Stalled: self._stalled,
+            ev.Tick: self._tick,
+            ev.Interrupted: lambda _: self._stop(130, "interrupted"),
+        }
+        self._listeners: dict[type, Callable[[Child, Any], None]] = {
+            Hello: self._hello,
+            Applied: self._applied,
+            Report: lambda _, report: self._do(ev.Row(report.row)),
+            Evaluated: self._evaluated,
+            Saved: self._saved,
+            Failed: self._failed,
+            Finished: self._finished,
+            Warned: lambda child, warned: self._children.note("warned", child, warned.text),
+        }
+
+    def handle(self, event: ev.Event, now_s: float) -> list[ev.Action]:
+        """What must be done because of this event. After Done nothing is."""
+        self._actions = []
+        self._now_s = self._children.now_s = now_s
+        if self.phase != "over":
+            self._handlers[type(event)](event)
+            self._settle()
+        return self._actions
+
+    def processes(self) -> list[dict[str, Any]]:
+        """The process list: name, role, state, incarnation and pid of each."""
+        return self._children.listed()
+
+    def _do(self, action: ev.Action) -> None:
+        self._actions.append(action)
+
+    # What happens to children -------------------------------------------------------------------------------------
+
+    def _begin(self, _event: ev.Begin) -> None:
+        for child in self._children.named.values():
+            self._children.spawn(child)
+
+    def _gone(self, name: str, incarnation: int, cause: str) -> None:
+        if child := self._children.current(name, incarnation):
+            self._children.gone(child, cause)
+
+    def _stalled(self, event: ev.Stalled) -> None:
+        child = self._children.current(event.name, event.incarnation)
+        if child is not None and child.admitted:
+            self._children.doom(child, "hang")
+
+    def _received(self, event: ev.Received) -> None:
+        child = self._children.current(event.name, event.incarnation)
+        if child is not None and (listener := self._listeners.get(type(event.message))):
+            listener(child, event.message)
+
+    def _hello(self, child: Child, hello: Hello) -> None:
+        self._children.hello(child, hello)
+        if child.admitted:
+            self._send_order(child)
+
+    def _applied(self, child: Child, applied: Applied) -> None:
+        child.applied = max(child.applied, applied.order)
+
+    def _evaluated(self, child: Child, message: Evaluated) -> None:
+        games = msgspec.structs.asdict(message)
+        del games["name"]
+        mean = sum(message.returns) / max(len(message.returns), 1)
+        said = f"{mean:,.1f} over {len(message.returns)} games at {message.env_steps:,} steps"
+        self._children.note("evaluated", child, said, mean=mean, **games)
+
+    def _saved(self, child: Child, saved: Saved) -> None:
+        self._children.note("saved", child, path=saved.path, env_steps=saved.env_steps)
+        for pending in self._pending:
+            if isinstance(pending, Saving) and saved.order >= pending.number:
+                pending.saved = saved
+
+    def _failed(self, child: Child, failed: Failed) -> None:
+        last_line = (failed.error.strip().splitlines() or ["no words"])[-1]
+        child.failed(last_line, self._now_s)
+        self._children.note("failed", child, last_line)
+
+    def _finished(self, child: Child, finished: Finished) -> None:
+        child.finished = True
+        if child.state in (State.STARTING, State.RUNNING):
+            child.to(State.DRAINING, self._now_s)
+        if child.role != "trainer":
+            return
+        if finished.reason == "total_steps":
+            self._end(ev.Done("finished", 0, summary=finished.summary))
+        elif self.phase == "draining":
+            self._end(msgspec.structs.replace(self._outcome, summary=finished.summary))
+
+    # What people want ---------------------------------------------------------------------------------------------
+
+    def _asked(self, event: ev.Asked) -> None:
+        request, wrong = event.request, mismatch(event.request)
+        if not wrong and request.command not in ("status", "stop") and self.phase not in ("starting", "running"):
+            wrong = f"{request.command}: the run is {self.phase}; resume it when it has ended"
+        if wrong:
+            self._answer(event.client, False, wrong)
+        elif request.command == "status":
+            self._status(event.client)
+        elif request.command == "attach":
+            self._do(ev.Enlarge(event.client, request.simulators, tuple(request.overrides)))
+        elif request.command == "detach":
+            self._detach(event.client, request)
+        elif request.command == "save":
+            self._saves += 1
+            self._pending.append(Saving(event.client, self._now_s, self._saves))
+        else:
+            self._answer(event.client, True, "stopping at once" if self._stops else "the trainer finishes, then all end")
+            self._stop(0, "asked to stop")
+
+    def _status(self, client: str) -> None:
+        listed = self.processes()
+        running = sum(process["state"] == State.RUNNING for process in listed)
+        data = {"processes": listed, "order": self.order.version, "phase": self.phase}
+        self._answer(client, True, f"{self.phase}, {running} of {len(listed)} processes running", data)
+
+    def _enlarged(self, event: ev.Enlarged) -> None:
+        if self.phase not in ("starting", "running"):
+            self._answer(event.client, False, f"attach: the run is {self.phase}; resume it when it has ended")
+            return
+        self._pending.append(Joining(event.client, self._now_s, event.names))
+        for name in event.names:
+            self._children.invite(name)
+
+    def _detach(self, client: str, request: Request) -> None:
+        names = tuple(dict.fromkeys(request.names))
+        if wrong := cannot_detach(names, self._children.named):
+            self._answer(client, False, wrong)
+            return
+        self._pending.append(Leaving(client, self._now_s, names))
+        for name in names:
+            self._children.see_off(self._children.named[name])
+
+    def _answer(self, client: str, ok: bool, text: str, data: dict[str, Any] | None = None) -> None:
+        self._do(ev.Answer(client, Reply(ok=ok, text=text, data=data or {})))
+
+    def _stop(self, exit_code: int, why: str) -> None:
+        """Once: the trainer finishes its update and saves. Twice: everything ends now."""
+        self._stops += 1
+        if self._stops > 1:
+            if self.phase != "ending":
+                self._outcome = ev.Done("stopped", exit_code)
+            self._children.end(signal.SIGKILL)
+            self._over()
+            return
+        if self.phase not in ("starting", "running"):
+            return
+        self._do(ev.Note("stopping", cause=why))
+        self._outcome = ev.Done("stopped", exit_code)
+        if any(trainer.state is State.RUNNING for trainer in self._children.of_role("trainer")):
+            self.phase, self._deadline_s = "draining", self._now_s + DRAIN_LIMIT_S
+            self._children.mending = False
+        else:
+            self._end(self._outcome)
+
+    # What follows -------------------------------------------------------------------------------------------------
+
+    def _tick(self, _event: ev.Tick) -> None:
+        self._children.tick()
+        for child in self._children.named.values():
+            if child.admitted and child.applied < self.order.version and self._now_s - child.sent_s >= RESEND_S:
+                self._send_order(child)
+        if self._now_s < self._deadline_s:
+            return
+        if self.phase == "draining":
+            for trainer in self._children.of_role("trainer"):
+                if trainer.alive:
+                    self._children.doom(trainer, f"did not finish in {DRAIN_LIMIT_S:g} s")
+            self._end(ev.Done("failed", 1, f"the trainer did not finish in {DRAIN_LIMIT_S:g} s and was killed"))
+        else:
+            self._children.end(signal.SIGKILL)
+            self._deadline_s = inf
+
+    def _settle(self) -> None:
+        """Draw the conclusions that do not depend on which event it was."""
+        if self.phase == "starting" and all(self._has_come(name) for name in self._first):
+            self.phase = "running"
+        if self.phase in ("starting", "running", "draining"):
+            self._judge()
+        if self.phase in ("starting", "running", "draining"):
+            self._renew_order()
+            self._reply()
+        if self.phase == "ending" and not any(child.alive for child in self._children.named.values()):
+            self._over()
+
+    def _has_come(self, name: str) -> bool:
+        child = self._children.named.get(name)
+        return child is None or child.state in (State.RUNNING, State.FATAL, State.DRAINING)
+
+    def _judge(self) -> None:
+        """End a run that has lost what it cannot do without."""
+        for child in (*self._children.of_role("trainer"), *self._children.of_role("inference")):
+            if child.state is State.FATAL:
+                self._end(ev.Done("failed", 1, f"{child.name}: {child.error}"))
+                return
+        simulators = self._children.of_role("simulator")
+        if self.phase != "draining" and all(child.state is State.FATAL for child in simulators):
+            errors = [f"{child.name}: {child.error}" for child in simulators]
+            self._end(ev.Done("failed", 1, errors[0] if errors else "no simulator is left"))
+        for trainer in self._children.of_role("trainer"):
+            if self.phase == "draining" and trainer.state is State.EXITED:
+                lost = f"the trainer died before it had finished: {trainer.error or trainer.cause}"
+                self._end(self._outcome if trainer.cause == "exit 0" else ev.Done("failed", 1, lost))
+
+    def _renew_order(self) -> None:
+        """Work out the wanted state; a new version, said to all, when it is another one."""
+        wanted = Order(
+            version=self.order.version,
+            phase="drain" if self.phase == "draining" else "run",
+            roster=[] if self.phase == "starting" else self._children.seats(),
+            leaving=[c.name for c in self._children.of_role("simulator") if c.leaving and c.admitted],
+            save=self._saves,
+        )
+        if wanted == self.order:
+            return
+        self.order = msgspec.structs.replace(wanted, version=self.order.version + 1)
+        for child in self._children.named.values():
+            if child.admitted:
+                self._send_order(child)
+
+    def _send_order(self, child: Child) -> None:
+        child.sent_s = self._now_s
+        self._do(ev.Send(child.name, child.incarnation, self.order))
+
+    def _reply(self) -> None:
+        for pending in list(self._pending):
+            reply = pending.reply(self._children, self._now_s)
+            if reply is None:
+                continue
+            self._pending.remove(pending)
+            self._do(ev.Answer(pending.client, reply))
+            for name in [] if reply.ok else pending.overdue(self._children):
+                self._children.evict(self._children.named[name], "too late")
+
+    def _end(self, outcome: ev.Done) -> None:
+        """Let everybody go; Done follows when they have gone."""
+        self._outcome, self.phase = outcome, "ending"
+        self._deadline_s = self._now_s + TERMINATE_LIMIT_S
+        for pending in self._pending:
+            self._answer(pending.client, False, "the run has ended before this was done")
+        self._pending = []
+        self._children.end(signal.SIGTERM)
+
+    def _over(self) -> None:
+        for pending in self._pending:
+            self._answer(pending.client, False, "the run has ended before this was done")
+        self._do(ev.Note(self._outcome.status, cause=self._outcome.error))
+        self._do(self._outcome)
+        self.phase = "over"
+
+
+def cause_of(returncode: int) -> str:
+    """A return code in words."""
+    return f"signal {-returncode}" if returncode < 0 else f"exit {returncode}"

@@ -1,0 +1,267 @@
+"""ale-py's vector environment against a slow game played frame by frame, and its borders: lives, limits, seeds, ids."""
+
+from __future__ import annotations
+
+import os
+
+import ale_py
+import gymnasium
+import numpy as np
+import pytest
+from ale_py import roms
+
+from actorlearn.envs import atari
+from actorlearn.envs.interface import EnvSettings, Row
+from actorlearn.envs.make import make, spec
+from tests.envs.playing import column, opened, play, random_actions
+
+SIZES = {"dqn": (84, 84, 84), "paac": (84, 84, 84), "stooke-abbeel": (105, 80, 104)}
+
+
+def area_weights(source: int, target: int) -> np.ndarray:
+    """Row i holds the share of each source line in target line i."""
+    edges = np.linspace(0, source, target + 1)
+    lines = np.arange(source)
+    overlap = np.minimum(edges[1:, None], lines + 1) - np.maximum(edges[:-1, None], lines)
+    return np.clip(overlap, 0, None) * target / source
+
+
+class SlowGame:
+    """One game of one environment, frame by frame: what the fast path claims to be."""
+
+    def __init__(self, settings: EnvSettings, seed: int, noops: int = 0) -> None:
+        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+        self.ale = ale_py.ALEInterface()
+        self.ale.setFloat("repeat_action_probability", 0.0)
+        self.ale.setInt("random_seed", seed)
+        self.ale.loadROM(roms.get_rom_path(atari.rom(settings.id)))
+        self.actions = self.ale.getMinimalActionSet()
+        self.settings = settings
+        self.noops = noops
+        height, width, self.kept = SIZES[settings.preset]
+        lines, columns = self.ale.getScreenDims()
+        self.down, self.across = area_weights(lines, height), area_weights(columns, width)
+        self.ended = True
+
+    def reset(self) -> dict[str, object]:
+        self.ale.reset_game()
+        for _ in range(self.noops):
+            self.ale.act(0)
+        self.pooled = self.ale.getScreenGrayscale()
+        self.frames = [np.zeros((self.kept, self.across.shape[0]))] * self.settings.stack
+        self.elapsed = 0
+        self.ended = False
+        return self._row(0, False, False, False, True)
+
+    def step(self, action: int) -> dict[str, object]:
+        if self.ended:
+            return self.reset()
+        lives, reward, screens = self.ale.lives(), 0, []
+        while len(screens) < self.settings.frame_skip and not self.ale.game_over():
+            reward += self.ale.act(self.actions[action])
+            screens.append(self.ale.getScreenGrayscale())
+        self.elapsed += 1
+        over = self.ale.game_over()
+        cut = not over and self.elapsed == self.settings.time_limit_steps
+        self.ended = over or cut
+        self._pool(screens)
+        lost = 0 < self.ale.lives() < lives and not self.ended
+        return self._row(reward, over, cut, lost, False)
+
+    def _pool(self, screens: list[np.ndarray]) -> None:
+        if not self.ended:
+            self.pooled = np.maximum(*screens[-2:]) if len(screens) > 1 else screens[0]
+        elif len(screens) == self.settings.frame_skip:  # the lag of final observations: see atari.py
+            self.pooled = np.maximum(self.pooled, screens[-2])
+
+    def _row(self, reward: int, over: bool, cut: bool, lost: bool, first: bool) -> dict[str, object]:
+        small = (self.down @ self.pooled @ self.across.T)[: self.kept]
+        self.frames = [*self.frames[1:], small]
+        return {
+            "observation": np.stack(self.frames),
+            "reward": reward,
+            "terminated": over,
+            "truncated": cut,
+            "life_lost": lost,
+            "first": first,
+        }
+
+
+def assert_rows_equal(fast: list[Row], slow: list[dict[str, object]], environment: int) -> None:
+    for moment, (row, expected) in enumerate(zip(fast, slow, strict=True)):
+        for name, value in expected.items():
+            found = getattr(row, name)[environment]
+            if name == "observation":  # area means are rounded
+                difference = np.abs(found - value).max()
+                assert difference <= 0.51, f"row {moment}: pixels differ by {difference}"
+            else:
+                assert found == value, f"row {moment}: {name} is {found}, not {value}"
+
+
+@pytest.mark.parametrize(
+    ("game", "preset", "frame_skip", "limit", "steps"),
+    [
+        ("ALE/Breakout-v5", "dqn", 4, 0, 260),  # to a natural end, and on
+        ("ALE/Breakout-v5", "stooke-abbeel", 4, 50, 80),
+        ("ALE/MsPacman-v5", "dqn", 4, 100, 140),
+        ("ALE/Pong-v5", "paac", 4, 0, 100),
+        ("ALE/Pong-v5", "stooke-abbeel", 2, 60, 80),
+        ("ALE/Freeway-v5", "dqn", 1, 0, 60),
+    ],
+)
+def test_the_fast_path_equals_a_slow_game(game: str, preset: str, frame_skip: int, limit: int, steps: int) -> None:
+    settings = EnvSettings(id=game, preset=preset, frame_skip=frame_skip, time_limit_steps=limit, noop_max=0)
+    with opened(settings, [1]) as env:
+        actions = random_actions(env.spec, 1, steps)
+        fast = play(env, actions)
+        assert env.spec.observation_shape == (4, SIZES[preset][2], SIZES[preset][1])
+    slow = SlowGame(settings, 1)
+    assert_rows_equal(fast, [slow.reset(), *map(slow.step, actions[:, 0])], 0)
+    assert column(fast, "truncated").any() == bool(limit)
+    assert column(fast, "terminated").any() == (steps == 260)
+    if game == "ALE/MsPacman-v5":
+        assert column(fast, "reward").max() >= 10, "rewards must be raw"
+
+
+def test_half_size_is_the_mean_of_two_by_two_without_the_last_two_lines() -> None:
+    lines = area_weights(210, 105)[:104]
+    np.testing.assert_allclose(lines[:, :208].reshape(104, 104, 2), np.eye(104)[:, :, None].repeat(2, 2) / 2)
+    assert not lines[:, 208:].any()
+
+
+def test_a_lost_life_is_not_the_end_of_the_game() -> None:
+    with opened(EnvSettings(id="ALE/Breakout-v5"), [3, 4]) as env:
+        rows = play(env, random_actions(env.spec, 2, 300))
+    for life_lost, terminated, first in zip(
+        *(column(rows, name).T for name in ("life_lost", "terminated", "first")), strict=True
+    ):
+        ends = np.flatnonzero(terminated)
+        assert len(ends) >= 1
+        games = np.split(life_lost, ends + 1)[:-1]
+        assert [int(game.sum()) for game in games] == [4] * len(games), "Breakout has five lives"
+        assert first[ends[ends + 1 < len(first)] + 1].all()
+
+
+def test_games_without_lives_lose_none() -> None:
+    with opened(EnvSettings(id="ALE/Pong-v5"), [0]) as env:
+        assert not column(play(env, random_actions(env.spec, 1, 60)), "life_lost").any()
+
+
+def test_a_limit_in_the_step_that_loses_a_life_is_a_truncation() -> None:
+    free = EnvSettings(id="ALE/Breakout-v5", noop_max=0)
+    with opened(free, [3]) as env:
+        actions = random_actions(env.spec, 1, 60)
+        lost = int(np.argmax(column(play(env, actions), "life_lost")[:, 0]))
+    assert lost > 0
+    with opened(EnvSettings(id="ALE/Breakout-v5", noop_max=0, time_limit_steps=lost), [3]) as env:
+        rows = play(env, actions[: lost + 1])
+    assert rows[lost].truncated[0] and not rows[lost].terminated[0] and not rows[lost].life_lost[0]
+    assert rows[lost + 1].first[0]
+
+
+@pytest.mark.parametrize("noop_max", [0, 30])
+def test_the_limit_counts_steps_and_not_no_ops(noop_max: int) -> None:
+    with opened(EnvSettings(id="ALE/Pong-v5", noop_max=noop_max, time_limit_steps=10), [0, 5]) as env:
+        rows = play(env, random_actions(env.spec, 2, 21))
+    expected = np.zeros((22, 2), np.bool_)
+    expected[[10, 21]] = True
+    np.testing.assert_array_equal(column(rows, "truncated"), expected)
+    assert not column(rows, "terminated").any()
+
+
+def test_limit_zero_is_no_limit_and_a_huge_one_does_not_overflow() -> None:
+    for limit in (0, 2**40):
+        with opened(EnvSettings(id="ALE/Pong-v5", time_limit_steps=limit), [0]) as env:
+            assert not column(play(env, random_actions(env.spec, 1, 20)), "truncated").any()
+
+
+def test_no_ops_are_drawn_from_zero_to_noop_max() -> None:
+    settings = EnvSettings(id="ALE/Pong-v5", noop_max=2, stack=1)
+    seeds = list(range(8))
+    with opened(settings, seeds) as env:
+        actions = np.repeat(random_actions(env.spec, 1, 12), len(seeds), axis=1)
+        observation = column(play(env, actions), "observation")
+    seen = set()
+    for noops in range(4):  # 3 would be one too many
+        slow = SlowGame(settings, 0, noops)
+        expected = np.stack([row["observation"] for row in [slow.reset(), *map(slow.step, actions[:, 0])]])
+        seen |= {noops for i in range(len(seeds)) if np.abs(observation[:, i] - expected).max() <= 0.51}
+    assert seen == {0, 1, 2}
+
+
+def test_fire_on_reset_starts_the_ball() -> None:
+    noop = np.zeros((40, 1), np.int64)
+    different = {}
+    for fire in (False, True):
+        with opened(EnvSettings(id="ALE/Breakout-v5", fire_on_reset=fire, noop_max=0), [0]) as env:
+            rows = play(env, noop)
+        moving = (column(rows, "observation")[10:, 0, -1].std(axis=0) > 0).any()
+        different[fire] = moving, column(rows, "life_lost").any()
+    assert different == {False: (False, False), True: (True, True)}
+
+
+def test_sticky_actions_follow_the_seed() -> None:
+    settings = EnvSettings(id="ALE/Pong-v5", repeat_action_probability=0.5, noop_max=0)
+    plays = {}
+    for name, seeds in (("a", [1, 2]), ("b", [1, 2])):
+        with opened(settings, seeds) as env:
+            plays[name] = column(play(env, np.tile([[2], [3]], (20, 2))), "observation")
+    np.testing.assert_array_equal(plays["a"], plays["b"])
+    assert (plays["a"][:, 0] != plays["a"][:, 1]).any()
+
+
+def test_the_full_action_space_has_18_actions() -> None:
+    assert spec(EnvSettings(id="ALE/Pong-v5")).actions == 6
+    with opened(EnvSettings(id="ALE/Pong-v5", full_action_space=True), [0]) as env:
+        assert env.spec.actions == 18
+        play(env, np.array([[17]]))
+
+
+def test_ids_are_those_that_ale_py_registers() -> None:
+    registered = {
+        name: registration.kwargs["game"]
+        for name, registration in gymnasium.registry.items()
+        if name.startswith("ALE/") and name.endswith("-v5")
+    }
+    assert len(registered) > 50
+    assert registered.items() <= atari.ids().items()
+    assert atari.rom("ALE/MsPacman-v5") == "ms_pacman"
+    assert atari.rom("ALE/Pong-v5") == "pong"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "nearest"),
+    [
+        ("ALE/Pnog-v5", "ALE/Pong-v5"),
+        ("ALE/Pong", "ALE/Pong-v5"),
+        ("ALE/Pong-v4", "ALE/Pong-v5"),
+        ("ALE/ms_pacman", "ALE/MsPacman-v5"),
+        ("ALE/breakout-v5", "ALE/Breakout-v5"),
+        ("BreakoutNoFrameskip-v4", "ALE/Breakout-v5"),
+    ],
+)
+@pytest.mark.parametrize("ask", [spec, lambda settings: make(settings, [0])])
+def test_an_unknown_game_is_answered_with_the_nearest(ask, wrong: str, nearest: str) -> None:
+    with pytest.raises(ValueError, match=f"did you mean '{nearest}'") as caught:
+        ask(EnvSettings(id=wrong))
+    assert wrong in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_an_unknown_preset_is_answered_with_the_list() -> None:
+    with pytest.raises(ValueError, match=r"'dqm' is not a preset; the presets are dqn, paac, stooke-abbeel"):
+        spec(EnvSettings(id="ALE/Pong-v5", preset="dqm"))
+
+
+def test_every_preset_is_in_the_table() -> None:
+    assert atari.__doc__ is not None
+    for name, preset in atari.PRESETS.items():
+        assert f"| {name} " in atari.__doc__
+        assert (preset.render_height, preset.render_width, preset.kept_lines) == SIZES[name]
+
+
+def test_closing_ends_ales_thread() -> None:
+    before = len(os.listdir("/proc/self/task"))
+    env = make(EnvSettings(id="ALE/Pong-v5"), [0, 1])
+    assert len(os.listdir("/proc/self/task")) == before + 1
+    env.close()
+    assert len(os.listdir("/proc/self/task")) == before

@@ -1,0 +1,261 @@
+"""Gymnasium environments: what is let in, what is refused, and that games are those gymnasium itself would play."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from actorlearn.envs.interface import EnvSettings, MalformedStepError
+from actorlearn.envs.make import make, spec
+from tests.envs.playing import column, opened, play, poisoned_row, random_actions
+
+GOOD = np.zeros(3, np.float32)
+
+
+class Scripted(gymnasium.Env):
+    """Returns whatever the test put into `answers`."""
+
+    observation_space = Box(-np.inf, np.inf, (3,), np.float32)
+    action_space = Discrete(2)
+    start: object = (GOOD, {})
+    answers: object = ()
+
+    def reset(self, *, seed=None, options=None):
+        self.remaining = itertools.cycle(self.answers)
+        return self.start
+
+    def step(self, action):
+        return next(self.remaining)
+
+
+class Bytes(Scripted):
+    observation_space = Box(0, 255, (2, 2), np.uint8)
+    start = (np.zeros((2, 2), np.uint8), {})
+
+
+class Integers(Scripted):
+    observation_space = Box(-9, 9, (3,), np.int64)
+    start = (np.arange(3), {})
+
+
+class NeedsArgument(Scripted):
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+
+SETTINGS = EnvSettings(id=f"{__name__}:Scripted")
+GOOD_STEP = (GOOD, 0.0, False, False, {})
+
+
+def reward(value: object) -> tuple[object, ...]:
+    return (GOOD, value, False, False, {})
+
+
+def observation(value: object) -> tuple[object, ...]:
+    return (value, 0.0, False, False, {})
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (reward(float("nan")), r"reward is nan; it must be finite in float32"),
+        (reward(np.float32("inf")), r"reward is inf"),
+        (reward(-1e39), r"reward is -1e\+39; it must be finite in float32"),
+        (reward(10**400), r"reward is 1000.*…; it must be finite"),
+        (reward(None), "reward is None; it must be one number"),
+        (reward("1"), "reward is '1'; it must be one number"),
+        (reward(np.zeros(1)), r"reward is array\(\[0.\]\); it must be one number"),
+        (observation(np.array([0, np.nan, 0], np.float32)), r"observation\[1\] is nan; it must be finite in float32"),
+        (observation(np.array([0, 0, np.inf], np.float32)), r"observation\[2\] is inf"),
+        (observation(np.array([1e300, 0, 0])), r"observation\[0\] is inf"),
+        (observation(np.zeros(4, np.float32)), r"the shape of observation is \(4,\); its space says \(3,\)"),
+        (observation(np.zeros((1, 3), np.float32)), r"the shape of observation is \(1, 3\)"),
+        (observation([[1.0], [1.0, 2.0]]), r"observation is \[\[1.0\], \[1.0, 2.0\]\]; it must be an array of shape"),
+        (observation(None), r"the shape of observation is \(\)"),
+        (observation(np.zeros(3, np.complex64)), "the dtype of observation is 'complex64'; its space says float32"),
+        (observation(np.array(["a", "b", "c"])), "the dtype of observation is '<U1'"),
+        ((GOOD, 0.0, 1, False, {}), "terminated is 1; it must be True or False"),
+        ((GOOD, 0.0, False, None, {}), "truncated is None; it must be True or False"),
+        ((GOOD, 0.0, False, {}), r"step\(\) is .*; it must return 5 values"),
+        (None, r"step\(\) is None; it must return 5 values"),
+    ],
+)
+def test_a_malformed_step_is_named_and_never_written(monkeypatch: pytest.MonkeyPatch, answer, says: str) -> None:
+    monkeypatch.setattr(Scripted, "answers", (GOOD_STEP, answer))
+    with opened(SETTINGS, [0, 1]) as env:
+        play(env, np.zeros((1, 2), np.int64))
+        row, untouched = poisoned_row(env.spec, 2), poisoned_row(env.spec, 2)
+        with pytest.raises(MalformedStepError, match=f"environment 0 of '{__name__}:Scripted': {says}") as caught:
+            env.step(np.zeros(2, np.int64), row)
+    assert caught.value.environment == 0
+    for name in ("observation", "reward", "terminated", "truncated", "life_lost", "first"):
+        np.testing.assert_array_equal(getattr(row, name), getattr(untouched, name))
+
+
+@pytest.mark.parametrize(
+    ("start", "says"),
+    [
+        ((np.full(3, np.nan, np.float32), {}), r"observation\[0\] is nan"),
+        ((np.zeros(2, np.float32), {}), "the shape of observation"),
+        (GOOD, r"reset\(\) is .*; it must return 2 values"),
+    ],
+)
+def test_a_malformed_reset_is_refused(monkeypatch: pytest.MonkeyPatch, start: object, says: str) -> None:
+    monkeypatch.setattr(Scripted, "start", start)
+    with opened(SETTINGS, [0]) as env, pytest.raises(MalformedStepError, match=says):
+        env.reset(poisoned_row(env.spec, 1))
+
+
+def test_bytes_must_be_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Bytes, "answers", [observation(np.full((2, 2), 300))])
+    with opened(EnvSettings(id=f"{__name__}:Bytes"), [0]) as env:
+        assert env.spec.observation_dtype == "uint8"
+        with pytest.raises(MalformedStepError, match="the dtype of observation is 'int64'; its space says uint8"):
+            play(env, np.zeros((1, 1), np.int64))
+
+
+def test_numbers_of_one_kind_become_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Scripted, "answers", [observation(np.array([0.1, 2, 3])), observation([1, 2, 3])])
+    monkeypatch.setattr(Integers, "answers", [observation(np.array([4, 5, 6], np.int32))])
+    with opened(SETTINGS, [0]) as env:
+        rows = play(env, np.zeros((2, 1), np.int64))
+    assert rows[1].observation.dtype == np.float32
+    np.testing.assert_array_equal(rows[1].observation[0], np.array([0.1, 2, 3], np.float32))
+    np.testing.assert_array_equal(rows[2].observation[0], [1, 2, 3])
+    with opened(EnvSettings(id=f"{__name__}:Integers"), [0]) as env:
+        assert env.spec.observation_dtype == "float32"
+        np.testing.assert_array_equal(play(env, np.zeros((1, 1), np.int64))[1].observation[0], [4, 5, 6])
+
+
+NUMBERS = st.one_of(st.integers(), st.floats(), st.floats(width=32).map(np.float32), st.complex_numbers())
+ARRAYS = st.lists(st.floats(), min_size=3, max_size=3).map(np.array)
+OTHERS = st.one_of(st.none(), st.booleans(), st.text(max_size=3), st.binary(max_size=3), st.just(np.array(None)))
+ANYTHING = st.one_of(NUMBERS, ARRAYS, OTHERS, st.lists(st.floats(), max_size=4), st.dictionaries(st.text(), NUMBERS))
+FLAG = st.booleans()
+ANSWERS = st.one_of(
+    ANYTHING,
+    st.tuples(ANYTHING, ANYTHING, ANYTHING, ANYTHING, st.just({})),
+    st.tuples(st.just(GOOD), ANYTHING, FLAG, FLAG, st.just({})),
+    st.tuples(ARRAYS, NUMBERS, FLAG, FLAG, st.just({})),
+)
+
+
+@given(answer=ANSWERS)
+@hypothesis_settings(max_examples=1000, deadline=None)
+def test_whatever_comes_back_a_row_is_fit_to_learn_from_or_refused(answer: object) -> None:
+    Scripted.answers = (answer,)
+    with opened(SETTINGS, [0]) as env:
+        row = poisoned_row(env.spec, 1)
+        env.reset(row)
+        try:
+            env.step(np.zeros(1, np.int64), row)
+        except MalformedStepError:
+            assert row.first.all()
+        else:
+            assert np.isfinite(row.observation).all() and np.isfinite(row.reward).all() and not row.first.any()
+
+
+def test_an_end_outranks_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Scripted, "answers", [(GOOD, 1.0, True, True, {})])
+    with opened(SETTINGS, [0]) as env:
+        last = play(env, np.zeros((1, 1), np.int64))[-1]
+    assert last.terminated[0] and not last.truncated[0]
+
+
+def test_an_environments_own_truncation_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Scripted, "answers", [GOOD_STEP, (GOOD, 1.0, False, True, {})])
+    with opened(SETTINGS, [0]) as env:
+        rows = play(env, np.zeros((3, 1), np.int64))
+    assert column(rows, "truncated")[:, 0].tolist() == [False, False, True, False]
+    assert column(rows, "first")[:, 0].tolist() == [True, False, False, True]
+
+
+@pytest.mark.parametrize(("limit", "cut"), [(0, 200), (27_000, 200), (50, 50)])
+def test_the_shorter_of_the_two_limits_counts(limit: int, cut: int) -> None:
+    with opened(EnvSettings(id="MountainCar-v0", time_limit_steps=limit), [0]) as env:
+        rows = play(env, random_actions(env.spec, 1, 201))
+    assert int(np.argmax(column(rows, "truncated")[:, 0])) == cut
+
+
+def test_games_are_those_of_gymnasium_itself() -> None:
+    with opened(EnvSettings(id="CartPole-v1", time_limit_steps=0), [7, 8]) as env:
+        actions = random_actions(env.spec, 2, 150)
+        rows = play(env, actions)
+    for i, seed in enumerate((7, 8)):
+        theirs = gymnasium.make("CartPole-v1")
+        expected, _ = theirs.reset(seed=seed)
+        over = False
+        np.testing.assert_array_equal(rows[0].observation[i], expected)
+        for row, action in zip(rows[1:], actions[:, i], strict=True):
+            if over:
+                (expected, _), over = theirs.reset(), False
+            else:
+                expected, value, over, _, _ = theirs.step(action)
+                assert row.reward[i] == value and row.terminated[i] == over
+            np.testing.assert_array_equal(row.observation[i], expected)
+        theirs.close()
+
+
+@pytest.mark.parametrize(
+    ("env_id", "says"),
+    [
+        ("CartPoll-v1", r"'CartPoll-v1' is not registered with gymnasium; did you mean 'CartPole-v\d'"),
+        ("CartPole-v9", r"'CartPole-v9' is not registered with gymnasium; did you mean 'CartPole-v\d'"),
+        ("", "'' is not registered with gymnasium; Ids are like"),
+        ("Pendulum-v1", r"action space Box.*; only Discrete is supported"),
+        ("FrozenLake-v1", r"observation space Discrete\(16\); only Box is supported"),
+        ("nowhere.at_all:Game", "cannot be imported as package.module:Class: No module named 'nowhere'"),
+        (f"{__name__}:Missing", "cannot be imported as package.module:Class: .*no attribute 'Missing'"),
+        (":", "cannot be imported as package.module:Class"),
+        (f"{__name__}:SETTINGS", "it must be a subclass of gymnasium.Env"),
+        (f"{__name__}:NeedsArgument", "must be constructible without arguments: .*'size'"),
+    ],
+)
+@pytest.mark.parametrize("ask", [spec, lambda settings: make(settings, [0])])
+def test_an_unusable_id_is_refused_in_one_line(ask, env_id: str, says: str) -> None:
+    with pytest.raises(ValueError, match=rf"^env\.id: .*{says}") as caught:
+        ask(EnvSettings(id=env_id))
+    assert "\n" not in str(caught.value)
+
+
+def test_seeds_are_needed_and_not_negative() -> None:
+    with pytest.raises(ValueError, match="seeds: there must be one seed per environment"):
+        make(EnvSettings(id="CartPole-v1"), [])
+    with pytest.raises(ValueError, match="seed -1 must be 0 or more"):
+        make(EnvSettings(id="CartPole-v1"), [-1])
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("frame_skip", 0),
+        ("stack", 0),
+        ("noop_max", -1),
+        ("time_limit_steps", -1),
+        ("repeat_action_probability", 1.5),
+        ("repeat_action_probability", float("nan")),
+    ],
+)
+def test_numbers_no_game_can_be_played_with_are_refused(field: str, value: float) -> None:
+    with pytest.raises(ValueError, match=rf"env\.{field}: {value} must be"):
+        EnvSettings(id="CartPole-v1", **{field: value})
+
+
+def test_neither_torch_nor_ale_is_imported_for_cartpole() -> None:
+    code = (
+        "import sys; from actorlearn.envs import interface, make;"
+        "make.make(interface.EnvSettings(id='CartPole-v1'), [0]).close();"
+        "assert 'ale_py' not in sys.modules;"
+        "make.make(interface.EnvSettings(id='ALE/Pong-v5'), [0]).close();"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)

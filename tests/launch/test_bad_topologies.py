@@ -1,0 +1,262 @@
+"""Topologies that are wrong: each gives one line with the place, the value, the rule and the way out, and soon."""
+
+from __future__ import annotations
+
+import os
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from launch.strict_yaml import MAX_BYTES
+from launch.topology import TopologyError, load, parse
+
+OK = "env: {id: CartPole-v1}\n"
+SECONDS = 1.0
+"""FAULTS S1: a hostile topology is refused within a second and 50 MB."""
+
+# text of the file, fragments of the error: place, value, rule, way out
+FILES: dict[str, tuple[str | bytes, list[str]]] = {
+    # --- not the YAML we read
+    "alias": ("a: &x 1\nb: *x\n", ["t:1", "&x", "anchors are not used", "write the value out"]),
+    "alias alone": ("b: *x\n", ["t:1", "*x", "aliases are not used", "write the value out"]),
+    "alias bomb": (
+        "a: &a [x, x, x]\nb: &b [*a, *a, *a]\nc: [*b, *b, *b]\n",
+        ["t:1", "&a", "anchors are not used", "write the value out"],
+    ),
+    "tag": ("env: !!python/object/apply:os.system ['true']\n", ["t:1", "os.system", "tags are not used", "remove"]),
+    "plain tag": (OK + "seed: !!int '3'\n", ["t:2", "tag:yaml.org,2002:int", "tags are not used", "remove the tag"]),
+    "tag without a name": (OK + "seed: ! 3\n", ["t:2", "tag !", "tags are not used", "remove the tag"]),
+    "merge key": ("env: {<<: {id: x}}\n", ["t:1", "<<", "merge keys are not used", "write the merged keys out"]),
+    "duplicate key": (OK + "seed: 1\nseed: 2\n", ["t:3", "'seed'", "line 2", "keep one"]),
+    "duplicate section": (OK + "env: {id: ALE/Pong-v5}\n", ["t:2", "'env'", "line 1", "keep one"]),
+    "two documents": (OK + "---\nseed: 1\n", ["t:2", "---", "one document", "keep one"]),
+    "directive": ("%YAML 1.1\n---\n" + OK, ["t:1", "%", "directives are not used", "remove"]),
+    "key is a list": ("? [a]\n: 1\n", ["t:1", "keys are words", "write 'key: value'"]),
+    "key is a number": ("1: 2\n", ["t:1", "1", "keys are words", "topology.schema.json"]),
+    "key is null": ("~: 2\n", ["t:1", "null", "keys are words", "topology.schema.json"]),
+    "deep flow": ("[" * 5_000, ["t:1", "level 21", "at most 20 deep", "flatten"]),
+    "deep block": ("- " * 200 + "x", ["t:1", "level 21", "at most 20 deep", "flatten"]),
+    "deep keys": ("".join(" " * n + "a:\n" for n in range(40)), ["t:21", "level 21", "at most 20 deep", "flatten"]),
+    "many values": ("a: [" + "1," * 3_000 + "]", ["t:1", "value 2001", "at most 2000", "is this the file"]),
+    "huge": (OK + "#" * MAX_BYTES, ["t:1", f"{MAX_BYTES + len(OK)} bytes", "at most 262144 bytes", "is this the file"]),
+    "huge value": (OK + "name: " + "x" * 200_000 + "\n", ["t:2", "'xxx", "...", "1 to 64", "pong-1"]),
+    "huge key": (OK + "? " + "x" * 200_000 + "\n: 1\n", ["t:2", "has no key", "remove it"]),
+    "spaces only": (OK + " " * 200_000 + "\t:", ["t:2", "not valid YAML", "check indentation"]),
+    "not UTF-8": (b"env: {id: x}\nname: \xff\n", ["t:2", "0xff", "UTF-8", "save the file as UTF-8"]),
+    "UTF-16": ((OK).encode("utf-16"), ["t:1", "0xff", "UTF-8", "save the file as UTF-8"]),
+    "binary": (b"\x00\x01\x02\x03", ["t:1", "character", "not valid YAML", "check"]),
+    "surrogate escape": (OK + 'name: "\\ud800"\n', ["t:2", "ud800", "1 to 64", "pong-1"]),
+    "escape beyond Unicode": (OK + 'name: "\\UFFFFFFFF"\n', ["t:1", "not valid YAML", "check"]),
+    "tab": ("env:\n\tid: x\n", ["t:2", "'id: x'", "not valid YAML", "column 1"]),
+    "open bracket": ("env: [", ["t:1", "'env: ['", "not valid YAML", "brackets"]),
+    "open quote": ("env: 'x\n\n", ["t:", "not valid YAML", "quotes"]),
+    "text": ("hello\n", ["t:1", "'hello'", "a mapping of keys", "start with 'env:"]),
+    "list": ("- env\n", ["t:1", "['env']", "a mapping of keys", "start with"]),
+    "nan": (OK + "algorithm: {discount: .nan}\n", ["t:2", ".nan", "numbers here are finite", "write a finite"]),
+    "inf": (OK + "report:\n  every_s: -.inf\n", ["t:3", "-.inf", "numbers here are finite", "write a finite"]),
+    "1e999": (OK + "report:\n  every_s: 1e999\n", ["t:3", "1e999", "numbers here are finite", "smaller"]),
+    "octal of YAML 1.1": (OK + "seed: 0777\n", ["t:2", "0777", "starts with no zero", "0o for octal"]),
+    "endless integer": (OK + "seed: " + "9" * 5_000, ["t:2", "999", "at most 24 characters", "smaller"]),
+    # --- unknown keys
+    "unknown key": (OK + "sead: 1\n", ["t:2", "sead = 1", "no key 'sead'", "did you mean seed?"]),
+    "unknown section": (OK + "simulator: {count: 1}\n", ["t:2", "simulator", "no key", "did you mean simulators?"]),
+    "unknown key in a section": (
+        OK + "optimizer:\n  learning_rat: 1\n",
+        ["t:3", "optimizer.learning_rat = 1", "no key", "did you mean optimizer.learning_rate?"],
+    ),
+    "key in no section": (OK + "learning_rate: 1\n", ["t:2", "no key", "did you mean optimizer.learning_rate?"]),
+    "key in another section": (
+        OK + "trainer: {learning_rate: 1}\n",
+        ["t:2", "section trainer has no key 'learning_rate'", "did you mean optimizer.learning_rate?"],
+    ),
+    "key like nothing": (OK + "zzzzzz: 1\n", ["t:2", "zzzzzz = 1", "no key 'zzzzzz'", "the keys are name, seed"]),
+    "on": (OK + "on: true\n", ["t:2", "on = true", "no key 'on'", "the keys are"]),
+    "line break in a key": (OK + '"a\\nb": 1\n', ["t:2", "a\\nb", "no key", "remove it"]),
+    # --- wrong kinds of value
+    "no environment": ("seed: 1\n", ["t:1", "env.id is missing", "names its environment", "add env:"]),
+    "no environment id": ("env: {stack: 1}\n", ["t:1", "env.id is missing", "names its environment", "add env:"]),
+    "empty file": ("", ["t:1", "env.id is missing", "names its environment", "add env:"]),
+    "empty section": (OK + "model:\n", ["t:2", "model = null", "must be a mapping with keys name", "indent"]),
+    "value for a section": (OK + "model: nips\n", ["t:2", "model = 'nips'", "must be a mapping", "indent"]),
+    "list for a section": (OK + "model: [nips]\n", ["t:2", "model = ['nips']", "must be a mapping", "indent"]),
+    "empty value": ("env:\n  id:\n", ["t:2", "env.id = null", "must be text", "write a value"]),
+    "text for an integer": (OK + "seed: one\n", ["t:2", "seed = 'one'", "an integer", "such as 8", "default 1"]),
+    "quoted integer": (OK + "seed: '1'\n", ["t:2", "seed = '1'", "an integer", "without quotes"]),
+    "truth for an integer": (OK + "seed: true\n", ["t:2", "seed = true", "an integer", "default 1"]),
+    "fraction for an integer": (OK + "seed: 1.5\n", ["t:2", "seed = 1.5", "an integer", "whole number"]),
+    "1e6 for an integer": (OK + "total_steps: 1e6\n", ["t:2", "1000000.0", "an integer", "write 1_000_000"]),
+    "odd groups of digits": (OK + "total_steps: 10_00\n", ["t:2", "'10_00'", "an integer", "250_000"]),
+    "list for an integer": (OK + "seed: [1]\n", ["t:2", "seed = [1]", "an integer", "whole number"]),
+    "mapping for an integer": (OK + "seed: {a: 1}\n", ["t:2", "seed = {'a': 1}", "an integer", "whole number"]),
+    "text for a number": (OK + "algorithm: {discount: high}\n", ["t:2", "'high'", "a number", "such as 0.5"]),
+    "truth for a number": (OK + "algorithm: {discount: true}\n", ["t:2", "true", "a number", "default 0.99"]),
+    "yes for truth": (OK + "evaluator: {greedy: yes}\n", ["t:2", "'yes'", "true or false", "without quotes"]),
+    "1 for truth": (OK + "evaluator: {greedy: 1}\n", ["t:2", "= 1", "true or false", "write true or false"]),
+    "number for text": (OK + "name: 12\n", ["t:2", "name = 12", "text", "quoted if it looks like a number"]),
+    "truth for text": (OK + "name: true\n", ["t:2", "name = true", "text", "quoted"]),
+    "number for a list": (OK + "model: {hidden_sizes: 64}\n", ["t:2", "= 64", "a list", "[64, 64]"]),
+    # --- values out of range
+    "negative seed": (OK + "seed: -1\n", ["t:2", "= -1", "at least 0 and at most 2_147_483_647", "default 1"]),
+    "big seed": (OK + "seed: 2147483648\n", ["t:2", "= 2147483648", "at most 2_147_483_647", "default 1"]),
+    "no steps": (OK + "total_steps: 0\n", ["t:2", "total_steps = 0", "at least 1", "default 500_000"]),
+    "no simulators": (OK + "simulators: {count: 0}\n", ["t:2", "= 0", "at least 1 and at most 1_024", "range"]),
+    "too many simulators": (OK + "simulators: {count: 10_000}\n", ["t:2", "= 10000", "at most 1_024", "range"]),
+    "no environments": (OK + "simulators: {envs: 0}\n", ["t:2", "simulators.envs = 0", "at least 1", "range"]),
+    "negative horizon": (OK + "algorithm: {horizon: -5}\n", ["t:2", "= -5", "at least 1", "default 16"]),
+    "no discount": (OK + "algorithm: {discount: 0}\n", ["t:2", "= 0", "more than 0 and at most 1", "default 0.99"]),
+    "discount above 1": (OK + "algorithm: {discount: 1.1}\n", ["t:2", "= 1.1", "at most 1", "default 0.99"]),
+    "no learning rate": (OK + "optimizer: {learning_rate: 0}\n", ["t:2", "= 0", "more than 0", "default"]),
+    "negative clip": (OK + "optimizer: {clip_norm: -1}\n", ["t:2", "= -1", "at least 0", "default 0.5"]),
+    "no reward clip by 0": (OK + "algorithm: {reward_clip: 0}\n", ["t:2", "= 0", "more than 0", "default null"]),
+    "decay of 1": (OK + "optimizer: {decay: 1.0}\n", ["t:2", "= 1.0", "less than 1", "default 0.99"]),
+    "one beta": (OK + "optimizer: {betas: [0.9]}\n", ["t:2", "= [0.9]", "at least 2 items", "list of that length"]),
+    "beta of 1": (OK + "optimizer: {betas: [0.9, 1]}\n", ["t:2", "betas[1] = 1", "less than 1", "in that range"]),
+    "empty layer": (OK + "model: {hidden_sizes: [0]}\n", ["t:2", "hidden_sizes[0] = 0", "at least 1", "range"]),
+    "many layers": (OK + "model: {hidden_sizes: [" + "1," * 17 + "]}", ["t:2", "at most 16 items", "length"]),
+    "no reports": (OK + "report: {every_s: 0}\n", ["t:2", "= 0", "at least 0.1", "default 2.0"]),
+    "keep nothing": (OK + "checkpoint: {keep: 0}\n", ["t:2", "= 0", "at least 1", "default 3"]),
+    "always sticky": (OK.replace("}", ", repeat_action_probability: 1}"), ["t:1", "= 1", "less than 1", "default"]),
+    # --- words that are not in the list
+    "unknown mode": (OK + "mode: snyc\n", ["t:2", "mode = 'snyc'", "must be sync", "did you mean sync?"]),
+    "mode async": (OK + "mode: async\n", ["t:2", "mode = 'async'", "one learner in mode sync", "mode: sync"]),
+    "mode gossip": (OK + "mode: gossip\n", ["t:2", "mode = 'gossip'", "one learner in mode sync", "mode: sync"]),
+    "two learners": (OK + "learners: {count: 2}\n", ["t:2", "= 2", "this version trains one learner", "write 1"]),
+    "unknown model": (OK + "model: {name: nipz}\n", ["t:2", "'nipz'", "nips, nature, mlp", "did you mean nips?"]),
+    "path as model": (OK + "model: {name: ../x.py}\n", ["t:2", "'../x.py'", "package.module:Name", "for example"]),
+    "unknown algorithm": (OK + "algorithm: {name: a2d}\n", ["t:2", "'a2d'", "a2c or", "did you mean a2c?"]),
+    "unknown optimizer": (OK + "optimizer: {name: adma}\n", ["t:2", "'adma'", "rmsprop or adam", "did you mean adam?"]),
+    "unknown preset": (OK.replace("}", ", preset: pac}"), ["t:1", "'pac'", "dqn or paac", "did you mean paac?"]),
+    "unknown init": (OK + "model: {init: zeros}\n", ["t:2", "'zeros'", "torch or orthogonal", "write torch"]),
+    "unknown device": (OK + "trainer: {device: gpu}\n", ["t:2", "'gpu'", "cpu, cuda or cuda:0", "write cpu"]),
+    "odd device": (OK + "trainer: {device: 'cuda:01'}\n", ["t:2", "'cuda:01'", "cpu, cuda or cuda:0", "write cpu"]),
+    "space in the id": ("env: {id: 'A B'}\n", ["t:1", "'A B'", "a gymnasium id", "ALE/Pong-v5"]),
+    "line break in the id": ('env: {id: "A\\nB"}\n', ["t:1", "'A\\nB'", "a gymnasium id", "ALE/Pong-v5"]),
+    "path as name": (OK + "name: ../../etc\n", ["t:2", "'../../etc'", "1 to 64 letters", "pong-1"]),
+    "dots as name": (OK + "name: ..\n", ["t:2", "'..'", "1 to 64 letters", "pong-1"]),
+    "line break after the name": (OK + 'name: "x\\n"\n', ["t:2", "'x\\n'", "1 to 64 letters", "pong-1"]),
+    "NUL in the name": (OK + 'name: "x\\0"\n', ["t:2", "'x\\x00'", "1 to 64 letters", "pong-1"]),
+    "other letters in the name": (OK + "name: pöng\n", ["t:2", "'pöng'", "1 to 64 letters", "pong-1"]),
+    "no name": (OK + "name: ''\n", ["t:2", "name = ''", "1 to 64 letters", "pong-1"]),
+    "long name": (OK + f"name: {'x' * 65}\n", ["t:2", "'xxx", "1 to 64 letters", "pong-1"]),
+    # --- rules about several fields
+    "odd groups": (
+        OK + "simulators: {envs: 9, groups: 2}\n",
+        ["t:2", "simulators.envs = 9", "no multiple of 2 (groups)", "write envs: 8 or 10"],
+    ),
+    "more groups than environments": (
+        OK + "simulators: {envs: 1, groups: 4}\n",
+        ["t:2", "simulators.envs = 1", "no multiple of 4", "write envs: 4,"],
+    ),
+    "idle inference servers": (
+        OK + "simulators: {count: 2}\ninference: {count: 3}\n",
+        ["t:3", "inference.count = 3", "simulators.count is 2", "1 to 2"],
+    ),
+    "long tag": ("!" * 200_000, ["t:1", "!!!", "...", "tags are not used", "remove the tag"]),
+    "several": (OK + "seed: -1\nmode: x\n", ["t:2", "seed = -1", "at least 0", "(and 1 more)"]),
+}
+
+# override, fragments of the error
+OVERRIDES: dict[str, tuple[str, list[str]]] = {
+    "no value": ("seed", ["'seed'", "an override is key=value", "simulators.count=4"]),
+    "no key": ("=3", ["'=3'", "an override is key=value", "simulators.count=4"]),
+    "empty part": ("simulators..count=3", ["'simulators..count=3'", "key=value", "simulators.count=4"]),
+    "nothing": ("", ["''", "an override is key=value", "simulators.count=4"]),
+    "unknown section": ("simulator.count=4", ["'simulator.count=4'", "no key 'simulator'", "did you mean simulators?"]),
+    "unknown key": ("simulators.cuont=4", ["no key 'cuont'", "did you mean simulators.count?"]),
+    "key without its section": ("horizon=4", ["no key 'horizon'", "did you mean algorithm.horizon?"]),
+    "too deep": ("seed.low=4", ["seed is one value, not a section", "write seed=VALUE"]),
+    "far too deep": ("env.id.x=4", ["env.id is one value, not a section", "write env.id=VALUE"]),
+    "empty value": ("seed=", ["seed = null", "an integer", "write a value", "default 1"]),
+    "text": ("simulators.count=four", ["simulators.count = 'four'", "an integer", "such as 8"]),
+    "fraction": ("simulators.count=4.0", ["simulators.count = 4.0", "an integer", "write 4"]),
+    "section": ("env=CartPole-v1", ["env = 'CartPole-v1'", "must be a mapping with keys id", "indent"]),
+    "mode": ("mode=async", ["mode = 'async'", "one learner in mode sync", "mode: sync"]),
+    "tag": ("seed=!!int 3", ["seed=!!int 3", "tags are not used", "remove the tag"]),
+    "alias": ("seed=*x", ["*x", "aliases are not used", "write the value out"]),
+    "open bracket": ("model.hidden_sizes=[1", ["'[1'", "not valid YAML", "brackets"]),
+    "line breaks": ("name=a\n\nb\x1b[31m", ["name=a", "not valid YAML", "check"]),
+    "duplicate": ("env={id: a, id: b}", ["'id'", "a key stands once", "keep one"]),
+    "long path": ("env.id" + ".a" * 100_000 + "=1", ["env.id.a.a", "one value, not a section", "=VALUE"]),
+    "long": ("name=" + "x" * 300_000, ["300000 bytes", "at most 262144 bytes", "is this the file"]),
+}
+
+
+def refusal(text: str | bytes, overrides: list[str], source: str = "t") -> str:
+    """Return the error, having checked that it is one short line, soon."""
+    started = time.process_time()
+    with pytest.raises(TopologyError) as caught:
+        parse(text, overrides, source)
+    assert time.process_time() - started < SECONDS
+    line = str(caught.value)
+    assert line.isprintable()
+    assert len(line) < 600
+    return line
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_bad_file(kind: str) -> None:
+    text, fragments = FILES[kind]
+    line = refusal(text, [])
+    assert line.startswith(fragments[0])
+    for fragment in fragments[1:]:
+        assert fragment in line
+
+
+@pytest.mark.parametrize("kind", OVERRIDES)
+def test_bad_override(kind: str) -> None:
+    override, fragments = OVERRIDES[kind]
+    line = refusal(OK, [override])
+    assert line.startswith("command line")
+    for fragment in fragments:
+        assert fragment in line
+
+
+def test_an_override_of_a_broken_section_blames_the_section() -> None:
+    assert refusal(OK + "model: 3\n", ["model.name=mlp"]).startswith("t:2: model = 3: must be a mapping")
+
+
+def test_an_override_that_breaks_a_rule_is_blamed() -> None:
+    line = refusal(OK + "simulators: {envs: 8}\n", ["simulators.envs=9", "simulators.groups=2"])
+    assert line.startswith("command line: simulators.envs = 9: ")
+
+
+def test_a_hostile_topology_takes_little_memory() -> None:
+    tracemalloc.start()
+    try:
+        for text in (FILES[kind][0] for kind in ("huge", "huge value", "many values", "deep flow")):
+            with pytest.raises(TopologyError):
+                parse(text)
+        assert tracemalloc.get_traced_memory()[1] < 50 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_source_with_a_line_break_stays_on_one_line() -> None:
+    assert refusal("seed: x", [], "a\nb").startswith("a\\nb:1")
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    cases = {
+        tmp_path / "missing.yaml": "No such file",
+        tmp_path: "regular file",
+        pipe: "regular file",
+        Path("/dev/zero"): "regular file",
+        "nul\0.yaml": "null byte",
+    }
+    for path, rule in cases.items():
+        with pytest.raises(TopologyError, match=rule) as caught:
+            load(path)
+        assert str(caught.value).isprintable()
+        assert "configs/" in str(caught.value)
+
+
+def test_a_huge_file_is_not_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "huge.yaml"
+    with path.open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(TopologyError, match="at most 262144 bytes"):
+        load(path)

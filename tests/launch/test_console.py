@@ -1,0 +1,249 @@
+"""What a person sees, made from literal rows, processes and events."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console as Terminal
+
+from launch.console import LiveConsole, PlainConsole, make
+from launch.events import Console, Note
+from launch.screen import Known, clock, event_text, fit, number, picture, slow_stage, stage_shares
+
+ROW: dict[str, Any] = {
+    "time_s": 754.0,
+    "env_steps": 12_000_000,
+    "frames": 48_000_000,
+    "updates": 75_000,
+    "env_steps_per_s": 5000.0,
+    "frames_per_s": 20_000.0,
+    "episodes": 12_345,
+    "episode_return_mean": 321.25,
+    "episode_length_mean": 1834.2,
+    "policy_lag_mean": 0.5,
+    "share_simulate": 0.41,
+    "share_infer": 0.22,
+    "share_learn": 0.12,
+    "share_copy": 0.0,
+    "share_publish": None,
+    "share_wait": 0.25,
+    "loss": 0.0123,
+    "policy_loss": -0.00234,
+    "entropy": 1.21,
+}
+NOTHING_YET: dict[str, Any] = dict.fromkeys(ROW)
+
+
+def processes(simulators: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [{"name": "trainer", "state": "running", "incarnation": 0, "pid": 100, "busy": 0.25}]
+    for i in range(simulators):
+        found.append({"name": f"simulator-{i}", "state": "running", "incarnation": 0, "pid": 200 + i, "busy": 0.9})
+    return found
+
+
+def known(row: dict[str, Any] | None = ROW, simulators: int = 2) -> Known:
+    about = Known("breakout-20260101", "ALE/Breakout-v5", 80_000_000)
+    if row is not None:
+        about.add_row(row)
+    about.processes = processes(simulators)
+    return about
+
+
+def drawn(about: Known, width: int = 80, height: int = 30) -> str:
+    terminal = Terminal(file=io.StringIO(), width=width, height=height, color_system=None)
+    with terminal.capture() as capture:
+        terminal.print(picture(about, 3661.0, width, height))
+    return capture.get()
+
+
+class Clock:
+    """Time that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_the_picture_fits_its_terminal(width: int) -> None:
+    about = known()
+    about.add_event({"time_s": 1.0, "kind": "died", "process": "simulator-1", "incarnation": 0, "cause": "x " * 200})
+    for row in (ROW, NOTHING_YET, {}):
+        about.add_row(row)
+        assert max(len(line) for line in drawn(about, width).splitlines()) <= width
+
+
+def test_the_picture_says_what_a_person_wants_to_know() -> None:
+    text = drawn(known(), 120)
+    for part in (
+        "breakout-20260101  ALE/Breakout-v5",
+        "running · 1:01:01 · 3:46:40 left",
+        "12,000,000 / 80,000,000 steps   15.0%",
+        "5,000 steps/s",
+        "20,000 frames/s",
+        "321.2 mean score",
+        "321.2 best mean",
+        "12,345 games",
+        "75,000 updates",
+        "0.500 policy lag",
+        "0.012 loss",
+        "-0.002 policy loss",
+        "most work: simulate",
+        "simulate 41%",
+        "wait 25%",
+    ):
+        assert part in text
+
+
+def test_the_picture_has_a_line_a_process() -> None:
+    about = known()
+    about.processes = [*processes(1), {"name": "simulator-1", "state": "backoff", "incarnation": 3, "pid": None}]
+    lines = drawn(about).splitlines()
+    assert any(line.split()[:5] == ["simulator-0", "running", "0", "200", "90%"] for line in lines)
+    assert any(line.split() == ["simulator-1", "backoff", "3", "–", "–"] for line in lines)
+
+
+def test_what_is_not_known_is_a_dash_and_not_a_zero() -> None:
+    for text in (drawn(known(NOTHING_YET)), drawn(known(None))):
+        assert "– mean score" in text
+        assert "– steps/s" in text
+        assert "-:-- left" in text
+        assert "time by stage" not in text
+
+
+def test_the_picture_of_many_processes_is_no_higher_than_the_terminal() -> None:
+    about = known(simulators=64)
+    about.processes = [*about.processes, {"name": "simulator-64", "state": "backoff", "incarnation": 2}]
+    for i in range(9):
+        about.add_event({"time_s": i, "kind": "ready", "process": f"simulator-{i}"})
+    text = drawn(about, 80, 30)
+    assert len(text.splitlines()) <= 30
+    assert "64 x simulator" in text
+    assert "simulator-64" in text  # the one that is not well keeps its line
+    assert "simulator-8 ready" in text
+    assert "simulator-3 ready" not in text
+
+
+def test_processes_share_lines_only_when_they_must() -> None:
+    assert fit(processes(3), 4) == processes(3)
+    assert [line["name"] for line in fit(processes(4), 4)] == ["trainer", "4 x simulator"]
+    broken = [{"name": f"simulator-{i}", "state": "backoff"} for i in range(9)]
+    assert [line["name"] for line in fit(broken, 3)] == ["simulator-0", "simulator-1", "7 more"]
+
+
+def test_the_best_mean_is_remembered_and_the_time_left_is_smooth() -> None:
+    about = known()
+    about.add_row(ROW | {"episode_return_mean": 300.0, "env_steps_per_s": 0.0})
+    assert about.best == 321.25
+    assert about.left_s == pytest.approx(68_000_000 / 5000.0)
+    about.add_row(ROW | {"env_steps_per_s": 10_000.0})
+    assert about.left_s == pytest.approx(68_000_000 / 6000.0)
+
+
+def test_waiting_is_no_work() -> None:
+    shares = stage_shares({"share_wait": 0.9, "share_learn": 0.1, "share_infer": None})
+    assert list(shares) == ["learn", "wait"]
+    assert slow_stage(shares) == "learn"
+    assert slow_stage({"wait": 1.0}) is None
+
+
+def test_an_event_of_the_run_itself_ends_it() -> None:
+    about = known()
+    about.add_event({"kind": "failed", "process": "trainer"})
+    assert about.status == "running"
+    about.add_event({"kind": "stopped", "process": ""})
+    assert about.status == "stopped"
+    assert "left" not in drawn(about).splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (Note("ready", "simulator-1"), "simulator-1 ready"),
+        (Note("died", "simulator-1", 2, "signal 9"), "simulator-1 died (incarnation 2): signal 9"),
+        (Note("stopping", cause="interrupted"), "stopping: interrupted"),
+        (Note("failed", "trainer", 0, "line one\nline two"), "trainer failed: line one line two"),
+    ],
+)
+def test_events_in_words(event: Note, text: str) -> None:
+    assert (
+        event_text(
+            {"kind": event.kind, "process": event.process, "incarnation": event.incarnation} | {"cause": event.cause}
+        )
+        == text
+    )
+
+
+def test_numbers_in_words() -> None:
+    assert [clock(s) for s in (None, 0, 61.9, 3723, 90061)] == ["-:--", "0:00", "1:01", "1:02:03", "1 d 01:01:01"]
+    assert [number(v) for v in (None, 0.0, 21.34, -5.1, 0.01234, 0.00001, 12345.6)] == [
+        "–",
+        "0.0",
+        "21.3",
+        "-5.100",
+        "0.012",
+        "1.0e-05",
+        "12,346",
+    ]
+
+
+def test_lines_where_there_is_no_terminal() -> None:
+    stream, now_s = io.StringIO(), Clock()
+    console: Console = PlainConsole("pong", "ALE/Pong-v5", 80_000_000, stream, now_s)
+    console.row(NOTHING_YET)
+    console.processes(processes(2))
+    now_s.now_s += 4.0
+    console.row(ROW)  # too soon
+    console.event(Note("died", "simulator-1", 0, "signal 9"))
+    now_s.now_s += 6.0
+    console.row(ROW)
+    now_s.now_s += 1.0
+    console.row(ROW | {"env_steps": 80_000_000})  # too soon, but the last
+    console.close()
+    console.close()
+    assert stream.getvalue().splitlines() == [
+        "pong · ALE/Pong-v5 · 80,000,000 steps",
+        "    0:00  0 steps (0.0%) · – steps/s · – frames/s · score – (– games) · – updates · lag – · -:-- left",
+        "    0:04  simulator-1 died: signal 9",
+        "    0:10  12,000,000 steps (15.0%) · 5,000 steps/s · 20,000 frames/s · score 321.2 (12,345 games) · "
+        "75,000 updates · lag 0.500 · 3:46:40 left",
+        "    0:11  80,000,000 steps (100.0%) · 5,000 steps/s · 20,000 frames/s · score 321.2 (12,345 games) · "
+        "75,000 updates · lag 0.500 · 0:00 left",
+    ]
+
+
+def test_the_live_picture_is_drawn_at_most_a_few_times_a_second() -> None:
+    stream, now_s = io.StringIO(), Clock()
+    terminal = Terminal(file=stream, width=100, height=30, force_terminal=True, color_system=None)
+    console = LiveConsole("pong", "ALE/Pong-v5", 80_000_000, terminal, now_s)
+    for _ in range(100):
+        now_s.now_s += 0.01
+        console.processes(processes(2))
+        console.row(ROW)
+    pictures = stream.getvalue().count("ALE/Pong-v5")
+    assert 3 <= pictures <= 6
+    console.event(Note("died", "simulator-1", 0, "signal 9"))  # at once
+    assert "simulator-1 died: signal 9" in stream.getvalue()
+    console.close()
+    closed = stream.getvalue()
+    console.close()
+    console.row(ROW)
+    assert stream.getvalue() == closed
+
+
+def test_the_console_suits_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Tty(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert isinstance(make("pong", "ALE/Pong-v5", 1, io.StringIO()), PlainConsole)
+    live = make("pong", "ALE/Pong-v5", 1, Tty())
+    live.close()
+    assert isinstance(live, LiveConsole)
+    monkeypatch.setenv("TERM", "dumb")
+    assert isinstance(make("pong", "ALE/Pong-v5", 1, Tty()), PlainConsole)

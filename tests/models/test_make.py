@@ -1,0 +1,194 @@
+"""The shipped networks: sizes, initial weights, seeds, refusals, and one of the user's own."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import msgspec
+import pytest
+import torch
+from torch import Tensor, nn
+
+from actorlearn.models.interface import ModelSettings
+from actorlearn.models.make import make
+
+HEADS = {"logits": 6, "value": 1}
+ATARI = (4, 84, 84)
+
+
+class Own(nn.Module):
+    """Stands for a network outside the library: linear in the mean observation."""
+
+    def __init__(self, observation_shape: tuple[int, ...], heads: dict[str, int]) -> None:
+        super().__init__()
+        self.observation_shape = observation_shape
+        self.heads = nn.ModuleDict({name: nn.Linear(1, size) for name, size in heads.items()})
+
+    def forward(self, observation: Tensor) -> dict[str, Tensor]:
+        mean = observation.float().flatten(1).mean(1, keepdim=True)
+        return {name: head(mean) for name, head in self.heads.items()}
+
+
+def network(name: str = "nips", shape: tuple[int, ...] = ATARI, dtype: str = "uint8", seed: int = 0, **changes):
+    return make(ModelSettings(name=name, **changes), shape, dtype, HEADS, seed)
+
+
+def images(count: int, shape: tuple[int, ...] = ATARI) -> Tensor:
+    return torch.randint(256, (count, *shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+def weights(module: nn.Module) -> Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        # 16@8x8 on 4, 32@4x4, 9*9*32 -> 256, 256 -> 6 + 1, each with biases.
+        ("nips", 4 * 64 * 16 + 16 + 16 * 16 * 32 + 32 + 2592 * 256 + 256 + 257 * 7),
+        # 32@8x8 on 4, 64@4x4, 64@3x3, 7*7*64 -> 512, 512 -> 6 + 1.
+        ("nature", 4 * 64 * 32 + 32 + 32 * 16 * 64 + 64 + 64 * 9 * 64 + 64 + 3136 * 512 + 512 + 513 * 7),
+    ],
+)
+def test_the_papers_networks_have_the_papers_sizes(name, parameters):
+    module = network(name)
+    assert sum(parameter.numel() for parameter in module.parameters()) == parameters
+    outputs = module(images(3))
+    assert {head: (output.shape, output.dtype) for head, output in outputs.items()} == {
+        "logits": ((3, 6), torch.float32),
+        "value": ((3, 1), torch.float32),
+    }
+
+
+def test_nips_is_the_function_it_says():
+    """The same weights in plain functional form."""
+    module = network()
+    w = dict(module.named_parameters())
+    x = images(2).float() / 255.0
+    for layer, stride in ((0, 4), (2, 2)):
+        x = nn.functional.conv2d(
+            x, w[f"encoder.layers.{layer}.weight"], w[f"encoder.layers.{layer}.bias"], stride
+        ).relu()
+    x = (x.flatten(1) @ w["encoder.layers.5.weight"].T + w["encoder.layers.5.bias"]).relu()
+    expected = x @ w["heads.value.weight"].T + w["heads.value.bias"]
+    torch.testing.assert_close(module(images(2))["value"], expected)
+
+
+@pytest.mark.parametrize("shape", [(4, 104, 80), (1, 20, 20), (3, 21, 50)])
+def test_nips_takes_any_image_that_is_large_enough(shape):
+    assert network(shape=shape)(images(2, shape))["logits"].shape == (2, 6)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "side"),
+    [("nips", (4, 19, 84), 20), ("nature", (4, 84, 35), 36), ("nips", (4,), 20), ("nature", (84, 84), 36)],
+)
+def test_observations_the_convolutions_cannot_take_are_refused_with_the_way_out(name, shape, side):
+    with pytest.raises(ValueError) as refused:
+        network(name, shape)
+    for part in (repr(name), str(list(shape)), f"{side}x{side}", "model.name: mlp"):
+        assert part in str(refused.value)
+
+
+def test_the_smallest_images_pass():
+    assert network("nature", (4, 36, 36))(images(1, (4, 36, 36)))["value"].shape == (1, 1)
+
+
+def test_mlp_flattens_scales_bytes_and_leaves_numbers_alone():
+    module = network("mlp", (2, 3), hidden_sizes=[5])
+    whole = images(4, (2, 3))
+    torch.testing.assert_close(module(whole)["logits"], module(whole.double() / 255.0)["logits"])
+
+
+def test_mlp_has_a_tanh_trunk_for_each_head():
+    module = network("mlp", (4,), "float32", hidden_sizes=[8, 8])
+    outputs = module(torch.ones(1, 4))
+    gradients = torch.autograd.grad(outputs["value"].sum(), list(module.parameters()), allow_unused=True)
+    touched = {
+        name.split(".")[1] for (name, _), g in zip(module.named_parameters(), gradients, strict=True) if g is not None
+    }
+    assert touched == {"value"}
+    assert sum(isinstance(layer, nn.Tanh) for layer in module.modules()) == 4
+
+
+@pytest.mark.parametrize(("shape", "observations"), [((), torch.tensor([3, 1])), ((3,), torch.zeros(2, 3))])
+def test_mlp_takes_single_numbers_and_no_hidden_layers(shape, observations):
+    assert network("mlp", shape, "int64", hidden_sizes=[])(observations)["logits"].shape == (2, 6)
+
+
+@pytest.mark.parametrize("init", ["torch", "orthogonal"])
+@pytest.mark.parametrize(("name", "shape"), [("nips", ATARI), ("mlp", (4,))])
+def test_weights_depend_on_the_seed_alone_and_the_global_generator_is_left_alone(name, shape, init):
+    torch.manual_seed(123)
+    before = torch.random.get_rng_state()
+    first = weights(network(name, shape, seed=5, init=init))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    torch.manual_seed(456)
+    assert torch.equal(first, weights(network(name, shape, seed=5, init=init)))
+    assert not torch.equal(first, weights(network(name, shape, seed=6, init=init)))
+
+
+def test_init_torch_is_uniform_within_one_over_root_fan_in():
+    """PAAC's "torch" initialisation, of weights and of biases."""
+    module = network()
+    for layer, fan_in in (
+        (module.encoder.layers[0], 4 * 64),
+        (module.encoder.layers[5], 2592),
+        (module.heads["logits"], 256),
+    ):
+        for parameter in (layer.weight, layer.bias):
+            assert parameter.abs().max() <= 1 / sqrt(fan_in)
+        assert layer.weight.std().item() == pytest.approx(1 / sqrt(3 * fan_in), rel=0.1)
+
+
+@pytest.mark.parametrize(("name", "shape"), [("nips", ATARI), ("mlp", (4,))])
+def test_init_orthogonal_has_the_gains_and_no_biases(name, shape):
+    module = network(name, shape, init="orthogonal")
+    gains = {}
+    for path, layer in module.named_modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            assert torch.all(layer.bias == 0)
+            matrix = layer.weight.flatten(1).detach()
+            singular = torch.linalg.svdvals(matrix)
+            torch.testing.assert_close(singular, singular[0].expand_as(singular), rtol=1e-4, atol=1e-5)
+            gains[path.removeprefix("trunks.logits.").removeprefix("trunks.value.")] = singular[0].item()
+    assert gains.pop("heads.logits") == pytest.approx(0.01)
+    assert gains.pop("heads.value") == pytest.approx(1.0)
+    assert list(gains.values()) == pytest.approx([sqrt(2)] * len(gains))
+
+
+def test_outputs_are_float32_under_autocast():
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        outputs = network()(images(2))
+    assert {output.dtype for output in outputs.values()} == {torch.float32}
+
+
+def test_a_network_of_ones_own_gets_shape_and_heads_and_is_seeded():
+    name = f"{__name__}:Own"
+    first, again = (make(ModelSettings(name=name), [2, 3], "float32", HEADS, seed=1) for _ in range(2))  # type: ignore[arg-type]
+    assert isinstance(first, Own) and first.observation_shape == (2, 3)
+    assert torch.equal(weights(first), weights(again))
+    with pytest.raises(ValueError, match="initialises itself"):
+        make(ModelSettings(name=name, init="orthogonal"), (2, 3), "float32", HEADS, seed=1)
+
+
+@pytest.mark.parametrize("name", ["resnet", "json", "no.such.module:X", "json:NoSuchName"])
+def test_names_that_lead_nowhere_are_refused_with_the_way_out(name):
+    with pytest.raises(ValueError, match=r"model\.name: .* must be one of .*'mlp'.* or 'package\.module:Name'"):
+        network(name)
+
+
+@pytest.mark.parametrize(("key", "value"), [("init", "xavier"), ("hidden_sizes", [64, 0])])
+def test_settings_without_meaning_are_refused_by_name(key, value):
+    with pytest.raises(msgspec.ValidationError, match=rf"model\.{key}: "):
+        msgspec.convert({key: value}, ModelSettings)
+
+
+def test_an_observation_type_that_is_no_number_is_refused():
+    with pytest.raises(ValueError, match="'object' is not a numpy number type"):
+        network("mlp", (4,), "object")
+
+
+def test_settings_do_not_share_their_hidden_sizes():
+    assert ModelSettings().hidden_sizes == [64, 64]
+    assert ModelSettings().hidden_sizes is not ModelSettings().hidden_sizes

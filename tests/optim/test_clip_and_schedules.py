@@ -1,0 +1,51 @@
+"""Clipping by the global norm, and straight lines."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from actorlearn.optim.clip import clip_by_global_norm
+from actorlearn.optim.schedules import linear
+
+
+@pytest.mark.parametrize(
+    ("max_norm", "expected"), [(1.0, [0.6, 0.8]), (5.0, [3.0, 4.0]), (40.0, [3.0, 4.0]), (0.0, [3.0, 4.0])]
+)
+def test_a_gradient_is_scaled_to_the_norm_and_its_old_norm_returned(max_norm, expected):
+    gradients = torch.tensor([3.0, 4.0])
+    assert clip_by_global_norm(gradients, max_norm).item() == 5.0
+    torch.testing.assert_close(gradients, torch.tensor(expected))
+
+
+def test_no_gradient_stays_none():
+    gradients = torch.zeros(3)
+    assert clip_by_global_norm(gradients, 1.0).item() == 0.0
+    assert gradients.tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_the_norm_of_an_unusable_gradient_says_so(bad):
+    assert not torch.isfinite(clip_by_global_norm(torch.tensor([1.0, bad]), 1.0))
+
+
+def test_clipping_equals_torchs():
+    gradients = torch.randn(1000, generator=torch.Generator().manual_seed(0))
+    parameter = torch.nn.Parameter(torch.zeros(1000))
+    parameter.grad = gradients.clone()
+    torch.nn.utils.clip_grad_norm_([parameter], 3.0)
+    clip_by_global_norm(gradients, 3.0)
+    torch.testing.assert_close(gradients, parameter.grad)
+
+
+@pytest.mark.parametrize(
+    ("fraction", "expected"), [(-1.0, 0.0224), (0.0, 0.0224), (0.25, 0.0168), (1.0, 0.0), (7.0, 0.0)]
+)
+def test_a_straight_line_is_held_at_both_ends(fraction, expected):
+    assert linear(0.0224, 0.0, fraction) == pytest.approx(expected)
+
+
+def test_a_line_between_equal_numbers_is_constant_and_exact_at_the_end():
+    assert {linear(0.1, 0.1, 0.0), linear(0.1, 0.1, 1.0)} == {0.1}

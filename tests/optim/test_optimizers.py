@@ -1,0 +1,181 @@
+"""RMSProp and Adam by hand numbers, against slow references and against torch where the form coincides."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import msgspec
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.optim.make import make
+from tests import reference
+
+SIZE, STEPS = 5, 12
+settings_of_all_kinds = st.builds(
+    OptimizerSettings,
+    name=st.sampled_from(("rmsprop", "adam")),
+    decay=st.sampled_from((0.9, 0.99)),
+    betas=st.sampled_from(((0.9, 0.999), (0.8, 0.75), (0.0, 0.9))),
+    epsilon=st.sampled_from((1e-5, 0.01, 0.1)),
+    epsilon_inside_root=st.booleans(),
+    epsilon_hat=st.booleans(),
+    accumulator_init=st.sampled_from((0.0, 1.0)),
+    centered=st.booleans(),
+)
+
+
+def problem(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return parameters [SIZE] and gradients [STEPS, SIZE] of very different magnitudes."""
+    generator = torch.Generator().manual_seed(seed)
+    scale = torch.logspace(-3, 2, SIZE)
+    return torch.randn(SIZE, generator=generator), torch.randn(STEPS, SIZE, generator=generator) * scale
+
+
+def run(
+    settings: OptimizerSettings, parameters: torch.Tensor, gradients: torch.Tensor, rates: list[float]
+) -> torch.Tensor:
+    parameters = parameters.clone()
+    optimizer = make(settings, parameters)
+    for gradient, rate in zip(gradients, rates, strict=True):
+        optimizer.step(parameters, gradient, rate)
+    return parameters
+
+
+@given(settings_of_all_kinds, st.integers(0, 100))
+def test_steps_equal_the_slow_reference(settings, seed):
+    parameters, gradients = problem(seed)
+    rates = [0.01 * (1 - step / STEPS) for step in range(STEPS)]
+    slow = {"rmsprop": reference.rmsprop, "adam": reference.adam}[settings.name]
+    expected = torch.tensor(slow(parameters.tolist(), gradients.tolist(), rates, settings))
+    torch.testing.assert_close(run(settings, parameters, gradients, rates), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("centered", [False, True])
+def test_rmsprop_with_epsilon_outside_and_zeros_is_torchs(centered):
+    parameters, gradients = problem()
+    settings = OptimizerSettings(
+        decay=0.99, epsilon=1e-5, epsilon_inside_root=False, accumulator_init=0.0, centered=centered
+    )
+    theirs = parameters.clone()
+    optimizer = torch.optim.RMSprop([theirs], lr=0.01, alpha=0.99, eps=1e-5, centered=centered)
+    for gradient in gradients:
+        theirs.grad = gradient
+        optimizer.step()
+    tolerance = 1e-3 if centered else 1e-6  # the first variances are differences of nearly equal numbers
+    ours = run(settings, parameters, gradients, [0.01] * STEPS)
+    torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
+
+
+def test_adam_without_epsilon_hat_is_torchs():
+    parameters, gradients = problem()
+    settings = OptimizerSettings(name="adam", betas=(0.8, 0.75), epsilon=1e-3)
+    theirs = parameters.clone()
+    optimizer = torch.optim.Adam([theirs], lr=0.01, betas=(0.8, 0.75), eps=1e-3)
+    for gradient in gradients:
+        theirs.grad = gradient
+        optimizer.step()
+    torch.testing.assert_close(run(settings, parameters, gradients, [0.01] * STEPS), theirs)
+
+
+@pytest.mark.parametrize(
+    ("changes", "root"),
+    [
+        ({}, sqrt(0.99 * 1 + 0.01 * 4 + 0.1)),  # PAAC: epsilon inside, accumulator of ones
+        ({"accumulator_init": 0.0}, sqrt(0.01 * 4 + 0.1)),
+        ({"epsilon_inside_root": False}, sqrt(0.99 * 1 + 0.01 * 4) + 0.1),
+        ({"epsilon_inside_root": False, "accumulator_init": 0.0}, sqrt(0.01 * 4) + 0.1),
+        ({"centered": True}, sqrt(0.99 * 1 + 0.01 * 4 - 0.02**2 + 0.1)),
+    ],
+)
+def test_first_rmsprop_step_by_hand(changes, root):
+    """Gradient 2, rate 0.5, decay .99, epsilon .1."""
+    settings = OptimizerSettings(decay=0.99, epsilon=0.1, **changes)
+    found = run(settings, torch.zeros(1), torch.tensor([[2.0]]), [0.5])
+    assert found.item() == pytest.approx(-0.5 * 2 / root, rel=1e-6)
+
+
+@pytest.mark.parametrize(("inside", "epsilon", "least"), [(True, 0.1, 0.316), (True, 0.01, 0.1), (False, 0.01, 0.01)])
+def test_tiny_gradients_meet_the_papers_least_denominators(inside, epsilon, least):
+    settings = OptimizerSettings(epsilon=epsilon, epsilon_inside_root=inside, accumulator_init=0.0)
+    moved = run(settings, torch.zeros(1), torch.tensor([[1e-6]]), [1.0])
+    assert 1e-6 / -moved.item() == pytest.approx(least, rel=2e-3)
+
+
+@pytest.mark.parametrize(("hat", "root"), [(False, sqrt(4) + 0.1), (True, sqrt(4) + 0.1 / sqrt(0.001))])
+def test_first_adam_step_by_hand(hat, root):
+    """Gradient 2: both corrected means are exact, and epsilon hat acts as epsilon / sqrt(1 - beta2)."""
+    settings = OptimizerSettings(name="adam", epsilon=0.1, epsilon_hat=hat)
+    found = run(settings, torch.zeros(1), torch.tensor([[2.0]]), [0.5])
+    assert found.item() == pytest.approx(-0.5 * 2 / root, rel=1e-5)
+
+
+def test_centered_rmsprop_stays_finite_where_the_variance_rounds_below_nothing():
+    """A constant gradient of 3.3 at decay .9 reaches -2.6e-6 after 139 steps."""
+    settings = OptimizerSettings(
+        centered=True, decay=0.9, accumulator_init=0.0, epsilon=1e-10, epsilon_inside_root=False
+    )
+    gradients = torch.full((200, 4), 3.3)
+    assert torch.isfinite(run(settings, torch.zeros(4), gradients, [1e-3] * 200)).all()
+
+
+@given(settings_of_all_kinds)
+def test_a_restored_optimizer_goes_on_exactly(settings):
+    parameters, gradients = problem()
+    unbroken, resumed = parameters.clone(), parameters.clone()
+    first, second = make(settings, unbroken), make(settings, resumed)
+    for step, gradient in enumerate(gradients):
+        first.step(unbroken, gradient, 0.01)
+        if step == 4:
+            resumed.copy_(unbroken)
+            second.restore({name: tensor.clone() for name, tensor in first.state().items()})
+        if step > 4:
+            second.step(resumed, gradient, 0.01)
+    assert torch.equal(unbroken, resumed)
+
+
+@pytest.mark.parametrize(
+    ("settings", "size"),
+    [
+        (OptimizerSettings(), 3),
+        (OptimizerSettings(centered=True), 4),
+        (OptimizerSettings(name="adam"), 4),
+    ],
+)
+def test_the_checkpoint_of_another_model_or_optimizer_is_refused_and_changes_nothing(settings, size):
+    optimizer = make(OptimizerSettings(), torch.zeros(4))
+    with pytest.raises(ValueError, match=r"'square': \(4,\).*optimizer\.name and optimizer\.centered"):
+        optimizer.restore(make(settings, torch.zeros(size)).state())
+    assert torch.all(optimizer.state()["square"] == 1.0)
+
+
+def test_a_step_reads_the_gradients_and_allocates_no_state():
+    parameters, gradients = problem()
+    for settings in (OptimizerSettings(centered=True), OptimizerSettings(name="adam")):
+        optimizer = make(settings, parameters)
+        memory = {name: tensor.data_ptr() for name, tensor in optimizer.state().items()}
+        kept = gradients.clone()
+        optimizer.step(parameters, gradients[0], 0.01)
+        assert torch.equal(gradients, kept)
+        assert {name: tensor.data_ptr() for name, tensor in optimizer.state().items()} == memory
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("name", "sgd"),
+        ("learning_rate", 0.0),
+        ("learning_rate_final", -1.0),
+        ("decay", 1.0),
+        ("betas", [0.9, 1.0]),
+        ("epsilon", 0.0),
+        ("accumulator_init", -1.0),
+        ("clip_norm", -0.5),
+    ],
+)
+def test_numbers_without_meaning_are_refused_by_name(key, value):
+    with pytest.raises(msgspec.ValidationError, match=rf"optimizer\.{key}: .* must be"):
+        msgspec.convert({key: value}, OptimizerSettings)

@@ -1,0 +1,133 @@
+"""Sockets: owner-only, never blocking, and honest about what was not delivered."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from actorlearn.wire.channel import ChannelError, Dealer, Router, Waiter, drain
+from actorlearn.wire.control import Control, TurnedAwayError
+from actorlearn.wire.messages import Applied, Hello, Order, Refused, decode, encode
+
+
+@pytest.fixture
+def router(tmp_path: Path) -> Iterator[Router]:
+    """A listening router in a folder of its own."""
+    router = Router(f"ipc://{tmp_path}/r.sock")
+    yield router
+    router.close()
+
+
+def test_there_and_back(router: Router) -> None:
+    dealer = Dealer(router.endpoint, "simulator-0.0")
+    assert dealer.send(b"hello")
+    assert router.recv(2000) == ("simulator-0.0", b"hello")
+    assert router.send("simulator-0.0", b"hi")
+    assert dealer.recv(2000) == b"hi"
+    dealer.close()
+
+
+def test_the_socket_file_is_its_owners_alone_and_goes_with_it(tmp_path: Path) -> None:
+    router = Router(f"ipc://{tmp_path}/r.sock")
+    assert (tmp_path / "r.sock").stat().st_mode & 0o077 == 0
+    router.close()
+    assert not (tmp_path / "r.sock").exists()
+
+
+def test_an_unknown_peer_is_reported_not_swallowed(router: Router) -> None:
+    assert not router.send("nobody", b"x")
+
+
+def test_an_endpoint_that_cannot_be_bound_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ChannelError, match="nowhere"):
+        Router(f"ipc://{tmp_path}/nowhere/r.sock")
+
+
+def test_a_slow_peer_fills_up_and_says_so(router: Router) -> None:
+    dealer = Dealer(router.endpoint, "slow")
+    dealer.send(b"here")
+    assert router.recv(2000) is not None
+    accepted = sum(router.send("slow", b"x" * 1000) for _ in range(20_000))
+    assert accepted < 20_000
+    received = 0
+    while dealer.recv(200) is not None:
+        received += 1
+    assert received == accepted
+    dealer.close()
+
+
+def test_a_restarted_peer_takes_the_place_of_the_old_one(router: Router) -> None:
+    for incarnation in range(3):
+        dealer = Dealer(router.endpoint, "same")
+        dealer.send(str(incarnation).encode())
+        assert router.recv(2000) == ("same", str(incarnation).encode())
+        assert router.send("same", b"for you")
+        assert dealer.recv(2000) == b"for you"
+        dealer.close()
+
+
+def test_waiting_ends_with_a_hint_or_at_the_deadline(router: Router) -> None:
+    dealer = Dealer(router.endpoint, "d")
+    waiter = Waiter([router])
+    began = time.monotonic()
+    assert not waiter.wait(30)
+    assert time.monotonic() - began >= 0.03
+    dealer.send(b"")
+    dealer.send(b"")
+    assert waiter.wait(2000)
+    time.sleep(0.05)
+    drain(router)
+    assert router.recv(0) is None
+    dealer.close()
+
+
+def test_a_child_acknowledges_each_order_once_applied_and_again_when_repeated(router: Router) -> None:
+    control = Control(router.endpoint, "trainer", 1, "run")
+    control.hello(pid=5)
+    got = router.recv(2000)
+    assert got is not None and isinstance(decode(got[1], "supervisor"), Hello)
+    for version in (3, 2):  # the older one comes late and must be ignored
+        router.send("trainer.1", encode(Order(version=version)))
+    _poll_until(control, 3)
+    assert control.ordered
+    control.applied()
+    assert not control.ordered
+    assert _next(router) == Applied(name="trainer", incarnation=1, order=3)
+    router.send("trainer.1", encode(Order(version=3)))
+    time.sleep(0.1)
+    control.poll()
+    assert _next(router) == Applied(name="trainer", incarnation=1, order=3)
+    control.close()
+
+
+def test_a_refused_child_hears_why(router: Router) -> None:
+    control = Control(router.endpoint, "simulator-9", 0, "run")
+    control.hello(pid=5)
+    assert router.recv(2000)
+    router.send("simulator-9.0", encode(Refused(reason="actions: 4 here, 6 in the run")))
+    time.sleep(0.1)
+    with pytest.raises(TurnedAwayError, match="4 here, 6 in the run"):
+        control.poll()
+    control.close()
+
+
+def test_without_an_endpoint_nothing_is_said_and_nothing_fails() -> None:
+    control = Control("", "trainer", 0, "by-hand")
+    control.hello(pid=1)
+    control.poll()
+    assert not control.ordered
+    control.close()
+
+
+def _poll_until(control: Control, version: int) -> None:
+    deadline = time.monotonic() + 2
+    while control.order.version < version and time.monotonic() < deadline:
+        control.poll()
+    assert control.order.version == version
+
+
+def _next(router: Router) -> object:
+    got = router.recv(2000)
+    assert got is not None
+    return decode(got[1], "supervisor")

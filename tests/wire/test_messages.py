@@ -1,0 +1,101 @@
+"""Every message survives the trip; everything else is refused, quickly and with one kind of error."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actorlearn.wire import messages
+from actorlearn.wire.messages import (
+    LIMIT_BYTES,
+    Applied,
+    Evaluated,
+    Failed,
+    Finished,
+    Hello,
+    Message,
+    MessageError,
+    Order,
+    Refused,
+    Reply,
+    Report,
+    Request,
+    Saved,
+    Seat,
+    Warned,
+    decode,
+    encode,
+)
+
+SEAT = Seat(name="simulator-0", incarnation=2, segment="/dev/shm/x/simulator-0.2", server=1)
+EXAMPLES: list[tuple[Message, str]] = [
+    (Hello(name="a", incarnation=0, pid=1, run_id="r", protocol=1, version="0", shape={"k": "v"}), "supervisor"),
+    (Applied(name="a", incarnation=0, order=3), "supervisor"),
+    (Report(row={"env_steps": 5, "episode_return_mean": None, "loss": 0.5}), "supervisor"),
+    (Evaluated(name="a", policy_version=1, env_steps=2, returns=[1.0]), "supervisor"),
+    (Saved(path="p", env_steps=1, order=0), "supervisor"),
+    (Failed(name="a", incarnation=0, error="e"), "supervisor"),
+    (Finished(name="a", incarnation=0, reason="drained", summary={"x": [1, "y"]}), "supervisor"),
+    (Warned(name="a", incarnation=0, text="t"), "supervisor"),
+    (Request(protocol=1, version="0", command="attach", simulators=2), "supervisor"),
+    (Order(version=4, phase="drain", roster=[SEAT], leaving=["simulator-0"], save=1), "child"),
+    (Refused(reason="why"), "child"),
+    (Reply(ok=True, text="done", data={"names": ["a"]}), "command line"),
+]
+
+
+@pytest.mark.parametrize(("message", "receiver"), EXAMPLES, ids=lambda value: type(value).__name__)
+def test_round_trip(message: Message, receiver: str) -> None:
+    assert decode(encode(message), receiver) == message
+
+
+@pytest.mark.parametrize(("message", "receiver"), EXAMPLES, ids=lambda value: type(value).__name__)
+def test_no_one_accepts_what_is_meant_for_others(message: Message, receiver: str) -> None:
+    for other in {"supervisor", "child", "command line"} - {receiver}:
+        with pytest.raises(MessageError, match=f"no message for the {other}"):
+            decode(encode(message), other)
+
+
+def test_seats_know_their_peer_id() -> None:
+    assert SEAT.peer == "simulator-0.2"
+
+
+@given(st.binary(max_size=300))
+def test_bytes_are_a_message_or_a_message_error(data: bytes) -> None:
+    try:
+        decode(data, "supervisor")
+    except MessageError:
+        pass
+
+
+@given(st.integers(0, 200), st.integers(0, 255))
+def test_a_flipped_byte_never_escapes_as_another_error(position: int, value: int) -> None:
+    data = bytearray(encode(EXAMPLES[9][0]))
+    data[position % len(data)] = value
+    try:
+        decode(bytes(data), "child")
+    except MessageError:
+        pass
+
+
+def test_unknown_fields_and_wrong_types_are_refused() -> None:
+    for body in ({"type": "Applied", "name": "a", "incarnation": 0, "order": 1, "extra": 1}, {"type": "Exec"}, [], 7):
+        with pytest.raises(MessageError):
+            decode(msgspec.msgpack.encode(body), "supervisor")
+
+
+def test_sizes_are_bounded_both_ways() -> None:
+    with pytest.raises(MessageError, match="at most"):
+        encode(Failed(name="a", incarnation=0, error="x" * LIMIT_BYTES))
+    with pytest.raises(MessageError, match="at most"):
+        decode(b"\x90" * (LIMIT_BYTES + 1), "supervisor")
+
+
+def test_the_protocol_version_changes_with_the_messages() -> None:
+    """A change of any struct must raise PROTOCOL_VERSION: update this fingerprint together with it."""
+    fields = {
+        name: [(f.name, str(f.type)) for f in msgspec.structs.fields(kind)]
+        for name, kind in sorted(vars(messages).items())
+        if isinstance(kind, type) and issubclass(kind, (Message, Seat)) and kind is not Message
+    }
+    assert (messages.PROTOCOL_VERSION, sum(len(f) for f in fields.values()), len(fields)) == (1, 50, 14)
