@@ -23,7 +23,7 @@ from launch import runs
 from launch.client import ask
 from launch.errors import FailedError
 from launch.runs import Run
-from launch.screen import clock, number, whole
+from launch.words import clock, number, whole
 
 _CHANGE_S = 75.0
 """Attach and detach are answered when done, or given up by the supervisor after 60 s."""

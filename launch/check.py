@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from actorlearn.memory.shared import SHM_ROOT, free_bytes
-from launch.plan import Plan, describe, plan
+from launch.description import describe
+from launch.plan import Plan, plan
 from launch.topology import load
 
 

@@ -103,7 +103,9 @@ class Child:
     def to(self, state: State, now_s: float) -> None:
         """Go into another state; raises TransitionError for a step that is not in the table."""
         if state not in TRANSITIONS[self.state]:
-            raise TransitionError(f"{self.name}.{self.incarnation}: {self.state} -> {state} is not in child.TRANSITIONS")
+            raise TransitionError(
+                f"{self.name}.{self.incarnation}: {self.state} -> {state} is not in child.TRANSITIONS"
+            )
         self.state, self.since_s = state, now_s
         if state not in ALIVE:
             self.pid = self.seat = None

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 from rich.console import Console as Terminal
 from rich.live import Live
 
-from launch.screen import Known, clock, event_text, number, picture, whole
+from launch.screen import Known, picture
+from launch.words import clock, event_text, number, whole
 
 if TYPE_CHECKING:
     from launch.events import Console, Note

@@ -23,7 +23,7 @@ EVERYWHERE: Tree = {
     "learners": {"count": 1},
     "simulators": {"groups": 1, "blocks": 1},
     "inference": {"count": 1, "device": "cpu", "threads": 1},
-    "trainer": {"device": "cpu", "threads": 1},
+    "trainer": {"device": "cpu", "precision": "fp32"},
     "checkpoint": {"every_steps": 1_000_000, "keep": 3},
     "report": {"every_s": 2.0},
 }
@@ -135,6 +135,7 @@ def resolve(raw: Tree, cores: int | None = None) -> Tree:
     chosen = (kind, str(section(resolved, "optimizer").get("name")))
     _fill(resolved, {"optimizer": OPTIMIZERS.get(chosen, OPTIMIZERS[kind, own_optimizer])})
     _fill(resolved, {"simulators": _simulators(resolved, kind, allowed_cores() if cores is None else cores)})
+    _fill(resolved, {"trainer": {"threads": _trainer_threads(kind, allowed_cores() if cores is None else cores)}})
     _fill(resolved, {"name": _name(resolved)})
     return resolved
 
@@ -163,6 +164,11 @@ def _simulators(tree: Tree, kind: str, cores: int) -> Tree:
     groups = _positive(given.get("groups")) or 1
     envs = max(1, ENVIRONMENTS_IN_ALL[kind] // count)
     return {"count": count, "envs": max(groups, envs // groups * groups)}
+
+
+def _trainer_threads(kind: str, cores: int) -> int:
+    """All cores for convolutions, because simulators wait meanwhile; one for networks too small to share out."""
+    return min(cores, 8) if kind == "atari" else 1
 
 
 def _positive(value: object) -> int | None:

@@ -19,8 +19,9 @@ import msgspec
 from actorlearn.processes import settings as process_settings
 from actorlearn.processes.settings import EvaluateSettings
 from launch import runs
+from launch.description import describe, env_settings
 from launch.errors import FailedError, RunError
-from launch.plan import describe, env_settings, plan
+from launch.plan import plan
 from launch.runs import Run
 from launch.topology import load
 

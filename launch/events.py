@@ -100,19 +100,7 @@ class Interrupted:
     """Ctrl-C, SIGTERM or SIGHUP."""
 
 
-Event = (
-    Begin
-    | Spawned
-    | NotSpawned
-    | Exited
-    | Received
-    | Asked
-    | Enlarged
-    | NotEnlarged
-    | Stalled
-    | Tick
-    | Interrupted
-)
+Event = Begin | Spawned | NotSpawned | Exited | Received | Asked | Enlarged | NotEnlarged | Stalled | Tick | Interrupted
 
 # Actions --------------------------------------------------------------------------------------------------------------
 

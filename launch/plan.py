@@ -1,16 +1,11 @@
 """The plan: which processes, sockets and segments a topology means on this machine. Data that can be printed.
 
-Pure but for ``describe``, which asks a child process what environment and network look like (so that the supervisor
-imports neither), and for the segments it makes when told to.
+Pure but for the segments it makes when told to. What it must know of environment and network is in its Description.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,9 +19,7 @@ from actorlearn.memory.rollout import BlockShape, block_fields, make_segment, ro
 from actorlearn.memory.shared import SHM_ROOT, Segment, segment_bytes
 from actorlearn.metrics.timings import SECTIONS
 from actorlearn.parameters.published import weights_fields
-from actorlearn.processes import settings as all_settings
 from actorlearn.processes.settings import (
-    DescribeSettings,
     EvaluatorSettings,
     InferenceSettings,
     PolicySettings,
@@ -35,46 +28,8 @@ from actorlearn.processes.settings import (
     TrainerSettings,
 )
 from actorlearn.wire.messages import Seat
+from launch.description import Description, env_settings
 from launch.topology import Topology, TopologyError
-
-
-class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """What an environment, an algorithm and a network turn out to be."""
-
-    observation_shape: tuple[int, ...]
-    observation_dtype: str
-    actions: int
-    frames_per_step: int
-    columns: dict[str, tuple[str, tuple[int, ...]]]
-    weights: int
-
-
-def describe(topology: Topology) -> Description:
-    """Build environment and network once in a child process; raises TopologyError with its one line."""
-    question = DescribeSettings(
-        env=env_settings(topology),
-        model=topology.model.model_dump(),
-        algorithm=topology.algorithm.model_dump(),
-        optimizer=topology.optimizer.model_dump(),
-    )
-    with tempfile.TemporaryDirectory(prefix="actorlearn-") as folder:
-        path = Path(folder) / "describe.json"
-        all_settings.write(question, path)
-        command = [sys.executable, "-m", "actorlearn.processes", "describe", str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    try:
-        answer = json.loads(done.stdout.strip().splitlines()[-1])
-    except (IndexError, ValueError):
-        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        raise TopologyError(f"env.id {topology.env.id!r}: cannot be described: {last}") from None
-    if "error" in answer:
-        raise TopologyError(answer["error"])
-    return msgspec.convert(answer, Description, strict=False)
-
-
-def env_settings(topology: Topology) -> EnvSettings:
-    """The environment section as processes read it."""
-    return msgspec.convert(topology.env.model_dump(), EnvSettings)
 
 
 @dataclass(frozen=True)
@@ -152,7 +107,9 @@ class Plan:
         return [
             PlannedSegment("weights", weights, f"3 slots x {self.description.weights:,} float32 weights"),
             PlannedSegment("rounds", segment_bytes(rounds_fields()), "which rounds may be begun"),
-            PlannedSegment("progress", segment_bytes(progress_fields(len(SECTIONS))), f"heartbeats of {ROWS} processes"),
+            PlannedSegment(
+                "progress", segment_bytes(progress_fields(len(SECTIONS))), f"heartbeats of {ROWS} processes"
+            ),
             *blocks,
         ]
 
@@ -199,7 +156,7 @@ class Plan:
         return self._segments["progress"]
 
     def create_seat(self, name: str, incarnation: int) -> Seat:
-        """Make the segment of one incarnation of a simulator. A dead incarnation keeps writing to its own, harmlessly."""
+        """Make one incarnation's segment. A dead incarnation may go on writing to its own, to no effect."""
         path = self.shm / f"{name}.{incarnation}"
         make_segment(path, self.block_shape).close()
         return Seat(name=name, incarnation=incarnation, segment=str(path), server=self._server_of(self.process(name)))
@@ -307,6 +264,7 @@ class Plan:
             weights=str(self.shm / "weights"),
             rounds=str(self.shm / "rounds"),
             device=t.trainer.device,
+            precision=t.trainer.precision,
             total_steps=t.total_steps,
             blocks=t.simulators.blocks,
             frames_per_step=self.description.frames_per_step,

@@ -17,6 +17,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from launch.words import DASH, clock, event_text, number, whole
+
 STAGES = ("simulate", "infer", "learn", "copy", "publish", "wait")
 _COLOURS = dict(zip(STAGES, ("cyan", "magenta", "yellow", "blue", "green", "bright_black"), strict=True))
 _STATES = {
@@ -30,8 +32,8 @@ _STATES = {
 }
 _ALARMS = ("died", "failed", "refused", "stalled", "warned", "gave up")
 _ENDS = ("finished", "stopped", "failed", "died")
-DASH = "–"
 _EVENTS = 5
+_HIGH = 30  # lines of a terminal with room for all of them
 _RATE_MEMORY = 0.8  # of the smoothed rate that the time left is computed from; a report is a few seconds
 
 
@@ -87,7 +89,8 @@ def picture(known: Known, elapsed_s: float, width: int, height: int) -> Renderab
         _stages(stage_shares(known.row), width),
     ]
     lines = [line for part in parts if part for line in (*part, Text())]
-    events = [_event(event) for event in known.events]
+    newest = list(known.events)[-_EVENTS if height >= _HIGH else -2 :]
+    events = [_event(event) for event in newest]
     if events:
         events = [Text(), Text(" events", style="bold"), *events]
     room = max(3, height - len(lines) - len(events) - 2)  # one line for the heading, one for the cursor
@@ -132,7 +135,7 @@ def _numbers(known: Known) -> list[RenderableType]:
         _cells(
             (whole(row.get("frames_per_s")), "frames/s", ""),
             (number(known.best), "best mean", ""),
-            (whole(row.get("episode_length_mean")), "mean length", ""),
+            (whole(row.get("episode_length_mean")), "length", ""),
             (number(row.get("policy_lag_mean")), "policy lag", ""),
         ),
     ]
@@ -238,17 +241,6 @@ def _event(event: Mapping[str, Any]) -> Text:
     return line
 
 
-def event_text(event: Mapping[str, Any]) -> str:
-    """An event in one line: simulator-1 died (incarnation 2): killed by signal 9."""
-    process, kind, cause = event.get("process"), str(event.get("kind", "")), event.get("cause")
-    if not cause and event.get("env_steps") is not None:
-        cause = f"{event['env_steps']:,} steps"
-    said = f"{process} {kind}" if process else kind
-    if process and (event.get("incarnation") or 0) > 0:
-        said += f" (incarnation {event['incarnation']})"
-    return " ".join(f"{said}: {cause}".split()) if cause else said
-
-
 def loss_terms(row: Mapping[str, Any]) -> dict[str, float | None]:
     """The numbers of a row that say how learning goes: losses, entropy, norms, learning rate, explained variance."""
     words = ("loss", "entropy", "norm", "learning_rate", "explained")
@@ -264,35 +256,6 @@ def slow_stage(shares: Mapping[str, float]) -> str | None:
     """The stage most time goes into; waiting is no work."""
     work = {stage: share for stage, share in shares.items() if stage != "wait"}
     return max(work, key=lambda stage: work[stage]) if any(work.values()) else None
-
-
-def clock(seconds: float | None) -> str:
-    """1:02:03 or 2:03; days in front of it when there are any."""
-    if seconds is None:
-        return "-:--"
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    if days:
-        return f"{days} d {hours:02}:{minutes:02}:{rest:02}"
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def whole(value: float | None) -> str:
-    """A count or a rate."""
-    return DASH if value is None else f"{value:,.0f}"
-
-
-def number(value: float | None) -> str:
-    """A score or a loss: three digits that say something."""
-    if value is None:
-        return DASH
-    size = abs(value)
-    if size >= 1000:
-        return f"{value:,.0f}"
-    if size >= 10 or value == 0:
-        return f"{value:.1f}"
-    return f"{value:.3f}" if size >= 0.001 else f"{value:.1e}"
 
 
 def _text(value: object) -> str:

@@ -9,6 +9,7 @@ differs, and is said again to every child until the child has applied it.
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 from collections.abc import Callable, Mapping
 from math import inf
@@ -23,16 +24,14 @@ from actorlearn.wire.messages import (
     Finished,
     Hello,
     Order,
-    Reply,
     Report,
-    Request,
     Saved,
     Warned,
 )
 from launch import events as ev
 from launch.child import Child, Jitter, State, spread
 from launch.children import Children
-from launch.requests import Joining, Leaving, Pending, Saving, cannot_detach, mismatch
+from launch.requests import OPEN, Desk
 
 DRAIN_LIMIT_S = 60.0
 TERMINATE_LIMIT_S = 5.0  # SIGTERM to SIGKILL; as honcho
@@ -53,13 +52,14 @@ class Supervisor:
     ) -> None:
         """``roles``: name -> role of the first processes, in the order in which they are started and sit."""
         self._children = Children(roles, run_id, expected_shape, resume, jitter, self._do)
+        self._desk = Desk(self._children, self._do, lambda: self._stop(0, "asked to stop"))
         self.order = Order(version=1)
         self.phase = "starting"
         """starting (the first simulators are awaited), running, draining (the trainer finishes), ending, over."""
         self._first = [child.name for child in self._children.of_role("simulator")]
-        self._pending: list[Pending] = []
         self._outcome = ev.Done("failed", 1)
-        self._saves = self._stops = 0
+        self._stops = 0
+        self._killed = False
         self._deadline_s = inf
         self._now_s = 0.0
         self._actions: list[ev.Action] = []
@@ -69,9 +69,9 @@ class Supervisor:
             ev.NotSpawned: lambda event: self._gone(event.name, event.incarnation, event.reason),
             ev.Exited: lambda event: self._gone(event.name, event.incarnation, cause_of(event.returncode)),
             ev.Received: self._received,
-            ev.Asked: self._asked,
-            ev.Enlarged: self._enlarged,
-            ev.NotEnlarged: lambda event: self._answer(event.client, False, event.reason),
+            ev.Asked: lambda event: self._desk.asked(event.client, event.request, self.phase, self.order.version),
+            ev.Enlarged: lambda event: self._desk.enlarged(event.client, event.names, self.phase),
+            ev.NotEnlarged: lambda event: self._desk.answer(event.client, False, event.reason),
             ev.Stalled: self._stalled,
             ev.Tick: self._tick,
             ev.Interrupted: lambda _: self._stop(130, "interrupted"),
@@ -140,9 +140,7 @@ class Supervisor:
 
     def _saved(self, child: Child, saved: Saved) -> None:
         self._children.note("saved", child, path=saved.path, env_steps=saved.env_steps)
-        for pending in self._pending:
-            if isinstance(pending, Saving) and saved.order >= pending.number:
-                pending.saved = saved
+        self._desk.saved(saved)
 
     def _failed(self, child: Child, failed: Failed) -> None:
         last_line = (failed.error.strip().splitlines() or ["no words"])[-1]
@@ -158,75 +156,29 @@ class Supervisor:
         if finished.reason == "total_steps":
             self._end(ev.Done("finished", 0, summary=finished.summary))
         elif self.phase == "draining":
-            self._end(msgspec.structs.replace(self._outcome, summary=finished.summary))
+            self._end(dataclasses.replace(self._outcome, summary=finished.summary))
 
-    # What people want ---------------------------------------------------------------------------------------------
+    # What follows -------------------------------------------------------------------------------------------------
 
-    def _asked(self, event: ev.Asked) -> None:
-        request, wrong = event.request, mismatch(event.request)
-        if not wrong and request.command not in ("status", "stop") and self.phase not in ("starting", "running"):
-            wrong = f"{request.command}: the run is {self.phase}; resume it when it has ended"
-        if wrong:
-            self._answer(event.client, False, wrong)
-        elif request.command == "status":
-            self._status(event.client)
-        elif request.command == "attach":
-            self._do(ev.Enlarge(event.client, request.simulators, tuple(request.overrides)))
-        elif request.command == "detach":
-            self._detach(event.client, request)
-        elif request.command == "save":
-            self._saves += 1
-            self._pending.append(Saving(event.client, self._now_s, self._saves))
-        else:
-            self._answer(event.client, True, "stopping at once" if self._stops else "the trainer finishes, then all end")
-            self._stop(0, "asked to stop")
-
-    def _status(self, client: str) -> None:
-        listed = self.processes()
-        running = sum(process["state"] == State.RUNNING for process in listed)
-        data = {"processes": listed, "order": self.order.version, "phase": self.phase}
-        self._answer(client, True, f"{self.phase}, {running} of {len(listed)} processes running", data)
-
-    def _enlarged(self, event: ev.Enlarged) -> None:
-        if self.phase not in ("starting", "running"):
-            self._answer(event.client, False, f"attach: the run is {self.phase}; resume it when it has ended")
-            return
-        self._pending.append(Joining(event.client, self._now_s, event.names))
-        for name in event.names:
-            self._children.invite(name)
-
-    def _detach(self, client: str, request: Request) -> None:
-        names = tuple(dict.fromkeys(request.names))
-        if wrong := cannot_detach(names, self._children.named):
-            self._answer(client, False, wrong)
-            return
-        self._pending.append(Leaving(client, self._now_s, names))
-        for name in names:
-            self._children.see_off(self._children.named[name])
-
-    def _answer(self, client: str, ok: bool, text: str, data: dict[str, Any] | None = None) -> None:
-        self._do(ev.Answer(client, Reply(ok=ok, text=text, data=data or {})))
-
-    def _stop(self, exit_code: int, why: str) -> None:
-        """Once: the trainer finishes its update and saves. Twice: everything ends now."""
+    def _stop(self, exit_code: int, why: str) -> str:
+        """Once: the trainer finishes its update and saves. Twice: everything ends now. Says what will be done."""
         self._stops += 1
         if self._stops > 1:
             if self.phase != "ending":
                 self._outcome = ev.Done("stopped", exit_code)
             self._children.end(signal.SIGKILL)
             self._over()
-            return
-        if self.phase not in ("starting", "running"):
-            return
+            return "everything ends now"
+        if self.phase not in OPEN:
+            return f"the run is {self.phase}"
         self._do(ev.Note("stopping", cause=why))
         self._outcome = ev.Done("stopped", exit_code)
         if any(trainer.state is State.RUNNING for trainer in self._children.of_role("trainer")):
             self.phase, self._deadline_s = "draining", self._now_s + DRAIN_LIMIT_S
             self._children.mending = False
-        else:
-            self._end(self._outcome)
-
-    # What follows -------------------------------------------------------------------------------------------------
+            return "the trainer finishes its update and saves, then everything ends"
+        self._end(self._outcome)
+        return "everything ends; nothing has been learned since the newest checkpoint"
 
     def _tick(self, _event: ev.Tick) -> None:
         self._children.tick()
@@ -240,19 +192,22 @@ class Supervisor:
                 if trainer.alive:
                     self._children.doom(trainer, f"did not finish in {DRAIN_LIMIT_S:g} s")
             self._end(ev.Done("failed", 1, f"the trainer did not finish in {DRAIN_LIMIT_S:g} s and was killed"))
+        elif self._killed:  # a process that the kernel itself cannot end keeps nobody here
+            self._over()
         else:
+            self._killed = True
+            self._deadline_s = self._now_s + TERMINATE_LIMIT_S
             self._children.end(signal.SIGKILL)
-            self._deadline_s = inf
 
     def _settle(self) -> None:
         """Draw the conclusions that do not depend on which event it was."""
         if self.phase == "starting" and all(self._has_come(name) for name in self._first):
             self.phase = "running"
-        if self.phase in ("starting", "running", "draining"):
+        if self.phase in (*OPEN, "draining"):
             self._judge()
-        if self.phase in ("starting", "running", "draining"):
+        if self.phase in (*OPEN, "draining"):
             self._renew_order()
-            self._reply()
+            self._desk.settle()
         if self.phase == "ending" and not any(child.alive for child in self._children.named.values()):
             self._over()
 
@@ -282,7 +237,7 @@ class Supervisor:
             phase="drain" if self.phase == "draining" else "run",
             roster=[] if self.phase == "starting" else self._children.seats(),
             leaving=[c.name for c in self._children.of_role("simulator") if c.leaving and c.admitted],
-            save=self._saves,
+            save=self._desk.saves,
         )
         if wanted == self.order:
             return
@@ -295,28 +250,15 @@ class Supervisor:
         child.sent_s = self._now_s
         self._do(ev.Send(child.name, child.incarnation, self.order))
 
-    def _reply(self) -> None:
-        for pending in list(self._pending):
-            reply = pending.reply(self._children, self._now_s)
-            if reply is None:
-                continue
-            self._pending.remove(pending)
-            self._do(ev.Answer(pending.client, reply))
-            for name in [] if reply.ok else pending.overdue(self._children):
-                self._children.evict(self._children.named[name], "too late")
-
     def _end(self, outcome: ev.Done) -> None:
         """Let everybody go; Done follows when they have gone."""
         self._outcome, self.phase = outcome, "ending"
         self._deadline_s = self._now_s + TERMINATE_LIMIT_S
-        for pending in self._pending:
-            self._answer(pending.client, False, "the run has ended before this was done")
-        self._pending = []
+        self._desk.close()
         self._children.end(signal.SIGTERM)
 
     def _over(self) -> None:
-        for pending in self._pending:
-            self._answer(pending.client, False, "the run has ended before this was done")
+        self._desk.close()
         self._do(ev.Note(self._outcome.status, cause=self._outcome.error))
         self._do(self._outcome)
         self.phase = "over"

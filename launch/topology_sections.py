@@ -185,7 +185,7 @@ class SimulatorsSection(Section):
 class InferenceSection(Section):
     """Inference servers: they run the policy on batches of observations."""
 
-    count: int = Field(ge=1, le=1_024, description="processes")
+    count: int = Field(ge=0, le=1_024, description="processes; 0 = simulators run the policy themselves")
     device: Device = Field(description="cpu, cuda or cuda:N")
     threads: int = Field(ge=1, le=1_024, description="torch threads per process")
 
@@ -195,6 +195,9 @@ class TrainerSection(Section):
 
     device: Device = Field(description="cpu, cuda or cuda:N")
     threads: int = Field(ge=1, le=1_024, description="torch threads")
+    precision: Literal["fp32", "bf16"] = Field(
+        description="of the forward and backward pass (bf16: autocast); weights and updates are always float32"
+    )
 
 
 class EvaluatorSection(Section):

@@ -113,7 +113,8 @@ def logs(word: str, process: str | None, follow: bool, lines: int) -> int:
     run = runs.find(word)
     files = _log_files(run, process)
     tails = {path: Tail(path, lines) for path in files}
-    _print_new(tails, process is None)
+    follow = follow and run.alive
+    _print_new(tails, process is None, last=not follow)
     while follow and run.alive:
         time.sleep(_FOLLOW_EVERY_S)
         if process is None:
@@ -121,7 +122,7 @@ def logs(word: str, process: str | None, follow: bool, lines: int) -> int:
                 tails.setdefault(path, Tail(path, lines))
         _print_new(tails, process is None)
     if follow:
-        _print_new(tails, process is None)
+        _print_new(tails, process is None, last=True)
     return 0
 
 
@@ -137,10 +138,10 @@ def _log_files(run: Run, process: str | None) -> list[Path]:
     return chosen
 
 
-def _print_new(tails: Mapping[Path, Tail], named: bool) -> None:
+def _print_new(tails: Mapping[Path, Tail], named: bool, last: bool = False) -> None:
     width = max(len(path.stem) for path in tails)
     for path, tail in tails.items():
-        for line in tail.new():
+        for line in tail.new(last):
             print(f"{path.stem:<{width}} | {line}" if named else line)
     sys.stdout.flush()
 
@@ -161,11 +162,11 @@ class Tail:
         starts = [start for start in starts if start < len(read)]
         self._offset += starts[-lines] if 0 < lines <= len(starts) else (starts[0] if lines and starts else len(read))
 
-    def new(self) -> Iterator[str]:
-        """What was written since the last call; a line that is not yet whole is given when it is."""
+    def new(self, last: bool = False) -> Iterator[str]:
+        """Lines written since the last call; one that is not yet whole only when this is the last call."""
         with self._path.open("rb") as file:
             file.seek(self._offset)
             read = file.read()
-        whole = read[: read.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        yield from whole.decode("utf-8", "replace").splitlines()
+        taken = read if last else read[: read.rfind(b"\n") + 1]
+        self._offset += len(taken)
+        yield from taken.decode("utf-8", "replace").splitlines()

@@ -37,7 +37,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-import numpy as np
 from numpy.typing import NDArray
 
 from actorlearn.memory.fields import Field

@@ -51,7 +51,12 @@ def save(directory: Path, env_steps: int, tensors: Mapping[str, Tensor], state: 
         beside.mkdir()
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, beside / _TENSORS)
         digest = hashlib.sha256((beside / _TENSORS).read_bytes()).hexdigest()
-        manifest = {"format": FORMAT_VERSION, "env_steps": env_steps, "sha256": {_TENSORS: digest}, "state": dict(state)}
+        manifest = {
+            "format": FORMAT_VERSION,
+            "env_steps": env_steps,
+            "sha256": {_TENSORS: digest},
+            "state": dict(state),
+        }
         (beside / _MANIFEST).write_text(json.dumps(manifest, indent=1))
         for name in (_TENSORS, _MANIFEST):
             _flush(beside / name)

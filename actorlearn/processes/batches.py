@@ -1,7 +1,7 @@
 """Stage 3 of 5: gathers the complete blocks of a round into one batch, and frees them when it has been learned from.
 
 Reads: blocks whose word ``completed`` says so; the roster.
-Writes: a ``Batch`` on the trainer's device, with rows shifted to "action -> outcome"; the words ``joined``, ``left`` and
+Writes: a ``Batch`` on the trainer's device, rows shifted to "action -> outcome"; the words ``joined``, ``left`` and
 ``open``, which free the blocks.
 Next: ``processes/trainer.py`` turns the batch into a gradient.
 """

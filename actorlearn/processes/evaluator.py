@@ -6,7 +6,6 @@ Reads: published weights, one version per evaluation. Writes: ``Evaluated`` mess
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -104,4 +103,3 @@ def summary(returns: list[float]) -> dict[str, Any]:
         "max": float(scores.max()),
         "returns": returns,
     }
-

@@ -40,7 +40,7 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     algorithm: dict[str, Any]
 
 
-class SimulatorSettings(ProcessSettings):
+class SimulatorSettings(ProcessSettings, frozen=True):
     """A simulator: steps the environments whose blocks lie in ``segment``."""
 
     env: EnvSettings
@@ -57,7 +57,7 @@ class SimulatorSettings(ProcessSettings):
     policy: PolicySettings
 
 
-class InferenceSettings(ProcessSettings):
+class InferenceSettings(ProcessSettings, frozen=True):
     """An inference server: answers the simulators that connect to ``endpoint``."""
 
     endpoint: str
@@ -68,7 +68,7 @@ class InferenceSettings(ProcessSettings):
     device: str
 
 
-class TrainerSettings(ProcessSettings):
+class TrainerSettings(ProcessSettings, frozen=True):
     """The trainer: batches, gradients, updates, checkpoints."""
 
     endpoint: str
@@ -77,6 +77,8 @@ class TrainerSettings(ProcessSettings):
     weights: str
     rounds: str
     device: str
+    precision: str
+    """fp32, or bf16: forward and backward pass under autocast, weights and updates in float32."""
     total_steps: int
     blocks: int
     frames_per_step: int
@@ -88,7 +90,7 @@ class TrainerSettings(ProcessSettings):
     """Start from the newest valid checkpoint of the run; required to exist."""
 
 
-class EvaluatorSettings(ProcessSettings):
+class EvaluatorSettings(ProcessSettings, frozen=True):
     """The evaluator: whole games with published weights every ``every_steps`` environment steps."""
 
     env: EnvSettings

@@ -37,6 +37,7 @@ from actorlearn.wire.channel import Router, Waiter, drain
 from actorlearn.wire.messages import Report, Saved, Warned
 
 SETTINGS = TrainerSettings
+HINT = b""
 SKIPS_ALLOWED = 10
 """Non-finite updates in a row after which the run is stopped rather than continued with old weights."""
 
@@ -71,7 +72,8 @@ class Learning:
         """One forward pass over the T + 1 rows, one backward pass, one step. Non-finite updates change nothing."""
         self.gradients.zero_()
         rows, environments = batch.observation.shape[:2]
-        outputs = self.network(batch.observation.flatten(0, 1))
+        with torch.autocast(batch.observation.device.type, torch.bfloat16, enabled=self.settings.precision == "bf16"):
+            outputs = self.network(batch.observation.flatten(0, 1))
         loss, metrics = self.algorithm.loss(
             {name: output.unflatten(0, (rows, environments)) for name, output in outputs.items()}, batch
         )
@@ -84,7 +86,7 @@ class Learning:
         else:
             self.skipped += 1
         numbers = {name: float(value) for name, value in metrics.items()}
-        return {**numbers, "loss": float(loss), "gradient_norm": float(norm), "learning_rate": learning_rate}
+        return {**numbers, "loss": float(loss.detach()), "gradient_norm": float(norm), "learning_rate": learning_rate}
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that learning changes, by name, for a checkpoint."""
@@ -138,7 +140,7 @@ class Trainer:
             parts = self.batches.parts(self.learned)
             if parts is None:
                 if not self.batches.seats:
-                    self.batches.open_after(self.learned)
+                    self._open()
                 self.role.timings.add("copy")
                 hints.wait(POLL_MS)
                 drain(self.router)
@@ -164,11 +166,16 @@ class Trainer:
                     "lower optimizer.learning_rate or set optimizer.clip_norm, and resume from the last checkpoint"
                 )
         self._publish()
-        self.batches.open_after(self.learned)
+        self._open()
         self.role.timings.add("publish")
         self._report_if_due({**numbers, "policy_lag_mean": lag_mean, "policy_lag_max": lag_max})
         if self.env_steps - self.saved_at >= self.settings.checkpoint_every_steps:
             self._save()
+
+    def _open(self) -> None:
+        self.batches.open_after(self.learned)
+        for peer in self.batches.seats:
+            self.router.send(peer, HINT)
 
     def _follow_orders(self) -> bool:
         control = self.role.control

@@ -40,7 +40,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknow
     """Base of all control messages; the class name travels as the tag."""
 
 
-class Hello(Message):
+class Hello(Message, frozen=True):
     """First word of a child: who it is and what it was built with. The supervisor compares before it admits."""
 
     name: str
@@ -53,7 +53,7 @@ class Hello(Message):
     """What must be equal to take part: environment, observation, actions, rows (simulators only)."""
 
 
-class Applied(Message):
+class Applied(Message, frozen=True):
     """The child has put the Order of this version into effect."""
 
     name: str
@@ -61,13 +61,13 @@ class Applied(Message):
     order: int
 
 
-class Report(Message):
+class Report(Message, frozen=True):
     """One row for metrics.jsonl, from the trainer."""
 
     row: dict[str, float | int | None]
 
 
-class Evaluated(Message):
+class Evaluated(Message, frozen=True):
     """One evaluation of one policy version: whole games, raw scores."""
 
     name: str
@@ -76,7 +76,7 @@ class Evaluated(Message):
     returns: list[float]
 
 
-class Saved(Message):
+class Saved(Message, frozen=True):
     """A checkpoint is complete on disk."""
 
     path: str
@@ -84,7 +84,7 @@ class Saved(Message):
     order: int
 
 
-class Failed(Message):
+class Failed(Message, frozen=True):
     """A child's last words before it exits with an error."""
 
     name: str
@@ -92,7 +92,7 @@ class Failed(Message):
     error: str
 
 
-class Finished(Message):
+class Finished(Message, frozen=True):
     """A child has done all it was asked for and is about to exit 0."""
 
     name: str
@@ -101,7 +101,7 @@ class Finished(Message):
     summary: dict[str, Any] = {}
 
 
-class Warned(Message):
+class Warned(Message, frozen=True):
     """Something a user should see that stops nothing (for example a skipped non-finite update)."""
 
     name: str
@@ -124,7 +124,7 @@ class Seat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return f"{self.name}.{self.incarnation}"
 
 
-class Order(Message):
+class Order(Message, frozen=True):
     """The whole state the supervisor wants of a child."""
 
     version: int
@@ -137,13 +137,13 @@ class Order(Message):
     """Raised by one for every checkpoint asked for."""
 
 
-class Refused(Message):
+class Refused(Message, frozen=True):
     """The supervisor turns a child away, with both values in the reason."""
 
     reason: str
 
 
-class Request(Message):
+class Request(Message, frozen=True):
     """A command line speaks to a running supervisor."""
 
     protocol: int
@@ -155,7 +155,7 @@ class Request(Message):
     overrides: list[str] = []
 
 
-class Reply(Message):
+class Reply(Message, frozen=True):
     """The supervisor's answer to a Request."""
 
     ok: bool

@@ -58,7 +58,7 @@ def environment(name: str, packages: list[str]) -> Path:
 
 def sb3(python: Path, seconds: float) -> dict[str, Any]:
     """Stable-Baselines3's rate over this many seconds after its warm-up."""
-    script = Path(__file__).with_name("sb3_a2c.py")
+    script = Path(__file__).with_name("peer_scripts") / "sb3_a2c.py"
     done = subprocess.run([python, script, str(seconds), "16", "5"], capture_output=True, text=True, check=False)
     if done.returncode:
         raise BenchError(f"{script.name}: {done.stderr.strip().splitlines()[-1]}")

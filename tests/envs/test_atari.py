@@ -131,7 +131,7 @@ def test_half_size_is_the_mean_of_two_by_two_without_the_last_two_lines() -> Non
 
 def test_a_lost_life_is_not_the_end_of_the_game() -> None:
     with opened(EnvSettings(id="ALE/Breakout-v5"), [3, 4]) as env:
-        rows = play(env, random_actions(env.spec, 2, 300))
+        rows = play(env, random_actions(env.spec, 2, 420))
     for life_lost, terminated, first in zip(
         *(column(rows, name).T for name in ("life_lost", "terminated", "first")), strict=True
     ):

@@ -10,7 +10,8 @@ from rich.console import Console as Terminal
 
 from launch.console import LiveConsole, PlainConsole, make
 from launch.events import Console, Note
-from launch.screen import Known, clock, event_text, fit, number, picture, slow_stage, stage_shares
+from launch.screen import Known, fit, picture, slow_stage, stage_shares
+from launch.words import clock, event_text, number
 
 ROW: dict[str, Any] = {
     "time_s": 754.0,
@@ -247,3 +248,13 @@ def test_the_console_suits_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(live, LiveConsole)
     monkeypatch.setenv("TERM", "dumb")
     assert isinstance(make("pong", "ALE/Pong-v5", 1, Tty()), PlainConsole)
+
+
+def test_a_low_terminal_still_shows_processes_and_the_newest_event() -> None:
+    about = known(simulators=16)
+    for i in range(9):
+        about.add_event({"time_s": i, "kind": "ready", "process": f"simulator-{i}"})
+    text = drawn(about, 80, 24)
+    assert len(text.splitlines()) < 24
+    assert "16 x simulator" in text
+    assert "simulator-8 ready" in text

@@ -1,5 +1,7 @@
 """Every message survives the trip; everything else is refused, quickly and with one kind of error."""
 
+from contextlib import suppress
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -62,20 +64,16 @@ def test_seats_know_their_peer_id() -> None:
 
 @given(st.binary(max_size=300))
 def test_bytes_are_a_message_or_a_message_error(data: bytes) -> None:
-    try:
+    with suppress(MessageError):
         decode(data, "supervisor")
-    except MessageError:
-        pass
 
 
 @given(st.integers(0, 200), st.integers(0, 255))
 def test_a_flipped_byte_never_escapes_as_another_error(position: int, value: int) -> None:
     data = bytearray(encode(EXAMPLES[9][0]))
     data[position % len(data)] = value
-    try:
+    with suppress(MessageError):
         decode(bytes(data), "child")
-    except MessageError:
-        pass
 
 
 def test_unknown_fields_and_wrong_types_are_refused() -> None:

@@ -1,0 +1,59 @@
+"""Finds out what a topology's environment and network look like, by asking a child process.
+
+The supervisor and the command line thereby import neither torch nor any environment, and an environment or network that
+cannot be built is one line of error before anything is started.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from actorlearn.envs.interface import EnvSettings
+from actorlearn.processes import settings as all_settings
+from actorlearn.processes.settings import DescribeSettings
+from launch.topology import Topology, TopologyError
+
+
+class Description(msgspec.Struct, frozen=True, kw_only=True):
+    """What an environment, an algorithm and a network turn out to be."""
+
+    observation_shape: tuple[int, ...]
+    observation_dtype: str
+    actions: int
+    frames_per_step: int
+    columns: dict[str, tuple[str, tuple[int, ...]]]
+    weights: int
+
+
+def describe(topology: Topology) -> Description:
+    """Build environment and network once in a child process; raises TopologyError with its one line."""
+    question = DescribeSettings(
+        env=env_settings(topology),
+        model=topology.model.model_dump(),
+        algorithm=topology.algorithm.model_dump(),
+        optimizer=topology.optimizer.model_dump(),
+    )
+    with tempfile.TemporaryDirectory(prefix="actorlearn-") as folder:
+        path = Path(folder) / "describe.json"
+        all_settings.write(question, path)
+        command = [sys.executable, "-m", "actorlearn.processes", "describe", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    try:
+        answer = json.loads(done.stdout.strip().splitlines()[-1])
+    except (IndexError, ValueError):
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        raise TopologyError(f"env.id {topology.env.id!r}: cannot be described: {last}") from None
+    if "error" in answer:
+        raise TopologyError(answer["error"])
+    return msgspec.convert(answer, Description, strict=False)
+
+
+def env_settings(topology: Topology) -> EnvSettings:
+    """The environment section as processes read it."""
+    return msgspec.convert(topology.env.model_dump(), EnvSettings)

@@ -1,0 +1,49 @@
+"""Numbers, times and events as people read them; the same on every screen, table and line. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+DASH = "–"
+"""What is not known yet; never a zero."""
+
+
+def event_text(event: Mapping[str, Any]) -> str:
+    """An event in one line: simulator-1 died (incarnation 2): killed by signal 9."""
+    process, kind, cause = event.get("process"), str(event.get("kind", "")), event.get("cause")
+    if not cause and event.get("env_steps") is not None:
+        cause = f"{event['env_steps']:,} steps"
+    said = f"{process} {kind}" if process else kind
+    if process and (event.get("incarnation") or 0) > 0:
+        said += f" (incarnation {event['incarnation']})"
+    return " ".join(f"{said}: {cause}".split()) if cause else said
+
+
+def clock(seconds: float | None) -> str:
+    """1:02:03 or 2:03; days in front of it when there are any."""
+    if seconds is None:
+        return "-:--"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours:02}:{minutes:02}:{rest:02}"
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def whole(value: float | None) -> str:
+    """A count or a rate."""
+    return DASH if value is None else f"{value:,.0f}"
+
+
+def number(value: float | None) -> str:
+    """A score or a loss: three digits that say something."""
+    if value is None:
+        return DASH
+    size = abs(value)
+    if size >= 1000:
+        return f"{value:,.0f}"
+    if size >= 10 or value == 0:
+        return f"{value:.1f}"
+    return f"{value:.3f}" if size >= 0.001 else f"{value:.1e}"

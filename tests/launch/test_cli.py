@@ -1,0 +1,411 @@
+"""The command line: a wrong request is one line and exit status 2, what fails is 1, reports are JSON on demand."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from actorlearn.wire.channel import Router
+from actorlearn.wire.messages import Reply, Request, decode, encode
+from launch import care, client, doctor, runs
+from launch.cli import app
+from launch.errors import FailedError
+from tests.launch.test_runs import make_run, me
+
+COMMANDS = ["run", "check", "resume", "ps", "top", "logs", "stop", "attach", "detach", "clean"]
+COMMANDS += ["eval", "plot", "bench", "doctor"]
+ROOT = Path(__file__).parents[2]
+TOPOLOGY = "name: cart\nenv: {id: CartPole-v1}\ntotal_steps: 1000\n"
+ROW = {"time_s": 9.0, "env_steps": 250, "env_steps_per_s": 50.0, "episode_return_mean": 21.5, "episodes": 4}
+
+
+def ask(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="actorlearn")
+
+
+def refused(*arguments: str | Path, code: int = 2) -> str:
+    """The one line a request is refused with."""
+    result = ask(*arguments)
+    assert result.exit_code == code, result.output
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("actorlearn: ")
+    return lines[0].removeprefix("actorlearn: ")
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(runs.SharedDirectory, "living", staticmethod(list))
+    return tmp_path
+
+
+@pytest.fixture
+def topology(tmp_path: Path) -> Path:
+    path = tmp_path / "cart.yaml"
+    path.write_text(TOPOLOGY)
+    return path
+
+
+@contextmanager
+def supervisor(folder: Path, replies: dict[str, Reply]) -> Iterator[tuple[Path, list[Request]]]:
+    """A living run, whose supervisor is a thread of this process with fixed answers; no answer where there is none."""
+    with tempfile.TemporaryDirectory(prefix="al-") as sockets:  # a short path: pytest's are near a socket's limit
+        path = make_run(folder, "cart-1", sockets=sockets, **me())
+        (path / "topology.yaml").write_text(TOPOLOGY)
+        (path / "metrics.jsonl").write_text(json.dumps(ROW) + "\n")
+        router, asked, over = Router(f"ipc://{sockets}/control.sock"), [], threading.Event()
+
+        def serve() -> None:
+            while not over.is_set():
+                if (received := router.recv(20)) is None:
+                    continue
+                request = decode(received[1], "supervisor")
+                assert isinstance(request, Request)
+                asked.append(request)
+                if request.command in replies:
+                    router.send(received[0], encode(replies[request.command]))
+            router.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield path, asked
+        finally:
+            over.set()
+            thread.join()
+
+
+# Requests that are wrong ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("nonsense", "No such command 'nonsense'; see `actorlearn --help`"),
+        ("run", "Missing argument 'TOPOLOGY'; see `actorlearn run --help`"),
+        ("doctor --nonsense", "No such option: --nonsense; see `actorlearn doctor --help`"),
+        ("attach x --simulators 0", "greater than or equal to 1; see `actorlearn attach --help`"),
+        ("attach x --simulators many", "see `actorlearn attach --help`"),
+        ("plot x", "Missing option '--output' / '-o'"),
+        ("run nowhere.yaml", "nowhere.yaml: No such file or directory"),
+        ("check nowhere.yaml", "nowhere.yaml: No such file or directory"),
+        ("check cart.yaml simulators.cout=2", "did you mean simulators.count"),
+        ("check cart.yaml total_steps", "an override is key=value"),
+        ("top", "there are no runs in runs/; start one with `actorlearn run TOPOLOGY`"),
+        ("stop x", "'x' is no run folder and there are no runs"),
+        ("resume x", "'x' is no run folder and there are no runs"),
+        ("logs x", "'x' is no run folder and there are no runs"),
+        ("eval x", "'x' is no run folder and there are no runs"),
+        ("plot x -o x.png", "'x' is no run folder and there are no runs"),
+        ("bench nonsense", "'nonsense' is no suite: choose one of "),
+    ],
+)
+def test_a_wrong_request_is_one_line(arguments: str, said: str, topology: Path) -> None:
+    assert said in refused(*arguments.split())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str) -> None:
+    result = ask(command, "--help")
+    assert result.exit_code == 0
+    assert f"actorlearn {command}" in result.output
+
+
+def test_without_a_command_the_help_is_shown() -> None:
+    result = ask()
+    assert result.exit_code == 2
+    assert all(command in result.output for command in COMMANDS)
+
+
+def test_help_needs_nothing_heavy() -> None:
+    heavy = "{'torch', 'numpy', 'zmq', 'pydantic', 'matplotlib'}"
+    code = f"import sys, launch.cli; print({heavy} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "set()"
+
+
+def test_it_is_a_module_too() -> None:
+    command = [sys.executable, "-m", "launch", "nonsense"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (2, "actorlearn: No such command 'nonsense'; see `actorlearn --help`\n")
+
+
+def test_a_fault_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(json: bool) -> int:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(doctor, "doctor", broken)
+    assert isinstance(ask("doctor").exception, ZeroDivisionError)
+
+
+# Run and resume -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Path, bool]]:
+    """Requests that reached the runner, which is replaced."""
+    seen: list[tuple[Any, Path, bool]] = []
+
+    def run(topology: Any, run_dir: Path, *, resume: bool, console: Any) -> int:
+        console.row(ROW)
+        seen.append((topology, run_dir, resume))
+        return 3
+
+    module = ModuleType("launch.runner")
+    module.run = run  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "launch.runner", module)
+    return seen
+
+
+def test_run_makes_a_folder_named_after_topology_and_time(topology: Path, started: list[Any]) -> None:
+    result = ask("run", topology, "total_steps=500", "seed=7")
+    assert result.exit_code == 3
+    loaded, folder, resumed = started[0]
+    assert (loaded.total_steps, loaded.seed, resumed) == (500, 7, False)
+    assert folder.parent == Path("runs")
+    assert time.strptime(folder.name, "cart-%Y%m%d-%H%M%S")
+    assert "250 steps (50.0%)" in result.stdout
+
+
+def test_run_uses_the_folder_it_is_given(topology: Path, started: list[Any], tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for folder in (tmp_path / "empty", tmp_path / "deep" / "new"):
+        ask("run", topology, "--run-dir", folder)
+        assert started[-1][1] == folder
+        assert folder.is_dir()
+
+
+def test_run_mixes_with_nothing_that_is_there(topology: Path, started: list[Any], tmp_path: Path) -> None:
+    old = make_run(tmp_path, "old")
+    assert "holds a run already; go on with it with `actorlearn resume" in refused("run", topology, "--run-dir", old)
+    assert "is not empty; name a new folder" in refused("run", topology, "--run-dir", tmp_path)
+    assert "cannot be made: Not a directory" in refused("run", topology, "--run-dir", topology / "x")
+    assert started == []
+
+
+def test_resume_takes_the_run_s_own_topology(started: list[Any], tmp_path: Path) -> None:
+    old = make_run(tmp_path / "runs", "cart-1")
+    (old / "topology.yaml").write_text(TOPOLOGY)
+    assert "cart-1 has no checkpoint to resume from" in refused("resume", "cart")
+    (old / "checkpoints" / "500").mkdir(parents=True)
+    assert ask("resume", "cart", "total_steps=2000").exit_code == 3
+    loaded, folder, resumed = started[0]
+    assert (loaded.total_steps, folder, resumed) == (2000, old, True)
+
+
+def test_a_living_run_cannot_be_resumed(started: list[Any], tmp_path: Path) -> None:
+    make_run(tmp_path / "runs", "cart-1", **me())
+    assert "cart-1 is alive; `actorlearn top cart-1` shows it" in refused("resume", "cart")
+    assert started == []
+
+
+# Living runs ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_dead_run_cannot_be_asked(tmp_path: Path) -> None:
+    make_run(tmp_path / "runs", "cart-1")
+    for arguments in (("stop", "cart"), ("attach", "cart"), ("detach", "cart", "simulator-0")):
+        assert "cart-1 is not alive (died)" in refused(*arguments)
+
+
+def test_attach_and_detach_ask_the_supervisor(tmp_path: Path) -> None:
+    attached = Reply(ok=True, text="simulator-2 running after 0.4 s", data={"names": ["simulator-2"]})
+    with supervisor(tmp_path, {"attach": attached, "detach": Reply(ok=True, text="gone")}) as (path, asked):
+        said = json.loads(ask("attach", path, "--simulators", "2", "env.frame_skip=4", "--json").stdout)
+        assert said == {"run": "cart-1", "text": attached.text, "names": ["simulator-2"]}
+        assert ask("detach", path, "simulator-0", "simulator-1").stdout == "cart-1: gone\n"
+    assert (asked[0].command, asked[0].simulators, asked[0].overrides) == ("attach", 2, ["env.frame_skip=4"])
+    assert (asked[1].command, asked[1].names) == ("detach", ["simulator-0", "simulator-1"])
+
+
+def test_a_no_of_the_supervisor_is_one_line(tmp_path: Path) -> None:
+    with supervisor(tmp_path, {"detach": Reply(ok=False, text="'x' is no simulator of this run")}) as (path, _):
+        assert refused("detach", path, "x", code=1) == "cart-1: 'x' is no simulator of this run"
+
+
+def test_a_silent_supervisor_is_told_of_within_the_deadline(tmp_path: Path) -> None:
+    with supervisor(tmp_path, {}) as (path, _):
+        began_s = time.monotonic()
+        with pytest.raises(FailedError, match=r"did not answer 'status' within 0.3 s; .* stop cart-1 --now"):
+            client.ask(runs.find(str(path)), "status", timeout_s=0.3)
+        assert time.monotonic() - began_s < 2.0
+
+
+def test_stop_waits_for_the_end(tmp_path: Path) -> None:
+    with supervisor(tmp_path, {"stop": Reply(ok=True, text="stopping")}) as (path, asked):
+        said = refused("stop", path, "--timeout-s", "0.1", code=1)
+        assert "cart-1 is still at work 0.1 s after it was told to stop" in said
+        assert [request.command for request in asked] == ["stop"]
+
+
+def test_stop_now_kills_a_supervisor_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(care, "_NOW_S", 0.2)
+    stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", stubborn]) as child:
+        about = {"supervisor_pid": child.pid, "supervisor_started": runs.start_time(child.pid)}
+        path = make_run(tmp_path, "cart-1", sockets=str(tmp_path), **about)
+        said = json.loads(ask("stop", path, "--now", "--json").stdout)
+        assert child.wait(5) == -9
+    assert (said["run"], said["status"]) == ("cart-1", "killed")
+
+
+def test_top_shows_a_living_run(tmp_path: Path) -> None:
+    processes = [{"name": "trainer", "state": "running", "incarnation": 0, "pid": 7, "busy": 0.5}]
+    with supervisor(tmp_path, {"status": Reply(ok=True, text="", data={"processes": processes})}) as (path, _):
+        said = json.loads(ask("top", path, "--json").stdout)
+        text = ask("top", path).stdout
+    assert (said["status"], said["row"], said["processes"]) == ("running", ROW, processes)
+    assert said["left_s"] == pytest.approx(750 / 50)
+    assert "CartPole-v1" in text
+    assert "trainer" in text
+    assert "21.5 mean score" in text
+
+
+def test_top_shows_an_ended_run(tmp_path: Path) -> None:
+    path = make_run(tmp_path, "cart-1")
+    (path / "topology.yaml").write_text(TOPOLOGY)
+    (path / "summary.json").write_text('{"status": "finished", "wall_time_s": 61.0}')
+    (path / "events.jsonl").write_text(
+        '{"time_s": 1.5, "kind": "died", "process": "simulator-0", "cause": "signal 9"}\n'
+    )
+    text = ask("top", path).stdout
+    assert "finished · 1:01" in text
+    assert "simulator-0 died: signal 9" in text
+
+
+def test_ps_lists_living_runs_and_on_demand_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "no run is alive" in ask("ps").stdout
+    ended = make_run(tmp_path / "runs", "old-1")
+    (ended / "summary.json").write_text('{"status": "stopped", "env_steps": 77}')
+    with supervisor(tmp_path, {"status": Reply(ok=True, text="", data={"processes": [{}, {}]})}) as (path, _):
+        monkeypatch.setattr(runs, "living", lambda: [runs.find(str(path))] if path.exists() else [])
+        living = json.loads(ask("ps", "--json").stdout)["runs"]
+        every = json.loads(ask("ps", "--all", "--json").stdout)["runs"]
+        table = ask("ps", "--all").stdout
+    assert [(row["run"], row["status"], row["processes"], row["env_steps"]) for row in living] == [
+        ("cart-1", "running", 2, 250)
+    ]
+    assert {(row["run"], row["status"], row["env_steps"]) for row in every} == {
+        ("cart-1", "running", 250),
+        ("old-1", "stopped", 77),
+    }
+    assert "old-1" in table
+
+
+# Files ----------------------------------------------------------------------------------------------------------------
+
+
+def test_logs_of_one_process_and_of_all(tmp_path: Path) -> None:
+    path = make_run(tmp_path, "cart-1")
+    assert "cart-1 has no logs" in refused("logs", path)
+    (path / "logs").mkdir()
+    (path / "logs" / "trainer.log").write_text("".join(f"line {i}\n" for i in range(100)))
+    (path / "logs" / "simulator-0.log").write_text("hello\nnot yet whole")
+    assert ask("logs", path, "trainer", "-n", "2").stdout == "line 98\nline 99\n"
+    assert ask("logs", path, "trainer", "-n", "0").stdout == ""
+    assert ask("logs", path, "-n", "1", "-f").stdout == "simulator-0 | not yet whole\ntrainer     | line 99\n"
+    assert "'x' is no process of cart-1: choose one of simulator-0, trainer" in refused("logs", path, "x")
+
+
+def test_long_logs_are_read_from_their_end(tmp_path: Path) -> None:
+    path = make_run(tmp_path, "cart-1") / "logs"
+    path.mkdir()
+    (path / "trainer.log").write_text("".join(f"{i} {'x' * 500}\n" for i in range(10_000)))
+    words = [line.split()[0] for line in ask("logs", path.parent, "trainer", "-n", "10").stdout.splitlines()]
+    assert words[-1] == "9999"
+    assert len(words) <= 10
+
+
+def test_clean_says_what_it_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(care.SharedDirectory, "sweep", staticmethod(lambda: ["pong-1"]))
+    stale = tmp_path / f"actorlearn-{os.getuid()}-pong-1"
+    stale.mkdir()
+    monkeypatch.setattr(care, "stale_sockets", lambda alive: [stale])
+    assert json.loads(ask("clean", "--json").stdout) == {"shared_memory": ["pong-1"], "sockets": [str(stale)]}
+    assert not stale.exists()
+
+
+def test_only_old_sockets_of_dead_runs_are_stale(tmp_path: Path) -> None:
+    mine = f"actorlearn-{os.getuid()}"
+    for name in (
+        f"{mine}-dead",
+        f"{mine}-alive",
+        f"{mine}-new",
+        f"actorlearn-{os.getuid() + 1}-other",
+        "actorlearn-tmp",
+    ):
+        (tmp_path / name).mkdir()
+        if not name.endswith("new"):
+            os.utime(tmp_path / name, (0, 0))
+    (tmp_path / f"{mine}-link").symlink_to(tmp_path / f"{mine}-alive")
+    assert care.stale_sockets({f"{mine}-alive"}, [tmp_path]) == [tmp_path / f"{mine}-dead"]
+
+
+# This machine ---------------------------------------------------------------------------------------------------------
+
+
+def test_doctor_fails_only_on_what_would_stop_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    fine = [doctor.Finding("cores", "1", doctor.WARN, "allow two"), doctor.Finding("python", "3.11")]
+    for findings, code in ((fine, 0), ([*fine, doctor.Finding("/dev/shm", "0 B", doctor.STOP, "free some")], 1)):
+        monkeypatch.setattr(doctor, "examine", lambda findings=findings: findings)
+        result = ask("doctor", "--json")
+        assert result.exit_code == code
+        assert json.loads(result.stdout)["ok"] is (code == 0)
+        assert "allow two" in ask("doctor").stdout
+
+
+def test_doctor_looks_at_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_ASK_TORCH", 'print(\'["9.9", ["GPU A"]]\')')
+    found = {finding.what: finding for finding in doctor.examine()}
+    assert {"python", "cores", "/dev/shm", "open files", "processes", "libzmq", "sockets in"} <= found.keys()
+    assert found["torch"].found == "9.9"
+    assert found["gpu"].found == "GPU A"
+
+
+def test_doctor_survives_a_broken_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_ASK_TORCH", "import os; os._exit(7)")
+    (finding,) = doctor._torch()
+    assert (finding.verdict, finding.found) == (doctor.STOP, "cannot be imported: exit status 7")
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"cpu.max": "max 100000\n"}, None),
+        ({"cpu.max": "150000 100000\n"}, 1.5),
+        ({"cpu/cpu.cfs_quota_us": "200000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 2.0),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
+        ({}, None),
+    ],
+)
+def test_doctor_reads_both_versions_of_cgroups(tmp_path: Path, files: dict[str, str], cores: float | None) -> None:
+    (tmp_path / "cpu").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert doctor._cpu_quota(tmp_path) == cores
+
+
+@pytest.mark.slow
+def test_check_prints_the_plan(topology: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # the child that describes the environment starts in an empty folder
+    result = ask("check", topology, "simulators.count=3", "--json")
+    assert result.exit_code == 0, result.stderr
+    said = json.loads(result.stdout)
+    assert [p["name"] for p in said["processes"] if p["role"] == "simulator"] == [f"simulator-{i}" for i in range(3)]
+    assert said["bytes_total"] == sum(segment["bytes"] for segment in said["segments"])
+    assert said["topology"]["total_steps"] == 1000
