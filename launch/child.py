@@ -103,9 +103,7 @@ class Child:
     def to(self, state: State, now_s: float) -> None:
         """Go into another state; raises TransitionError for a step that is not in the table."""
         if state not in TRANSITIONS[self.state]:
-            raise TransitionError(
-                f"{self.name}.{self.incarnation}: {self.state} -> {state} is not in child.TRANSITIONS"
-            )
+            raise TransitionError(f"{self.name}.{self.incarnation}: {self.state} -> {state} is not in TRANSITIONS")
         self.state, self.since_s = state, now_s
         if state not in ALIVE:
             self.pid = self.seat = None
@@ -132,11 +130,6 @@ class Child:
         """Whether there is a process of it."""
         return self.state in ALIVE
 
-    @property
-    def seated(self) -> bool:
-        """Whether it belongs on the roster: a simulator at work, or still leaving."""
-        return self.seat is not None and self.admitted
-
     def failed(self, error: str, now_s: float) -> None:
         """Keep the error if it is the first of this series."""
         if not self.error or not self._recent(now_s):
@@ -150,7 +143,7 @@ class Child:
         if restarts >= RESTARTS or self._starts_in_vain > RESTARTS:
             return None
         tries = max(restarts, self._starts_in_vain - 1)
-        return min(MAX_DELAY_S, FIRST_DELAY_S * 2**tries * jitter(self.name, self.incarnation))
+        return min(MAX_DELAY_S, FIRST_DELAY_S * 2.0**tries * jitter(self.name, self.incarnation))
 
     def _recent(self, now_s: float) -> list[float]:
         return [then_s for then_s in self._restarts_s if now_s - then_s < WINDOW_S]

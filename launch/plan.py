@@ -155,11 +155,16 @@ class Plan:
         """The progress segment, for the supervisor to read."""
         return self._segments["progress"]
 
+    def seat(self, name: str, incarnation: int) -> Seat:
+        """Where one incarnation of a simulator sits."""
+        path = self.shm / f"{name}.{incarnation}"
+        return Seat(name=name, incarnation=incarnation, segment=str(path), server=self._server_of(self.process(name)))
+
     def create_seat(self, name: str, incarnation: int) -> Seat:
         """Make one incarnation's segment. A dead incarnation may go on writing to its own, to no effect."""
-        path = self.shm / f"{name}.{incarnation}"
-        make_segment(path, self.block_shape).close()
-        return Seat(name=name, incarnation=incarnation, segment=str(path), server=self._server_of(self.process(name)))
+        seat = self.seat(name, incarnation)
+        make_segment(Path(seat.segment), self.block_shape).close()
+        return seat
 
     def drop_seat(self, seat: Seat) -> None:
         """Remove a dead incarnation's segment; the trainer still has it mapped for the blocks that are complete."""

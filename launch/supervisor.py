@@ -74,7 +74,7 @@ class Supervisor:
             ev.NotEnlarged: lambda event: self._desk.answer(event.client, False, event.reason),
             ev.Stalled: self._stalled,
             ev.Tick: self._tick,
-            ev.Interrupted: lambda _: self._stop(130, "interrupted"),
+            ev.Interrupted: self._interrupted,
         }
         self._listeners: dict[type, Callable[[Child, Any], None]] = {
             Hello: self._hello,
@@ -117,6 +117,9 @@ class Supervisor:
         child = self._children.current(event.name, event.incarnation)
         if child is not None and child.admitted:
             self._children.doom(child, "hang")
+
+    def _interrupted(self, _event: ev.Interrupted) -> None:
+        self._stop(130, "interrupted")
 
     def _received(self, event: ev.Received) -> None:
         child = self._children.current(event.name, event.incarnation)
@@ -178,7 +181,7 @@ class Supervisor:
             self._children.mending = False
             return "the trainer finishes its update and saves, then everything ends"
         self._end(self._outcome)
-        return "everything ends; nothing has been learned since the newest checkpoint"
+        return "the trainer is not running, so everything ends; resume goes on from the newest checkpoint, if any"
 
     def _tick(self, _event: ev.Tick) -> None:
         self._children.tick()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import zmq
 
@@ -112,17 +111,19 @@ class Dealer:
 
 
 class Waiter:
-    """Sleeps until one of several channels has something, or the deadline; then empties the hint channels."""
+    """Sleeps until one of several channels or descriptors has something, or the deadline."""
 
-    def __init__(self, channels: Sequence[Router | Dealer]) -> None:
-        """Watch these channels."""
+    def __init__(self, channels: Sequence[Router | Dealer], descriptors: Sequence[int] = ()) -> None:
+        """Watch these channels, and these file descriptors (pidfds, pipes)."""
         self._poller = zmq.Poller()
         for channel in channels:
             self._poller.register(channel.socket, zmq.POLLIN)
+        for descriptor in descriptors:
+            self._poller.register(descriptor, zmq.POLLIN)
 
-    def wait(self, timeout_ms: int) -> set[Any]:
-        """Sockets that have something to read; empty after the deadline."""
-        return {socket for socket, _ in self._poller.poll(timeout_ms)}
+    def wait(self, timeout_ms: int) -> bool:
+        """Sleep; False when the deadline passed and there is nothing to read."""
+        return bool(self._poller.poll(timeout_ms))
 
 
 def drain(channel: Router | Dealer) -> None:
