@@ -61,7 +61,7 @@ ATARI: Tree = {
 # Cheap vector environments with a2c. TO BE TUNED: horizon, costs, environments in all, and the optimizers below.
 # ----------------------------------------------------------------------------------------------------------------------
 VECTOR: Tree = {
-    "total_steps": 500_000,
+    "total_steps": 1_000_000,
     "env": {
         "preset": "dqn",
         "frame_skip": 1,

@@ -195,4 +195,4 @@ class Console(Protocol):
         """Called about twice a second; each has name, role, state, incarnation, pid and busy (0 to 1, or None)."""
 
     def close(self) -> None:
-        """Called once, at the end, whatever the end is."""
+        """Called at the end, whatever the end is, by whoever made the console."""

@@ -1,103 +1,122 @@
-"""What a run writes down about itself: where it ran, with what, and how it ended.
+"""What is written once per run: meta.json (what ran where) and summary.json (how it ended).
 
-Writes meta.json and summary.json into the run folder; the rest of the folder has writers of its own.
+Files are replaced whole, so a reader never meets half of one.
 """
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Mapping
-from importlib import metadata
+from contextlib import suppress
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-import actorlearn
+from actorlearn import __version__
 from launch.plan import Plan
-from launch.runs import start_time
+from launch.runs import read_object, start_time
 
-PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "pyzmq", "msgspec")
-SUMMARY = ("env_steps", "updates", "wall_time_s", "env_steps_per_s", "episode_return_mean", "weights_sha256")
+PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "pyzmq", "msgspec", "pydantic", "safetensors")
 
 
-def write_meta(plan: Plan) -> None:
-    """Write meta.json: code, versions, machine, and where the living run can be reached."""
-    meta = {
+def write(path: Path, values: Mapping[str, Any]) -> None:
+    """Replace a JSON file."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_text(json.dumps(values, indent=2, ensure_ascii=False, default=str) + "\n")
+    beside.replace(path)
+
+
+def now() -> str:
+    """Wall time, for people; nothing is computed from it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def meta(plan: Plan, resume: bool) -> dict[str, Any]:
+    """What ran, on what, and where to reach it. Of a resumed run the earlier parts are kept."""
+    before = read_object(plan.run_dir / "meta.json") if resume else {}
+    earlier = [*before.pop("earlier", []), before] if before else []
+    return {
         "run_id": plan.run_id,
-        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "resumed_at_env_steps": plan.resumed_at,
+        "name": plan.topology.name,
+        "version": __version__,
+        **_commit(Path(__file__).parent.parent),
+        "python": platform.python_version(),
+        "packages": _versions(),
+        "machine": machine(),
+        "command": sys.argv[1:],
+        "resumed_at": plan.resumed_at if resume else None,
+        "started": now(),
+        "ended": None,
         "supervisor_pid": os.getpid(),
         "supervisor_started": start_time(os.getpid()),
         "sockets": str(plan.sockets_dir),
         "shm": str(plan.shm),
-        "actorlearn": actorlearn.__version__,
-        **code(),
-        "packages": {name: _version(name) for name in PACKAGES},
-        "machine": machine(),
+        "earlier": earlier,
     }
-    _write(plan.run_dir / "meta.json", meta)
 
 
-def write_summary(run_dir: Path, status: str, error: str, known: Mapping[str, Any]) -> None:
-    """Write summary.json from the last known numbers."""
-    numbers = {name: known.get(name) for name in SUMMARY}
-    if numbers["wall_time_s"] is None:
-        numbers["wall_time_s"] = known.get("time_s")
-    if numbers["wall_time_s"] and numbers["env_steps"] is not None:
-        numbers["env_steps_per_s"] = round(numbers["env_steps"] / numbers["wall_time_s"], 1)
-    _write(run_dir / "summary.json", {"status": status, **({"error": error} if error else {}), **numbers})
+def _commit(root: Path) -> dict[str, Any]:
+    """The commit of a checkout, and whether files differ from it; nothing for an installed package."""
+    if not (root / ".git").exists():
+        return {"commit": None, "dirty": None}
+    answers = []
+    for arguments in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"]):
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=10, check=True
+            )
+        except (OSError, subprocess.SubprocessError):
+            return {"commit": None, "dirty": None}
+        answers.append(done.stdout.strip())
+    return {"commit": answers[0], "dirty": bool(answers[1])}
 
 
-def code() -> dict[str, Any]:
-    """Commit of this checkout and whether it was changed; empty when it is no checkout."""
-    folder = Path(actorlearn.__file__).parent
-    commit = _git(folder, "rev-parse", "HEAD")
-    return {"commit": commit, "dirty": bool(_git(folder, "status", "--porcelain"))} if commit else {}
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
 
 
 def machine() -> dict[str, Any]:
-    """The machine in a few words."""
+    """Processor, cores we may use, memory, operating system."""
+    model = platform.processor() or platform.machine()
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
     return {
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "cores_allowed": len(os.sched_getaffinity(0)),
-        "memory_bytes": psutil.virtual_memory().total,
-        "system": platform.platform(),
-        "python": platform.python_version(),
+        "cpu": model,
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "system": f"{platform.system()} {platform.release()}",
     }
 
 
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.machine())
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    try:
-        command = ["git", "-C", str(folder), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def _write(path: Path, value: Mapping[str, Any]) -> None:
-    beside = path.with_name(f".{path.name}.new")
-    beside.write_text(json.dumps(value, indent=2) + "\n")
-    beside.replace(path)
+def summary(
+    status: str, error: str, deaths: int, last_row: Mapping[str, Any], finished: Mapping[str, Any], elapsed_s: float
+) -> dict[str, Any]:
+    """How the run ended: the trainer's last words over the last row it reported, rates over the whole run."""
+    known = {**last_row, **finished}
+    env_steps = known.get("env_steps", 0)
+    wall_time_s = finished.get("wall_time_s") or known.get("time_s") or elapsed_s
+    return {
+        "status": status,
+        "error": error or None,
+        "env_steps": env_steps,
+        "frames": known.get("frames", 0),
+        "updates": known.get("updates", 0),
+        "wall_time_s": wall_time_s,
+        "env_steps_per_s": env_steps / wall_time_s if wall_time_s else 0.0,
+        "episodes": known.get("episodes", 0),
+        "episode_return_mean": known.get("episode_return_mean"),
+        "weights_sha256": finished.get("weights_sha256"),
+        "deaths": deaths,
+    }

@@ -1,256 +1,252 @@
-"""Runs a topology: turns the world into events for the supervisor, and its actions into deeds.
+"""The loop around the supervisor: turns the world into events, and its actions into deeds.
 
-One loop over one wait: the control socket, the ends of children, signals, the clock. Makes the run folder, the shared
-directory and the directory of sockets, and removes the last two whatever happens.
+Reads exits (pidfds), the control socket, signals, the progress segment and the clock. Writes the run folder; makes and
+removes processes, shared memory and sockets. Decides nothing: that is ``launch/supervisor.py``.
 """
 
 from __future__ import annotations
 
-import os
-import secrets
-import shutil
-import signal
-import time
+import selectors
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
-import yaml
-
-from actorlearn.memory.shared import SharedDirectory
 from actorlearn.metrics.writer import EventsWriter, MetricsWriter
 from actorlearn.processes import settings as all_settings
-from actorlearn.processes.settings import ProcessSettings
-from actorlearn.wire.channel import Router, Waiter
-from actorlearn.wire.messages import MessageError, Request, decode, encode
+from actorlearn.wire.channel import Router
+from actorlearn.wire.messages import Message, MessageError, Request, Seat, decode, encode
 from launch import events as ev
+from launch import record
 from launch.description import describe
-from launch.pace import Pace
-from launch.plan import Plan, plan
-from launch.record import write_meta, write_summary
-from launch.spawner import Spawner
+from launch.footing import Footing
+from launch.plan import Plan
+from launch.runs import Lines
+from launch.spawner import Key, Spawner
+from launch.strict_yaml import TopologyError
 from launch.supervisor import Supervisor
-from launch.topology import Topology, TopologyError, dump
+from launch.topology import Topology, dump, parse
+from launch.vitals import AwakeClock, Beats, Shares
 
-TICK_MS = 100
-SCREEN_EVERY_S = 0.5
+TURN_S = 0.1
+SHOW_EVERY_S = 0.5
+LAST_WORDS_S = 0.05
+"""How long we listen for what a process said just before its exit, which may be seen first."""
 
+MOST_MESSAGES = 1000
+"""Read in one turn; whoever floods the socket must not keep us from the others."""
 
-def run(topology: Topology, run_dir: Path, *, resume: bool, console: ev.Console) -> int:
-    """Run to the end; returns the exit status. Raises TopologyError or SharedMemoryFull before anything is started."""
-    SharedDirectory.sweep()
-    description = describe(topology)
-    run_id = f"{topology.name[:40]}-{secrets.token_hex(3)}"
-    planned = plan(topology, run_dir, run_id, sockets_root() / f"actorlearn-{os.getuid()}-{run_id}", description)
-    if resume:
-        planned.resumed_at = newest_checkpoint_steps(run_dir)
-    with ExitStack() as stack:
-        shared = SharedDirectory.create(run_id, planned.bytes_total)
-        stack.callback(shared.close)
-        planned.create_segments()
-        planned.sockets_dir.mkdir(mode=0o700)
-        stack.callback(shutil.rmtree, planned.sockets_dir, ignore_errors=True)
-        for folder in ("logs", "settings", "checkpoints"):
-            (planned.run_dir / folder).mkdir(parents=True, exist_ok=True)
-        (planned.run_dir / "topology.yaml").write_text(dump(topology))
-        write_meta(planned)
-        (planned.shm / "run").write_text(f"{planned.run_dir}\n")
-        return Runner(planned, resume, console, stack).run()
+MOST_COMPLAINTS = 10
+QUIET = frozenset({"spawned", "ended", "failed"})
+"""Notes that only events.jsonl gets: another one says as much to a person."""
 
 
-def sockets_root() -> Path:
-    """Where directories of sockets go: ipc paths must be short, so not into the run folder."""
-    given = os.environ.get("XDG_RUNTIME_DIR", "")
-    return Path(given) if given and os.access(given, os.W_OK) and len(given) < 30 else Path("/tmp")
+def run(topology: Topology, run_dir: Path, *, resume: bool = False, console: ev.Console) -> int:
+    """Run a topology to its end; returns the exit status. Call it from the main thread; leaves nothing behind.
 
-
-def newest_checkpoint_steps(run_dir: Path) -> int:
-    """Environment steps of the newest checkpoint folder; 0 when there is none."""
-    folders = (run_dir / "checkpoints").glob("*")
-    return max((int(folder.name) for folder in folders if folder.name.isdigit()), default=0)
+    Raises what stands in the way before the first process is started: TopologyError, RunError, SharedMemoryFull,
+    ChannelError.
+    """
+    with Footing(run_dir) as footing:
+        plan = footing.lay(topology, describe(topology), resume)
+        return Runner(plan, footing, resume, console).run()
 
 
 class Runner:
-    """One run from its first process to its last."""
+    """One run, from its first process to its summary."""
 
-    def __init__(self, planned: Plan, resume: bool, console: ev.Console, stack: ExitStack) -> None:
-        """Open what the run needs; ``stack`` closes it in reverse order."""
-        self.plan = planned
+    def __init__(self, plan: Plan, footing: Footing, resume: bool, console: ev.Console) -> None:
+        """Nothing is started yet."""
+        self.plan = plan
+        self.signals = footing.signals
         self.console = console
-        self.supervisor = Supervisor(
-            {process.name: process.role for process in planned.processes},
-            planned.expected_shape,
-            planned.run_id,
-            resume=resume,
-        )
-        self.metrics = stack.enter_context(MetricsWriter(planned.run_dir))
-        self.events = stack.enter_context(EventsWriter(planned.run_dir))
-        self.router = Router(planned.endpoint("control"))
-        stack.callback(self.router.close)
-        self.spawner = Spawner(planned.run_dir / "logs")
-        stack.callback(self.spawner.close)
-        self.pace = Pace(planned.progress)
-        self.overrides: dict[str, dict[str, Any]] = {}
-        """Environment keys that an attach request gave its simulators."""
-        self.last_row: Mapping[str, Any] = {}
+        self.router = footing.keep(Router(plan.endpoint("control")))
+        self.metrics = footing.keep(MetricsWriter(plan.run_dir))
+        self.events = footing.keep(EventsWriter(plan.run_dir))
+        self.selector = footing.keep(selectors.DefaultSelector())
+        self.spawner = footing.keep(Spawner(self.selector, plan.run_dir / "logs", plan.run_id))
+        roles = {process.name: process.role for process in plan.processes}
+        self.supervisor = Supervisor(roles, plan.expected_shape, plan.run_id, resume=resume)
+        self.clock = AwakeClock()
+        self.now_s = 0.0
+        self.beats = Beats(plan.progress["beat_ns"])
+        self.row_shares, self.shown_shares = (Shares(plan.progress["section_ns"]) for _ in range(2))
+        self.seats: dict[Key, Seat] = {}
+        self.environments: dict[str, dict[str, Any]] = {}
+        """Changes to the environment of simulators that were attached with some."""
+        self.last_row = (Lines(plan.run_dir / "metrics.jsonl").last() or {}) if resume else {}
+        self.evaluation: dict[str, Any] = {}
+        self.shown_s = -SHOW_EVERY_S
+        self.deaths = self.complaints = 0
         self.done: ev.Done | None = None
-        self._inbox: deque[ev.Event] = deque()
-        self._deeds: dict[type, Callable[[Any], object]] = {
+        self._events: deque[ev.Event] = deque()
+        self._deeds: dict[type, Callable[[Any], None]] = {
             ev.Spawn: self._spawn,
-            ev.Kill: lambda a: self.spawner.kill(a.name, a.incarnation, a.signal),
-            ev.Send: lambda a: self.router.send(f"{a.name}.{a.incarnation}", encode(a.message)),
+            ev.Kill: lambda kill: self.spawner.kill(kill.name, kill.incarnation, kill.signal),
+            ev.Send: lambda send: self._say(f"{send.name}.{send.incarnation}", send.message),
+            ev.Answer: lambda answer: self._say(answer.client, answer.reply),
             ev.Enlarge: self._enlarge,
-            ev.Answer: lambda a: self.router.send(a.client, encode(a.reply)),
             ev.Note: self._note,
             ev.Row: self._row,
-            ev.Done: self._done,
+            ev.Done: self._end,
         }
 
     def run(self) -> int:
-        """Loop until the supervisor says Done."""
-        with interruptions() as (waking, interrupted):
-            self._tell(ev.Begin())
-            shown_s = 0.0
+        """Turn the loop until the supervisor is done; the summary is written whatever happens."""
+        self.selector.register(self.router.fd, selectors.EVENT_READ)
+        self.selector.register(self.signals.fd, selectors.EVENT_READ)
+        error = "the supervisor itself failed"
+        try:
+            self._happened(ev.Begin())
             while self.done is None:
-                Waiter([self.router], [waking, *self.spawner.descriptors()]).wait(TICK_MS)
-                for _ in interrupted():
-                    self._tell(ev.Interrupted())
-                for name, incarnation, returncode in self._ended():
-                    self._tell(ev.Exited(name, incarnation, returncode))
-                self._read_messages()
-                for name, incarnation, seconds in self.pace.stalled(self._running(), time.monotonic()):
-                    self._tell(ev.Stalled(name, incarnation, seconds))
-                self._tell(ev.Tick())
-                if time.monotonic() - shown_s >= SCREEN_EVERY_S:
-                    shown_s = time.monotonic()
-                    self.console.processes(self._listed())
-        known = {**self.last_row, **self.done.summary}
-        write_summary(self.plan.run_dir, self.done.status, self.done.error, known)
-        self.console.close()
-        return self.done.exit_code
+                self._turn()
+            return self.done.exit_code
+        except BaseException as fault:
+            error = f"supervisor: {type(fault).__name__}: {fault}"
+            raise
+        finally:
+            self.spawner.close()
+            done = self.done or ev.Done("failed", 1, error)
+            summary = record.summary(done.status, done.error, self.deaths, self.last_row, done.summary, self.now_s)
+            record.write(self.plan.run_dir / "summary.json", summary)
 
-    # The world, as events ----------------------------------------------------------------------------------------
+    def _turn(self) -> None:
+        """Wait for something, or a moment; then tell the supervisor all that has happened."""
+        ready = [key.data for key, _ in self.selector.select(TURN_S)]
+        self.now_s, gap = self.clock.advance()
+        if gap:
+            self.beats.forgive(self.now_s)
+        for _ in range(self.signals.read()):
+            self._happened(ev.Interrupted())
+        self._listen(0)
+        self._bury([key for key in ready if key is not None])
+        self._feel_pulses()
+        self._happened(ev.Tick())
+        if self.now_s - self.shown_s >= SHOW_EVERY_S:
+            self.shown_s = self.now_s
+            self._show()
 
-    def _tell(self, event: ev.Event) -> None:
-        """Tell the supervisor, and what comes of its own actions after that."""
-        self._inbox.append(event)
-        while self._inbox:
-            for action in self.supervisor.handle(self._inbox.popleft(), time.monotonic()):
+    def _happened(self, event: ev.Event) -> None:
+        """Tell the supervisor, do what it says, and tell it what came of that."""
+        self._events.append(event)
+        while self._events:
+            for action in self.supervisor.handle(self._events.popleft(), self.now_s):
                 self._deeds[type(action)](action)
 
-    def _ended(self) -> Iterator[tuple[str, int, int]]:
-        for name, incarnation, returncode in self.spawner.ended():
-            yield name, incarnation, returncode
-            if self.plan.process(name).role == "simulator":
-                self.plan.drop_seat(self.plan.seat(name, incarnation))
+    # Events ---------------------------------------------------------------------------------------------------------
 
-    def _read_messages(self) -> None:
-        while (got := self.router.recv()) is not None:
-            peer, body = got
-            try:
-                message = decode(body, "supervisor")
-            except MessageError as error:
-                self._note(ev.Note("refused", peer[:80], cause=str(error)[:300]))
-                continue
-            name, _, incarnation = peer.rpartition(".")
-            if isinstance(message, Request):
-                self._tell(ev.Asked(peer, message))
-            elif name and incarnation.isdigit():
-                self._tell(ev.Received(name, int(incarnation), message))
+    def _bury(self, keys: list[Key]) -> None:
+        """Reap who has ended, but hear its last words before its exit is told."""
+        exits = [(key, self.spawner.reap(key)) for key in keys]
+        if any(returncode >= 0 for _, returncode in exits):
+            self._listen(LAST_WORDS_S)
+        for key, returncode in exits:
+            self._happened(ev.Exited(*key, returncode))
+            if seat := self.seats.pop(key, None):
+                self.plan.drop_seat(seat)
 
-    def _running(self) -> list[tuple[str, int, int]]:
-        return [
-            (child["name"], child["incarnation"], self.plan.process(child["name"]).index)
-            for child in self.supervisor.processes()
-            if child["state"] == "RUNNING"
+    def _listen(self, patience_s: float) -> None:
+        """Read the control socket until it is silent for this long."""
+        for _ in range(MOST_MESSAGES):
+            received = self.router.recv(round(patience_s * 1000))
+            if received is None:
+                return
+            self._heard(*received)
+
+    def _heard(self, peer: str, body: bytes) -> None:
+        try:
+            message = decode(body, "supervisor")
+        except MessageError as error:
+            self.complaints += 1
+            if self.complaints <= MOST_COMPLAINTS:
+                self._note(ev.Note("warned", cause=f"{peer} sent what is no message: {error}"))
+            return
+        name, _, incarnation = peer.rpartition(".")
+        if isinstance(message, Request):
+            self._happened(ev.Asked(peer, message))
+        elif incarnation.isdecimal():
+            self._happened(ev.Received(name, int(incarnation), message))
+
+    def _feel_pulses(self) -> None:
+        watched = [
+            (p["name"], p["incarnation"], p["role"], self.plan.process(p["name"]).index)
+            for p in self.supervisor.processes()
+            if p["state"] in ("running", "draining")
         ]
+        for name, incarnation, seconds in self.beats.silent(watched, self.now_s):
+            self._happened(ev.Stalled(name, incarnation, seconds))
 
-    def _listed(self) -> list[dict[str, Any]]:
-        busy = self.pace.busy()
-        listed = self.supervisor.processes()
-        return [{**child, "busy": busy.get(self.plan.process(child["name"]).index)} for child in listed]
-
-    # Actions, as deeds -------------------------------------------------------------------------------------------
+    # Deeds ----------------------------------------------------------------------------------------------------------
 
     def _spawn(self, action: ev.Spawn) -> None:
-        process = self.plan.process(action.name)
+        name, incarnation = action.name, action.incarnation
+        process, seat = self.plan.process(name), None
+        path = self.plan.run_dir / "settings" / f"{name}.{incarnation}.json"
         try:
-            seat = self.plan.create_seat(action.name, action.incarnation) if process.role == "simulator" else None
-            env = self.overrides.get(action.name)
-            settings = self.plan.settings(action.name, action.incarnation, resume=action.resume, env=env)
-            path = self._write_settings(settings)
-            pid = self.spawner.spawn(action.name, action.incarnation, process.role, path, settings.threads)
-        except (OSError, ValueError) as error:
-            self._inbox.append(ev.NotSpawned(action.name, action.incarnation, str(error)))
+            if process.role == "simulator":
+                seat = self.seats[name, incarnation] = self.plan.create_seat(name, incarnation)
+            settings = self.plan.settings(name, incarnation, action.resume, self.environments.get(name))
+            all_settings.write(settings, path)
+            pid = self.spawner.spawn(name, incarnation, process.role, path, settings.threads)
+        except OSError as error:
+            if seat is not None:
+                self.plan.drop_seat(self.seats.pop((name, incarnation)))
+            self._events.append(ev.NotSpawned(name, incarnation, f"cannot be started: {error}"))
             return
-        self.pace.fresh(process.index, time.monotonic())
-        self._inbox.append(ev.Spawned(action.name, action.incarnation, pid, seat))
+        self._events.append(ev.Spawned(name, incarnation, pid, seat))
 
-    def _write_settings(self, settings: ProcessSettings) -> Path:
-        path = self.plan.run_dir / "settings" / f"{settings.name}.{settings.incarnation}.json"
-        all_settings.write(settings, path)
-        return path
+    def _say(self, peer: str, message: Message) -> None:
+        self.router.send(peer, encode(message))  # a lost Order is said again, a lost Reply has lost its reader
 
     def _enlarge(self, action: ev.Enlarge) -> None:
+        """Plan more simulators, with changes to nothing but their environment."""
+        own = self.plan.topology
         try:
-            env = env_overrides(action.overrides)
+            changed = parse(dump(own), action.overrides, "the run's topology")
+            if changed.model_copy(update={"env": own.env}) != own:
+                raise TopologyError(
+                    f"attach {' '.join(action.overrides)}: only env.* can be changed; start another run"
+                )
             names = tuple(process.name for process in self.plan.add_simulators(action.simulators))
         except TopologyError as error:
-            self._inbox.append(ev.NotEnlarged(action.client, str(error)))
+            self._events.append(ev.NotEnlarged(action.client, str(error)))
             return
-        self.overrides.update(dict.fromkeys(names, env))
-        self._inbox.append(ev.Enlarged(action.client, names))
+        if changed != own:
+            self.environments.update(dict.fromkeys(names, changed.env.model_dump()))
+        self._events.append(ev.Enlarged(action.client, names))
 
     def _note(self, note: ev.Note) -> None:
-        self.events.event(note.kind, note.process, note.incarnation, note.cause, **note.fields)
-        self.console.event(note)
+        self.deaths += note.kind == "died"
+        if note.kind == "evaluated":
+            self.evaluation = {
+                "eval_return_mean": note.fields["mean"],
+                "eval_episodes": len(note.fields["returns"]),
+                "eval_env_steps": note.fields["env_steps"],
+                "eval_policy_version": note.fields["policy_version"],
+            }
+        self._write(lambda: self.events.event(note.kind, note.process, note.incarnation, note.cause, **note.fields))
+        if note.kind not in QUIET:
+            self.console.event(note)
 
     def _row(self, action: ev.Row) -> None:
-        self.last_row = {**action.values, **self.pace.shares(self.plan.processes)}
-        self.metrics.row(self.last_row)
+        rows = [process.index for process in self.plan.processes]
+        self.last_row = {**action.values, **self.row_shares.of_all(rows), **self.evaluation}
+        self._write(lambda: self.metrics.row(self.last_row))
         self.console.row(self.last_row)
 
-    def _done(self, action: ev.Done) -> None:
-        self.done = action
-
-
-def env_overrides(overrides: tuple[str, ...]) -> dict[str, Any]:
-    """Read ``env.key=value`` overrides of an attach request; raises TopologyError for any other key."""
-    env: dict[str, Any] = {}
-    for override in overrides:
-        key, separator, value = override.partition("=")
-        if not separator or not key.startswith("env."):
-            raise TopologyError(f"{override!r}: attached simulators take env.<key>=<value> only; leave it out")
-        env[key.removeprefix("env.")] = yaml.safe_load(value)
-    return env
-
-
-@contextmanager
-def interruptions() -> Iterator[tuple[int, Callable[[], bytes]]]:
-    """Turn Ctrl-C, SIGTERM and SIGHUP into bytes: a descriptor that wakes the loop, and what reads them."""
-    reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-
-    def nothing(_number: int, _frame: FrameType | None) -> None:
-        """The byte in the pipe says it all."""
-
-    before = {number: signal.signal(number, nothing) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    wakeup_before = signal.set_wakeup_fd(writing)
-
-    def read() -> bytes:
+    def _write(self, write: Callable[[], None]) -> None:
+        """Training is worth more than a line in a file: a full disk is told, and the run goes on."""
         try:
-            received = os.read(reading, 1024)
-        except BlockingIOError:
-            return b""
-        return bytes(number for number in received if number in before)
+            write()
+        except OSError as error:
+            self.complaints += 1
+            if self.complaints <= MOST_COMPLAINTS:
+                self.console.event(ev.Note("warned", cause=f"not written: {error}; the run goes on"))
 
-    try:
-        yield reading, read
-    finally:
-        signal.set_wakeup_fd(wakeup_before)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        os.close(reading)
-        os.close(writing)
+    def _show(self) -> None:
+        busy = self.shown_shares.busy()
+        listed = self.supervisor.processes()
+        self.console.processes([{**p, "busy": busy[self.plan.process(p["name"]).index]} for p in listed])
+
+    def _end(self, done: ev.Done) -> None:
+        self.done = done

@@ -1,99 +1,107 @@
-"""The operating system's side of children: start, signal, notice the end, leave none behind.
+"""The processes themselves: started, signalled and reaped, each known by a pidfd so that no other can be hit.
 
-Reads settings files; writes logs. Refuses to know what a run is: names, commands and signals only.
+Knows names and incarnations; refuses to know why a process should live or die.
 """
 
 from __future__ import annotations
 
 import os
+import selectors
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
+Key = tuple[str, int]
+"""Name and incarnation."""
 
-@dataclass
-class _Running:
-    process: subprocess.Popen[bytes]
+_REAP_LIMIT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Process:
+    """One living, or not yet reaped, child process."""
+
+    key: Key
+    popen: subprocess.Popen[bytes]
     pidfd: int
 
 
 class Spawner:
-    """Living children by (name, incarnation); each leads a process group of its own."""
+    """All processes of a run. Their exits make the selector say ``(name, incarnation)``."""
 
-    def __init__(self, logs: Path) -> None:
-        """Output of each process is appended to ``logs/<name>.log``."""
+    def __init__(self, selector: selectors.BaseSelector, logs: Path, run_id: str) -> None:
+        """Processes write to ``logs/<name>.log``."""
+        self._selector = selector
         self._logs = logs
-        self._running: dict[tuple[str, int], _Running] = {}
+        self._run_id = run_id
+        self._processes: dict[Key, Process] = {}
 
     def spawn(self, name: str, incarnation: int, role: str, settings: Path, threads: int) -> int:
-        """Start a process and return its pid; raises OSError. Call from the main thread only.
-
-        (The kernel ends the child with the thread that started it.)
-        """
-        with (self._logs / f"{name}.log").open("ab") as log:
-            process = subprocess.Popen(
+        """Start ``python -m actorlearn.processes``; returns its pid, raises OSError."""
+        log = os.open(self._logs / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(log, f"--- {name}.{incarnation} {datetime.now(UTC).isoformat(timespec='seconds')}\n".encode())
+            popen = subprocess.Popen(
                 [sys.executable, "-m", "actorlearn.processes", role, str(settings)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
-                stderr=subprocess.STDOUT,
-                env=_environment(threads),
-                process_group=0,  # Ctrl-C reaches the supervisor alone; what a child starts can be ended with it
+                stderr=log,
+                env=self._environment(threads),
+                process_group=0,  # a Ctrl-C in the terminal is ours to understand, and its own children die with it
             )
-        self._running[name, incarnation] = _Running(process, os.pidfd_open(process.pid))
-        return process.pid
+        finally:
+            os.close(log)
+        process = Process((name, incarnation), popen, os.pidfd_open(popen.pid))
+        self._processes[process.key] = process
+        self._selector.register(process.pidfd, selectors.EVENT_READ, process.key)
+        return popen.pid
 
-    def descriptors(self) -> list[int]:
-        """Descriptors that become readable when a child ends."""
-        return [running.pidfd for running in self._running.values()]
+    def _environment(self, threads: int) -> dict[str, str]:
+        return {
+            **os.environ,
+            "ACTORLEARN_RUN_ID": self._run_id,
+            "ACTORLEARN_SUPERVISOR_PID": str(os.getpid()),
+            "PYTHONUNBUFFERED": "1",
+            "OMP_NUM_THREADS": str(threads),
+            "MKL_NUM_THREADS": str(threads),
+            # Idle threads must sleep: those that spin take the cores that simulators need.
+            "OMP_WAIT_POLICY": "PASSIVE",
+            "GOMP_SPINCOUNT": "0",
+            "KMP_BLOCKTIME": "0",
+        }
 
-    def ended(self) -> list[tuple[str, int, int]]:
-        """Reap whoever has ended: (name, incarnation, return code), and end what they have left in their groups."""
-        ended = []
-        for key, running in list(self._running.items()):
-            returncode = running.process.poll()
-            if returncode is not None:
-                _signal_group(running.process.pid, signal.SIGKILL)
-                os.close(running.pidfd)
-                del self._running[key]
-                ended.append((*key, returncode))
-        return ended
-
-    def kill(self, name: str, incarnation: int, number: int) -> None:
-        """Send a signal to a child; SIGKILL to its whole group. Nothing happens when it has ended."""
-        running = self._running.get((name, incarnation))
-        if running is None:
+    def kill(self, name: str, incarnation: int, sent: int) -> None:
+        """Signal a process, with SIGKILL its whole group. One that is gone already is none of our business."""
+        process = self._processes.get((name, incarnation))
+        if process is None:
             return
-        if number == signal.SIGKILL:
-            _signal_group(running.process.pid, number)
         with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(running.pidfd, number)
+            if sent == signal.SIGKILL:
+                os.killpg(process.popen.pid, sent)  # not reaped yet, so the number is still its own
+            else:
+                signal.pidfd_send_signal(process.pidfd, sent)
+
+    def reap(self, key: Key) -> int:
+        """Return code of a process that has ended; what it may have started itself is ended too."""
+        process = self._processes.pop(key)
+        self._selector.unregister(process.pidfd)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.popen.pid, signal.SIGKILL)
+        returncode = process.popen.wait()
+        os.close(process.pidfd)
+        return returncode
 
     def close(self) -> None:
-        """End and reap everybody."""
-        for (name, incarnation), running in list(self._running.items()):
+        """Kill and reap all that are left."""
+        for name, incarnation in self._processes:
             self.kill(name, incarnation, signal.SIGKILL)
-            running.process.wait()
-        self.ended()
-
-
-def _signal_group(pid: int, number: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, number)
-
-
-def _environment(threads: int) -> dict[str, str]:
-    """Thread counts, and worker threads that sleep while they wait: spinning would eat the simulators' cores."""
-    return {
-        **os.environ,
-        "ACTORLEARN_SUPERVISOR_PID": str(os.getpid()),
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
-        "OPENBLAS_NUM_THREADS": "1",
-        "OMP_WAIT_POLICY": "PASSIVE",
-        "GOMP_SPINCOUNT": "0",
-        "KMP_BLOCKTIME": "0",
-        "PYTHONUNBUFFERED": "1",
-    }
+        deadline_s = time.monotonic() + _REAP_LIMIT_S
+        for key, process in list(self._processes.items()):
+            with suppress(subprocess.TimeoutExpired):  # the kernel holds on to it: init will reap it after us
+                process.popen.wait(max(0.0, deadline_s - time.monotonic()))
+                self.reap(key)

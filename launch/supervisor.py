@@ -59,7 +59,7 @@ class Supervisor:
         self._first = [child.name for child in self._children.of_role("simulator")]
         self._outcome = ev.Done("failed", 1)
         self._stops = 0
-        self._killed = False
+        self._killed = self._abandoned = False
         self._deadline_s = inf
         self._now_s = 0.0
         self._actions: list[ev.Action] = []
@@ -170,7 +170,7 @@ class Supervisor:
             if self.phase != "ending":
                 self._outcome = ev.Done("stopped", exit_code)
             self._children.end(signal.SIGKILL)
-            self._over()
+            self.phase, self._abandoned = "ending", True
             return "everything ends now"
         if self.phase not in OPEN:
             return f"the run is {self.phase}"
@@ -196,7 +196,7 @@ class Supervisor:
                     self._children.doom(trainer, f"did not finish in {DRAIN_LIMIT_S:g} s")
             self._end(ev.Done("failed", 1, f"the trainer did not finish in {DRAIN_LIMIT_S:g} s and was killed"))
         elif self._killed:  # a process that the kernel itself cannot end keeps nobody here
-            self._over()
+            self._abandoned = True
         else:
             self._killed = True
             self._deadline_s = self._now_s + TERMINATE_LIMIT_S
@@ -211,7 +211,7 @@ class Supervisor:
         if self.phase in (*OPEN, "draining"):
             self._renew_order()
             self._desk.settle()
-        if self.phase == "ending" and not any(child.alive for child in self._children.named.values()):
+        if self.phase == "ending" and (self._abandoned or not any(c.alive for c in self._children.named.values())):
             self._over()
 
     def _has_come(self, name: str) -> bool:

@@ -166,9 +166,11 @@ class SharedDirectory:
         path = SHM_ROOT / f"actorlearn-{os.getuid()}-{run_id}"
         if needed_bytes > free_bytes():
             raise _full(path, needed_bytes)
-        path.mkdir(mode=0o700)
-        lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        unnamed = SHM_ROOT / f".{path.name}"  # until it is locked nobody may find it: a sweep would remove it
+        unnamed.mkdir(mode=0o700)
+        lock = os.open(unnamed / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        unnamed.rename(path)
         return cls(path, lock)
 
     def close(self) -> None:
@@ -202,7 +204,7 @@ def _owner_lives(path: Path) -> bool:
     try:
         lock = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
-        return False  # made and not yet locked happens only within create(), microseconds
+        return False
     except OSError:
         return True
     try:

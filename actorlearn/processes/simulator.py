@@ -102,6 +102,8 @@ def run(settings: SimulatorSettings) -> None:
     waiter = Waiter([*channels, *([role.control.dealer] if role.control.dealer else [])])
     role.hello(describe(settings, blocks, groups[0].env))
     while role.alive():
+        if role.control.ordered:
+            role.control.applied()  # membership comes to a simulator through its segment's words
         results = []
         for group in groups:
             results.append(group.advance())

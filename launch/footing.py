@@ -1,0 +1,151 @@
+"""The ground a run stands on: its folder, its shared memory, its sockets, its signals; all given back at the end.
+
+Refuses a folder that another run works in, and sweeps what dead runs have left.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+import signal
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
+
+from actorlearn.memory.shared import SharedDirectory
+from launch import record
+from launch.description import Description
+from launch.errors import RunError
+from launch.plan import Plan, plan
+from launch.runs import read_object
+from launch.topology import Topology, dump
+
+FOLDERS = ("logs", "settings", "checkpoints")
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Closable(Protocol):
+    """What can be given back."""
+
+    def close(self) -> None:
+        """Give back."""
+
+
+Kept = TypeVar("Kept", bound=Closable)
+
+
+class Footing:
+    """``with Footing(run_dir) as footing``: whatever ``lay`` made and ``keep`` was given is gone after the block."""
+
+    def __init__(self, run_dir: Path) -> None:
+        """Nothing is touched before the block."""
+        self.run_dir = run_dir.absolute()
+        self._stack = ExitStack()
+        self.signals: Signals
+
+    def __enter__(self) -> Self:
+        """Hear signals from now on, and take the folder; raises RunError when another run has it."""
+        with ExitStack() as stack:
+            self.signals = Signals()
+            stack.callback(self.signals.close)
+            self.run_dir.mkdir(parents=True, exist_ok=True)
+            stack.callback(os.close, _lock(self.run_dir))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Give everything back, last taken first."""
+        self._stack.close()
+
+    def keep(self, thing: Kept) -> Kept:
+        """Close it at the end, before whatever was kept earlier."""
+        self._stack.callback(thing.close)
+        return thing
+
+    def lay(self, topology: Topology, description: Description, resume: bool) -> Plan:
+        """Make folder, sockets and shared memory; raises SharedMemoryFull when there is not enough."""
+        _sweep()
+        run_id = secrets.token_hex(6)
+        sockets = _runtime_root() / f"actorlearn-{os.getuid()}-{run_id}"
+        made = plan(topology, self.run_dir, run_id, sockets, description)
+        made.resumed_at = _newest_checkpoint(self.run_dir) if resume else 0
+        memory = self.keep(SharedDirectory.create(run_id, made.bytes_total))
+        (memory.path / "run").write_text(str(self.run_dir))
+        made.create_segments()
+        sockets.mkdir(mode=0o700)
+        self._stack.callback(shutil.rmtree, sockets, ignore_errors=True)
+        for name in FOLDERS:
+            (self.run_dir / name).mkdir(exist_ok=True)
+        (self.run_dir / "summary.json").unlink(missing_ok=True)
+        (self.run_dir / "topology.yaml").write_text(dump(topology))
+        record.write(self.run_dir / "meta.json", record.meta(made, resume))
+        self._stack.callback(_mark_ended, self.run_dir / "meta.json")
+        return made
+
+
+class Signals:
+    """Ctrl-C, SIGTERM and SIGHUP as bytes in a pipe; the handlers themselves do nothing."""
+
+    def __init__(self) -> None:
+        """Take the signals over; only the main thread can."""
+        self.fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._handlers = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
+        self._wakeup_fd = signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
+
+    def read(self) -> int:
+        """How many have come since the last call."""
+        try:
+            return sum(number in SIGNALS for number in os.read(self.fd, 4096))
+        except BlockingIOError:
+            return 0
+
+    def close(self) -> None:
+        """Give the signals back."""
+        signal.set_wakeup_fd(self._wakeup_fd)
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        os.close(self.fd)
+        os.close(self._write_fd)
+
+
+def _lock(run_dir: Path) -> int:
+    """Hold the run folder against a second supervisor; the kernel lets go when we die."""
+    lock = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        pid = read_object(run_dir / "meta.json").get("supervisor_pid")
+        raise RunError(
+            f"{run_dir}: a run works here (supervisor {pid}); stop it first, or name another folder"
+        ) from None
+    return lock
+
+
+def _runtime_root() -> Path:
+    named = os.environ.get("XDG_RUNTIME_DIR")
+    root = Path(named) if named else None
+    # An ipc path has room for 107 bytes, and ours takes up to 70 of them below the root.
+    usable = root is not None and len(str(root)) <= 36 and root.is_dir() and os.access(root, os.W_OK)
+    return root if root is not None and usable else Path("/tmp")
+
+
+def _sweep() -> None:
+    for run_id in SharedDirectory.sweep():
+        for root in {_runtime_root(), Path("/tmp")}:
+            folder = root / f"actorlearn-{os.getuid()}-{run_id}"
+            if not folder.is_symlink() and folder.is_dir() and folder.stat().st_uid == os.getuid():
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _newest_checkpoint(run_dir: Path) -> int:
+    folders = [p.name for p in (run_dir / "checkpoints").glob("*") if p.name.isdecimal()]
+    return max((int(name) for name in folders), default=0)
+
+
+def _mark_ended(path: Path) -> None:
+    with suppress(OSError):
+        record.write(path, {**read_object(path), "ended": record.now(), "supervisor_pid": None})

@@ -1,0 +1,817 @@
+"""Histories of runs: what happened, when, and what the supervisor did about it. No process, no socket, no sleep."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from actorlearn import __version__
+from actorlearn.wire.messages import (
+    PROTOCOL_VERSION,
+    Applied,
+    Evaluated,
+    Failed,
+    Finished,
+    Hello,
+    Message,
+    Order,
+    Refused,
+    Reply,
+    Report,
+    Request,
+    Saved,
+    Seat,
+    Warned,
+)
+from launch import events as ev
+from launch.child import RESTARTS, WINDOW_S
+from launch.supervisor import Supervisor
+
+TERM, KILL = signal.SIGTERM, signal.SIGKILL
+SHAPE = {"env.id": "CartPole-v1", "observation": "float32[4]", "algorithm.horizon": "16"}
+ROLES = {
+    "trainer": "trainer",
+    "inference-0": "inference",
+    "evaluator-0": "evaluator",
+    "simulator-0": "simulator",
+    "simulator-1": "simulator",
+}
+Action = TypeVar("Action", ev.Spawn, ev.Kill, ev.Send, ev.Answer, ev.Note, ev.Row, ev.Done, ev.Enlarge)
+
+
+class Story:
+    """A supervisor that is told things; remembers everything it did, and the actions of the last event."""
+
+    def __init__(self, roles: dict[str, str] | None = None, resume: bool = False) -> None:
+        self.supervisor = Supervisor(roles or ROLES, SHAPE, "run-1", resume=resume, jitter=lambda *_: 1.0)
+        self.now_s = 0.0
+        self.last: list[ev.Action] = []
+        self.all: list[ev.Action] = []
+
+    def at(self, now_s: float, *events: ev.Event) -> Story:
+        assert now_s >= self.now_s, "time runs forwards"
+        self.now_s, self.last = now_s, []
+        for event in events:
+            self.last += self.supervisor.handle(event, now_s)
+        self.all += self.last
+        return self
+
+    def then(self, *events: ev.Event) -> Story:
+        return self.at(self.now_s, *events)
+
+    def did(self, kind: type[Action]) -> list[Action]:
+        return [action for action in self.last if isinstance(action, kind)]
+
+    def ever(self, kind: type[Action]) -> list[Action]:
+        return [action for action in self.all if isinstance(action, kind)]
+
+    @property
+    def done(self) -> ev.Done | None:
+        return next(iter(self.ever(ev.Done)), None)
+
+    @property
+    def notes(self) -> list[tuple[str, str, int, str]]:
+        return [(note.kind, note.process, note.incarnation, note.cause) for note in self.did(ev.Note)]
+
+    @property
+    def reply(self) -> Reply:
+        (answer,) = self.did(ev.Answer)
+        return answer.reply
+
+    @property
+    def orders(self) -> dict[str, Order]:
+        sent = {f"{send.name}.{send.incarnation}": send.message for send in self.did(ev.Send)}
+        return {peer: message for peer, message in sent.items() if isinstance(message, Order)}
+
+    def state(self, name: str) -> str | None:
+        return next((p["state"] for p in self.supervisor.processes() if p["name"] == name), None)
+
+
+def seat(name: str, incarnation: int = 0) -> Seat:
+    return Seat(name=name, incarnation=incarnation, segment=f"/dev/shm/run-1/{name}.{incarnation}")
+
+
+def spawned(name: str, incarnation: int = 0) -> ev.Spawned:
+    return ev.Spawned(name, incarnation, 100, seat(name, incarnation) if name.startswith("simulator") else None)
+
+
+def received(name: str, message: Message, incarnation: int = 0) -> ev.Received:
+    return ev.Received(name, incarnation, message)
+
+
+def hello(name: str, incarnation: int = 0, /, **other: Any) -> ev.Received:
+    said: dict[str, Any] = {
+        "name": name,
+        "incarnation": incarnation,
+        "pid": 100,
+        "run_id": "run-1",
+        "protocol": PROTOCOL_VERSION,
+        "version": __version__,
+        "shape": SHAPE if name.startswith("simulator") else {},
+    }
+    return received(name, Hello(**{**said, **other}), incarnation)
+
+
+def up(*names: str, incarnation: int = 0) -> list[ev.Event]:
+    return [event for name in names for event in (spawned(name, incarnation), hello(name, incarnation))]
+
+
+def finished(name: str, reason: str, incarnation: int = 0, **summary: Any) -> ev.Received:
+    said = Finished(name=name, incarnation=incarnation, reason=reason, summary=summary)
+    return received(name, said, incarnation)
+
+
+def failed(name: str, error: str, incarnation: int = 0) -> ev.Received:
+    return received(name, Failed(name=name, incarnation=incarnation, error=error), incarnation)
+
+
+def asked(command: str, client: str = "cli-1", **more: Any) -> ev.Asked:
+    return ev.Asked(client, Request(protocol=PROTOCOL_VERSION, version=__version__, command=command, **more))
+
+
+def exits(names: Iterable[str], returncode: int = -15) -> list[ev.Event]:
+    return [ev.Exited(name, 0, returncode) for name in names]
+
+
+def running(roles: dict[str, str] | None = None) -> Story:
+    """A run one second old in which everybody has come."""
+    return Story(roles).at(0, ev.Begin()).at(1, *up(*(roles or ROLES)))
+
+
+# Starting -------------------------------------------------------------------------------------------------------------
+
+
+def test_everybody_is_spawned_at_the_beginning() -> None:
+    story = Story().at(0, ev.Begin())
+    assert story.last == [ev.Spawn(name, 0, False) for name in ROLES]
+
+
+def test_a_resumed_run_tells_only_the_trainer() -> None:
+    story = Story(resume=True).at(0, ev.Begin())
+    assert [spawn.name for spawn in story.did(ev.Spawn) if spawn.resume] == ["trainer"]
+
+
+def test_whoever_says_hello_gets_an_order_with_an_empty_roster_first() -> None:
+    story = Story().at(0, ev.Begin()).at(1, *up("trainer"))
+    assert story.orders == {"trainer.0": Order(version=1)}
+    assert story.notes == [("spawned", "trainer", 0, ""), ("ready", "trainer", 0, "")]
+
+
+def test_the_first_roster_waits_for_all_first_simulators() -> None:
+    story = Story().at(0, ev.Begin()).at(1, *up("trainer", "inference-0", "simulator-1"))
+    assert all(order.roster == [] for order in story.orders.values())
+    story.at(5, *up("simulator-0"))
+    expected = Order(version=2, roster=[seat("simulator-0"), seat("simulator-1")])
+    assert story.orders["trainer.0"] == story.orders["inference-0.0"] == expected
+
+
+def test_the_first_roster_does_not_wait_for_a_simulator_that_was_given_up() -> None:
+    story = Story().at(0, ev.Begin()).at(1, *up("trainer", "simulator-1"))
+    for i in range(RESTARTS + 1):
+        story.at(10.0 * i + 2, ev.Exited("simulator-0", i, 1)).at(10.0 * i + 10, ev.Tick())
+    assert story.state("simulator-0") == "fatal"
+    assert story.supervisor.order.roster == [seat("simulator-1")]
+    assert story.done is None
+
+
+def test_no_hello_in_120_s_counts_as_a_death() -> None:
+    story = Story().at(0, ev.Begin()).at(1, spawned("simulator-0")).at(119.9, ev.Tick())
+    assert story.did(ev.Kill) == []
+    story.at(120, ev.Tick())
+    assert ev.Kill("simulator-0", 0, KILL) in story.last
+    story.at(120.1, ev.Exited("simulator-0", 0, -9))
+    assert story.notes == [("died", "simulator-0", 0, "no Hello in 120 s")]
+    assert story.state("simulator-0") == "backoff"
+
+
+def test_an_overdue_process_is_killed_once() -> None:
+    story = Story().at(0, ev.Begin()).at(121, ev.Tick()).at(122, ev.Tick())
+    assert story.did(ev.Kill) == []
+
+
+def test_what_cannot_be_spawned_has_died() -> None:
+    story = Story().at(0, ev.Begin()).at(1, ev.NotSpawned("simulator-0", 0, "cannot be started: no memory"))
+    assert story.notes == [("died", "simulator-0", 0, "cannot be started: no memory")]
+    assert story.state("simulator-0") == "backoff"
+
+
+# Admission ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("other", "field", "said", "expected"),
+    [
+        ({"protocol": 99}, "protocol", "99", str(PROTOCOL_VERSION)),
+        ({"version": "0.0.1"}, "version", "0.0.1", __version__),
+        ({"run_id": "run-2"}, "run_id", "run-2", "run-1"),
+        ({"name": "simulator-9"}, "name", "simulator-9.0", "simulator-0.0"),
+        ({"shape": {**SHAPE, "env.id": "Acrobot-v1"}}, "env.id", "Acrobot-v1", "CartPole-v1"),
+        ({"shape": {"env.id": "CartPole-v1", "algorithm.horizon": "16"}}, "observation", "not said", "float32[4]"),
+        ({"shape": {**SHAPE, "colour": "red"}}, "colour", "red", "no such field"),
+    ],
+)
+def test_a_stranger_is_refused_with_both_values(other: dict[str, Any], field: str, said: str, expected: str) -> None:
+    story = Story().at(0, ev.Begin()).at(1, spawned("simulator-0")).at(2, hello("simulator-0", **other))
+    (send,) = story.did(ev.Send)
+    assert isinstance(send.message, Refused)
+    assert send.message.reason.startswith(f"simulator-0: {field} is {said}, this run has {expected}; ")
+    assert story.notes == [("refused", "simulator-0", 0, send.message.reason)]
+    story.at(2.5, ev.Exited("simulator-0", 0, 3)).at(60, ev.Tick())
+    assert story.state("simulator-0") == "fatal"
+    assert story.did(ev.Spawn) == []
+
+
+def test_a_refused_process_that_stays_is_killed_after_2_s() -> None:
+    story = Story().at(0, ev.Begin()).at(1, spawned("simulator-0"), hello("simulator-0", run_id="x"))
+    assert story.at(2.9, ev.Tick()).did(ev.Kill) == []
+    assert story.at(3.0, ev.Tick()).did(ev.Kill) == [ev.Kill("simulator-0", 0, KILL)]
+
+
+def test_only_simulators_are_asked_for_their_shape() -> None:
+    story = Story().at(0, ev.Begin()).at(1, spawned("trainer"), hello("trainer", shape={"env.id": "other"}))
+    assert story.state("trainer") == "running"
+
+
+def test_a_refused_trainer_fails_the_run() -> None:
+    story = Story().at(0, ev.Begin()).at(1, spawned("trainer"), hello("trainer", version="0"))
+    story.at(1.5, ev.Exited("trainer", 0, 3)).at(2, *exits(n for n in ROLES if n != "trainer"))
+    assert story.done is not None
+    assert "version is 0" in story.done.error
+
+
+# Orders ---------------------------------------------------------------------------------------------------------------
+
+
+def test_an_order_is_said_again_until_it_is_applied() -> None:
+    story = running()
+    version = story.supervisor.order.version
+    applied = [received(n, Applied(name=n, incarnation=0, order=version)) for n in ROLES if n != "trainer"]
+    story.at(1.4, *applied, ev.Tick())
+    assert story.orders == {}
+    assert set(story.at(1.5, ev.Tick()).orders) == {"trainer.0"}
+    assert story.at(1.9, ev.Tick()).orders == {}
+    assert set(story.at(2.0, ev.Tick()).orders) == {"trainer.0"}
+    story.at(2.1, received("trainer", Applied(name="trainer", incarnation=0, order=version)))
+    assert story.at(9.0, ev.Tick()).orders == {}
+
+
+def test_an_old_version_applied_is_not_the_newest_applied() -> None:
+    story = running().at(1.2, received("trainer", Applied(name="trainer", incarnation=0, order=1)))
+    assert "trainer.0" in story.at(2, ev.Tick()).orders
+
+
+def test_versions_only_rise() -> None:
+    story = running().at(2, ev.Exited("simulator-0", 0, -9)).at(3, ev.Tick())
+    story.at(4, *up("simulator-0", incarnation=1), asked("save"), ev.Interrupted())
+    versions = [send.message.version for send in story.ever(ev.Send) if isinstance(send.message, Order)]
+    assert versions == sorted(versions)
+    assert len(set(versions)) == 6
+
+
+# Deaths ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_dead_simulator_leaves_the_roster_and_its_successor_takes_the_place() -> None:
+    story = running().at(2, ev.Exited("simulator-0", 0, -9))
+    assert story.notes == [("died", "simulator-0", 0, "signal 9")]
+    assert story.orders["trainer.0"].roster == [seat("simulator-1")]
+    assert story.at(2.1, ev.Tick()).did(ev.Spawn) == []
+    assert story.at(2.2, ev.Tick()).did(ev.Spawn) == [ev.Spawn("simulator-0", 1, False)]
+    story.at(3, *up("simulator-0", incarnation=1))
+    assert story.notes[-1] == ("restarted", "simulator-0", 1, "")
+    assert story.orders["trainer.0"].roster == [seat("simulator-0", 1), seat("simulator-1")]
+
+
+@pytest.mark.parametrize("name", ["inference-0", "evaluator-0"])
+def test_servers_and_evaluators_come_back_too(name: str) -> None:
+    story = running().at(2, failed(name, "ValueError: nan"), ev.Exited(name, 0, 1)).at(3, ev.Tick())
+    assert ev.Spawn(name, 1, False) in story.last
+    story.at(4, *up(name, incarnation=1))
+    assert story.notes[-1] == ("restarted", name, 1, "")
+
+
+def test_a_death_carries_what_the_process_said_of_it() -> None:
+    story = running().at(2, failed("simulator-0", "ValueError: bad\nreward"), ev.Exited("simulator-0", 0, 1))
+    assert story.notes == [("failed", "simulator-0", 0, "reward"), ("died", "simulator-0", 0, "exit 1")]
+    assert story.did(ev.Note)[1].fields == {"error": "reward"}
+
+
+def test_an_exit_with_0_that_nobody_asked_for_is_a_death() -> None:
+    story = running().at(2, ev.Exited("simulator-1", 0, 0))
+    assert story.notes == [("died", "simulator-1", 0, "exit 0")]
+    assert story.state("simulator-1") == "backoff"
+
+
+def test_a_hang_is_killed_and_called_by_its_name() -> None:
+    story = running().at(2, ev.Stalled("simulator-0", 0, 10.0), ev.Stalled("simulator-0", 0, 10.1))
+    assert story.did(ev.Kill) == [ev.Kill("simulator-0", 0, KILL)]
+    story.at(2.1, ev.Exited("simulator-0", 0, -9))
+    assert story.notes == [("died", "simulator-0", 0, "hang")]
+
+
+def test_a_process_that_is_still_starting_does_not_hang() -> None:
+    story = Story().at(0, ev.Begin()).at(50, ev.Stalled("trainer", 0, 50.0))
+    assert story.last == []
+
+
+def test_the_trainer_goes_on_from_its_checkpoint() -> None:
+    story = running().at(2, ev.Exited("trainer", 0, -9)).at(3, ev.Tick())
+    assert story.did(ev.Spawn) == [ev.Spawn("trainer", 1, True)]
+    story.at(4, *up("trainer", incarnation=1))
+    assert story.orders["trainer.1"].roster == [seat("simulator-0"), seat("simulator-1")]
+
+
+def test_a_trainer_told_to_end_by_a_stranger_comes_back() -> None:
+    story = running().at(2, finished("trainer", "stopped"), ev.Exited("trainer", 0, 0)).at(3, ev.Tick())
+    assert story.did(ev.Spawn) == [ev.Spawn("trainer", 1, True)]
+
+
+def test_a_trainer_that_never_came_fails_the_run_with_its_error() -> None:
+    story = Story().at(0, ev.Begin()).at(1, failed("trainer", "RuntimeError: no GPU"), ev.Exited("trainer", 0, 1))
+    others = [name for name in ROLES if name != "trainer"]
+    assert {(kill.name, kill.signal) for kill in story.did(ev.Kill)} == {(name, TERM) for name in others}
+    story.at(2, *exits(others))
+    assert story.done == ev.Done("failed", 1, "trainer: RuntimeError: no GPU")
+
+
+def test_a_crash_loop_of_an_inference_server_fails_the_run() -> None:
+    story, now_s = running(), 2.0
+    for i in range(RESTARTS + 1):
+        story.at(now_s, failed("inference-0", f"ValueError: {i}", i), ev.Exited("inference-0", i, 1))
+        now_s += 4.0
+        story.at(now_s, ev.Tick())
+        if i < RESTARTS:
+            story.then(*up("inference-0", incarnation=i + 1))
+    kinds = [note.kind for note in story.ever(ev.Note) if note.process == "inference-0"]
+    assert kinds.count("died") == RESTARTS + 1
+    assert kinds.count("restarted") == RESTARTS
+    assert kinds.count("gave up") == 1
+    story.then(*exits(name for name in ROLES if name != "inference-0"))
+    assert story.done == ev.Done("failed", 1, "inference-0: ValueError: 0")
+
+
+def lose(story: Story, name: str) -> Story:
+    """Let a simulator die until it is given up."""
+    for i in range(RESTARTS + 1):
+        story.at(story.now_s + 4, ev.Exited(name, i, 1)).at(story.now_s + 4, ev.Tick())
+    assert story.state(name) == "fatal"
+    return story
+
+
+def test_one_simulator_given_up_leaves_the_run_degraded() -> None:
+    story = lose(running(), "simulator-0")
+    assert story.done is None
+    assert story.supervisor.phase == "running"
+
+
+def test_all_simulators_given_up_fail_the_run() -> None:
+    story = lose(lose(running(), "simulator-0"), "simulator-1")
+    story.then(*exits(["trainer", "inference-0", "evaluator-0"]))
+    assert story.done == ev.Done("failed", 1, "simulator-0: exit 1")
+
+
+def test_an_evaluator_given_up_touches_nothing() -> None:
+    assert lose(running(), "evaluator-0").done is None
+
+
+# Fencing --------------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_from_an_old_incarnation_counts() -> None:
+    story = running().at(2, ev.Exited("simulator-0", 0, -9)).at(3, ev.Tick()).at(4, *up("simulator-0", incarnation=1))
+    story.at(
+        5,
+        hello("simulator-0", 0),
+        finished("simulator-0", "drained", 0),
+        failed("simulator-0", "late", 0),
+        ev.Exited("simulator-0", 0, -9),
+        ev.Stalled("simulator-0", 0, 99.0),
+    )
+    assert story.last == []
+    assert story.state("simulator-0") == "running"
+
+
+def test_a_dead_trainer_finishes_nothing() -> None:
+    story = running().at(2, ev.Exited("trainer", 0, -9), finished("trainer", "total_steps"))
+    assert story.supervisor.phase == "running"
+
+
+def test_a_process_nobody_wants_is_killed() -> None:
+    assert running().at(2, ev.Spawned("simulator-7", 0, 9)).last == [ev.Kill("simulator-7", 0, KILL)]
+
+
+# Reports --------------------------------------------------------------------------------------------------------------
+
+
+def test_reports_become_rows_and_the_rest_notes() -> None:
+    evaluated = Evaluated(name="evaluator-0", policy_version=7, env_steps=1_000_000, returns=[1.0, 3.0])
+    warned = Warned(name="trainer", incarnation=0, text="update 3 skipped")
+    story = running().at(2, received("trainer", Report(row={"env_steps": 5})), received("trainer", warned))
+    assert story.did(ev.Row) == [ev.Row({"env_steps": 5})]
+    assert story.notes == [("warned", "trainer", 0, "update 3 skipped")]
+    story.at(3, received("evaluator-0", evaluated))
+    assert story.notes == [("evaluated", "evaluator-0", 0, "2.0 over 2 games at 1,000,000 steps")]
+    assert story.did(ev.Note)[0].fields == {
+        "mean": 2.0,
+        "policy_version": 7,
+        "env_steps": 1_000_000,
+        "returns": [1.0, 3.0],
+    }
+
+
+# The end --------------------------------------------------------------------------------------------------------------
+
+OTHERS = [name for name in ROLES if name != "trainer"]
+
+
+def test_a_run_that_is_done() -> None:
+    story = running().at(2, finished("trainer", "total_steps", env_steps=500))
+    assert {(kill.name, kill.signal) for kill in story.did(ev.Kill)} == {(name, TERM) for name in OTHERS}
+    story.at(2.1, ev.Exited("trainer", 0, 0), *exits(OTHERS[1:]))
+    assert story.done is None
+    story.at(2.2, *exits(OTHERS[:1]))
+    assert story.done == ev.Done("finished", 0, summary={"env_steps": 500})
+    assert story.all[-1] == story.done
+    assert [note.kind for note in story.ever(ev.Note)].count("ended") == 5
+
+
+def test_whoever_does_not_end_is_killed_after_5_s() -> None:
+    story = running().at(2, finished("trainer", "total_steps"), ev.Exited("trainer", 0, 0), *exits(OTHERS[1:]))
+    assert story.at(6.9, ev.Tick()).did(ev.Kill) == []
+    assert story.at(7.0, ev.Tick()).did(ev.Kill) == [ev.Kill(OTHERS[0], 0, KILL)]
+    assert story.at(7.1, *exits(OTHERS[:1], -9)).did(ev.Done) == [ev.Done("finished", 0)]
+
+
+def test_a_process_that_not_even_the_kernel_ends_keeps_nobody() -> None:
+    story = running().at(2, finished("trainer", "total_steps")).at(7, ev.Tick()).at(12, ev.Tick())
+    assert story.done == ev.Done("finished", 0)
+
+
+def test_a_process_in_backoff_is_not_waited_for() -> None:
+    story = running().at(2, ev.Exited("simulator-0", 0, -9), finished("trainer", "total_steps"))
+    story.at(2.1, *exits(name for name in ROLES if name != "simulator-0")).at(9, ev.Tick())
+    assert story.done == ev.Done("finished", 0)
+    assert len(story.ever(ev.Spawn)) == len(ROLES)
+
+
+def test_ctrl_c_lets_the_trainer_finish() -> None:
+    story = running().at(2, ev.Interrupted())
+    assert story.notes == [("stopping", "", 0, "interrupted")]
+    assert story.did(ev.Kill) == []
+    assert {order.phase for order in story.orders.values()} == {"drain"}
+    story.at(3, finished("trainer", "drained", env_steps=9))
+    assert {kill.name for kill in story.did(ev.Kill)} == set(OTHERS)
+    story.at(3.1, ev.Exited("trainer", 0, 0), *exits(OTHERS))
+    assert story.done == ev.Done("stopped", 130, summary={"env_steps": 9})
+
+
+def test_deaths_while_the_trainer_finishes_are_told_and_not_mended() -> None:
+    story = running().at(2, ev.Interrupted()).at(2.1, ev.Exited("simulator-0", 0, -9))
+    assert story.notes == [("died", "simulator-0", 0, "signal 9")]
+    assert story.at(10, ev.Tick()).did(ev.Spawn) == []
+    assert story.done is None
+
+
+def test_a_stop_request_ends_with_0() -> None:
+    story = running().at(2, asked("stop"))
+    assert story.reply.ok
+    story.at(3, finished("trainer", "drained"), ev.Exited("trainer", 0, 0), *exits(OTHERS))
+    assert story.done == ev.Done("stopped", 0)
+
+
+def test_a_run_that_reaches_its_end_while_it_stops_is_finished() -> None:
+    story = running().at(2, asked("stop")).at(3, finished("trainer", "total_steps"))
+    story.at(3.1, ev.Exited("trainer", 0, 0), *exits(OTHERS))
+    assert story.done == ev.Done("finished", 0)
+
+
+def test_a_trainer_that_does_not_finish_in_60_s_fails_the_run() -> None:
+    story = running().at(2, ev.Interrupted())
+    assert story.at(61.9, ev.Tick()).did(ev.Kill) == []
+    assert ev.Kill("trainer", 0, KILL) in story.at(62, ev.Tick()).did(ev.Kill)
+    story.at(62.1, ev.Exited("trainer", 0, -9), *exits(OTHERS))
+    assert story.done == ev.Done("failed", 1, "the trainer did not finish in 60 s and was killed")
+
+
+def test_a_trainer_that_dies_while_it_finishes_fails_the_run() -> None:
+    story = running().at(2, ev.Interrupted()).at(3, ev.Exited("trainer", 0, -9)).at(3.1, *exits(OTHERS))
+    assert story.done == ev.Done("failed", 1, "the trainer died before it had finished: signal 9")
+
+
+def test_ctrl_c_before_the_trainer_runs_ends_at_once() -> None:
+    story = Story().at(0, ev.Begin()).at(1, ev.Interrupted())
+    assert {(kill.name, kill.signal) for kill in story.did(ev.Kill)} == {(name, TERM) for name in ROLES}
+    assert story.at(1.1, *exits(ROLES)).did(ev.Done) == [ev.Done("stopped", 130)]
+
+
+def test_ctrl_c_twice_ends_everything_now() -> None:
+    story = running().at(2, ev.Interrupted()).at(2.1, ev.Interrupted())
+    assert {(kill.name, kill.signal) for kill in story.did(ev.Kill)} == {(name, KILL) for name in ROLES}
+    assert story.last[-1] == ev.Done("stopped", 130)
+
+
+def test_ctrl_c_a_hundred_times_is_twice() -> None:
+    story = running().at(2, *[ev.Interrupted()] * 100)
+    assert len(story.ever(ev.Done)) == 1
+    assert story.at(3, *exits(ROLES, -9), ev.Tick()).last == []
+
+
+def test_stop_asked_twice_is_at_once_and_both_are_answered() -> None:
+    story = running().at(2, asked("stop")).at(2.1, asked("stop"))
+    assert story.reply.ok
+    assert story.last[-1] == ev.Done("stopped", 0)
+
+
+def test_a_finished_run_stays_finished_whatever_is_pressed() -> None:
+    story = running().at(2, finished("trainer", "total_steps")).at(2.1, ev.Interrupted(), ev.Interrupted())
+    assert story.done == ev.Done("finished", 0)
+
+
+# Requests -------------------------------------------------------------------------------------------------------------
+
+
+def test_status_says_who_is_there() -> None:
+    story = running().at(2, ev.Exited("simulator-1", 0, -9), asked("status"))
+    data = story.reply.data
+    assert (data["phase"], data["order"]) == ("running", story.supervisor.order.version)
+    assert data["processes"][0] == {
+        "name": "trainer",
+        "role": "trainer",
+        "state": "running",
+        "incarnation": 0,
+        "pid": 100,
+    }
+    assert data["processes"][-1]["state"] == "backoff"
+
+
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        (Request(protocol=99, version=__version__, command="status"), "protocol 99"),
+        (Request(protocol=PROTOCOL_VERSION, version="0.0", command="stop"), "version 0.0 asks"),
+        (Request(protocol=PROTOCOL_VERSION, version=__version__, command="atach"), "did you mean attach?"),
+        (Request(protocol=PROTOCOL_VERSION, version=__version__, command="attach"), "attach 0 simulators"),
+        (Request(protocol=PROTOCOL_VERSION, version=__version__, command="detach"), "simulator-0, simulator-1"),
+    ],
+)
+def test_requests_that_cannot_be_met_are_answered_at_once(request_: Request, text: str) -> None:
+    story = running().at(2, ev.Asked("cli-1", request_))
+    assert not story.reply.ok
+    assert text in story.reply.text
+    assert story.supervisor.phase == "running"
+
+
+def attaching(simulators: int = 1) -> Story:
+    story = running().at(2, asked("attach", simulators=simulators, overrides=["env.id=X"]))
+    assert story.last == [ev.Enlarge("cli-1", simulators, ("env.id=X",))]
+    return story.then(ev.Enlarged("cli-1", tuple(f"simulator-{2 + i}" for i in range(simulators))))
+
+
+def test_attach() -> None:
+    story = attaching(2)
+    assert story.did(ev.Spawn) == [ev.Spawn("simulator-2", 0), ev.Spawn("simulator-3", 0)]
+    assert story.at(3, *up("simulator-2")).did(ev.Answer) == []
+    story.at(4, *up("simulator-3"))
+    assert story.reply.ok
+    assert story.reply.data["names"] == ["simulator-2", "simulator-3"]
+    assert story.reply.data["seconds"] == 2.0
+    assert ("attached", "simulator-3", 0, "") in story.notes
+    assert [taken.name for taken in story.orders["trainer.0"].roster][2:] == ["simulator-2", "simulator-3"]
+
+
+def test_an_attach_that_the_plan_cannot_take() -> None:
+    story = running().at(2, asked("attach", simulators=500), ev.NotEnlarged("cli-1", "a run has at most 256 processes"))
+    assert story.reply == Reply(ok=False, text="a run has at most 256 processes")
+
+
+def test_an_attached_simulator_that_is_refused_leaves_no_trace() -> None:
+    story = attaching().at(3, spawned("simulator-2"), hello("simulator-2", shape={**SHAPE, "env.id": "X"}))
+    order = story.supervisor.order
+    story.at(3.1, ev.Exited("simulator-2", 0, 3))
+    assert not story.reply.ok
+    assert "env.id is X, this run has CartPole-v1" in story.reply.text
+    assert story.state("simulator-2") is None
+    assert story.supervisor.order == order
+
+
+def test_an_attached_simulator_that_dies_before_it_runs_is_answered_not_restarted() -> None:
+    story = attaching(2).at(3, *up("simulator-3"), failed("simulator-2", "KeyError: 'x'"))
+    story.at(3.1, ev.Exited("simulator-2", 0, 1))
+    assert not story.reply.ok
+    assert "KeyError: 'x'" in story.reply.text
+    assert "simulator-3 can go on" in story.reply.text
+    assert story.at(9, ev.Tick()).did(ev.Spawn) == []
+    assert story.state("simulator-3") == "running"
+
+
+def test_an_attached_simulator_that_came_once_is_mended_like_any_other() -> None:
+    story = attaching().at(3, *up("simulator-2")).at(4, ev.Exited("simulator-2", 0, -9)).at(5, ev.Tick())
+    assert story.did(ev.Spawn) == [ev.Spawn("simulator-2", 1)]
+
+
+def test_an_attach_that_takes_too_long_is_given_up() -> None:
+    story = attaching(2).at(3, *up("simulator-2"), spawned("simulator-3")).at(61.9, ev.Tick())
+    assert story.did(ev.Answer) == []
+    story.at(62, ev.Tick())
+    assert not story.reply.ok
+    assert "simulator-3 did not come to run within 60 s" in story.reply.text
+    assert ev.Kill("simulator-3", 0, KILL) in story.did(ev.Kill)
+    story.at(62.1, ev.Exited("simulator-3", 0, -9))
+    assert story.state("simulator-3") is None
+    assert story.state("simulator-2") == "running"
+
+
+def test_detach_drains_and_takes_off_the_list() -> None:
+    story = running().at(2, asked("detach", names=["simulator-1"]))
+    order = story.orders["trainer.0"]
+    assert order.leaving == ["simulator-1"]
+    assert [taken.name for taken in order.roster] == ["simulator-0", "simulator-1"]
+    assert story.did(ev.Kill) == []
+    story.at(4, finished("simulator-1", "drained"), ev.Exited("simulator-1", 0, 0))
+    assert story.notes == [("detached", "simulator-1", 0, "drained")]
+    assert story.reply.ok
+    assert story.reply.data == {"names": ["simulator-1"], "seconds": 2.0}
+    assert story.orders["trainer.0"].leaving == []
+    assert [taken.name for taken in story.orders["trainer.0"].roster] == ["simulator-0"]
+    assert story.state("simulator-1") is None
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (["simulator-0", "simulator-1"], "needs at least one simulator"),
+        (["simulator-9"], "'simulator-9' is no simulator of this run; did you mean simulator-"),
+        (["trainer"], "'trainer' is no simulator"),
+    ],
+)
+def test_a_detach_that_is_refused_changes_nothing(names: list[str], text: str) -> None:
+    story = running()
+    order = story.supervisor.order
+    story.at(2, asked("detach", names=names))
+    assert not story.reply.ok
+    assert text in story.reply.text
+    assert story.supervisor.order == order
+
+
+def test_whoever_is_leaving_cannot_be_detached_again_nor_counted_as_staying() -> None:
+    story = running().at(2, asked("detach", names=["simulator-1"])).at(3, asked("detach", names=["simulator-1"]))
+    assert story.reply.text == "simulator-1 is already leaving; wait until it is gone"
+    story.at(4, asked("detach", names=["simulator-0"]))
+    assert "needs at least one simulator" in story.reply.text
+
+
+def test_the_last_good_simulator_stays_even_beside_given_up_ones() -> None:
+    story = lose(running(), "simulator-0")
+    assert not story.then(asked("detach", names=["simulator-1"])).reply.ok
+    assert story.then(asked("detach", names=["simulator-0"])).reply.ok
+    assert story.state("simulator-0") is None
+
+
+def test_a_leaving_simulator_that_dies_is_gone_all_the_same() -> None:
+    story = running().at(2, asked("detach", names=["simulator-1"])).at(3, ev.Exited("simulator-1", 0, -9))
+    assert [note[0] for note in story.notes] == ["died", "detached"]
+    assert story.reply.ok
+    assert "died before it was drained: signal 9" in story.reply.text
+    assert story.at(9, ev.Tick()).did(ev.Spawn) == []
+
+
+def test_a_detach_that_takes_too_long_is_answered_and_done_by_force() -> None:
+    story = running().at(2, asked("detach", names=["simulator-1"])).at(62, ev.Tick())
+    assert not story.reply.ok
+    assert ev.Kill("simulator-1", 0, KILL) in story.did(ev.Kill)
+    story.at(62.1, ev.Exited("simulator-1", 0, -9))
+    assert story.state("simulator-1") is None
+
+
+def test_save_is_answered_when_the_checkpoint_is_there() -> None:
+    story = running().at(2, asked("save", "cli-1"), asked("save", "cli-2"))
+    assert story.supervisor.order.save == 2
+    story.at(3, received("trainer", Saved(path="checkpoints/7", env_steps=7, order=1)))
+    assert [answer.client for answer in story.did(ev.Answer)] == ["cli-1"]
+    assert story.reply.data["path"] == "checkpoints/7"
+    story.at(4, received("trainer", Saved(path="checkpoints/9", env_steps=9, order=2)))
+    assert [answer.client for answer in story.did(ev.Answer)] == ["cli-2"]
+
+
+def test_a_checkpoint_that_was_due_anyway_answers_nobody() -> None:
+    story = running().at(2, asked("save")).at(3, received("trainer", Saved(path="c", env_steps=5, order=0)))
+    assert story.did(ev.Answer) == []
+    assert not story.at(62, ev.Tick()).reply.ok
+
+
+def test_a_run_that_ends_answers_whoever_still_waits() -> None:
+    story = attaching().then(asked("save", "cli-2")).at(3, finished("trainer", "total_steps"))
+    assert [(answer.client, answer.reply.ok) for answer in story.did(ev.Answer)] == [("cli-1", False), ("cli-2", False)]
+
+
+@pytest.mark.parametrize("command", ["attach", "detach", "save"])
+def test_a_run_that_is_stopping_takes_no_changes(command: str) -> None:
+    story = running().at(2, ev.Interrupted()).at(3, asked(command, simulators=1, names=["simulator-0"]))
+    assert not story.reply.ok
+    assert "the run is draining" in story.reply.text
+
+
+# Anything at all ------------------------------------------------------------------------------------------------------
+
+
+class AnyHistory(RuleBasedStateMachine):
+    """Random events in random order: whatever happens, the fences and the budget hold, and two Ctrl-C end it."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.story = Story()
+        self.living: set[tuple[str, int]] = set()
+        self.spawns: dict[str, list[float]] = {}
+        self.questions = 0
+        self.happen(ev.Begin())
+
+    def happen(self, event: ev.Event) -> None:
+        self.questions += isinstance(event, ev.Asked) and self.story.done is None
+        self.story.then(event)
+        events = []
+        for action in self.story.last:
+            if isinstance(action, ev.Spawn):
+                assert action.name not in {name for name, _ in self.living}, "two living incarnations of one name"
+                self.living.add((action.name, action.incarnation))
+                if action.incarnation > 0:
+                    self.spawns.setdefault(action.name, []).append(self.story.now_s)
+                events.append(spawned(action.name, action.incarnation))
+            elif isinstance(action, ev.Enlarge):
+                number = 1 + max(int(name[-2:].strip("-")) for name in self.seen_simulators())
+                events.append(ev.Enlarged(action.client, (f"simulator-{number}",)))
+        for event in events:
+            self.happen(event)
+
+    def seen_simulators(self) -> set[str]:
+        return {spawn.name for spawn in self.story.ever(ev.Spawn) if spawn.name.startswith("simulator")}
+
+    @rule(seconds=st.sampled_from([0.05, 0.2, 1.0, 5.0, 61.0, 121.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.story.now_s += seconds
+        self.happen(ev.Tick())
+
+    @precondition(lambda self: self.living)
+    @rule(data=st.data(), returncode=st.sampled_from([-9, -15, 0, 1, 3]))
+    def one_dies(self, data: st.DataObject, returncode: int) -> None:
+        key = data.draw(st.sampled_from(sorted(self.living)))
+        self.living.discard(key)
+        self.happen(ev.Exited(*key, returncode))
+
+    @rule(
+        data=st.data(),
+        incarnation=st.integers(0, 3),
+        say=st.sampled_from([hello, lambda n, i: hello(n, i, run_id="x"), lambda n, i: failed(n, "E: x", i)]),
+    )
+    def one_speaks(self, data: st.DataObject, incarnation: int, say: Any) -> None:
+        known = sorted(self.living) + [(name, incarnation) for name in ROLES]
+        self.happen(say(*data.draw(st.sampled_from(known))))
+
+    @precondition(lambda self: self.living)
+    @rule(data=st.data(), reason=st.sampled_from(["drained", "stopped", "stopped", "total_steps"]))
+    def one_finishes(self, data: st.DataObject, reason: str) -> None:
+        name, incarnation = data.draw(st.sampled_from(sorted(self.living)))
+        self.happen(finished(name, reason, incarnation))
+
+    @rule(data=st.data())
+    def one_hangs(self, data: st.DataObject) -> None:
+        self.happen(ev.Stalled(data.draw(st.sampled_from(sorted(ROLES))), 0, 30.0))
+
+    @rule(command=st.sampled_from(["attach", "save", "status"]))
+    def someone_asks(self, command: str) -> None:
+        self.happen(asked(command, simulators=1))
+
+    @rule(data=st.data())
+    def someone_detaches(self, data: st.DataObject) -> None:
+        self.happen(asked("detach", names=[data.draw(st.sampled_from(sorted(self.seen_simulators())))]))
+
+    @invariant()
+    def the_budget_is_kept(self) -> None:
+        for times in getattr(self, "spawns", {}).values():
+            for then_s, now_s in zip(times, times[RESTARTS:], strict=False):
+                assert now_s - then_s >= WINDOW_S
+
+    @invariant()
+    def the_roster_sits_on_the_living(self) -> None:
+        if hasattr(self, "story"):
+            order = self.story.supervisor.order
+            assert self.story.done or {(seat.name, seat.incarnation) for seat in order.roster} <= self.living
+
+    def teardown(self) -> None:
+        if hasattr(self, "story"):
+            self.happen(ev.Interrupted())
+            self.happen(ev.Interrupted())
+            assert len(self.story.ever(ev.Done)) == 1
+            assert isinstance(self.story.all[-1], ev.Done)
+            assert len(self.story.ever(ev.Answer)) == self.questions, "every question gets one answer"
+
+
+AnyHistory.TestCase.settings = settings(
+    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestAnyHistory = AnyHistory.TestCase
