@@ -27,6 +27,8 @@ BANNED_IMPORTS = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"
 BANNED_CALLS = {"eval", "exec"}
 BANNED_ATTRIBUTES = {"recv_pyobj", "send_pyobj", "read_pickle", "to_pickle"}
 BANNED_FUNCTIONS = {"yaml.load", "yaml.unsafe_load", "yaml.full_load", "torch.load", "torch.save"}
+# Programs for the peers' own virtual environments: never imported here, so our doors are not theirs.
+PEER_SCRIPTS = ROOT / "launch" / "bench" / "peer_scripts"
 # A module named after nothing collects everything.
 BANNED_NAMES = re.compile(r"(^|_)(utils?|commons?|misc|helpers?|managers?)($|_)")
 
@@ -110,7 +112,8 @@ def test_layers_follow_the_contract() -> None:
 
 
 def test_only_doors_touch_the_outside() -> None:
-    breaches = [breach for file in FILES for breach in door_breaches(file.read_text(), name_of(file))]
+    ours = [file for file in FILES if PEER_SCRIPTS not in file.parents]
+    breaches = [breach for file in ours for breach in door_breaches(file.read_text(), name_of(file))]
     assert not breaches, "\n".join(breaches)
 
 
