@@ -57,11 +57,11 @@ ATARI: Tree = {
     "evaluator": {"count": 0, "every_steps": 1_000_000, "episodes": 30, "greedy": False, "noop_max": 30},
 }
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Cheap vector environments with a2c. TO BE TUNED: horizon, costs, environments in all, and the optimizers below.
-# ----------------------------------------------------------------------------------------------------------------------
+# Cheap vector environments with a2c. Measured on CartPole-v1, 400,000 steps, seeds 1 to 4, mean of the last 100 games at
+# the end: these numbers 500, 500, 500, 500; with entropy_cost 0.01: 471, 261, 475, 458 (a policy that must stay random
+# drops the pole); with learning rate 1e-3 as well: 499, 500, 492, 205.
 VECTOR: Tree = {
-    "total_steps": 1_000_000,
+    "total_steps": 500_000,
     "env": {
         "preset": "dqn",
         "frame_skip": 1,
@@ -76,7 +76,7 @@ VECTOR: Tree = {
     "algorithm": {
         "horizon": 16,
         "discount": 0.99,
-        "entropy_cost": 0.01,
+        "entropy_cost": 0.0,
         "value_cost": 0.5,
         "loss_scale": 1.0,
         "reward_clip": None,
