@@ -24,22 +24,31 @@ class Episodes:
         self._lengths: dict[str, NDArray[np.int64]] = {}
 
     def add(self, owner: str, reward: NDArray[np.float32], over: NDArray[np.bool_], first: NDArray[np.bool_]) -> None:
-        """Count T rows [T, B] of one owner (simulator incarnation and group), in the order they happened.
+        """Count the block [T + 1, B] of one owner (simulator incarnation and group), in the order of rounds.
 
-        ``over`` is terminated | truncated (a life lost is not); ``first`` marks reset rows, whose reward is 0.
+        ``over`` is terminated | truncated (a life lost is not); ``first`` marks rows that begin a game. Row 0 was
+        counted as row T of the block before. A game whose first row was not seen here, because this process began in
+        the middle of it, is no score.
         """
-        returns = self._returns.setdefault(owner, np.zeros(reward.shape[1], np.float64))
-        lengths = self._lengths.setdefault(owner, np.zeros(reward.shape[1], np.int64))
-        for reward_t, over_t, first_t in zip(reward, over, first, strict=True):
+        if owner not in self._returns:
+            self._returns[owner] = np.where(first[0], 0.0, np.nan)
+            self._lengths[owner] = np.zeros(first.shape[1], np.int64)
+        returns, lengths = self._returns[owner], self._lengths[owner]
+        for reward_t, over_t, first_t in zip(reward[1:], over[1:], first[1:], strict=True):
+            if first_t.any():
+                returns[first_t] = 0.0
+                lengths[first_t] = 0
             returns += reward_t
             lengths += ~first_t
             if over_t.any():
-                for environment in np.flatnonzero(over_t):
-                    self.recent.append(float(returns[environment]))
-                    self.recent_lengths.append(int(lengths[environment]))
-                    self.finished += 1
-                returns[over_t] = 0.0
-                lengths[over_t] = 0
+                self._finish(returns[over_t], lengths[over_t])
+
+    def _finish(self, returns: NDArray[np.float64], lengths: NDArray[np.int64]) -> None:
+        for score, length in zip(returns, lengths, strict=True):
+            if not np.isnan(score):
+                self.recent.append(float(score))
+                self.recent_lengths.append(int(length))
+                self.finished += 1
 
     def drop(self, owner: str) -> None:
         """Forget the unfinished games of an owner that has gone."""

@@ -114,7 +114,7 @@ class Batches:
             over = blocks.block("terminated", group, round_) | blocks.block("truncated", group, round_)
             first = blocks.block("first", group, round_)
             reward = blocks.block("reward", group, round_)
-            self.episodes.add(f"{peer}/{group}", reward[1:], over[1:], first[1:])
+            self.episodes.add(f"{peer}/{group}", reward, over, first)
 
 
 def _versions(round_: int, parts: Sequence[Part]) -> Tensor:

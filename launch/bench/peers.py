@@ -15,8 +15,8 @@ import venv
 from pathlib import Path
 from typing import Any
 
-PEERS = Path(__file__).resolve().parents[2] / ".peers"
-"""Virtual environments of the peers, made once."""
+PEERS = Path(".peers")
+"""Virtual environments of the peers, made once, below the working directory."""
 SB3_PACKAGES = ["torch==2.13.0", "stable-baselines3==2.9.0", "ale-py", "gymnasium", "opencv-python-headless"]
 
 
@@ -29,7 +29,7 @@ def a2c(quick: bool = False) -> dict[str, Any]:
     seconds = 15.0 if quick else 60.0
     python = environment("sb3", SB3_PACKAGES)
     before = sb3(python, seconds)
-    ours = rate("configs/pong.yaml", seconds)
+    ours = rate(shipped("pong.yaml"), seconds)
     after = sb3(python, seconds)
     peer = max(before["steps_per_s"], after["steps_per_s"])
     return {
@@ -42,9 +42,18 @@ def a2c(quick: bool = False) -> dict[str, Any]:
     }
 
 
+def shipped(name: str) -> str:
+    """Path of a shipped topology, in a checkout or where a wheel put it."""
+    roots = (Path(__file__).resolve().parents[2], Path(sys.prefix) / "share" / "actorlearn")
+    for root in roots:
+        if (root / "configs" / name).is_file():
+            return str(root / "configs" / name)
+    raise BenchError(f"configs/{name} is neither in {roots[0]} nor in {roots[1]}; install the package again")
+
+
 def environment(name: str, packages: list[str]) -> Path:
     """Python of a virtual environment with these packages, made on first use."""
-    folder = PEERS / name
+    folder = PEERS.absolute() / name
     python = folder / "bin" / "python"
     if not (folder / "ready").exists():
         print(f"making {folder} with {', '.join(packages)}", file=sys.stderr)

@@ -11,21 +11,22 @@ from actorlearn.metrics.timings import SECTIONS, Timings, shares
 @given(st.integers(1, 4), st.lists(st.integers(1, 5), min_size=1, max_size=6), st.integers(0, 2**32 - 1))
 def test_scores_equal_a_slow_count_whatever_the_blocks(environments: int, horizons: list[int], seed: int) -> None:
     draw = np.random.default_rng(seed)
-    rows = sum(horizons)
+    rows = sum(horizons) + 1
     over = draw.random((rows, environments)) < 0.3
     first = np.zeros_like(over)
-    first[1:] = over[:-1]  # the row after a game's end is the next one's first
-    over &= ~first
-    first[1:] = over[:-1]
+    first[0], over[0] = True, False
+    for t in range(1, rows):
+        first[t] = over[t - 1]  # the row after a game's end is the next one's first, and ends nothing
+        over[t] &= ~first[t]
     reward = np.where(first, 0, draw.integers(-3, 4, over.shape)).astype(np.float32)
     episodes, row = Episodes(window=1000), 0
     for horizon in horizons:
-        part = slice(row, row + horizon)
+        part = slice(row, row + horizon + 1)
         episodes.add("owner", reward[part], over[part], first[part])
         row += horizon
     expected = []
     returns, lengths = [0.0] * environments, [0] * environments
-    for t in range(rows):
+    for t in range(1, rows):
         for b in range(environments):
             returns[b] += float(reward[t, b])
             lengths[b] += not first[t, b]
@@ -38,12 +39,20 @@ def test_scores_equal_a_slow_count_whatever_the_blocks(environments: int, horizo
 
 def test_a_dead_owners_unfinished_game_is_no_score() -> None:
     episodes = Episodes()
-    yes, no = np.array([[True]]), np.array([[False]])
-    episodes.add("a", np.array([[5.0]], np.float32), no, no)
+    begun, no, ended = np.array([[True], [False]]), np.array([[False], [False]]), np.array([[False], [True]])
+    episodes.add("a", np.array([[0.0], [5.0]], np.float32), no, begun)
     episodes.drop("a")
-    episodes.add("a", np.array([[1.0]], np.float32), yes, no)
+    episodes.add("a", np.array([[0.0], [1.0]], np.float32), ended, begun)
     assert list(episodes.recent) == [1.0]
     assert episodes.mean() == 1.0 and episodes.mean_length() == 1.0
+
+
+def test_a_game_joined_in_the_middle_is_no_score() -> None:
+    episodes = Episodes()
+    first = np.array([[False], [False], [True], [False]])
+    over = np.array([[False], [True], [False], [True]])
+    episodes.add("restarted trainer", np.array([[0.0], [7.0], [0.0], [2.0]], np.float32), over, first)
+    assert list(episodes.recent) == [2.0] and list(episodes.recent_lengths) == [1]
 
 
 def test_before_the_first_game_there_is_no_mean() -> None:
