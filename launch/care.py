@@ -8,31 +8,27 @@ from __future__ import annotations
 
 import json as json_format
 import os
-import re
-import shutil
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from actorlearn.memory.shared import SharedDirectory
 from launch import runs
 from launch.client import ask
 from launch.errors import FailedError
+from launch.footing import sweep_all
 from launch.runs import Run
 from launch.words import clock, number, whole
 
 _CHANGE_S = 75.0
-"""Attach and detach are answered when done, or given up by the supervisor after 60 s."""
+"""Attach, detach and save are answered when done, or given up by the supervisor after 60 s."""
 
 _NOW_S = 5.0
 """A supervisor told to stop now has nothing to save; what takes longer than this is stuck."""
-
-_NEW_S = 60.0
-"""A run being started makes its sockets before its shared memory; within seconds, not a minute."""
 
 
 def ps(ended: bool, json: bool) -> int:
@@ -115,17 +111,14 @@ def stop(word: str, now: bool, timeout_s: float, json: bool) -> int:
 
 
 def _stop_now(run: Run) -> bool:
-    """Ask twice, which means at once; kill a supervisor that does not end. Says whether asking was enough."""
-    try:
-        for _ in range(2):
-            ask(run, "stop", timeout_s=_NOW_S / 2)
-    except FailedError:
-        pass  # it may end between the two, and a stuck one is why --now was given
+    """Have it end at once; kill a supervisor that does not. Says whether asking was enough."""
+    with suppress(FailedError):  # it may be ending, and a stuck one is why --now was given
+        ask(run, "kill", timeout_s=_NOW_S / 2)
     if _wait(run, _NOW_S):
         return True
     _kill(run)
     _wait(run, _NOW_S)
-    SharedDirectory.sweep()  # its children die with it, by the kernel
+    sweep_all()  # its children die with it, by the kernel
     return False
 
 
@@ -162,6 +155,12 @@ def detach(word: str, names: list[str], json: bool) -> int:
     return _answer(run, ask(run, "detach", names=names, timeout_s=_CHANGE_S), json)
 
 
+def save(word: str, json: bool) -> int:
+    """Have a checkpoint written; returns the exit status."""
+    run = runs.find_living(word)
+    return _answer(run, ask(run, "save", timeout_s=_CHANGE_S), json)
+
+
 def _answer(run: Run, reply: Any, json: bool) -> int:
     if json:
         print(json_format.dumps({"run": run.name, "text": reply.text, **reply.data}))
@@ -172,33 +171,13 @@ def _answer(run: Run, reply: Any, json: bool) -> int:
 
 def clean(json: bool) -> int:
     """Remove what dead runs left; returns the exit status."""
-    swept = SharedDirectory.sweep()
-    alive = {path.name for path in SharedDirectory.living()}
-    sockets = []
-    for path in stale_sockets(alive):
-        shutil.rmtree(path, ignore_errors=True)
-        sockets.append(str(path))
+    swept, sockets = sweep_all()
     if json:
         print(json_format.dumps({"shared_memory": swept, "sockets": sockets}))
         return 0
-    for run_id in swept:
-        print(f"removed the shared memory of {run_id}")
-    for name in sockets:
-        print(f"removed the sockets {name}")
+    for what, run_ids in (("shared memory", swept), ("sockets", sockets)):
+        for run_id in run_ids:
+            print(f"removed the {what} of {run_id}")
     if not swept and not sockets:
         print("nothing to remove")
     return 0
-
-
-def stale_sockets(alive: set[str], roots: list[Path] | None = None) -> list[Path]:
-    """Directories of sockets of this user whose run is not among the living (names as in /dev/shm)."""
-    named = os.environ.get("XDG_RUNTIME_DIR")
-    found = []
-    for root in dict.fromkeys(roots or [*([Path(named)] if named else []), Path("/tmp")]):
-        for path in root.glob(f"actorlearn-{os.getuid()}-*"):
-            status = path.lstat()
-            mine = status.st_uid == os.getuid() and path.is_dir() and not path.is_symlink()
-            stale = path.name not in alive and time.time() - status.st_mtime > _NEW_S
-            if mine and stale and re.fullmatch(r"actorlearn-\d+-[A-Za-z0-9._-]{1,100}", path.name):
-                found.append(path)
-    return sorted(found)

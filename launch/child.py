@@ -16,6 +16,9 @@ RESTARTS = 5
 """Most restarts within WINDOW_S, and most starts in a row that never come to a Hello; one more and it is given up."""
 
 WINDOW_S = 60.0
+UNSAVED_RESTARTS = 3
+"""Most restarts of a trainer without a checkpoint newer than those before: it would die of the same update for ever."""
+
 FIRST_DELAY_S = 0.2
 MAX_DELAY_S = 30.0
 
@@ -97,6 +100,9 @@ class Child:
     """First error of the present series of deaths."""
     cause: str = ""
     """What the last death came from."""
+    saved_steps: int = -1
+    """Environment steps of its newest checkpoint (trainers only)."""
+    _unsaved_restarts: int = 0
     _restarts_s: list[float] = field(default_factory=list)
     _starts_in_vain: int = 0
 
@@ -117,6 +123,7 @@ class Child:
         self.doom, self.finished, self.admitted = "", False, False
         if self.incarnation > 0:
             self._restarts_s = [*self._recent(now_s), now_s]
+            self._unsaved_restarts += 1
 
     def admit(self, now_s: float) -> None:
         """Its Hello was accepted."""
@@ -135,12 +142,22 @@ class Child:
         if not self.error or not self._recent(now_s):
             self.error = error
 
+    def saved(self, env_steps: int) -> None:
+        """A checkpoint is on disk; one newer than all before shows that the restarts were worth it."""
+        if env_steps > self.saved_steps:
+            self.saved_steps, self._unsaved_restarts = env_steps, 0
+
+    @property
+    def in_vain(self) -> bool:
+        """Whether a trainer dies again and again on the way from the same checkpoint."""
+        return self.role == "trainer" and self._unsaved_restarts >= UNSAVED_RESTARTS
+
     def restart_delay_s(self, now_s: float, jitter: Jitter) -> float | None:
         """Seconds to wait after the death that has just been seen, or None when the budget is spent."""
         if self.state is State.STARTING:
             self._starts_in_vain += 1
         restarts = len(self._recent(now_s))
-        if restarts >= RESTARTS or self._starts_in_vain > RESTARTS:
+        if restarts >= RESTARTS or self._starts_in_vain > RESTARTS or self.in_vain:
             return None
         tries = max(restarts, self._starts_in_vain - 1)
         return min(MAX_DELAY_S, FIRST_DELAY_S * 2.0**tries * jitter(self.name, self.incarnation))

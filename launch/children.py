@@ -138,7 +138,8 @@ class Children:
         if child.guest or (child.role == "trainer" and not child.greeted):
             self._give_up(child, f"{child.name} died before it came to run: {child.error or child.cause}")
         elif delay_s is None:
-            self._give_up(child, f"died too often; {child.error or child.cause}")
+            often = "died too often" if not child.in_vain else "died too often without a newer checkpoint"
+            self._give_up(child, f"{often}; {child.error or child.cause}")
         else:
             child.to(State.BACKOFF, self.now_s)
             child.since_s += delay_s

@@ -177,6 +177,14 @@ def stop(
 
 
 @app.command(rich_help_panel=_CARE)
+def save(run: RunWord, json: Json = False) -> int:
+    """Have a living run save a checkpoint now; returns when it is on disk."""
+    from launch.care import save
+
+    return save(run, json)
+
+
+@app.command(rich_help_panel=_CARE)
 def attach(
     run: RunWord,
     overrides: Annotated[

@@ -7,6 +7,7 @@ cannot be built is one line of error before anything is started.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,9 @@ from actorlearn.envs.interface import EnvSettings
 from actorlearn.processes import settings as all_settings
 from actorlearn.processes.settings import DescribeSettings
 from launch.topology import Topology, TopologyError
+
+LIMIT_S = 60.0
+"""Longest that building environment and network may take; importing torch on a busy machine takes tens of seconds."""
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +47,7 @@ def describe(topology: Topology) -> Description:
         path = Path(folder) / "describe.json"
         all_settings.write(question, path)
         command = [sys.executable, "-m", "actorlearn.processes", "describe", str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        done = _run(command, topology)
     try:
         answer = json.loads(done.stdout.strip().splitlines()[-1])
     except (IndexError, ValueError):
@@ -52,6 +56,20 @@ def describe(topology: Topology) -> Description:
     if "error" in answer:
         raise TopologyError(answer["error"])
     return msgspec.convert(answer, Description, strict=False)
+
+
+def _run(command: list[str], topology: Topology) -> subprocess.CompletedProcess[str]:
+    """Run the child to its end; it ends with us, and by Ctrl-C, whatever it is doing."""
+    env = {**os.environ, "ACTORLEARN_SUPERVISOR_PID": str(os.getpid())}
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=env, timeout=LIMIT_S
+        )
+    except subprocess.TimeoutExpired:
+        raise TopologyError(
+            f"env.id {topology.env.id!r}: not described within {LIMIT_S:g} s; "
+            "an environment must be made in less: see what it waits for, or try again on an idle machine"
+        ) from None
 
 
 def env_settings(topology: Topology) -> EnvSettings:

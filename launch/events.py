@@ -97,7 +97,9 @@ class Tick:
 
 @dataclass(frozen=True)
 class Interrupted:
-    """Ctrl-C, SIGTERM or SIGHUP."""
+    """Ctrl-C, SIGTERM or SIGHUP. Twice means at once, but for hang-ups, which come along with either of the others."""
+
+    hangup: bool = False
 
 
 Event = Begin | Spawned | NotSpawned | Exited | Received | Asked | Enlarged | NotEnlarged | Stalled | Tick | Interrupted

@@ -8,13 +8,14 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-import shutil
 import signal
+import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
+from actorlearn.memory.owned import OwnedDirectory, name_of, sweep
 from actorlearn.memory.shared import SharedDirectory
 from launch import record
 from launch.description import Description
@@ -47,12 +48,11 @@ class Footing:
         self.signals: Signals
 
     def __enter__(self) -> Self:
-        """Hear signals from now on, and take the folder; raises RunError when another run has it."""
+        """Take the folder; raises RunError when another run has it."""
         with ExitStack() as stack:
-            self.signals = Signals()
-            stack.callback(self.signals.close)
             self.run_dir.mkdir(parents=True, exist_ok=True)
             stack.callback(os.close, _lock(self.run_dir))
+            stack.callback(_remove_if_empty, self.run_dir)
             self._stack = stack.pop_all()
         return self
 
@@ -66,17 +66,20 @@ class Footing:
         return thing
 
     def lay(self, topology: Topology, description: Description, resume: bool) -> Plan:
-        """Make folder, sockets and shared memory; raises SharedMemoryFull when there is not enough."""
-        _sweep()
+        """Hear signals from now on; make folder, sockets and shared memory; raises SharedMemoryFull, TopologyError."""
+        self.signals = self.keep(Signals())
+        sweep_all()
         run_id = secrets.token_hex(6)
-        sockets = _runtime_root() / f"actorlearn-{os.getuid()}-{run_id}"
+        sockets = _runtime_root() / name_of(run_id)
         made = plan(topology, self.run_dir, run_id, sockets, description)
-        made.resumed_at = _newest_checkpoint(self.run_dir) if resume else 0
-        memory = self.keep(SharedDirectory.create(run_id, made.bytes_total))
+        made.began_s = time.monotonic()
+        if resume:
+            made.resumed_at, seconds = _newest_checkpoint(self.run_dir)
+            made.began_s -= seconds
+        memory = self.keep(SharedDirectory.reserve(run_id, made.bytes_total))
         (memory.path / "run").write_text(str(self.run_dir))
         made.create_segments()
-        sockets.mkdir(mode=0o700)
-        self._stack.callback(shutil.rmtree, sockets, ignore_errors=True)
+        self.keep(OwnedDirectory.create(sockets))
         for name in FOLDERS:
             (self.run_dir / name).mkdir(exist_ok=True)
         (self.run_dir / "summary.json").unlink(missing_ok=True)
@@ -87,20 +90,24 @@ class Footing:
 
 
 class Signals:
-    """Ctrl-C, SIGTERM and SIGHUP as bytes in a pipe; the handlers themselves do nothing."""
+    """Ctrl-C, SIGTERM and SIGHUP as bytes in a pipe; the handlers themselves do nothing.
+
+    A signal that was ignored when we were started, as by nohup, stays ignored.
+    """
 
     def __init__(self) -> None:
         """Take the signals over; only the main thread can."""
         self.fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._handlers = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
+        heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        self._handlers = {number: signal.signal(number, lambda *_: None) for number in heard}
         self._wakeup_fd = signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
 
-    def read(self) -> int:
-        """How many have come since the last call."""
+    def read(self) -> list[int]:
+        """Which have come since the last call."""
         try:
-            return sum(number in SIGNALS for number in os.read(self.fd, 4096))
+            return [number for number in os.read(self.fd, 4096) if number in self._handlers]
         except BlockingIOError:
-            return 0
+            return []
 
     def close(self) -> None:
         """Give the signals back."""
@@ -125,6 +132,18 @@ def _lock(run_dir: Path) -> int:
     return lock
 
 
+def _remove_if_empty(run_dir: Path) -> None:
+    """A run that was refused before it began has put nothing in its folder, and leaves none."""
+    with suppress(OSError):
+        run_dir.rmdir()
+
+
+def sweep_all() -> tuple[list[str], list[str]]:
+    """Remove what dead runs left; returns the run ids of the shared memory and of the directories of sockets."""
+    sockets = [run_id for root in sorted({_runtime_root(), Path("/tmp")}) for run_id in sweep(root)]
+    return SharedDirectory.sweep(), sockets
+
+
 def _runtime_root() -> Path:
     named = os.environ.get("XDG_RUNTIME_DIR")
     root = Path(named) if named else None
@@ -133,17 +152,14 @@ def _runtime_root() -> Path:
     return root if root is not None and usable else Path("/tmp")
 
 
-def _sweep() -> None:
-    for run_id in SharedDirectory.sweep():
-        for root in {_runtime_root(), Path("/tmp")}:
-            folder = root / f"actorlearn-{os.getuid()}-{run_id}"
-            if not folder.is_symlink() and folder.is_dir() and folder.stat().st_uid == os.getuid():
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def _newest_checkpoint(run_dir: Path) -> int:
-    folders = [p.name for p in (run_dir / "checkpoints").glob("*") if p.name.isdecimal()]
-    return max((int(name) for name in folders), default=0)
+def _newest_checkpoint(run_dir: Path) -> tuple[int, float]:
+    """Environment steps and seconds of the newest checkpoint; the trainer judges whether it is whole."""
+    folders = [p for p in (run_dir / "checkpoints").glob("*") if p.name.isdecimal()]
+    if not folders:
+        return 0, 0.0
+    newest = max(folders, key=lambda folder: int(folder.name))
+    state = read_object(newest / "manifest.json").get("state")
+    return int(newest.name), float(state.get("elapsed_s", 0.0)) if isinstance(state, dict) else 0.0
 
 
 def _mark_ended(path: Path) -> None:

@@ -29,26 +29,8 @@ from actorlearn.processes.settings import (
 )
 from actorlearn.wire.messages import Seat
 from launch.description import Description, env_settings
+from launch.planned import PlannedProcess, PlannedSegment, first_processes
 from launch.topology import Topology, TopologyError
-
-
-@dataclass(frozen=True)
-class PlannedProcess:
-    """One process of the run."""
-
-    name: str
-    role: str
-    index: int
-    """Row in the progress segment, and what tells its random numbers from those of others."""
-
-
-@dataclass(frozen=True)
-class PlannedSegment:
-    """One shared-memory segment, for people to read."""
-
-    name: str
-    bytes: int
-    what: str
 
 
 @dataclass
@@ -64,17 +46,16 @@ class Plan:
     cores: int
     resumed_at: int = 0
     """Environment steps of the checkpoint the run goes on from; 0 for a new run."""
+    began_s: float = 0.0
+    """Where CLOCK_MONOTONIC stood at the run's time zero: before now by what a resumed run had already taken."""
     processes: list[PlannedProcess] = field(default_factory=list)
+    _next_number: int = 0
     _segments: dict[str, Segment] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """List the processes in the order in which they are started."""
-        t = self.topology
-        names = [("trainer", "trainer")]
-        names += [(f"inference-{i}", "inference") for i in range(t.inference.count)]
-        names += [(f"evaluator-{i}", "evaluator") for i in range(t.evaluator.count)]
-        names += [(f"simulator-{i}", "simulator") for i in range(t.simulators.count)]
-        self.processes = [PlannedProcess(name, role, index) for index, (name, role) in enumerate(names)]
+        """List the processes; raises TopologyError when they are too many."""
+        self.processes = first_processes(self.topology)
+        self._next_number = self.topology.simulators.count
 
     # What is shown ---------------------------------------------------------------------------------------------
 
@@ -172,20 +153,28 @@ class Plan:
 
     def add_simulators(self, count: int) -> list[PlannedProcess]:
         """Plan more simulators for a running run; raises TopologyError when the progress segment is full."""
-        index = 1 + max(process.index for process in self.processes)
-        if index + count > ROWS:
-            raise TopologyError(f"attach {count} simulators: a run has at most {ROWS} processes, {index} are used")
-        number = 1 + max(int(p.name.rsplit("-", 1)[1]) for p in self.processes if p.role == "simulator")
-        new = [PlannedProcess(f"simulator-{number + i}", "simulator", index + i) for i in range(count)]
+        used = {process.index for process in self.processes}
+        free = [index for index in range(ROWS) if index not in used]
+        if count > len(free):
+            raise TopologyError(
+                f"attach {count} simulators: a run has at most {ROWS} processes, and this one has {len(used)}; "
+                f"attach at most {len(free)}, or detach others first"
+            )
+        new = [PlannedProcess(f"simulator-{self._next_number + i}", "simulator", free[i]) for i in range(count)]
+        self._next_number += count
         self.processes += new
         return new
+
+    def remove(self, name: str) -> None:
+        """Forget a process that is gone for good: its row is free, its name is never given again."""
+        self.processes.remove(self.process(name))
 
     def process(self, name: str) -> PlannedProcess:
         """The planned process of that name."""
         return next(process for process in self.processes if process.name == name)
 
     def _server_of(self, simulator: PlannedProcess) -> int:
-        return int(simulator.name.rsplit("-", 1)[1]) % max(self.topology.inference.count, 1)
+        return simulator.number % max(self.topology.inference.count, 1)
 
     # What each process is told ---------------------------------------------------------------------------------
 
@@ -211,7 +200,7 @@ class Plan:
             return InferenceSettings(
                 **base,
                 endpoint=self.endpoint(name),
-                server=int(name.rsplit("-", 1)[1]),
+                server=process.number,
                 policy=self.policy,
                 weights=str(self.shm / "weights"),
                 device=t.inference.device,
@@ -244,7 +233,7 @@ class Plan:
     ) -> SimulatorSettings:
         t = self.topology
         # Every incarnation, and every resumption, meets new games; a run from the start meets the same ones each time.
-        moment = [t.seed, process.index, incarnation, self.resumed_at]
+        moment = [t.seed, process.number, incarnation, self.resumed_at]
         seeds = np.random.SeedSequence(moment).generate_state(t.simulators.envs)
         local = t.inference.count == 0
         return SimulatorSettings(
@@ -277,11 +266,12 @@ class Plan:
             report_every_s=t.report.every_s,
             checkpoint_every_steps=t.checkpoint.every_steps,
             checkpoint_keep=t.checkpoint.keep,
+            began_s=self.began_s,
             resume=resume,
         )
 
 
 def plan(topology: Topology, run_dir: Path, run_id: str, sockets_dir: Path, description: Description) -> Plan:
-    """Work out the run; changes nothing."""
+    """Work out the run; changes nothing. Raises TopologyError when it has too many processes."""
     shm = SHM_ROOT / f"actorlearn-{os.getuid()}-{run_id}"
     return Plan(topology, description, run_id, run_dir.absolute(), shm, sockets_dir, len(os.sched_getaffinity(0)))

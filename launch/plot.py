@@ -119,24 +119,21 @@ def _number(row: dict[str, Any], name: str) -> float | None:
 
 
 def _stretches(rows: list[dict[str, Any]]) -> list[list[tuple[float, float, float]]]:
-    """Points with a score; a new stretch starts where steps fall back, and the clock of a resumed run goes on."""
+    """Points with a score; a new stretch starts where steps fall back. Time never does: it is the whole run's."""
     stretches: list[list[tuple[float, float, float]]] = []
-    steps_before, clock_before_s, earlier_s = -1.0, 0.0, 0.0
-    restored = True
+    steps_before, restored = -1.0, True
     for row in rows:
         steps, clock_s, score = (_number(row, name) for name in ("env_steps", "time_s", "episode_return_mean"))
         if steps is None or clock_s is None:
             continue
-        if clock_s < clock_before_s:  # a new trainer counts from zero
-            earlier_s += clock_before_s
         restored |= steps < steps_before
-        steps_before, clock_before_s = steps, clock_s
+        steps_before = steps
         if score is None:
             continue
         if restored:
             stretches.append([])
             restored = False
-        stretches[-1].append((steps, (earlier_s + clock_s) / 60.0, score))
+        stretches[-1].append((steps, clock_s / 60.0, score))
     return stretches
 
 

@@ -20,7 +20,7 @@ from launch.children import Children
 LIMIT_S = 60.0
 """Longest that attach, detach and save may take."""
 
-COMMANDS = ("status", "attach", "detach", "save", "stop")
+COMMANDS = ("status", "attach", "detach", "save", "stop", "kill")
 OPEN = ("starting", "running")
 """Phases of a run in which it can be changed."""
 
@@ -111,8 +111,8 @@ class Saving:
 class Desk:
     """Takes requests and answers each exactly once."""
 
-    def __init__(self, children: Children, do: Callable[[ev.Action], None], stop: Callable[[], str]) -> None:
-        """``stop`` begins to stop the run and says what will be done."""
+    def __init__(self, children: Children, do: Callable[[ev.Action], None], stop: Callable[[bool], str]) -> None:
+        """``stop`` begins to stop the run, or with True ends it at once, and says what will be done."""
         self.saves = 0
         """Checkpoints asked for so far."""
         self._children = children
@@ -123,7 +123,7 @@ class Desk:
     def asked(self, client: str, request: Request, phase: str, order: int) -> None:
         """A request has come."""
         wrong = mismatch(request)
-        if not wrong and request.command not in ("status", "stop") and phase not in OPEN:
+        if not wrong and request.command not in ("status", "stop", "kill") and phase not in OPEN:
             wrong = f"{request.command}: the run is {phase}; resume it when it has ended"
         if wrong:
             self.answer(client, False, wrong)
@@ -134,8 +134,8 @@ class Desk:
         elif request.command == "save":
             self.saves += 1
             self._pending.append(Saving(client, self._children.now_s, self.saves))
-        elif request.command == "stop":
-            self.answer(client, True, self._stop())
+        elif request.command in ("stop", "kill"):
+            self.answer(client, True, self._stop(request.command == "kill"))
         else:
             self._status(client, phase, order)
 

@@ -7,6 +7,7 @@ removes processes, shared memory and sockets. Decides nothing: that is ``launch/
 from __future__ import annotations
 
 import selectors
+import signal
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +22,7 @@ from launch import record
 from launch.description import describe
 from launch.footing import Footing
 from launch.plan import Plan
-from launch.runs import Lines
+from launch.runs import Lines, attached_before
 from launch.spawner import Key, Spawner
 from launch.strict_yaml import TopologyError
 from launch.supervisor import Supervisor
@@ -41,25 +42,27 @@ QUIET = frozenset({"spawned", "ended", "failed"})
 """Notes that only events.jsonl gets: another one says as much to a person."""
 
 
-def run(topology: Topology, run_dir: Path, *, resume: bool = False, console: ev.Console) -> int:
+def run(topology: Topology, run_dir: Path, *, resume: bool = False, console: ev.Console | None = None) -> int:
     """Run a topology to its end; returns the exit status. Call it from the main thread; leaves nothing behind.
 
     Raises what stands in the way before the first process is started: TopologyError, RunError, SharedMemoryFull,
     ChannelError.
     """
     with Footing(run_dir) as footing:
-        plan = footing.lay(topology, describe(topology), resume)
+        description = describe(topology)  # Ctrl-C still ends us here: the footing hears signals only from lay on
+        plan = footing.lay(topology, description, resume)
         return Runner(plan, footing, resume, console).run()
 
 
 class Runner:
     """One run, from its first process to its summary."""
 
-    def __init__(self, plan: Plan, footing: Footing, resume: bool, console: ev.Console) -> None:
+    def __init__(self, plan: Plan, footing: Footing, resume: bool, console: ev.Console | None) -> None:
         """Nothing is started yet."""
         self.plan = plan
         self.signals = footing.signals
         self.console = console
+        """None when there is nobody to see it, or it has failed."""
         self.router = footing.keep(Router(plan.endpoint("control")))
         self.metrics = footing.keep(MetricsWriter(plan.run_dir))
         self.events = footing.keep(EventsWriter(plan.run_dir))
@@ -75,6 +78,7 @@ class Runner:
         self.environments: dict[str, dict[str, Any]] = {}
         """Changes to the environment of simulators that were attached with some."""
         self.last_row = (Lines(plan.run_dir / "metrics.jsonl").last() or {}) if resume else {}
+        self.attached_before = attached_before(plan.run_dir / "events.jsonl") if resume else []
         self.evaluation: dict[str, Any] = {}
         self.shown_s = -SHOW_EVERY_S
         self.deaths = self.complaints = 0
@@ -97,6 +101,7 @@ class Runner:
         self.selector.register(self.signals.fd, selectors.EVENT_READ)
         error = "the supervisor itself failed"
         try:
+            self._say_what_is_missing()
             self._happened(ev.Begin())
             while self.done is None:
                 self._turn()
@@ -116,12 +121,13 @@ class Runner:
         self.now_s, gap = self.clock.advance()
         if gap:
             self.beats.forgive(self.now_s)
-        for _ in range(self.signals.read()):
-            self._happened(ev.Interrupted())
+        for number in self.signals.read():
+            self._happened(ev.Interrupted(hangup=number == signal.SIGHUP))
         self._listen(0)
         self._bury([key for key in ready if key is not None])
         self._feel_pulses()
         self._happened(ev.Tick())
+        self._forget_the_gone()
         if self.now_s - self.shown_s >= SHOW_EVERY_S:
             self.shown_s = self.now_s
             self._show()
@@ -176,6 +182,13 @@ class Runner:
         for name, incarnation, seconds in self.beats.silent(watched, self.now_s):
             self._happened(ev.Stalled(name, incarnation, seconds))
 
+    def _forget_the_gone(self) -> None:
+        """Free the rows of simulators that have left for good, for those that are still to come."""
+        listed = {process["name"] for process in self.supervisor.processes()}
+        for name in [process.name for process in self.plan.processes if process.name not in listed]:
+            self.plan.remove(name)
+            self.environments.pop(name, None)
+
     # Deeds ----------------------------------------------------------------------------------------------------------
 
     def _spawn(self, action: ev.Spawn) -> None:
@@ -215,6 +228,11 @@ class Runner:
             self.environments.update(dict.fromkeys(names, changed.env.model_dump()))
         self._events.append(ev.Enlarged(action.client, names))
 
+    def _say_what_is_missing(self) -> None:
+        if names := self.attached_before:
+            cause = f"attached earlier and not part of it: {', '.join(names)}; attach {len(names)} again if wanted"
+            self._note(ev.Note("resumed", cause=cause))
+
     def _note(self, note: ev.Note) -> None:
         self.deaths += note.kind == "died"
         if note.kind == "evaluated":
@@ -226,13 +244,13 @@ class Runner:
             }
         self._write(lambda: self.events.event(note.kind, note.process, note.incarnation, note.cause, **note.fields))
         if note.kind not in QUIET:
-            self.console.event(note)
+            self._tell(lambda console: console.event(note))
 
     def _row(self, action: ev.Row) -> None:
         rows = [process.index for process in self.plan.processes]
         self.last_row = {**action.values, **self.row_shares.of_all(rows), **self.evaluation}
         self._write(lambda: self.metrics.row(self.last_row))
-        self.console.row(self.last_row)
+        self._tell(lambda console: console.row(self.last_row))
 
     def _write(self, write: Callable[[], None]) -> None:
         """Training is worth more than a line in a file: a full disk is told, and the run goes on."""
@@ -241,12 +259,24 @@ class Runner:
         except OSError as error:
             self.complaints += 1
             if self.complaints <= MOST_COMPLAINTS:
-                self.console.event(ev.Note("warned", cause=f"not written: {error}; the run goes on"))
+                lost = ev.Note("warned", cause=f"not written: {error}; the run goes on")
+                self._tell(lambda console: console.event(lost))
+
+    def _tell(self, say: Callable[[ev.Console], None]) -> None:
+        """Show something; a console that fails (a closed terminal, a full disk) is never spoken to again."""
+        if self.console is None:
+            return
+        try:
+            say(self.console)
+        except OSError as error:
+            self.console = None
+            self._note(ev.Note("warned", cause=f"nothing is shown any more: {error}; the run goes on"))
 
     def _show(self) -> None:
         busy = self.shown_shares.busy()
         listed = self.supervisor.processes()
-        self.console.processes([{**p, "busy": busy[self.plan.process(p["name"]).index]} for p in listed])
+        shown = [{**p, "busy": busy[self.plan.process(p["name"]).index]} for p in listed]
+        self._tell(lambda console: console.processes(shown))
 
     def _end(self, done: ev.Done) -> None:
         self.done = done

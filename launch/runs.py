@@ -105,6 +105,20 @@ def _last(path: Path, chunk: int = 64 * 1024) -> dict[str, Any] | None:
     return next((row for line in reversed(lines) if (row := _object(line)) is not None), None)
 
 
+def attached_before(events: Path) -> list[str]:
+    """Simulators that were attached to a run in its last life, and not detached before that ended."""
+    found: dict[str, None] = {}
+    for event in Lines(events).new():
+        kind, name = event.get("kind"), str(event.get("process"))
+        if (kind, name, event.get("incarnation")) == ("spawned", "trainer", 0):  # a life of the run begins
+            found.clear()
+        elif kind == "attached":
+            found[name] = None
+        elif kind == "detached":
+            found.pop(name, None)
+    return list(found)
+
+
 def start_time(pid: int) -> int | None:
     """When a process started, in clock ticks since boot; None when there is none, or only its zombie.
 

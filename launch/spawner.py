@@ -56,10 +56,22 @@ class Spawner:
             )
         finally:
             os.close(log)
-        process = Process((name, incarnation), popen, os.pidfd_open(popen.pid))
-        self._processes[process.key] = process
-        self._selector.register(process.pidfd, selectors.EVENT_READ, process.key)
+        try:
+            self._watch((name, incarnation), popen)
+        except BaseException:  # nobody would ever know of it
+            os.killpg(popen.pid, signal.SIGKILL)
+            popen.wait()
+            raise
         return popen.pid
+
+    def _watch(self, key: Key, popen: subprocess.Popen[bytes]) -> None:
+        pidfd = os.pidfd_open(popen.pid)
+        try:
+            self._selector.register(pidfd, selectors.EVENT_READ, key)
+        except BaseException:
+            os.close(pidfd)
+            raise
+        self._processes[key] = Process(key, popen, pidfd)
 
     def _environment(self, threads: int) -> dict[str, str]:
         return {

@@ -6,8 +6,11 @@ Reads topologies; makes the run folder. The work itself is ``launch/runner.py`` 
 from __future__ import annotations
 
 import json as json_format
+import os
+import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +18,7 @@ from launch import runs
 from launch.errors import FailedError, RunError
 
 if TYPE_CHECKING:
+    from launch.events import Console
     from launch.topology import Topology
 
 
@@ -62,11 +66,24 @@ def _run(topology: Topology, folder: Path, resume: bool) -> int:
     from launch import console
     from launch.runner import run
 
-    screen = console.make(folder.absolute().name, topology.env.id, topology.total_steps)
+    screen = None
     try:
+        with suppress(OSError):  # nobody can see it: the run goes on all the same
+            screen = console.make(folder.absolute().name, topology.env.id, topology.total_steps)
         return run(topology, folder, resume=resume, console=screen)
     finally:
-        screen.close()
+        _close(screen)
+
+
+def _close(screen: Console | None) -> None:
+    """Give the terminal back. What cannot be written any more is let go, or the interpreter would exit with 120."""
+    try:
+        if screen is not None:
+            screen.close()
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError), open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def bench(suite: str | None, quick: bool, json: bool) -> int:

@@ -52,13 +52,13 @@ class Supervisor:
     ) -> None:
         """``roles``: name -> role of the first processes, in the order in which they are started and sit."""
         self._children = Children(roles, run_id, expected_shape, resume, jitter, self._do)
-        self._desk = Desk(self._children, self._do, lambda: self._stop(0, "asked to stop"))
+        self._desk = Desk(self._children, self._do, lambda now: self._stop(0, "asked to stop", now))
         self.order = Order(version=1)
         self.phase = "starting"
         """starting (the first simulators are awaited), running, draining (the trainer finishes), ending, over."""
         self._first = [child.name for child in self._children.of_role("simulator")]
         self._outcome = ev.Done("failed", 1)
-        self._stops = 0
+        self._interrupts = 0
         self._killed = self._abandoned = False
         self._deadline_s = inf
         self._now_s = 0.0
@@ -118,8 +118,9 @@ class Supervisor:
         if child is not None and child.admitted:
             self._children.doom(child, "hang")
 
-    def _interrupted(self, _event: ev.Interrupted) -> None:
-        self._stop(130, "interrupted")
+    def _interrupted(self, event: ev.Interrupted) -> None:
+        self._interrupts += not event.hangup
+        self._stop(130, "hung up" if event.hangup else "interrupted", now=self._interrupts > 1)
 
     def _received(self, event: ev.Received) -> None:
         child = self._children.current(event.name, event.incarnation)
@@ -142,6 +143,7 @@ class Supervisor:
         self._children.note("evaluated", child, said, mean=mean, **games)
 
     def _saved(self, child: Child, saved: Saved) -> None:
+        child.saved(saved.env_steps)
         self._children.note("saved", child, path=saved.path, env_steps=saved.env_steps)
         self._desk.saved(saved)
 
@@ -163,17 +165,16 @@ class Supervisor:
 
     # What follows -------------------------------------------------------------------------------------------------
 
-    def _stop(self, exit_code: int, why: str) -> str:
-        """Once: the trainer finishes its update and saves. Twice: everything ends now. Says what will be done."""
-        self._stops += 1
-        if self._stops > 1:
+    def _stop(self, exit_code: int, why: str, now: bool) -> str:
+        """The trainer finishes its update and saves; or everything ends ``now``. Says what will be done."""
+        if now:
             if self.phase != "ending":
                 self._outcome = ev.Done("stopped", exit_code)
             self._children.end(signal.SIGKILL)
             self.phase, self._abandoned = "ending", True
             return "everything ends now"
         if self.phase not in OPEN:
-            return f"the run is {self.phase}"
+            return f"already stopping: the run is {self.phase}"
         self._do(ev.Note("stopping", cause=why))
         self._outcome = ev.Done("stopped", exit_code)
         if any(trainer.state is State.RUNNING for trainer in self._children.of_role("trainer")):

@@ -203,9 +203,9 @@ class TrainerSection(Section):
 class EvaluatorSection(Section):
     """The evaluator: whole games with frozen weights."""
 
-    count: int = Field(ge=0, le=64, description="processes; 0 = no evaluation")
+    count: int = Field(ge=0, le=1, description="0 = no evaluation; 1 = one process that plays while the run goes on")
     every_steps: int = Field(ge=1, le=10**12, description="agent steps between evaluations")
-    episodes: int = Field(ge=1, le=100_000, description="whole games per evaluation")
+    episodes: int = Field(ge=1, le=10_000, description="whole games per evaluation; their scores are one message")
     greedy: bool = Field(description="the likeliest action instead of a sampled one")
     noop_max: int = Field(ge=0, le=1_000, description="most random no-op frames at the start of a game")
 

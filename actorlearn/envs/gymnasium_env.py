@@ -230,6 +230,8 @@ def _construct_class(env_id: str) -> Environment:
         env: Environment = found()
     except TypeError as error:
         raise ValueError(f"env.id: {env_id!r} must be constructible without arguments: {error}") from error
+    except Exception as error:  # a user's code may raise anything
+        raise ValueError(f"env.id: {env_id!r} cannot be made: {type(error).__name__}: {error}") from error
     return env
 
 

@@ -33,7 +33,6 @@ participants for every tick: batches are composed alike in every run, whoever wa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -208,13 +207,12 @@ class Blocks:
             self.row(name, group, round_ * self.horizon)[:] = self.last_row(name, group, round_ - 1)
 
 
-def unfinished_rows(blocks: Blocks, group: int) -> int:
-    """Environment rows of a group that belong to no complete round: what is lost when its simulator dies."""
+def unfinished_steps(blocks: Blocks, group: int) -> int:
+    """Environment steps of a group that belong to no complete round: what is lost when its simulator dies.
+
+    Row 0 of a round is no step: it is row T of the round before, or a new game.
+    """
     if blocks.joined < 0:
         return 0
-    return max(0, blocks.observed(group) - blocks.completed(group) * blocks.horizon) * blocks.envs_per_group
-
-
-def seats_for(round_: int, seats: Sequence[Blocks]) -> list[Blocks]:
-    """The seats that take part in a round, in roster order."""
-    return [seat for seat in seats if seat.takes_part(round_)]
+    rows = blocks.observed(group) - blocks.completed(group) * blocks.horizon
+    return max(0, rows - 1) * blocks.envs_per_group

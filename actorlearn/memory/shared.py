@@ -13,11 +13,8 @@ so on other machines.
 from __future__ import annotations
 
 import errno
-import fcntl
 import mmap
 import os
-import re
-import shutil
 import struct
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +24,7 @@ import msgspec
 import numpy as np
 
 from actorlearn.memory.fields import Field, layout, views
+from actorlearn.memory.owned import OwnedDirectory, name_of, owned_directories, sweep
 
 LAYOUT_VERSION = 1
 SHM_ROOT = Path("/dev/shm")
@@ -152,65 +150,23 @@ def free_bytes() -> int:
     return status.f_bavail * status.f_frsize
 
 
-class SharedDirectory:
-    """The run's directory in /dev/shm; an advisory lock on it is held for as long as its supervisor lives."""
-
-    def __init__(self, path: Path, lock: int) -> None:
-        """Use ``create``."""
-        self.path = path
-        self._lock = lock
+class SharedDirectory(OwnedDirectory):
+    """The run's directory in /dev/shm."""
 
     @classmethod
-    def create(cls, run_id: str, needed_bytes: int) -> SharedDirectory:
+    def reserve(cls, run_id: str, needed_bytes: int) -> OwnedDirectory:
         """Make and lock the directory; raises SharedMemoryFull when ``needed_bytes`` are not free."""
-        path = SHM_ROOT / f"actorlearn-{os.getuid()}-{run_id}"
+        path = SHM_ROOT / name_of(run_id)
         if needed_bytes > free_bytes():
             raise _full(path, needed_bytes)
-        unnamed = SHM_ROOT / f".{path.name}"  # until it is locked nobody may find it: a sweep would remove it
-        unnamed.mkdir(mode=0o700)
-        lock = os.open(unnamed / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        unnamed.rename(path)
-        return cls(path, lock)
-
-    def close(self) -> None:
-        """Remove the directory and everything in it, then let the lock go."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        os.close(self._lock)
+        return cls.create(path)
 
     @staticmethod
     def sweep() -> list[str]:
-        """Remove what dead runs of this user left; returns their run ids. Living runs hold their lock."""
-        swept = []
-        for path in SHM_ROOT.glob(f"actorlearn-{os.getuid()}-*"):
-            if _owner_lives(path):
-                continue
-            shutil.rmtree(path, ignore_errors=True)
-            swept.append(path.name.split("-", 2)[2])
-        return swept
+        """Remove what dead runs of this user left; returns their run ids."""
+        return sweep(SHM_ROOT)
 
     @staticmethod
     def living() -> list[Path]:
         """Directories of this user's runs whose supervisor is alive."""
-        return sorted(p for p in SHM_ROOT.glob(f"actorlearn-{os.getuid()}-*") if _owner_lives(p))
-
-
-def _owner_lives(path: Path) -> bool:
-    """Whether a directory must be left alone: locked, foreign, a link, or not ours to judge."""
-    if path.is_symlink() or not path.is_dir() or path.stat().st_uid != os.getuid():
-        return True
-    if not re.fullmatch(r"actorlearn-\d+-[A-Za-z0-9._-]{1,100}", path.name):
-        return True
-    try:
-        lock = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(lock)
-    return False
+        return owned_directories(SHM_ROOT)[0]

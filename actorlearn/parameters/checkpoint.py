@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -46,7 +47,8 @@ def save(directory: Path, env_steps: int, tensors: Mapping[str, Tensor], state: 
     final = directory / f"{env_steps:012d}"
     beside = directory / f".{final.name}.{os.getpid()}"
     directory.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(beside, ignore_errors=True)
+    for left in directory.glob(".*"):  # by a process that was killed while it saved
+        shutil.rmtree(left, ignore_errors=True)
     try:
         beside.mkdir()
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, beside / _TENSORS)
@@ -61,12 +63,16 @@ def save(directory: Path, env_steps: int, tensors: Mapping[str, Tensor], state: 
         for name in (_TENSORS, _MANIFEST):
             _flush(beside / name)
         if final.exists():
-            shutil.rmtree(final)
+            final.rename(beside.with_suffix(".before"))
         beside.rename(final)
         _flush(directory)
+    except SafetensorError as error:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise OSError(str(error)) from error  # a full disk comes as one of these
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
+    shutil.rmtree(beside.with_suffix(".before"), ignore_errors=True)
     for old in _folders(directory)[keep:]:
         shutil.rmtree(old, ignore_errors=True)
     return final
@@ -78,7 +84,7 @@ def newest(directory: Path) -> Checkpoint:
     for folder in _folders(directory):
         try:
             return load(folder)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             wrong.append(f"{folder.name}: {error}")
     found = "; ".join(wrong) if wrong else "none found"
     raise CheckpointError(f"{directory}: no valid checkpoint ({found}); start a new run, or restore the folder")

@@ -47,6 +47,11 @@ class Published:
         return int(self._newest[0])
 
     @property
+    def env_steps(self) -> int:
+        """Environment steps at which the newest version was published; 0 before the first."""
+        return int(self._env_steps[self.version % SLOTS, 0])
+
+    @property
     def size(self) -> int:
         """Number of parameters."""
         return int(self._payload.shape[1])

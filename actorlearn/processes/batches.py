@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from actorlearn.algorithms.interface import Batch
-from actorlearn.memory.rollout import Blocks, Rounds, unfinished_rows
+from actorlearn.memory.rollout import Blocks, Rounds, unfinished_steps
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.role import open_seats
 from actorlearn.wire.messages import Seat
@@ -39,20 +39,25 @@ class Batches:
         """Seats no longer on the roster whose complete blocks are still to be learned from."""
         self.pending: dict[str, Blocks] = {}
         """Seats on the roster that are to be admitted with the next round."""
+        self._roster: list[str] = []
         self.dropped_steps = 0
-        """Steps taken by simulators that died before their block was complete."""
+        """Steps that were taken and never learned from, or whose learning was lost, because a process died."""
 
     def follow(self, roster: Sequence[Seat], leaving: Sequence[str]) -> None:
         """Take a new roster into account: from the next round on for arrivals, at once for the dead."""
         known = {**self.seats, **self.pending}
         listed = open_seats(roster, known)
+        self._roster = list(listed)
         for peer, blocks in self.seats.items():
             if peer not in listed:
                 self.gone[peer] = blocks
-                self.dropped_steps += sum(unfinished_rows(blocks, g) for g in range(blocks.groups))
+                self.dropped_steps += sum(unfinished_steps(blocks, g) for g in range(blocks.groups))
         self.seats = {peer: blocks for peer, blocks in listed.items() if blocks.joined >= 0}
         self.pending = {peer: blocks for peer, blocks in listed.items() if blocks.joined < 0}
         names = {seat.peer: seat.name for seat in roster}
+        for peer in [peer for peer in self.pending if names[peer] in leaving]:
+            self.seats[peer] = self.pending.pop(peer)
+            self.seats[peer].admit(self.rounds.open)  # never takes part, and is told so by the next lines
         for peer, blocks in self.seats.items():
             if names[peer] in leaving and blocks.left > self.rounds.open:
                 blocks.leave(self.rounds.open)
@@ -65,13 +70,28 @@ class Batches:
         for peer in [p for p, blocks in self.gone.items() if not _remaining(blocks, learned)]:
             for group in range(self.gone.pop(peer).groups):
                 self.episodes.drop(f"{peer}/{group}")
-        self._admit(self.rounds.open if self.seats else learned)
+        self._admit(max(self.rounds.open, learned) if self.seats else learned)
         self.rounds.raise_to(learned + self.blocks)
+
+    def unblock(self, learned: int) -> int:
+        """Open or pass over a round that no batch can come of otherwise; returns the round to be learned next.
+
+        Rounds are stuck when nobody has taken a seat yet, when a trainer died before it could open one, and when all
+        who took part have died while those who live join later. Called while there is nothing to learn from.
+        """
+        someone = any(blocks.takes_part(learned) for blocks in self.seats.values())
+        if someone and self.rounds.open >= learned + self.blocks:
+            return learned
+        if not someone and not self.pending and any(blocks.joined > learned for blocks in self.seats.values()):
+            learned += 1  # one by one: complete blocks of the dead in between still count
+        self.open_after(learned)
+        return learned
 
     def _admit(self, first_round: int) -> None:
         for blocks in self.pending.values():
             blocks.admit(first_round)
-        self.seats.update(self.pending)
+        seated = {**self.seats, **self.pending}
+        self.seats = {peer: seated[peer] for peer in self._roster if peer in seated}
         self.pending = {}
 
     def parts(self, round_: int) -> list[Part] | None:

@@ -25,10 +25,9 @@ from actorlearn.parameters.published import Published
 from actorlearn.processes.role import POLL_MS, Role, open_seats
 from actorlearn.processes.settings import InferenceSettings, PolicySettings
 from actorlearn.wire.channel import Router, Waiter, drain
-from actorlearn.wire.messages import Seat
+from actorlearn.wire.messages import HINT, Seat
 
 SETTINGS = InferenceSettings
-HINT = b""
 
 
 class Policy:
@@ -69,8 +68,7 @@ class Policy:
     def choose(self, observation: Tensor, moment: int, greedy: bool = False) -> dict[str, Tensor]:
         """Actions and columns [N, …] for observations [N, …].
 
-        The random numbers depend on seed, stream and moment only, so they need no saving and no restoring, and a
-        restarted process draws what the dead one would have drawn.
+        The random numbers depend on seed, stream and moment only, so they need no saving and no restoring.
         """
         self._generator.manual_seed(mix(self._seed, moment))
         return self.algorithm.act(self.network(observation.to(self.device)), self._generator, greedy)
@@ -88,8 +86,9 @@ class Policy:
             end = start + blocks.envs_per_group
             for name, column in answers.items():
                 blocks.row(name, group, tick)[:] = column[start:end]
-            blocks.mark_acted(group, tick, self.version)
             start = end
+        for blocks, group in rows:  # all or none, as nearly as can be, should this process be killed
+            blocks.mark_acted(group, tick, self.version)
 
 
 def mix(seed: int, moment: int) -> int:

@@ -86,6 +86,8 @@ class TrainerSettings(ProcessSettings, frozen=True):
     report_every_s: float
     checkpoint_every_steps: int
     checkpoint_keep: int
+    began_s: float
+    """Where CLOCK_MONOTONIC stood when the run's clock, which goes on through restarts, stood at zero."""
     resume: bool
     """Start from the newest valid checkpoint of the run; required to exist."""
 

@@ -18,12 +18,12 @@ from actorlearn.memory.shared import Segment
 from actorlearn.processes.role import POLL_MS, Role
 from actorlearn.processes.settings import SimulatorSettings
 from actorlearn.wire.channel import Dealer, Waiter, drain
+from actorlearn.wire.messages import HINT
 
 if TYPE_CHECKING:
     from actorlearn.processes.inference import Policy
 
 SETTINGS = SimulatorSettings
-HINT = b""
 
 
 class Group:
@@ -145,7 +145,8 @@ def _local_policy(settings: SimulatorSettings, role: Role) -> Policy:
     """Stage 2 inside this process; the only way torch comes into a simulator."""
     from actorlearn.processes.inference import Policy
 
-    policy = Policy(settings.policy, settings.weights, "cpu", settings.seed, stream=settings.index)
+    number = int(settings.name.rpartition("-")[2])  # never used again, unlike the row in the progress segment
+    policy = Policy(settings.policy, settings.weights, "cpu", settings.seed, stream=number)
     while not policy.ready() and role.alive():
         time.sleep(POLL_MS / 1000)
     return policy

@@ -34,10 +34,9 @@ from actorlearn.processes.batches import Batches, lag, steps_in
 from actorlearn.processes.role import POLL_MS, Role
 from actorlearn.processes.settings import TrainerSettings
 from actorlearn.wire.channel import Router, Waiter, drain
-from actorlearn.wire.messages import Report, Saved, Warned
+from actorlearn.wire.messages import HINT, Report, Saved, Warned
 
 SETTINGS = TrainerSettings
-HINT = b""
 SKIPS_ALLOWED = 10
 """Non-finite updates in a row after which the run is stopped rather than continued with old weights."""
 
@@ -119,13 +118,15 @@ class Trainer:
         self.router = Router(settings.endpoint)
         self.checkpoints = Path(settings.run_dir) / "checkpoints"
         self.env_steps = self.updates = self.learned = self.saves_done = 0
-        self.time_before_s = 0.0
         self.saved_at = -1
+        self.numbers: dict[str, Any] = {}
+        """What the newest update said of itself."""
+        self.lags: list[tuple[float, int]] = []
+        """Mean and largest lag of each update since the last report."""
         if settings.resume:
             self._restore(checkpoint.newest(self.checkpoints))
         self.learned = max(self.learned, rounds.open - settings.blocks)  # a restarted trainer goes on with open rounds
-        self.started_s = time.monotonic()
-        self.last_report = (self.started_s, self.env_steps)
+        self.last_report = (time.monotonic(), self.env_steps)
         self._publish()
         if not settings.resume:
             self._save()
@@ -139,8 +140,7 @@ class Trainer:
             draining = self._follow_orders()
             parts = self.batches.parts(self.learned)
             if parts is None:
-                if not self.batches.seats:
-                    self._open()
+                self.learned = self.batches.unblock(self.learned)
                 self.role.timings.add("copy")
                 hints.wait(POLL_MS)
                 drain(self.router)
@@ -152,14 +152,15 @@ class Trainer:
         self._finish(draining)
 
     def _learn(self, batch: Batch) -> None:
-        lag_mean, lag_max = lag(batch, self.published.version)
-        numbers = self.learning.update(batch, self.env_steps)
+        self.lags.append(lag(batch, self.published.version))
+        self.numbers = self.learning.update(batch, self.env_steps)
         self.env_steps += steps_in(batch)
         self.updates += 1
         self.learned += 1
         self.role.timings.add("learn")
         if self.learning.skipped:
-            self._warn(f"update {self.updates} skipped: loss {numbers['loss']}, norm {numbers['gradient_norm']}")
+            said = f"loss {self.numbers['loss']}, norm {self.numbers['gradient_norm']}"
+            self._warn(f"update {self.updates} skipped: {said}")
             if self.learning.skipped > SKIPS_ALLOWED:
                 raise FloatingPointError(
                     f"{self.learning.skipped} non-finite updates in a row at {self.env_steps} steps; "
@@ -168,7 +169,8 @@ class Trainer:
         self._publish()
         self._open()
         self.role.timings.add("publish")
-        self._report_if_due({**numbers, "policy_lag_mean": lag_mean, "policy_lag_max": lag_max})
+        if time.monotonic() - self.last_report[0] >= self.settings.report_every_s:
+            self._report()
         if self.env_steps - self.saved_at >= self.settings.checkpoint_every_steps:
             self._save()
 
@@ -191,7 +193,7 @@ class Trainer:
         self.published.publish(self.learning.weights.detach().cpu().numpy(), self.env_steps)
 
     def _elapsed_s(self) -> float:
-        return self.time_before_s + time.monotonic() - self.started_s
+        return time.monotonic() - self.settings.began_s
 
     def _row(self) -> dict[str, Any]:
         return {
@@ -205,15 +207,15 @@ class Trainer:
             "steps_dropped": self.batches.dropped_steps,
         }
 
-    def _report_if_due(self, numbers: dict[str, Any], now: bool = False) -> None:
+    def _report(self) -> None:
         then_s, then_steps = self.last_report
-        seconds = time.monotonic() - then_s
-        if seconds < self.settings.report_every_s and not now:
-            return
-        rate = (self.env_steps - then_steps) / seconds
+        rate = (self.env_steps - then_steps) / max(time.monotonic() - then_s, 1e-9)
         rates = {"env_steps_per_s": rate, "frames_per_s": rate * self.settings.frames_per_step}
-        self.role.control.send(Report(row={**self._row(), **rates, **numbers}))
+        means, largest = zip(*self.lags, strict=True)
+        lags = {"policy_lag_mean": sum(means) / len(means), "policy_lag_max": max(largest)}
+        self.role.control.send(Report(row={**self._row(), **rates, **lags, **self.numbers}))
         self.last_report = (time.monotonic(), self.env_steps)
+        self.lags = []
 
     def _warn(self, text: str) -> None:
         self.role.control.send(Warned(name=self.settings.name, incarnation=self.settings.incarnation, text=text))
@@ -223,7 +225,7 @@ class Trainer:
             "env_steps": self.env_steps,
             "updates": self.updates,
             "learned": self.learned,
-            "elapsed_s": self._elapsed_s() if self.updates else 0.0,
+            "elapsed_s": self._elapsed_s(),
             "episodes_finished": self.episodes.finished,
             "recent_returns": list(self.episodes.recent),
             "recent_lengths": list(self.episodes.recent_lengths),
@@ -246,18 +248,19 @@ class Trainer:
         self.learning.restore(saved)
         state = saved.state
         self.env_steps, self.updates, self.learned = state["env_steps"], state["updates"], state["learned"]
-        self.time_before_s = state["elapsed_s"]
         self.saved_at = self.env_steps
         self.episodes.finished = state["episodes_finished"]
         self.episodes.recent.extend(state["recent_returns"])
         self.episodes.recent_lengths.extend(state["recent_lengths"])
-        self.batches.dropped_steps = state["dropped_steps"]
+        lost = self.published.env_steps - self.env_steps  # learned by a trainer that died before it saved again
+        self.batches.dropped_steps = state["dropped_steps"] + max(lost, 0)
 
     def _finish(self, draining: bool) -> None:
+        if self.lags:
+            self._report()
         if self.saved_at != self.env_steps:
             self._save()
-        seconds = max(self._elapsed_s(), 1e-9)
-        summary = {**self._row(), "wall_time_s": seconds, "weights_sha256": self.learning.sha256()}
+        summary = {**self._row(), "wall_time_s": self._elapsed_s(), "weights_sha256": self.learning.sha256()}
         reason = "total_steps" if self.env_steps >= self.settings.total_steps else "drained" if draining else "stopped"
         self.role.control.finished(reason, summary)
         self.router.close()

@@ -111,15 +111,13 @@ class Dealer:
 
 
 class Waiter:
-    """Sleeps until one of several channels or descriptors has something, or the deadline."""
+    """Sleeps until one of several channels has something, or the deadline."""
 
-    def __init__(self, channels: Sequence[Router | Dealer], descriptors: Sequence[int] = ()) -> None:
-        """Watch these channels, and these file descriptors (pidfds, pipes)."""
+    def __init__(self, channels: Sequence[Router | Dealer]) -> None:
+        """Watch these channels."""
         self._poller = zmq.Poller()
         for channel in channels:
             self._poller.register(channel.socket, zmq.POLLIN)
-        for descriptor in descriptors:
-            self._poller.register(descriptor, zmq.POLLIN)
 
     def wait(self, timeout_ms: int) -> bool:
         """Sleep; False when the deadline passed and there is nothing to read."""

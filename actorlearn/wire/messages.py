@@ -7,12 +7,12 @@ memory and a message carries an index into it.
 ===================  ==========================  =============================================================
 from                 to                          messages
 ===================  ==========================  =============================================================
-any child            supervisor                  Hello, Applied, Refused, Report, Evaluated, Saved, Failed, Finished
-supervisor           any child                   Order
+any child            supervisor                  Hello, Applied, Report, Evaluated, Saved, Warned, Failed, Finished
+supervisor           any child                   Order, Refused
 command line         supervisor                  Request
 supervisor           command line                Reply
-simulator            inference server, trainer   Hint
-inference, trainer   simulator                   Hint
+simulator            inference server, trainer   HINT: a row or a block of mine is ready
+inference, trainer   simulator                   HINT: an action of yours is ready, or a round is open
 ===================  ==========================  =============================================================
 
 Control is level-triggered: an ``Order`` is the whole wanted state with a version, repeated until the child says
@@ -30,6 +30,10 @@ PROTOCOL_VERSION = 1
 
 LIMIT_BYTES = 256 * 1024
 """Largest control message. The biggest legitimate one (an Order with 256 seats) is under 64 KiB."""
+
+
+HINT = b""
+"""Look at the words in shared memory. It only wakes a sleeper, so it says nothing and may be lost."""
 
 
 class MessageError(ValueError):
@@ -149,7 +153,7 @@ class Request(Message, frozen=True):
     protocol: int
     version: str
     command: str
-    """status, attach, detach, save or stop."""
+    """status, attach, detach, save, stop or kill."""
     simulators: int = 0
     names: list[str] = []
     overrides: list[str] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launch.child import ALIVE, RESTARTS, TRANSITIONS, WINDOW_S, Child, State, TransitionError, spread
+from launch.child import ALIVE, RESTARTS, TRANSITIONS, UNSAVED_RESTARTS, WINDOW_S, Child, State, TransitionError, spread
 
 
 def no_jitter(_name: str, _incarnation: int) -> float:
@@ -91,6 +91,19 @@ def test_starts_that_never_come_to_a_hello_are_counted_without_a_window() -> Non
         now_s += WINDOW_S
         child.begin(now_s)
     assert die(child, now_s) is None
+
+
+def test_only_a_trainer_needs_checkpoints_for_its_restarts() -> None:
+    for role, fatal in (("trainer", True), ("simulator", False)):
+        child = Child("x", role)
+        child.begin(0.0)
+        child.admit(0.0)
+        child.saved(100)
+        for i in range(1, UNSAVED_RESTARTS + 1):
+            assert die(child, i * WINDOW_S) is not None
+            child.begin(i * WINDOW_S)
+            child.admit(i * WINDOW_S)
+        assert (die(child, 10 * WINDOW_S) is None) is fatal
 
 
 def test_the_first_error_of_a_series_is_kept() -> None:

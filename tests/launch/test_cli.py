@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -25,7 +24,7 @@ from launch.cli import app
 from launch.errors import FailedError
 from tests.launch.test_runs import make_run, me
 
-COMMANDS = ["run", "check", "resume", "ps", "top", "logs", "stop", "attach", "detach", "clean"]
+COMMANDS = ["run", "check", "resume", "ps", "top", "logs", "stop", "save", "attach", "detach", "clean"]
 COMMANDS += ["eval", "plot", "bench", "doctor"]
 ROOT = Path(__file__).parents[2]
 TOPOLOGY = "name: cart\nenv: {id: CartPole-v1}\ntotal_steps: 1000\n"
@@ -219,7 +218,7 @@ def test_a_living_run_cannot_be_resumed(started: list[Any], tmp_path: Path) -> N
 
 def test_a_dead_run_cannot_be_asked(tmp_path: Path) -> None:
     make_run(tmp_path / "runs", "cart-1")
-    for arguments in (("stop", "cart"), ("attach", "cart"), ("detach", "cart", "simulator-0")):
+    for arguments in (("stop", "cart"), ("save", "cart"), ("attach", "cart"), ("detach", "cart", "simulator-0")):
         assert "cart-1 is not alive (died)" in refused(*arguments)
 
 
@@ -231,6 +230,14 @@ def test_attach_and_detach_ask_the_supervisor(tmp_path: Path) -> None:
         assert ask("detach", path, "simulator-0", "simulator-1").stdout == "cart-1: gone\n"
     assert (asked[0].command, asked[0].simulators, asked[0].overrides) == ("attach", 2, ["env.frame_skip=4"])
     assert (asked[1].command, asked[1].names) == ("detach", ["simulator-0", "simulator-1"])
+
+
+def test_save_says_where_the_checkpoint_is(tmp_path: Path) -> None:
+    done = Reply(ok=True, text="checkpoint at 7 steps: c/7", data={"path": "c/7", "env_steps": 7, "seconds": 0.1})
+    with supervisor(tmp_path, {"save": done}) as (path, asked):
+        assert ask("save", path).stdout == "cart-1: checkpoint at 7 steps: c/7\n"
+        assert json.loads(ask("save", path, "--json").stdout) == {"run": "cart-1", "text": done.text, **done.data}
+    assert [request.command for request in asked] == ["save", "save"]
 
 
 def test_a_no_of_the_supervisor_is_one_line(tmp_path: Path) -> None:
@@ -251,6 +258,13 @@ def test_stop_waits_for_the_end(tmp_path: Path) -> None:
         said = refused("stop", path, "--timeout-s", "0.1", code=1)
         assert "cart-1 is still at work 0.1 s after it was told to stop" in said
         assert [request.command for request in asked] == ["stop"]
+
+
+def test_stop_now_asks_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(care, "_wait", lambda run, timeout_s: True)
+    with supervisor(tmp_path, {"kill": Reply(ok=True, text="everything ends now")}) as (path, asked):
+        assert ask("stop", path, "--now").exit_code == 0
+    assert [request.command for request in asked] == ["kill"]
 
 
 def test_stop_now_kills_a_supervisor_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,29 +345,11 @@ def test_long_logs_are_read_from_their_end(tmp_path: Path) -> None:
     assert len(words) <= 10
 
 
-def test_clean_says_what_it_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(care.SharedDirectory, "sweep", staticmethod(lambda: ["pong-1"]))
-    stale = tmp_path / f"actorlearn-{os.getuid()}-pong-1"
-    stale.mkdir()
-    monkeypatch.setattr(care, "stale_sockets", lambda alive: [stale])
-    assert json.loads(ask("clean", "--json").stdout) == {"shared_memory": ["pong-1"], "sockets": [str(stale)]}
-    assert not stale.exists()
-
-
-def test_only_old_sockets_of_dead_runs_are_stale(tmp_path: Path) -> None:
-    mine = f"actorlearn-{os.getuid()}"
-    for name in (
-        f"{mine}-dead",
-        f"{mine}-alive",
-        f"{mine}-new",
-        f"actorlearn-{os.getuid() + 1}-other",
-        "actorlearn-tmp",
-    ):
-        (tmp_path / name).mkdir()
-        if not name.endswith("new"):
-            os.utime(tmp_path / name, (0, 0))
-    (tmp_path / f"{mine}-link").symlink_to(tmp_path / f"{mine}-alive")
-    assert care.stale_sockets({f"{mine}-alive"}, [tmp_path]) == [tmp_path / f"{mine}-dead"]
+def test_clean_says_what_it_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(care, "sweep_all", lambda: (["pong-1"], ["pong-2"]))
+    assert json.loads(ask("clean", "--json").stdout) == {"shared_memory": ["pong-1"], "sockets": ["pong-2"]}
+    said = ask("clean").stdout.splitlines()
+    assert said == ["removed the shared memory of pong-1", "removed the sockets of pong-2"]
 
 
 # This machine ---------------------------------------------------------------------------------------------------------

@@ -42,8 +42,8 @@ def test_a_curve_has_points_only_where_games_ended(tmp_path: Path) -> None:
     assert curve.final_score == -19.0
 
 
-def test_a_restore_breaks_the_line_and_the_clock_of_a_resumed_run_goes_on(tmp_path: Path) -> None:
-    points = [(60.0, 100, 1.0), (120.0, 200, 2.0), (30.0, 150, None), (60.0, 180, 1.5), (90.0, 260, 3.0)]
+def test_a_restore_breaks_the_line_while_time_goes_on(tmp_path: Path) -> None:
+    points = [(60.0, 100, 1.0), (120.0, 200, 2.0), (150.0, 150, None), (180.0, 180, 1.5), (210.0, 260, 3.0)]
     curve = read_curve(make_run(tmp_path / "run", points))
     assert curve.stretches == [[(100.0, 1.0, 1.0), (200.0, 2.0, 2.0)], [(180.0, 3.0, 1.5), (260.0, 3.5, 3.0)]]
     plot([tmp_path / "run"], tmp_path / "resumed.png")

@@ -162,3 +162,24 @@ def test_lines_are_given_once_and_only_whole(tmp_path: Path) -> None:
         file.write('{"a": 3}\nnonsense\n[4]\n')
     assert list(lines.new()) == [{"a": 3}]
     assert lines.last() == {"a": 3}
+
+
+def test_who_was_attached_in_the_last_life_and_stayed(tmp_path: Path) -> None:
+    told = [
+        ("spawned", "trainer", 0),
+        ("attached", "simulator-2", 0),  # of an earlier life
+        ("spawned", "trainer", 0),
+        ("attached", "simulator-2", 0),
+        ("attached", "simulator-3", 0),
+        ("attached", "simulator-4", 0),
+        ("spawned", "trainer", 1),  # brought back, in the same life
+        ("detached", "simulator-3", 0),
+        ("restarted", "simulator-4", 1),
+    ]
+    path = tmp_path / "events.jsonl"
+    assert runs.attached_before(path) == []
+    lines = [json.dumps({"kind": kind, "process": name, "incarnation": i}) for kind, name, i in told]
+    path.write_text("\n".join(lines) + "\n")
+    assert runs.attached_before(path) == ["simulator-2", "simulator-4"]
+    path.write_text("\n".join(lines[:2]) + "\n" + lines[0] + "\n")
+    assert runs.attached_before(path) == []

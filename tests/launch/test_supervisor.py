@@ -30,7 +30,7 @@ from actorlearn.wire.messages import (
     Warned,
 )
 from launch import events as ev
-from launch.child import RESTARTS, WINDOW_S
+from launch.child import RESTARTS, UNSAVED_RESTARTS, WINDOW_S
 from launch.supervisor import Supervisor
 
 TERM, KILL = signal.SIGTERM, signal.SIGKILL
@@ -327,6 +327,37 @@ def test_the_trainer_goes_on_from_its_checkpoint() -> None:
     assert story.orders["trainer.1"].roster == [seat("simulator-0"), seat("simulator-1")]
 
 
+def diverge(story: Story, times: int, first: int = 0) -> Story:
+    """Let the trainer die every 14 s, which no window of a minute finds too often."""
+    for i in range(first, first + times):
+        story.at(story.now_s + 14, failed("trainer", "FloatingPointError: nan", i), ev.Exited("trainer", i, 1))
+        story.at(story.now_s + 4, ev.Tick()).then(*up("trainer", incarnation=i + 1))
+    return story
+
+
+def saved(env_steps: int, incarnation: int = 0) -> ev.Received:
+    return received("trainer", Saved(path="c", env_steps=env_steps, order=0), incarnation)
+
+
+def test_a_trainer_that_never_gets_beyond_its_checkpoint_fails_the_run() -> None:
+    story = diverge(running().at(2, saved(0), saved(500)), UNSAVED_RESTARTS)
+    assert story.state("trainer") == "running"
+    story.then(saved(500, UNSAVED_RESTARTS))  # the same once more is no progress
+    story.at(story.now_s + 14, ev.Exited("trainer", UNSAVED_RESTARTS, 1))
+    assert story.state("trainer") == "fatal"
+    assert story.notes[-1][3] == "died too often without a newer checkpoint; FloatingPointError: nan"
+    story.then(*exits(OTHERS))
+    assert story.done == ev.Done("failed", 1, "trainer: FloatingPointError: nan")
+
+
+def test_a_trainer_that_saves_between_its_deaths_may_die_for_ever() -> None:
+    story = running().at(2, saved(0))
+    for i in range(3 * RESTARTS):
+        diverge(story, 1, first=i).then(saved(100 + i, i + 1))
+    assert story.state("trainer") == "running"
+    assert story.done is None
+
+
 def test_a_trainer_told_to_end_by_a_stranger_comes_back() -> None:
     story = running().at(2, finished("trainer", "stopped"), ev.Exited("trainer", 0, 0)).at(3, ev.Tick())
     assert story.did(ev.Spawn) == [ev.Spawn("trainer", 1, True)]
@@ -522,10 +553,40 @@ def test_ctrl_c_a_hundred_times_is_twice() -> None:
     assert story.at(3, *exits(ROLES, -9), ev.Tick()).last == []
 
 
-def test_stop_asked_twice_is_at_once_and_both_are_answered() -> None:
+def test_stop_asked_twice_is_still_stopping() -> None:
     story = running().at(2, asked("stop")).at(2.1, asked("stop"))
+    assert story.reply == Reply(ok=True, text="already stopping: the run is draining")
+    assert story.did(ev.Kill) == []
+    story.at(3, finished("trainer", "drained")).at(3.1, ev.Exited("trainer", 0, 0), *exits(OTHERS))
+    assert story.done == ev.Done("stopped", 0)
+
+
+@pytest.mark.parametrize("before", [[], [asked("stop")]])
+def test_kill_asked_ends_everything_now(before: list[ev.Event]) -> None:
+    story = running().at(2, *before).at(2.1, asked("kill"))
     assert story.reply.ok
+    assert {(kill.name, kill.signal) for kill in story.did(ev.Kill)} == {(name, KILL) for name in ROLES}
     assert story.last[-1] == ev.Done("stopped", 0)
+
+
+def test_one_ctrl_c_after_a_stop_request_is_not_the_second() -> None:
+    story = running().at(2, asked("stop")).at(2.1, ev.Interrupted())
+    assert story.last == []
+    assert story.at(2.2, ev.Interrupted()).last[-1] == ev.Done("stopped", 130)
+
+
+@pytest.mark.parametrize("hangups", [(0, 1, 2), (0, 2), (1, 2)])
+def test_a_hangup_is_never_the_second_interrupt(hangups: tuple[int, ...]) -> None:
+    """A closed terminal and a machine that goes down say both, in any order."""
+    story = running()
+    for i in range(3):
+        story.at(2.0 + i, ev.Interrupted(hangup=i in hangups))
+    assert story.ever(ev.Kill) == []
+    assert [note.cause for note in story.ever(ev.Note) if note.kind == "stopping"] == [
+        "hung up" if 0 in hangups else "interrupted"
+    ]
+    story.at(6, finished("trainer", "drained"), ev.Exited("trainer", 0, 0), *exits(OTHERS))
+    assert story.done == ev.Done("stopped", 130)
 
 
 def test_a_finished_run_stays_finished_whatever_is_pressed() -> None:
@@ -782,7 +843,7 @@ class AnyHistory(RuleBasedStateMachine):
     def one_hangs(self, data: st.DataObject) -> None:
         self.happen(ev.Stalled(data.draw(st.sampled_from(sorted(ROLES))), 0, 30.0))
 
-    @rule(command=st.sampled_from(["attach", "save", "status"]))
+    @rule(command=st.sampled_from(["attach", "save", "status", "stop"]))
     def someone_asks(self, command: str) -> None:
         self.happen(asked(command, simulators=1))
 
@@ -799,8 +860,9 @@ class AnyHistory(RuleBasedStateMachine):
     @invariant()
     def the_roster_sits_on_the_living(self) -> None:
         if hasattr(self, "story"):
-            order = self.story.supervisor.order
-            assert self.story.done or {(seat.name, seat.incarnation) for seat in order.roster} <= self.living
+            order, phase = self.story.supervisor.order, self.story.supervisor.phase
+            ending = phase in ("ending", "over")  # orders are not renewed for processes that are all told to go
+            assert ending or {(seat.name, seat.incarnation) for seat in order.roster} <= self.living
 
     def teardown(self) -> None:
         if hasattr(self, "story"):

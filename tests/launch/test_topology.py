@@ -104,12 +104,18 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
                 "inference": st.fixed_dictionaries(
                     {"count": st.integers(1, count), "device": device, "threads": st.integers(1, 1024)}
                 ),
-                "trainer": st.fixed_dictionaries({"device": device, "threads": st.integers(1, 1024)}),
+                "trainer": st.fixed_dictionaries(
+                    {
+                        "device": device,
+                        "threads": st.integers(1, 1024),
+                        "precision": st.sampled_from(["fp32", "bf16"]),
+                    }
+                ),
                 "evaluator": st.fixed_dictionaries(
                     {
-                        "count": st.integers(0, 64),
+                        "count": st.integers(0, 1),
                         "every_steps": steps,
-                        "episodes": st.integers(1, 100_000),
+                        "episodes": st.integers(1, 10_000),
                         "greedy": st.booleans(),
                         "noop_max": st.integers(0, 1000),
                     }

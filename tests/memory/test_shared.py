@@ -70,14 +70,14 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
 def test_more_than_is_free_is_refused_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared, "SHM_ROOT", tmp_path)
     with pytest.raises(SharedMemoryFull, match=r"needed, [\d,]+ free"):
-        SharedDirectory.create("full", 2**60)
+        SharedDirectory.reserve("full", 2**60)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_sweep_removes_the_dead_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared, "SHM_ROOT", tmp_path)
     uid = os.getuid()
-    living = SharedDirectory.create("living", 1)
+    living = SharedDirectory.reserve("living", 1)
     dead = tmp_path / f"actorlearn-{uid}-dead"
     dead.mkdir()
     (dead / "lock").touch()

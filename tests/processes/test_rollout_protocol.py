@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from actorlearn.envs.interface import EnvSpec, Row
-from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, rounds_fields
+from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, rounds_fields, unfinished_steps
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Batches
@@ -104,7 +104,6 @@ class Protocol(RuleBasedStateMachine):
         self.seen: set[tuple[float, ...]] = set()
         self.next_step: dict[tuple[float, float, float], float] = {}
         self._order()
-        self.batches.open_after(0)
 
     def _simulator(self) -> Simulator:
         return Simulator(self.folder_of_this_run, self.rounds, self.shape)
@@ -135,8 +134,7 @@ class Protocol(RuleBasedStateMachine):
     def learn(self) -> None:
         parts = self.batches.parts(self.learned)
         if parts is None:
-            if not self.batches.seats:
-                self.batches.open_after(self.learned)
+            self.learned = self.batches.unblock(self.learned)
             return
         batch = self.batches.take(self.learned, parts)
         observation = batch.observation.numpy()
@@ -179,6 +177,16 @@ class Protocol(RuleBasedStateMachine):
         self.simulators[self.simulators.index(simulator)] = self._simulator()
         self._order()
 
+    @rule(died_before_opening=st.booleans())
+    def restart_trainer(self, died_before_opening: bool) -> None:
+        if died_before_opening and not self.batches.seats:
+            for blocks in self.batches.pending.values():
+                blocks.admit(self.rounds.open)
+        self.episodes = Episodes()
+        self.batches = Batches(self.rounds, self.shape.blocks, "cpu", [], self.episodes)
+        self.learned = max(self.learned, self.rounds.open - self.shape.blocks)
+        self._order()
+
     @invariant()
     def scores_are_whole_games(self) -> None:
         if hasattr(self, "episodes"):
@@ -207,11 +215,55 @@ class Protocol(RuleBasedStateMachine):
 
 
 Protocol.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=150, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
+def machine(folder: None) -> Protocol:
+    """The machine, to be led by hand through one history."""
+    return Protocol()
+
+
+def test_a_round_whose_only_participant_has_died_is_passed_over(machine: Protocol) -> None:
+    machine.start(groups=1, blocks=2, count=1)
+    machine.learn()  # takes the seat, opens rounds 0 and 1
+    for _ in range(2 * HORIZON):
+        machine.simulators[0].groups[0].advance()
+        machine.infer(group=0)
+    machine.attach()
+    machine.learn()
+    first, second = (simulator.blocks for simulator in machine.simulators)
+    assert (machine.learned, machine.rounds.open) == (1, 3)
+    assert (first.joined, second.joined) == (0, 2)
+    assert first.completed(0) == 1, "the first is in the middle of round 1"
+    machine.simulators[0] = machine._simulator()
+    machine._order()
+    machine.teardown()
+    assert machine.simulators[0].blocks.joined > 0, "its successor takes part again"
+
+
+def test_a_seat_told_to_leave_before_it_was_admitted_leaves(machine: Protocol) -> None:
+    machine.start(groups=1, blocks=1, count=2)
+    machine.leaving = [machine.simulators[1].seat.name]
+    machine._order()
+    machine.learn()
+    assert [simulator.groups[0].advance() for simulator in machine.simulators] == ["observed", "left"]
+
+
+def test_only_steps_are_counted_as_lost(machine: Protocol) -> None:
+    machine.start(groups=1, blocks=1, count=2)
+    machine.learn()
+    victim = machine.simulators[0]
+    victim.groups[0].advance()  # the first observation of a game: nothing was done yet
+    assert unfinished_steps(victim.blocks, 0) == 0
+    machine.simulators[1].groups[0].advance()
+    machine.infer(group=0)
+    victim.groups[0].advance()
+    assert unfinished_steps(victim.blocks, 0) == ENVS
+
+
+@pytest.fixture
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Segments of all examples lie in one temporary folder."""
     Protocol.folder = tmp_path_factory.mktemp("segments")

@@ -1,0 +1,77 @@
+"""Directories that belong to a living process: an advisory lock in each is held for as long as its owner lives.
+
+The kernel lets the lock go however the owner ends, so whoever finds it free knows that nobody is left, whichever of
+/dev/shm and process ids it can see from where it runs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+from pathlib import Path
+
+
+class OwnedDirectory:
+    """One such directory, ours."""
+
+    def __init__(self, path: Path, lock: int) -> None:
+        """Use ``create``."""
+        self.path = path
+        self._lock = lock
+
+    @classmethod
+    def create(cls, path: Path) -> OwnedDirectory:
+        """Make and lock a directory for this user alone; raises FileExistsError when the name is taken."""
+        unnamed = path.with_name(f".{path.name}")  # until it is locked nobody may find it: a sweep would remove it
+        unnamed.mkdir(mode=0o700)
+        lock = os.open(unnamed / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        unnamed.rename(path)
+        return cls(path, lock)
+
+    def close(self) -> None:
+        """Remove the directory and everything in it, then let the lock go."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+
+
+def name_of(run_id: str) -> str:
+    """What a run's directories are called: user and run."""
+    return f"actorlearn-{os.getuid()}-{run_id}"
+
+
+def owned_directories(root: Path) -> tuple[list[Path], list[Path]]:
+    """Directories of this user's runs below ``root``: those whose owner lives, and those whose owner has died."""
+    living: list[Path] = []
+    dead: list[Path] = []
+    for path in sorted(root.glob(name_of("*"))):
+        foreign = path.is_symlink() or not path.is_dir() or path.stat().st_uid != os.getuid()
+        if not foreign and re.fullmatch(r"actorlearn-\d+-[A-Za-z0-9._-]{1,100}", path.name):
+            (living if _owner_lives(path) else dead).append(path)
+    return living, dead
+
+
+def sweep(root: Path) -> list[str]:
+    """Remove what dead runs of this user left below ``root``; returns their run ids."""
+    _, dead = owned_directories(root)
+    for path in dead:
+        shutil.rmtree(path, ignore_errors=True)
+    return [path.name.split("-", 2)[2] for path in dead]
+
+
+def _owner_lives(path: Path) -> bool:
+    try:
+        lock = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # not ours to judge
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False

@@ -1,0 +1,128 @@
+"""The runner between supervisor and world, without processes: consoles that fail, rows that become free."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch import events as ev
+from launch import start
+from launch.footing import Footing
+from launch.runner import Runner
+from launch.topology import parse
+from tests.launch.test_plan import DESCRIPTION
+
+
+class Broken:
+    """A console on a terminal that is closed after some calls."""
+
+    def __init__(self, calls: int, number: int = errno.EIO) -> None:
+        self.left, self.number = calls, number
+        self.called = 0
+
+    def _call(self) -> None:
+        self.called += 1
+        if self.called > self.left:
+            raise OSError(self.number, os.strerror(self.number))
+
+    def event(self, _note: ev.Note) -> None:
+        self._call()
+
+    def row(self, _row: Mapping[str, Any]) -> None:
+        self._call()
+
+    def processes(self, _processes: Sequence[Mapping[str, Any]]) -> None:
+        self._call()
+
+    def close(self) -> None:
+        self._call()
+
+
+@contextmanager
+def runner(folder: Path, console: ev.Console | None, resume: bool = False) -> Iterator[Runner]:
+    topology = parse("env: {id: CartPole-v1}", ["simulators.count=2"])
+    with Footing(folder) as footing:
+        yield Runner(footing.lay(topology, DESCRIPTION, resume), footing, resume, console)
+
+
+def notes(folder: Path) -> list[tuple[str, str]]:
+    rows = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    return [(row["kind"], row["cause"]) for row in rows]
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EPIPE, errno.ENOSPC])
+def test_a_console_that_fails_is_let_go_and_the_run_goes_on(tmp_path: Path, number: int) -> None:
+    console = Broken(1, number)
+    with runner(tmp_path / "run", console) as run:
+        run._note(ev.Note("stopping", cause="one"))
+        run._row(ev.Row({"env_steps": 5}))
+        run._show()
+        run._note(ev.Note("stopping", cause="two"))
+    assert console.called == 2
+    assert notes(tmp_path / "run") == [
+        ("stopping", "one"),
+        ("warned", f"nothing is shown any more: [Errno {number}] {os.strerror(number)}; the run goes on"),
+        ("stopping", "two"),
+    ]
+    assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text())["env_steps"] == 5
+
+
+def test_a_full_disk_and_a_console_on_it_are_survived_together(tmp_path: Path) -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    console = Broken(0, errno.ENOSPC)
+    with runner(tmp_path / "run", console) as run:
+        for _ in range(3):
+            run._write(full)
+    assert console.called == 1
+
+
+def test_rows_of_simulators_that_have_left_are_free(tmp_path: Path) -> None:
+    with runner(tmp_path / "run", None) as run:
+        run._forget_the_gone()
+        before = list(run.plan.processes)
+        run.plan.add_simulators(2)  # asked for, and never started: the run was about to end
+        run.environments["simulator-2"] = {}
+        run._forget_the_gone()
+        assert run.plan.processes == before
+        assert run.environments == {}
+
+
+def test_a_resumed_run_says_who_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    events = [("spawned", "trainer", 0), ("attached", "simulator-2", 0), ("attached", "simulator-3", 0)]
+    rows = [{"kind": kind, "process": process, "incarnation": i} for kind, process, i in events]
+    (tmp_path / "run" / "events.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for resume in (False, True):
+        with runner(tmp_path / "run", None, resume) as run:
+            assert run.attached_before == (["simulator-2", "simulator-3"] if resume else [])
+            run._say_what_is_missing()
+    said = (tmp_path / "run" / "events.jsonl").read_text().splitlines()[len(events) :]
+    assert [json.loads(line)["cause"] for line in said] == [
+        "attached earlier and not part of it: simulator-2, simulator-3; attach 2 again if wanted"
+    ]
+
+
+def test_a_closed_standard_output_does_not_change_the_exit_status() -> None:
+    code = (
+        "import contextlib, sys; from launch import start\n"
+        "with contextlib.suppress(OSError): print('x', flush=True)\n"
+        "start._close(None); sys.exit(3)"
+    )
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (3, "")
+
+
+def test_a_console_that_cannot_be_closed_is_let_go() -> None:
+    start._close(Broken(0))

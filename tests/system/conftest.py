@@ -1,0 +1,92 @@
+"""Real runs: ``python -m launch`` as a user would call it, on environments that cost nothing.
+
+``launched("catch", "key=value", …)`` starts a run in the background and answers with a ``Launched``;
+``command("stop", run.run_dir)`` calls the command line and waits for it. After each test nothing may be left.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.sizes import ROOT
+from tests.system.environments import PACED_VARIABLE
+from tests.system.launched import PATIENCE_S, Launched
+
+CONFIGS = ROOT / "configs"
+QUICK = ["report.every_s=0.2", "simulators.count=2", "simulators.envs=4", "checkpoint.every_steps=1000"]
+PACED = "env.id=tests.system.environments:Paced"
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+Start = Callable[..., Launched]
+
+
+@pytest.fixture
+def sockets_root() -> Iterator[Path]:
+    """Where these runs make their sockets: a short path, because a socket's may have 107 bytes."""
+    root = Path(tempfile.mkdtemp(prefix="al-"))
+    yield root
+    left = sorted(path.name for path in root.iterdir())
+    shutil.rmtree(root)
+    assert not left, f"sockets left behind: {left}"
+
+
+@pytest.fixture
+def environment(sockets_root: Path, tmp_path: Path) -> dict[str, str]:
+    """The environment variables of every command: this checkout, its own sockets, no terminal."""
+    (tmp_path / "paced").touch()
+    return {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "XDG_RUNTIME_DIR": str(sockets_root),
+        "TERM": "dumb",
+        PACED_VARIABLE: str(tmp_path / "paced"),
+    }
+
+
+@pytest.fixture
+def command(environment: dict[str, str], tmp_path: Path) -> Command:
+    """Call the command line in the test's folder and wait for its end."""
+
+    def call(*arguments: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "launch", *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=environment,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+
+    return call
+
+
+@pytest.fixture
+def launched(environment: dict[str, str], tmp_path: Path) -> Iterator[Start]:
+    """Start runs; those that a failed test leaves alive are ended and removed."""
+    started: list[Launched] = []
+
+    def start(topology: str, *overrides: str, run_dir: Path | None = None) -> Launched:
+        """``topology`` is a name in configs/; with ``resume`` the run of ``run_dir`` goes on."""
+        folder = run_dir or tmp_path / f"run-{len(started)}"
+        if topology == "resume":
+            arguments = ["resume", str(folder), *overrides]
+        else:
+            arguments = ["run", str(CONFIGS / f"{topology}.yaml"), *QUICK, *overrides, "--run-dir", str(folder)]
+        started.append(Launched(arguments, folder, environment, tmp_path / "paced"))
+        return started[-1]
+
+    yield start
+    for run in started:
+        if run.clear_away():
+            for place in (run.meta().get(key) for key in ("shm", "sockets")):
+                shutil.rmtree(str(place), ignore_errors=True)

@@ -1,0 +1,45 @@
+"""Environments of a user who has bad luck, and one that can be slowed down; named as tests.system.environments:Name."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from actorlearn.envs.catch import Catch, Image
+
+PACED_VARIABLE = "ACTORLEARN_TEST_PACED"
+"""While the file of this name exists, a step of ``Paced`` takes its time."""
+
+STEP_S = 0.005
+
+
+class Paced(Catch):
+    """Catch that takes 5 ms a step until a test removes a file: time for faults, and then a quick end."""
+
+    def step(self, action: np.int64 | int) -> tuple[Image, float, bool, bool, dict[str, Any]]:
+        if Path(os.environ[PACED_VARIABLE]).exists():
+            time.sleep(STEP_S)
+        return super().step(action)
+
+
+class DiesInStep(Catch):
+    """Falls over in the middle of its third game."""
+
+    steps = 0
+
+    def step(self, action: np.int64 | int) -> tuple[Image, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        if self.steps == 22:
+            raise ArithmeticError("the paddle fell off")
+        return super().step(action)
+
+
+class CannotBeMade(Catch):
+    """Lacks a file that its author has."""
+
+    def __init__(self) -> None:
+        raise FileNotFoundError("the ball is at home")

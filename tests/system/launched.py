@@ -1,0 +1,186 @@
+"""A real run as a test sees it: what it says in its folder, which processes it has, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actorlearn.parameters import checkpoint
+from launch.runs import read_object
+
+PATIENCE_S = 60.0
+"""Longest wait for anything to happen; generous, because the machine may be training at the same time."""
+
+Event = dict[str, Any]
+
+
+class Launched:
+    """One ``python -m launch run`` or ``resume``, started in the background."""
+
+    def __init__(self, arguments: list[str], run_dir: Path, environment: Mapping[str, str], paced: Path) -> None:
+        """Start it, as a terminal would: in a process group of its own."""
+        self.run_dir = run_dir
+        self.paced = paced
+        self.stdout, self.stderr = (run_dir.with_name(f"{run_dir.name}.{name}") for name in ("out", "err"))
+        self.resumed_events = len(self.events())
+        with self.stdout.open("w") as out, self.stderr.open("w") as err:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "launch", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                cwd=run_dir.parent,
+                env=environment,
+                process_group=0,
+            )
+
+    # What it says -------------------------------------------------------------------------------------------------
+
+    def events(self, kind: str | None = None, process: str | None = None) -> list[Event]:
+        """Events so far, of one kind and process if asked."""
+        events = lines(self.run_dir / "events.jsonl")
+        return [e for e in events if kind in (None, e["kind"]) and process in (None, e["process"])]
+
+    def new_events(self, kind: str | None = None) -> list[Event]:
+        """Events since this start; a resumed run has those of its earlier life too."""
+        return [e for e in self.events()[self.resumed_events :] if kind in (None, e["kind"])]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Rows of metrics.jsonl so far."""
+        return lines(self.run_dir / "metrics.jsonl")
+
+    def env_steps(self) -> int:
+        """Steps in the newest row; 0 before the first."""
+        rows = self.rows()
+        return int(rows[-1]["env_steps"]) if rows else 0
+
+    def summary(self) -> dict[str, Any]:
+        """How it ended."""
+        return read_object(self.run_dir / "summary.json")
+
+    def meta(self) -> dict[str, Any]:
+        """What ran where."""
+        return read_object(self.run_dir / "meta.json")
+
+    def checkpoint(self) -> checkpoint.Checkpoint:
+        """The newest valid one."""
+        return checkpoint.newest(self.run_dir / "checkpoints")
+
+    def pids(self) -> dict[str, int]:
+        """Newest process id of every process of this life that has not gone."""
+        found: dict[str, int] = {}
+        for event in self.new_events():
+            if event["kind"] == "spawned":
+                found[event["process"]] = event["pid"]
+            elif event["kind"] in ("died", "ended", "detached", "refused"):
+                found.pop(event["process"], None)
+        return found
+
+    def screen(self) -> str:
+        """Everything it printed."""
+        return self.stdout.read_text() + self.stderr.read_text()
+
+    # What happens to it -------------------------------------------------------------------------------------------
+
+    def wait_for(self, happened: Callable[[], Any], what: str, timeout_s: float = PATIENCE_S) -> Any:
+        """The first true answer; fails when the run ends before it, or it takes too long."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            ended = self.process.poll() is not None
+            if answer := happened():
+                return answer
+            if ended or time.monotonic() > deadline_s:
+                why = f"the run ended with {self.process.returncode}" if ended else f"{timeout_s:g} s have passed"
+                pytest.fail(f"no {what}: {why}; {self._told()}", pytrace=False)
+            time.sleep(0.05)
+
+    def wait_for_event(self, kind: str, process: str, incarnation: int = 0) -> Event:
+        """The event, when it has come."""
+
+        def found() -> Event | None:
+            of_process = (e for e in self.new_events(kind) if e["process"] == process)
+            return next((e for e in of_process if e["incarnation"] == incarnation), None)
+
+        return self.wait_for(found, f"{process}.{incarnation} {kind}")
+
+    def wait_for_steps(self, more_than: int) -> int:
+        """Steps of the first row with more steps than this."""
+        return int(self.wait_for(lambda: self.env_steps() > more_than and self.env_steps(), f"{more_than} steps"))
+
+    def end(self, timeout_s: float = PATIENCE_S) -> int:
+        """The exit status, when it has ended."""
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"still running after {timeout_s:g} s; {self._told()}", pytrace=False)
+
+    def full_speed(self) -> None:
+        """Let a run of the environment ``Paced`` go on as fast as it can."""
+        self.paced.unlink()
+
+    def ctrl_c(self) -> None:
+        """What a terminal sends."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def kill(self) -> None:
+        """SIGKILL to the supervisor alone."""
+        self.process.kill()
+        self.process.wait()
+
+    def clear_away(self) -> bool:
+        """End a run whose test did not; says whether it had to."""
+        if self.process.poll() is not None:
+            return False
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        return True
+
+    def _told(self) -> str:
+        return f"its events: {self.events()[-8:]}\nits screen:\n{self.screen()[-3000:]}"
+
+    # What is left of it -------------------------------------------------------------------------------------------
+
+    def leftovers(self) -> list[str]:
+        """Processes, shared memory and sockets of this run that exist."""
+        meta = self.meta()
+        places = [meta[key] for key in ("shm", "sockets") if key in meta and Path(meta[key]).exists()]
+        return [*(f"process {pid}" for pid in processes_of(self.run_dir)), *places]
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """Whole lines of a file of JSON objects that may be being written."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+
+def processes_of(run_dir: Path) -> list[int]:
+    """Living processes that were started with a path in this folder."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with suppress(OSError):
+                if f"{run_dir}/".encode() in (folder / "cmdline").read_bytes():
+                    found.append(int(folder.name))
+    return found
+
+
+def within(seconds: float, happened: Callable[[], bool]) -> bool:
+    """Whether it happens in time."""
+    deadline_s = time.monotonic() + seconds
+    while not happened():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(0.02)
+    return True

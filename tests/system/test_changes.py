@@ -1,0 +1,72 @@
+"""Simulators that join and leave a living run, and those that do not fit it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.system.conftest import PACED, Command, Start
+from tests.system.launched import Launched
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+
+STEPS_OF_A_SIMULATOR = 4 * 5
+"""In one update: environments times horizon."""
+
+
+def steps_in_an_update(run: Launched) -> float:
+    """Over the newest two reports. Steps that met a resetting environment do not count: one in ten of Catch's."""
+    before, now = run.rows()[-2:]
+    return float(now["env_steps"] - before["env_steps"]) / (now["updates"] - before["updates"])
+
+
+def learns_from(run: Launched, simulators: int) -> bool:
+    most = simulators * STEPS_OF_A_SIMULATOR
+    return most - STEPS_OF_A_SIMULATOR < steps_in_an_update(run) <= most
+
+
+def test_simulators_join_and_leave_a_living_run(launched: Start, command: Command) -> None:
+    run = launched("catch", PACED, "total_steps=1_000_000", "algorithm.horizon=5")
+    run.wait_for(lambda: run.rows()[1:] and learns_from(run, 2), "update from two simulators")
+    before = run.pids()
+
+    attached = command("attach", run.run_dir, "--simulators", 2, "--json")
+    assert attached.returncode == 0, attached.stderr
+    answer = json.loads(attached.stdout)
+    assert answer["names"] == answer["running"] == ["simulator-2", "simulator-3"]
+    assert answer["seconds"] < 10
+    assert {e["process"] for e in run.events("attached")} == {"simulator-2", "simulator-3"}
+    run.wait_for(lambda: learns_from(run, 4), "update from four simulators")
+    assert {name: run.pids()[name] for name in before} == before
+
+    with_them = run.pids()
+    detached = command("detach", run.run_dir, "simulator-0", "simulator-3")
+    assert detached.returncode == 0, detached.stderr
+    assert {(e["process"], e["cause"]) for e in run.events("detached")} == {
+        ("simulator-0", "drained"),
+        ("simulator-3", "drained"),
+    }
+    run.wait_for(lambda: learns_from(run, 2), "update from two simulators again")
+    gone = {"simulator-0", "simulator-3"}
+    assert run.pids() == {name: pid for name, pid in with_them.items() if name not in gone}
+
+    for wrong, said in [
+        ("env.id=CartPole-v1", "env.id is CartPole-v1, this run has tests.system.environments:Paced"),
+        ("optimizer.learning_rate=1", "only env.* can be changed"),
+        ("env.idd=x", "did you mean env.id?"),
+    ]:
+        refused = command("attach", run.run_dir, wrong)
+        assert refused.returncode == 1
+        assert said in refused.stderr and len(refused.stderr.splitlines()) == 1
+    last = command("detach", run.run_dir, "simulator-1", "simulator-2")
+    assert last.returncode == 1 and "at least one simulator" in last.stderr
+    run.wait_for_steps(run.env_steps())
+    assert run.pids() == {name: pid for name, pid in with_them.items() if name not in gone}
+
+    assert command("stop", run.run_dir).returncode == 0
+    assert run.end() == 0
+    assert run.events("died") == []
+    assert run.rows()[-1]["steps_dropped"] == 0
+    assert run.summary()["deaths"] == 0
+    assert run.leftovers() == []

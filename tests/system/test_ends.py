@@ -1,0 +1,132 @@
+"""All the ways a run can end before its time, what each of them leaves, and how it goes on afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.system.conftest import PACED, Command, Start
+from tests.system.launched import Launched, within
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+
+TOTAL_STEPS = 6000
+RATE = 0.003
+KNOWN = ["catch", PACED, f"total_steps={TOTAL_STEPS}", "algorithm.horizon=5", f"optimizer.learning_rate={RATE}"]
+
+
+def stopped(run: Launched) -> dict[str, object]:
+    """The summary of a run that was told to stop: what it had learned is in its newest checkpoint."""
+    summary, saved = run.summary(), run.checkpoint()
+    assert summary["status"] == "stopped"
+    assert 0 < summary["env_steps"] < TOTAL_STEPS
+    assert (saved.state["env_steps"], saved.state["updates"]) == (summary["env_steps"], summary["updates"])
+    assert run.events("died") == []
+    assert run.leftovers() == []
+    return summary
+
+
+def test_a_stopped_run_is_resumed_where_it_was(launched: Start, command: Command) -> None:
+    run = launched(*KNOWN)
+    run.wait_for(lambda: run.rows()[2:], "third row")
+    assert command("stop", run.run_dir).returncode == 0
+    assert run.end() == 0
+    before, rows_before = stopped(run), len(run.rows())
+
+    resumed = launched("resume", run_dir=run.run_dir)
+    resumed.wait_for(lambda: resumed.rows()[rows_before:], "row after resuming")
+    resumed.full_speed()
+    assert resumed.end() == 0, resumed.screen()
+    after = resumed.summary()
+    assert after["status"] == "finished" and after["env_steps"] >= TOTAL_STEPS
+    assert resumed.meta()["resumed_at"] == before["env_steps"]
+
+    rows = resumed.rows()
+    first = rows[rows_before]
+    assert before["env_steps"] < first["env_steps"]
+    assert before["updates"] < first["updates"] < before["updates"] + (first["env_steps"] - before["env_steps"])
+    assert first["episodes"] >= before["episodes"]
+    for key in ("time_s", "env_steps", "updates", "episodes"):
+        assert [row[key] for row in rows] == sorted(row[key] for row in rows)
+    for row in rows:  # the rate of an update is that of its beginning, up to 2 x 4 x 5 steps before the report's
+        share = 1 - row["env_steps"] / TOTAL_STEPS
+        assert share - 1e-9 <= row["learning_rate"] / RATE <= share + 40 / TOTAL_STEPS + 1e-9
+
+    saved = resumed.checkpoint()
+    assert saved.state["updates"] == after["updates"]
+    assert int(saved.tensors["optimizer.steps"]) == after["updates"]  # Adam counts its own: it was restored
+    assert saved.tensors["optimizer.square"].gt(0).any()
+    assert resumed.leftovers() == []
+
+
+def test_ctrl_c_saves_and_ends_and_what_was_learned_comes_back(launched: Start) -> None:
+    run = launched(*KNOWN)
+    run.wait_for(run.rows, "row")
+    run.ctrl_c()
+    assert run.end() == 130
+    before = stopped(run)
+    assert "stopping: interrupted" in run.screen()
+
+    # Nothing is left to be learned, so the weights at the end are those that were restored.
+    resumed = launched("resume", f"total_steps={before['env_steps']}", run_dir=run.run_dir)
+    assert resumed.end() == 0, resumed.screen()
+    assert resumed.summary()["status"] == "finished"
+    for key in ("env_steps", "updates", "episodes", "weights_sha256"):
+        assert resumed.summary()[key] == before[key]
+    assert resumed.leftovers() == []
+
+
+def test_ctrl_c_twice_ends_at_once_even_when_nobody_listens(launched: Start) -> None:
+    run = launched(*KNOWN)
+    run.wait_for(run.rows, "row")
+    for name in ("trainer", "simulator-0"):
+        os.kill(run.pids()[name], signal.SIGSTOP)
+    run.ctrl_c()
+    run.wait_for(lambda: run.events("stopping"), "answer to Ctrl-C")
+    began_s = time.monotonic()
+    run.ctrl_c()
+    assert run.end() == 130
+    assert time.monotonic() - began_s < 3
+    assert run.leftovers() == []
+    assert run.summary()["status"] == "stopped"
+
+
+def test_ctrl_c_before_anything_runs(launched: Start) -> None:
+    run = launched(*KNOWN)
+    run.wait_for(lambda: run.events("spawned"), "process")
+    run.ctrl_c()
+    assert run.end() == 130
+    assert run.leftovers() == []
+    assert run.summary()["status"] == "stopped"
+
+
+def test_a_killed_supervisor_takes_its_children_along_and_the_next_sweeps_up(
+    launched: Start, command: Command, sockets_root: Path
+) -> None:
+    run = launched(*KNOWN, "checkpoint.every_steps=100")
+    run.wait_for(lambda: run.events("saved")[2:], "third checkpoint")
+    meta = run.meta()
+    remains = [meta["shm"], meta["sockets"]]
+    run.kill()
+    assert within(2, lambda: run.leftovers() == remains), run.leftovers()
+    assert command("ps", "--json").stdout.count(str(run.run_dir)) == 0
+    known = run.checkpoint().state
+
+    resumed = launched("resume", run_dir=run.run_dir)
+    resumed.wait_for(lambda: resumed.env_steps() > known["env_steps"] and resumed.new_events("saved"), "learning")
+    assert [Path(place).exists() for place in remains] == [False, False]
+    assert resumed.meta()["resumed_at"] == known["env_steps"]
+    meta = resumed.meta()
+    resumed.kill()
+    assert within(2, lambda: resumed.leftovers() == [meta["shm"], meta["sockets"]]), resumed.leftovers()
+
+    cleaned = command("clean")
+    assert cleaned.returncode == 0
+    assert meta["run_id"] in cleaned.stdout
+    assert resumed.leftovers() == []
+    assert list(sockets_root.iterdir()) == []
+    assert resumed.run_dir.exists()

@@ -1,0 +1,64 @@
+"""Processes of a real run that are killed or stopped: each is named, replaced and then as useful as the one before."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.system.conftest import PACED, Start
+from tests.system.launched import Launched
+
+pytestmark = [pytest.mark.system, pytest.mark.faults, pytest.mark.timeout(300)]
+
+
+def replaced(run: Launched, name: str, cause: str) -> None:
+    """Its death has this cause, its successor works, and the run learns on from more steps than before."""
+    died = run.wait_for_event("died", name)
+    restarted = run.wait_for_event("restarted", name, incarnation=1)
+    assert died["cause"] == cause
+    assert restarted["time_s"] > died["time_s"]
+    run.wait_for_steps(max(row["env_steps"] for row in run.rows()))
+
+
+def test_any_process_may_be_killed_and_the_run_comes_to_its_end(launched: Start) -> None:
+    run = launched(
+        *("catch", PACED, "total_steps=30_000", "checkpoint.every_steps=500"),
+        *("evaluator.count=1", "evaluator.every_steps=300", "evaluator.episodes=2"),
+    )
+    run.wait_for(lambda: run.events("saved", "trainer")[1:], "checkpoint after the first")
+    run.wait_for(lambda: run.events("evaluated"), "evaluation")
+    before = run.pids()
+    victims = ["simulator-1", "evaluator-0", "inference-0", "trainer"]
+    for name in victims:
+        os.kill(before[name], signal.SIGKILL)
+        replaced(run, name, "signal 9")
+    run.wait_for(lambda: [e for e in run.events("evaluated") if e["incarnation"] == 1], "evaluation by the new one")
+    after = run.pids()
+    assert {name for name in before if after[name] != before[name]} == set(victims)
+    assert after.keys() == before.keys()
+
+    run.full_speed()
+    assert run.end() == 0, run.screen()
+    assert [(e["process"], e["incarnation"]) for e in run.events("died")] == [(name, 0) for name in victims]
+    summary = run.summary()
+    assert summary["status"] == "finished" and summary["deaths"] == 4
+    assert summary["env_steps"] >= 30_000
+    assert run.rows()[-1]["steps_dropped"] < 4 * 5 * 16  # the unfinished rows of at most one block a death
+    assert run.leftovers() == []
+    for name in victims:
+        assert f"{name} died: signal 9" in run.screen()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["simulator-0", "inference-0"])
+def test_a_process_that_hangs_is_replaced(launched: Start, name: str) -> None:
+    run = launched("catch", PACED, "total_steps=30_000")
+    run.wait_for(run.rows, "row")
+    os.kill(run.pids()[name], signal.SIGSTOP)
+    replaced(run, name, "hang")
+    run.full_speed()
+    assert run.end() == 0, run.screen()
+    assert run.summary()["deaths"] == 1
+    assert run.leftovers() == []

@@ -1,0 +1,75 @@
+"""Requests that cannot be met: one line, exit status 2, nothing made; and an environment that fails only later."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.system.conftest import CONFIGS, Command, Start
+from tests.system.environments import __name__ as ENVIRONMENTS
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+
+
+def assert_refused(done: subprocess.CompletedProcess[str], said: list[str], folder: Path) -> None:
+    assert done.returncode == 2, done
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("actorlearn: ")
+    assert [word for word in said if word not in line] == [], line
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("simulators.cout=2", ["simulators.cout", "did you mean simulators.count?"]),
+        ("algorithm.horizon=-5", ["algorithm.horizon", "-5", "at least 1"]),
+        ("inference.count=9", ["inference.count", "9", "from 1 to 2"]),
+        ("mode=async", ["mode", "async", "mode: sync"]),
+        ("env.id=Nonsense-v1", ["env.id", "Nonsense-v1"]),
+        ("env.id=Pendulum-v1", ["env.id", "Pendulum-v1", "Box", "only Discrete is supported"]),
+        (f"env.id={ENVIRONMENTS}:CannotBeMade", ["env.id", "CannotBeMade", "the ball is at home"]),
+        (f"env.id={ENVIRONMENTS}:Missing", ["env.id", "Missing"]),
+    ],
+)
+def test_a_wrong_topology_is_one_line_and_makes_nothing(
+    override: str, said: list[str], command: Command, tmp_path: Path
+) -> None:
+    assert_refused(command("run", CONFIGS / "catch.yaml", override, "--run-dir", "new"), said, tmp_path / "new")
+
+
+def test_a_full_shared_memory_is_one_line_and_makes_nothing(environment: dict[str, str], tmp_path: Path) -> None:
+    """In a mount namespace of its own, where /dev/shm is 64 KiB."""
+    script = 'mount -t tmpfs -o size=64k tmpfs /dev/shm && "$@"; code=$?; ls -A /dev/shm; exit $code'
+    command = [sys.executable, "-m", "launch", "run", str(CONFIGS / "catch.yaml"), "--run-dir", "new"]
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", *command],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=tmp_path,
+        check=False,
+    )
+    if "unshare:" in done.stderr or "mount:" in done.stderr:
+        pytest.skip(f"this machine allows no mount namespaces: {done.stderr.strip()}")
+    assert_refused(done, ["bytes of shared memory needed", "65,536 free", "--shm-size"], tmp_path / "new")
+    assert "actorlearn" not in done.stdout.partition("steps\n")[2]  # what ls shows
+
+
+def test_an_environment_that_dies_again_and_again_ends_the_run(launched: Start) -> None:
+    run = launched("catch", f"env.id={ENVIRONMENTS}:DiesInStep", "simulators.count=1")
+    assert run.end() == 1
+    error = "ArithmeticError: the paddle fell off"
+    assert error in run.screen()
+    summary = run.summary()
+    assert summary["status"] == "failed"
+    assert error in summary["error"]
+    assert [(e["incarnation"], e["cause"]) for e in run.events("died")] == [(i, "exit 1") for i in range(6)]
+    assert all(error in e["error"] for e in run.events("died"))
+    assert "environments.py" in (run.run_dir / "logs" / "simulator-0.log").read_text()  # the traceback
+    assert run.leftovers() == []
+    assert not [name for name in os.listdir("/dev/shm") if run.meta()["run_id"] in name]
