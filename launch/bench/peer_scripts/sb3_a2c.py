@@ -1,6 +1,7 @@
 """Stable-Baselines3's A2C on the same work, run inside a virtual environment of its own by ``launch/bench/peers.py``.
 
-Same game, preprocessing size, network (NIPS), environments and horizon as ``configs/pong.yaml``. Prints one JSON line.
+Same game, preprocessing size, environments and horizon as ``configs/pong.yaml``; its own default network (Nature) or
+that topology's (NIPS). Prints one JSON line.
 """
 
 from __future__ import annotations
@@ -61,13 +62,14 @@ class Stopwatch(BaseCallback):
 def main() -> None:
     """Measure and print."""
     seconds, environments, horizon = float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    nips = {"features_extractor_class": NipsEncoder, "net_arch": []}
     gymnasium.register_envs(ale_py)
     env = make_atari_env("PongNoFrameskip-v4", n_envs=environments, seed=0, vec_env_cls=SubprocVecEnv)
     model = A2C(
         "CnnPolicy",
         VecFrameStack(env, n_stack=4),
         n_steps=horizon,
-        policy_kwargs={"features_extractor_class": NipsEncoder, "net_arch": []},
+        policy_kwargs=nips if sys.argv[4] == "nips" else None,
         device="cpu",
     )
     watch = Stopwatch(seconds, warmup_s=10.0)
