@@ -45,7 +45,9 @@ def test_any_process_may_be_killed_and_the_run_comes_to_its_end(launched: Start)
     summary = run.summary()
     assert summary["status"] == "finished" and summary["deaths"] == 4
     assert summary["env_steps"] >= 30_000
-    assert run.rows()[-1]["steps_dropped"] < 4 * 5 * 16  # the unfinished rows of at most one block a death
+    block, update = 16 * 4, 16 * 8  # rows x environments of one simulator, of both
+    # The simulator's unfinished block, and what the trainer had learned since its newest checkpoint.
+    assert run.rows()[-1]["steps_dropped"] <= block + 500 + update
     assert run.leftovers() == []
     for name in victims:
         assert f"{name} died: signal 9" in run.screen()
