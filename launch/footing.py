@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
 from actorlearn.memory.owned import OwnedDirectory, name_of, sweep
-from actorlearn.memory.shared import SharedDirectory
+from actorlearn.memory.shared import reserve, sweep_shared
 from launch import record
 from launch.description import Description
 from launch.errors import RunError
@@ -76,7 +76,7 @@ class Footing:
         if resume:
             made.resumed_at, seconds = _newest_checkpoint(self.run_dir)
             made.began_s -= seconds
-        memory = self.keep(SharedDirectory.reserve(run_id, made.bytes_total))
+        memory = self.keep(reserve(run_id, made.bytes_total))
         (memory.path / "run").write_text(str(self.run_dir))
         made.create_segments()
         self.keep(OwnedDirectory.create(sockets))
@@ -141,7 +141,7 @@ def _remove_if_empty(run_dir: Path) -> None:
 def sweep_all() -> tuple[list[str], list[str]]:
     """Remove what dead runs left; returns the run ids of the shared memory and of the directories of sockets."""
     sockets = [run_id for root in sorted({_runtime_root(), Path("/tmp")}) for run_id in sweep(root)]
-    return SharedDirectory.sweep(), sockets
+    return sweep_shared(), sockets
 
 
 def _runtime_root() -> Path:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from actorlearn.memory.shared import SharedDirectory
+from actorlearn.memory.shared import living_runs
 from launch.errors import RunError
 
 RUNS = Path("runs")
@@ -142,7 +142,7 @@ def read(path: Path) -> Run | None:
 def living() -> list[Run]:
     """Runs of this user that are alive on this machine, wherever their folders are."""
     found: dict[Path, Run] = {}
-    for directory in SharedDirectory.living():
+    for directory in living_runs():
         try:
             folder = Path((directory / "run").read_text().strip())
         except (OSError, UnicodeDecodeError):

@@ -150,23 +150,19 @@ def free_bytes() -> int:
     return status.f_bavail * status.f_frsize
 
 
-class SharedDirectory(OwnedDirectory):
-    """The run's directory in /dev/shm."""
+def reserve(run_id: str, needed_bytes: int) -> OwnedDirectory:
+    """Make the run's directory in /dev/shm; raises SharedMemoryFull when ``needed_bytes`` are not free."""
+    path = SHM_ROOT / name_of(run_id)
+    if needed_bytes > free_bytes():
+        raise _full(path, needed_bytes)
+    return OwnedDirectory.create(path)
 
-    @classmethod
-    def reserve(cls, run_id: str, needed_bytes: int) -> OwnedDirectory:
-        """Make and lock the directory; raises SharedMemoryFull when ``needed_bytes`` are not free."""
-        path = SHM_ROOT / name_of(run_id)
-        if needed_bytes > free_bytes():
-            raise _full(path, needed_bytes)
-        return cls.create(path)
 
-    @staticmethod
-    def sweep() -> list[str]:
-        """Remove what dead runs of this user left; returns their run ids."""
-        return sweep(SHM_ROOT)
+def sweep_shared() -> list[str]:
+    """Remove what dead runs of this user left in /dev/shm; returns their run ids."""
+    return sweep(SHM_ROOT)
 
-    @staticmethod
-    def living() -> list[Path]:
-        """Directories of this user's runs whose supervisor is alive."""
-        return owned_directories(SHM_ROOT)[0]
+
+def living_runs() -> list[Path]:
+    """Directories in /dev/shm of this user's runs whose supervisor is alive."""
+    return owned_directories(SHM_ROOT)[0]

@@ -49,7 +49,7 @@ def refused(*arguments: str | Path, code: int = 2) -> str:
 @pytest.fixture(autouse=True)
 def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(runs.SharedDirectory, "living", staticmethod(list))
+    monkeypatch.setattr(runs, "living_runs", list)
     return tmp_path
 
 

@@ -31,7 +31,7 @@ def me() -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def no_other_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs.SharedDirectory, "living", staticmethod(list))
+    monkeypatch.setattr(runs, "living_runs", list)
 
 
 def test_a_run_is_found_by_folder_name_and_beginning(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_living_runs_are_found_wherever_they_are(tmp_path: Path, monkeypatch: py
         shared[-1].mkdir()
         (shared[-1] / "run").write_text(text + "\n")
     shared.append(tmp_path / "just-being-made")
-    monkeypatch.setattr(runs.SharedDirectory, "living", staticmethod(lambda: shared))
+    monkeypatch.setattr(runs, "living_runs", lambda: shared)
     assert [run.path for run in runs.living()] == [here]
     assert runs.find("po", tmp_path / "runs").path == here
 

@@ -10,7 +10,7 @@ import pytest
 
 from actorlearn.memory import shared
 from actorlearn.memory.fields import Field, layout
-from actorlearn.memory.shared import Segment, SegmentError, SharedDirectory, SharedMemoryFull
+from actorlearn.memory.shared import Segment, SegmentError, SharedMemoryFull, reserve, sweep_shared
 
 FIELDS = [Field("a", "uint8", (3, 5), 0xA5), Field("b", "float32", (7,), float("nan")), Field("c", "int64", (1,), -1)]
 
@@ -70,14 +70,14 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
 def test_more_than_is_free_is_refused_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared, "SHM_ROOT", tmp_path)
     with pytest.raises(SharedMemoryFull, match=r"needed, [\d,]+ free"):
-        SharedDirectory.reserve("full", 2**60)
+        reserve("full", 2**60)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_sweep_removes_the_dead_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared, "SHM_ROOT", tmp_path)
     uid = os.getuid()
-    living = SharedDirectory.reserve("living", 1)
+    living = reserve("living", 1)
     dead = tmp_path / f"actorlearn-{uid}-dead"
     dead.mkdir()
     (dead / "lock").touch()
@@ -87,7 +87,7 @@ def test_sweep_removes_the_dead_and_nothing_else(tmp_path: Path, monkeypatch: py
         path.mkdir()
     link = tmp_path / f"actorlearn-{uid}-link"
     link.symlink_to(tmp_path / "other")
-    assert SharedDirectory.sweep() == ["dead"]
+    assert sweep_shared() == ["dead"]
     assert living.path.exists() and link.is_symlink() and all(path.exists() for path in keep)
     living.close()
     assert not living.path.exists()
