@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_format
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,10 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
     for table in tables(made):
         console.print(table)
         console.print()
+    for choice in made.choices:
+        console.print(
+            f"[bold]auto[/] {choice.key}: {json_format.dumps(choice.value)}, because {choice.why}", highlight=False
+        )
     environments = loaded.simulators.count * loaded.simulators.envs
     console.print(
         f"[bold]ok[/] {loaded.name}: {len(made.processes)} processes on {made.cores} cores, "
@@ -56,6 +61,7 @@ def as_json(made: Plan) -> dict[str, Any]:
         "observation": {"shape": list(made.description.observation_shape), "dtype": made.description.observation_dtype},
         "actions": made.description.actions,
         "weights": made.description.weights,
+        "choices": [asdict(choice) for choice in made.choices],
         "topology": made.topology.model_dump(mode="json"),
     }
 

@@ -22,7 +22,8 @@ Topology = Annotated[
     str, typer.Argument(metavar="TOPOLOGY", help="The YAML file that says which processes run, with which numbers.")
 ]
 Overrides = Annotated[
-    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Keys to set otherwise, e.g. simulators.count=4.")
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Keys to set otherwise, e.g. simulators.count=4; @FILE: one a line."),
 ]
 RunWord = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, a run's name, or the beginning of one.")]
 AnyRun = Annotated[
@@ -256,15 +257,34 @@ def plot(
 
 
 @app.command(rich_help_panel=_MACHINE)
-def bench(
+def bench(  # noqa: PLR0913 - one parameter for each word of the command
     suite: Annotated[str | None, typer.Argument(help="What to measure [list the suites].")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Measure for a shorter time, more roughly.")] = False,
+    topology: Annotated[str | None, typer.Argument(help="What to measure it with [configs/pong.yaml].")] = None,
+    overrides: Overrides = None,
+    repetitions: Annotated[int, typer.Option(min=1, max=1000, help="How often each case is measured, in turn.")] = 5,
+    seconds: Annotated[float, typer.Option(min=1.0, max=86_400.0, help="How long each time.")] = 15.0,
+    quick: Annotated[bool, typer.Option("--quick", help="Once, for 5 seconds, with fewer cases: rough.")] = False,
+    score: Annotated[float | None, typer.Option(help="time-to-score: the mean raw score to reach.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", help="Folder for SUITE.json, SUITE.md, SUITE.png.")] = None,
     json: Json = False,
 ) -> int:
-    """Measure this machine, next to peers on the same work."""
+    """Measure this machine: sampling, training, hand-over, peers on the same work; all cases interleaved."""
     from launch.start import bench
 
-    return bench(suite, quick, json)
+    amount = {"repetitions": 1 if quick else repetitions, "seconds": 5.0 if quick else seconds, "score": score}
+    return bench(suite, {"topology": topology, "overrides": tuple(overrides or ()), **amount}, output, json)
+
+
+@app.command(rich_help_panel=_MACHINE)
+def tune(
+    topology: Topology,
+    overrides: Overrides = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the fastest keys go.")] = Path("tuned.keys"),
+) -> int:
+    """Try ways to spread a topology over this machine, some minutes, and write the fastest as a file of overrides."""
+    from launch.tune import tune
+
+    return tune(topology, overrides or [], output)
 
 
 @app.command(rich_help_panel=_MACHINE)

@@ -19,11 +19,11 @@ EVERYWHERE: Tree = {
     "seed": 1,
     "mode": "sync",
     "model": {"hidden_sizes": [64, 64], "init": "torch"},
-    "algorithm": {"name": "a2c"},
+    "algorithm": {"name": "a2c", "epochs": 1, "minibatches": 1},
     "learners": {"count": 1},
-    "simulators": {"groups": 1, "blocks": 1},
-    "inference": {"count": 1, "device": "cpu", "threads": 1},
-    "trainer": {"device": "cpu", "precision": "fp32"},
+    "simulators": {"groups": 1, "blocks": 1, "pin": False},
+    "inference": {"device": "cpu", "threads": 1, "precision": "auto"},
+    "trainer": {"device": "cpu", "precision": "auto", "layout": "auto", "compile": "auto"},
     "checkpoint": {"every_steps": 1_000_000, "keep": 3},
     "report": {"every_s": 2.0},
 }
@@ -131,6 +131,7 @@ def resolve(raw: Tree, cores: int | None = None) -> Tree:
     kind = kind_of(section(resolved, "env").get("id"))
     _fill(resolved, KINDS[kind])
     _fill(resolved, EVERYWHERE)
+    _fill(resolved, {"inference": {"count": 0 if section(resolved, "inference").get("device") == "cpu" else 1}})
     own_optimizer = KINDS[kind]["optimizer"]["name"]
     chosen = (kind, str(section(resolved, "optimizer").get("name")))
     _fill(resolved, {"optimizer": OPTIMIZERS.get(chosen, OPTIMIZERS[kind, own_optimizer])})

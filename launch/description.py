@@ -42,6 +42,7 @@ def describe(topology: Topology) -> Description:
         model=topology.model.model_dump(),
         algorithm=topology.algorithm.model_dump(),
         optimizer=topology.optimizer.model_dump(),
+        devices={"inference.device": topology.inference.device, "trainer.device": topology.trainer.device},
     )
     with tempfile.TemporaryDirectory(prefix="actorlearn-") as folder:
         path = Path(folder) / "describe.json"

@@ -83,7 +83,7 @@ class Footing:
         for name in FOLDERS:
             (self.run_dir / name).mkdir(exist_ok=True)
         (self.run_dir / "summary.json").unlink(missing_ok=True)
-        (self.run_dir / "topology.yaml").write_text(dump(topology))
+        (self.run_dir / "topology.yaml").write_text(dump(made.topology))
         record.write(self.run_dir / "meta.json", record.meta(made, resume))
         self._stack.callback(_mark_ended, self.run_dir / "meta.json")
         return made

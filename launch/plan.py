@@ -28,6 +28,7 @@ from actorlearn.processes.settings import (
     TrainerSettings,
 )
 from actorlearn.wire.messages import Seat
+from launch.choices import Choice, choose, cpu_flags
 from launch.description import Description, env_settings
 from launch.planned import PlannedProcess, PlannedSegment, first_processes
 from launch.topology import Topology, TopologyError
@@ -44,6 +45,8 @@ class Plan:
     shm: Path
     sockets_dir: Path
     cores: int
+    choices: list[Choice] = field(default_factory=list)
+    """What ``auto`` became in the topology."""
     resumed_at: int = 0
     """Environment steps of the checkpoint the run goes on from; 0 for a new run."""
     began_s: float = 0.0
@@ -226,6 +229,7 @@ class Plan:
             actions=self.description.actions,
             model=self.topology.model.model_dump(),
             algorithm=self.topology.algorithm.model_dump(),
+            precision=self.topology.inference.precision,
         )
 
     def _simulator(
@@ -236,6 +240,7 @@ class Plan:
         moment = [t.seed, process.number, incarnation, self.resumed_at]
         seeds = np.random.SeedSequence(moment).generate_state(t.simulators.envs)
         local = t.inference.count == 0
+        allowed = sorted(os.sched_getaffinity(0))
         return SimulatorSettings(
             **base,
             env=msgspec.convert({**t.env.model_dump(), **env}, EnvSettings),
@@ -246,6 +251,7 @@ class Plan:
             env_seeds=[int(seed >> 1) for seed in seeds],  # 31 bits: what every simulator's generator takes
             weights=str(self.shm / "weights"),
             policy=self.policy,
+            core=allowed[process.number % len(allowed)] if t.simulators.pin else None,
         )
 
     def _trainer(self, base: dict[str, Any], resume: bool) -> TrainerSettings:
@@ -259,6 +265,8 @@ class Plan:
             rounds=str(self.shm / "rounds"),
             device=t.trainer.device,
             precision=t.trainer.precision,
+            layout=t.trainer.layout,
+            compile=t.trainer.compile is True,
             total_steps=t.total_steps,
             blocks=t.simulators.blocks,
             frames_per_step=self.description.frames_per_step,
@@ -274,4 +282,6 @@ class Plan:
 def plan(topology: Topology, run_dir: Path, run_id: str, sockets_dir: Path, description: Description) -> Plan:
     """Work out the run; changes nothing. Raises TopologyError when it has too many processes."""
     shm = SHM_ROOT / f"actorlearn-{os.getuid()}-{run_id}"
-    return Plan(topology, description, run_id, run_dir.absolute(), shm, sockets_dir, len(os.sched_getaffinity(0)))
+    cores = len(os.sched_getaffinity(0))
+    chosen, choices = choose(topology, cpu_flags())
+    return Plan(chosen, description, run_id, run_dir.absolute(), shm, sockets_dir, cores, choices)

@@ -44,9 +44,9 @@ def meta(plan: Plan, resume: bool) -> dict[str, Any]:
         "run_id": plan.run_id,
         "name": plan.topology.name,
         "version": __version__,
-        **_commit(Path(__file__).parent.parent),
+        **commit(Path(__file__).parent.parent),
         "python": platform.python_version(),
-        "packages": _versions(),
+        "packages": versions(),
         "machine": machine(),
         "command": sys.argv[1:],
         "resumed_at": plan.resumed_at if resume else None,
@@ -60,7 +60,7 @@ def meta(plan: Plan, resume: bool) -> dict[str, Any]:
     }
 
 
-def _commit(root: Path) -> dict[str, Any]:
+def commit(root: Path) -> dict[str, Any]:
     """The commit of a checkout, and whether files differ from it; nothing for an installed package."""
     if not (root / ".git").exists():
         return {"commit": None, "dirty": None}
@@ -76,7 +76,8 @@ def _commit(root: Path) -> dict[str, Any]:
     return {"commit": answers[0], "dirty": bool(answers[1])}
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Installed versions of what a result depends on."""
     found = {}
     for package in PACKAGES:
         with suppress(PackageNotFoundError):

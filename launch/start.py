@@ -9,10 +9,10 @@ import json as json_format
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from launch import runs
 from launch.errors import FailedError, RunError
@@ -86,24 +86,26 @@ def _close(screen: Console | None) -> None:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
-def bench(suite: str | None, quick: bool, json: bool) -> int:
-    """Run a benchmark suite, or list them; returns the exit status."""
-    from launch.bench import SUITES
-    from launch.bench.peers import BenchError
+def bench(suite: str | None, wanted: Mapping[str, Any], output: Path | None, json: bool) -> int:
+    """Run a benchmark suite, or list them; returns the exit status. ``wanted`` are the fields of a Request."""
+    from launch.bench import SUITES, report
+    from launch.bench.errors import BenchError
+    from launch.bench.request import Request, shipped
 
     if suite is None:
-        for name, function in sorted(SUITES.items()):
-            print(f"{name:<12} {(function.__doc__ or '').strip().partition(chr(10))[0]}")
+        for name, function in SUITES.items():
+            print(f"{name:<14} {(function.__doc__ or '').strip().partition(chr(10))[0]}")
         return 0
     if suite not in SUITES:
-        raise RunError(f"{suite!r} is no suite: choose one of {', '.join(sorted(SUITES))}")
+        raise RunError(f"{suite!r} is no suite: choose one of {', '.join(SUITES)}")
     try:
-        measured = SUITES[suite](quick)
+        found = SUITES[suite](Request(**{**wanted, "topology": wanted["topology"] or shipped("pong.yaml")}))
     except BenchError as error:
         raise FailedError(f"{suite}: {error}") from None
+    if output is not None:
+        report.write(found, output)
     if json:
-        print(json_format.dumps({"suite": suite, **measured}))
-        return 0
-    for name, value in measured.items():
-        print(f"{name.replace('_', ' '):<40} {value}")
+        print(json_format.dumps(found.as_json()))
+    else:
+        report.show(found)
     return 0

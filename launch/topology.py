@@ -32,8 +32,9 @@ _GROUPED_DIGITS = r"^[-+]?[1-9][0-9]{0,2}(_[0-9]{3})+$"
 
 
 def load(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Topology:
-    """Read a topology file and apply ``key=value`` overrides; raises TopologyError."""
-    return parse(_read(os.fspath(path)), overrides, os.fspath(path))
+    """Read a topology file and apply ``key=value`` overrides, or ``@file`` with one a line; raises TopologyError."""
+    expanded = [line for override in overrides for line in _lines_of(override)]
+    return parse(_read(os.fspath(path)), expanded, os.fspath(path))
 
 
 def parse(text: str | bytes, overrides: Sequence[str] = (), source: str = "topology") -> Topology:
@@ -77,6 +78,14 @@ def json_schema() -> dict[str, Any]:
 def schema_text() -> str:
     """Return the text of the shipped schema file."""
     return json.dumps(json_schema(), indent=2, sort_keys=True) + "\n"
+
+
+def _lines_of(override: str) -> list[str]:
+    """The override itself, or those of the file that ``@file`` names; lines that start with # are comments."""
+    if not override.startswith("@"):
+        return [override]
+    lines = _read(override[1:]).decode(errors="replace").splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
 def _read(path: str) -> bytes:

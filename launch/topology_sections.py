@@ -94,6 +94,7 @@ AlgorithmName = Annotated[
 Mode = Annotated[Literal["sync"], BeforeValidator(_mode)]
 Learners = Annotated[int, AfterValidator(_one_learner)]
 Width = Annotated[int, Field(ge=1, le=65_536)]
+Precision = Literal["auto", "fp32", "bf16"]
 Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -137,6 +138,8 @@ class AlgorithmSection(Section):
     reward_clip: float | None = Field(gt=0, le=1_000_000, description="rewards are clipped to +-this; null = not")
     life_loss_terminal: bool = Field(description="a lost life ends the return (the game is played on)")
     bootstrap_on_truncation: bool = Field(description="a time limit is not a terminal: add V(final observation)")
+    epochs: int = Field(ge=0, le=1_000, description="updates from each transition; 0 = sample and learn nothing")
+    minibatches: int = Field(ge=1, le=10_000, description="parts of a batch, of whole environments; each is an update")
 
 
 class OptimizerSection(Section):
@@ -168,6 +171,7 @@ class SimulatorsSection(Section):
     envs: int = Field(ge=1, le=4_096, description="environments per process, all groups together")
     groups: int = Field(ge=1, le=16, description="alternating groups per process: one waits while another simulates")
     blocks: int = Field(ge=1, le=64, description="blocks per group: 1 = on-policy, 2 = one update of lag, ...")
+    pin: bool = Field(description="each process stays on one of the allowed cores, in turn")
 
     @model_validator(mode="after")
     def _whole_groups(self) -> SimulatorsSection:
@@ -188,6 +192,7 @@ class InferenceSection(Section):
     count: int = Field(ge=0, le=1_024, description="processes; 0 = simulators run the policy themselves")
     device: Device = Field(description="cpu, cuda or cuda:N")
     threads: int = Field(ge=1, le=1_024, description="torch threads per process")
+    precision: Precision = Field(description="auto, fp32 or bf16 (autocast)")
 
 
 class TrainerSection(Section):
@@ -195,9 +200,13 @@ class TrainerSection(Section):
 
     device: Device = Field(description="cpu, cuda or cuda:N")
     threads: int = Field(ge=1, le=1_024, description="torch threads")
-    precision: Literal["fp32", "bf16"] = Field(
-        description="of the forward and backward pass (bf16: autocast); weights and updates are always float32"
+    precision: Precision = Field(
+        description="of the two passes: auto, fp32 or bf16 (autocast); weights and updates are always float32"
     )
+    layout: Literal["auto", "plain", "space-to-depth"] = Field(
+        description="of the first convolution: the same function, faster in one way or the other"
+    )
+    compile: Literal["auto"] | bool = Field(description="torch.compile the network; takes a minute at the start")
 
 
 class EvaluatorSection(Section):
@@ -249,5 +258,16 @@ class Topology(Section):
                 f"each simulator has one inference server, and simulators.count is {self.simulators.count}",
                 f"write a number from 1 to {self.simulators.count}, or more simulators",
                 "inference.count",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _minibatches_with_environments(self) -> Topology:
+        environments = self.simulators.count * self.simulators.envs
+        if self.algorithm.minibatches > environments:
+            refuse(
+                f"a part of a batch is whole environments, and there are {environments}",
+                f"write a number from 1 to {environments}, or more simulators.envs",
+                "algorithm.minibatches",
             )
         return self

@@ -35,6 +35,8 @@ class AlgorithmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     reward_clip: float | None = 1.0  # rewards are cut to [-reward_clip, reward_clip]; None = raw
     life_loss_terminal: bool = False  # a lost life ends the return, though the game goes on
     bootstrap_on_truncation: bool = False  # False: a time limit is a terminal, as in all five papers' code
+    epochs: int = 1  # updates from each transition; 0 = experience is gathered and not learned from
+    minibatches: int = 1  # parts, of whole environments, that a batch is split into; each is an update
 
     def __post_init__(self) -> None:
         """Refuse numbers for which the loss has no meaning."""
@@ -44,6 +46,8 @@ class AlgorithmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             "entropy_cost": (self.entropy_cost >= 0.0, "0 or more"),
             "value_cost": (self.value_cost >= 0.0, "0 or more"),
             "loss_scale": (self.loss_scale > 0.0, "above 0"),
+            "epochs": (self.epochs >= 0, "0 or more"),
+            "minibatches": (self.minibatches >= 1, "1 or more"),
             "reward_clip": (self.reward_clip is None or self.reward_clip > 0.0, "above 0, or null for raw rewards"),
         }
         for key, (holds, rule) in rules.items():
@@ -64,6 +68,12 @@ class Batch:
     valid: Tensor  # [T, B] bool
     policy_version: Tensor  # [T, B] int64
     columns: Mapping[str, Tensor] = field(default_factory=dict)  # the algorithm's own, [T, B, ...]
+
+    def environments(self, chosen: Tensor) -> Batch:
+        """The part of the batch that some environments made; chosen: indices into B."""
+        columns = {name: column[:, chosen] for name, column in self.columns.items()}
+        parts = {name: getattr(self, name)[:, chosen] for name in Batch.__slots__ if name != "columns"}
+        return Batch(**parts, columns=columns)
 
 
 class Algorithm(Protocol):

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+CONVOLUTIONAL = ("nips", "nature")
+"""Shipped networks of images, worth computing in bfloat16."""
+
+
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which network, and how it starts."""
 

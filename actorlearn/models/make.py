@@ -19,6 +19,7 @@ from actorlearn.models.encoders import (
     NIPS_FEATURES,
     ConvolutionalEncoder,
     Perceptron,
+    PixelConvolution,
 )
 from actorlearn.models.heads import SeparateTrunks, SharedTrunk, orthogonal
 from actorlearn.models.interface import ModelSettings
@@ -108,3 +109,15 @@ def flatten(module: nn.Module) -> tuple[Tensor, Tensor]:
         parameter.grad = flat_gradients[start:end].view(parameter.shape)
         start = end
     return flat_parameters, flat_gradients
+
+
+def autocast(device: str, precision: str) -> torch.autocast:
+    """The context of a pass: "bf16" computes in bfloat16 where that loses little, "fp32" changes nothing."""
+    return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=precision == "bf16")
+
+
+def set_layout(network: nn.Module, layout: str) -> None:
+    """Choose how the first convolution of a shipped network is computed: the same function of the same weights."""
+    for module in network.modules():
+        if isinstance(module, PixelConvolution):
+            module.layout = layout

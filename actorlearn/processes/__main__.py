@@ -1,8 +1,8 @@
 """Starts one process: ``python -m actorlearn.processes <role> <settings.json>``.
 
 Roles: simulator, inference, trainer, evaluator (started by the supervisor, or by hand in a debugger with the same
-file), describe and evaluate (answer one question and end). A role's module is imported only when it is asked for:
-simulators never load torch.
+file), describe, evaluate and alone (answer one question and end). A role's module is imported only when it is asked
+for: simulators never load torch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from actorlearn.processes import settings as all_settings
 from actorlearn.wire.control import Control, TurnedAwayError
 
-ROLES = ("simulator", "inference", "trainer", "evaluator", "describe", "evaluate")
+ROLES = ("simulator", "inference", "trainer", "evaluator", "describe", "evaluate", "alone")
 _PR_SET_PDEATHSIG = 1
 
 

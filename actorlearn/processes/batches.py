@@ -18,6 +18,7 @@ from actorlearn.algorithms.interface import Batch
 from actorlearn.memory.rollout import Blocks, Rounds, unfinished_steps
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.role import open_seats
+from actorlearn.processes.staging import Staging
 from actorlearn.wire.messages import Seat
 
 Part = tuple[str, Blocks, int]
@@ -31,7 +32,7 @@ class Batches:
         """``blocks`` rounds may be open at once: 1 is strictly on-policy, 2 is one update of lag."""
         self.rounds = rounds
         self.blocks = blocks
-        self.device = device
+        self.staging = Staging(device)
         self.columns = columns
         self.episodes = episodes
         self.seats: dict[str, Blocks] = {}
@@ -111,8 +112,7 @@ class Batches:
         """Gather a round into a batch: observation [T + 1, B, …], everything else [T, B, …]."""
 
         def gather(name: str) -> Tensor:
-            blocks = [torch.from_numpy(part.block(name, group, round_)) for _, part, group in parts]
-            return (blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)).to(self.device)
+            return self.staging.join(name, [blocks.block(name, group, round_) for _, blocks, group in parts], dim=1)
 
         reward, first = gather("reward"), gather("first")
         terminated, truncated = gather("terminated"), gather("truncated")

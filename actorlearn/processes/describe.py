@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 
 import msgspec
+import torch
 
 from actorlearn.algorithms.interface import AlgorithmSettings
 from actorlearn.algorithms.make import make as make_algorithm
@@ -26,6 +28,7 @@ SETTINGS = DescribeSettings
 def run(settings: DescribeSettings) -> None:
     """Build each part once and print what it is; exits 2 with ``{"error": …}`` when one cannot be built."""
     try:
+        check_devices(settings.devices)
         spec = env_spec(settings.env)
         algorithm = make_algorithm(msgspec.convert(settings.algorithm, AlgorithmSettings))
         model = msgspec.convert(settings.model, ModelSettings)
@@ -38,3 +41,14 @@ def run(settings: DescribeSettings) -> None:
     columns = {name: [dtype, list(shape)] for name, (dtype, shape) in algorithm.columns().items()}
     answer = {**msgspec.to_builtins(spec), "columns": columns, "weights": weights.numel()}
     print(json.dumps(answer), flush=True)
+
+
+def check_devices(devices: Mapping[str, str]) -> None:
+    """Refuse a device that this machine, or this build of torch, has not."""
+    for key, device in devices.items():
+        index = torch.device(device).index or 0
+        if torch.device(device).type == "cuda" and torch.cuda.device_count() <= index:
+            found = torch.cuda.device_count()
+            raise ValueError(
+                f"{key}: {device!r} is not there: torch {torch.__version__} sees {found} GPU(s); write cpu"
+            )

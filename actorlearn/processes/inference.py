@@ -7,7 +7,7 @@ Next: the simulator steps on (stage 1); complete blocks go to ``processes/batche
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,12 +18,14 @@ from actorlearn.algorithms.interface import AlgorithmSettings
 from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.memory.rollout import Blocks
 from actorlearn.memory.shared import Segment
+from actorlearn.models.graph import Graph
 from actorlearn.models.interface import ModelSettings
-from actorlearn.models.make import flatten
+from actorlearn.models.make import autocast, flatten
 from actorlearn.models.make import make as make_model
 from actorlearn.parameters.published import Published
 from actorlearn.processes.role import POLL_MS, Role, open_seats
 from actorlearn.processes.settings import InferenceSettings, PolicySettings
+from actorlearn.processes.staging import Staging
 from actorlearn.wire.channel import Router, Waiter, drain
 from actorlearn.wire.messages import HINT, Seat
 
@@ -52,6 +54,9 @@ class Policy:
         self.version = -1
         self.env_steps = 0
         self.device = device
+        self._precision = settings.precision
+        self._staging = Staging(device)
+        self._graphs: dict[tuple[int, ...], Graph] = {}
         self._seed = (seed << 16) + stream
         self._generator = torch.Generator(device)
 
@@ -71,15 +76,26 @@ class Policy:
         The random numbers depend on seed, stream and moment only, so they need no saving and no restoring.
         """
         self._generator.manual_seed(mix(self._seed, moment))
-        return self.algorithm.act(self.network(observation.to(self.device)), self._generator, greedy)
+        return self.algorithm.act(self._outputs(observation.to(self.device)), self._generator, greedy)
+
+    def _outputs(self, observation: Tensor) -> Mapping[str, Tensor]:
+        """One forward pass; on a GPU as a graph for each shape that is met."""
+        if observation.is_cuda:
+            shape = tuple(observation.shape)
+            if shape not in self._graphs:
+                self._graphs[shape] = Graph(self.network, observation, self._precision)
+            return self._graphs[shape](observation)
+        with autocast(self.device, self._precision):
+            outputs: Mapping[str, Tensor] = self.network(observation)
+        return outputs
 
     def act(self, rows: Sequence[tuple[Blocks, int]], tick: int) -> None:
         """Answer the rows of one tick, given as (blocks, group), in that order."""
         self.ready()
-        seen = [torch.from_numpy(blocks.row("observation", group, tick)) for blocks, group in rows]
+        seen = self._staging.join("observation", [blocks.row("observation", group, tick) for blocks, group in rows], 0)
         first_blocks, first_group = rows[0]
         moment = tick * first_blocks.groups + first_group
-        chosen = self.choose(seen[0] if len(seen) == 1 else torch.cat(seen), moment)
+        chosen = self.choose(seen, moment)
         start = 0
         answers = {name: column.cpu().numpy() for name, column in chosen.items()}
         for blocks, group in rows:

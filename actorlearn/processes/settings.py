@@ -38,6 +38,8 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     actions: int
     model: dict[str, Any]
     algorithm: dict[str, Any]
+    precision: str = "fp32"
+    """Of acting: fp32, or bf16 (autocast)."""
 
 
 class SimulatorSettings(ProcessSettings, frozen=True):
@@ -55,6 +57,8 @@ class SimulatorSettings(ProcessSettings, frozen=True):
     """One per environment, group by group."""
     weights: str
     policy: PolicySettings
+    core: int | None = None
+    """The one core it stays on."""
 
 
 class InferenceSettings(ProcessSettings, frozen=True):
@@ -79,6 +83,10 @@ class TrainerSettings(ProcessSettings, frozen=True):
     device: str
     precision: str
     """fp32, or bf16: forward and backward pass under autocast, weights and updates in float32."""
+    layout: str
+    """plain or space-to-depth: how the first convolution is computed."""
+    compile: bool
+    """Whether torch.compile makes the network."""
     total_steps: int
     blocks: int
     frames_per_step: int
@@ -110,6 +118,8 @@ class DescribeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     model: dict[str, Any]
     algorithm: dict[str, Any]
     optimizer: dict[str, Any]
+    devices: dict[str, str] = {}
+    """Topology key -> device that must be there."""
 
 
 class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -122,6 +132,21 @@ class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     greedy: bool
     seed: int
     threads: int = 1
+
+
+class AloneSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One part of a topology to be measured by itself; answered by ``processes/alone.py``."""
+
+    part: str
+    """simulate, infer or learn."""
+    simulator: SimulatorSettings
+    trainer: TrainerSettings
+    device: str
+    """Of inference."""
+    threads: int
+    environments: int
+    """Rows of one step: of a group, of an inference batch, of all simulators."""
+    seconds: float
 
 
 Settings = TypeVar("Settings", bound=msgspec.Struct)

@@ -7,6 +7,7 @@ Next: ``processes/inference.py`` answers each row with actions.
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,6 +91,8 @@ class Group:
 def run(settings: SimulatorSettings) -> None:
     """Step the groups in turn until told to stop or drained."""
     role = Role(settings)
+    if settings.core is not None:
+        os.sched_setaffinity(0, {settings.core})  # before the environments start threads, which inherit it
     blocks = Blocks(Segment.open(Path(settings.segment)))
     rounds = Rounds(Segment.open(Path(settings.rounds)))
     size = blocks.envs_per_group

@@ -22,7 +22,7 @@ from actorlearn.memory.rollout import Rounds
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.models.interface import ModelSettings
-from actorlearn.models.make import flatten
+from actorlearn.models.make import autocast, flatten, set_layout
 from actorlearn.models.make import make as make_model
 from actorlearn.optim.clip import clip_by_global_norm
 from actorlearn.optim.interface import OptimizerSettings
@@ -57,7 +57,9 @@ class Learning:
             self.algorithm.heads(policy.actions),
             settings.seed,
         ).to(settings.device)
+        set_layout(self.network, settings.layout)
         self.weights, self.gradients = flatten(self.network)
+        self.forward = torch.compile(self.network) if settings.compile else self.network
         self.optimizer_settings = msgspec.convert(settings.optimizer, OptimizerSettings)
         self.optimizer = make_optimizer(self.optimizer_settings, self.weights)
         self.skipped = 0
@@ -67,12 +69,30 @@ class Learning:
         o = self.optimizer_settings
         return linear(o.learning_rate, o.learning_rate_final, env_steps / self.settings.total_steps)
 
+    def learn(self, batch: Batch, env_steps: int, round_: int) -> dict[str, float]:
+        """Pass over the batch ``epochs`` times, in ``minibatches`` parts; numbers of the last update, if there was any.
+
+        Which environments make a part is drawn from seed and round, so it needs no saving.
+        """
+        settings, environments = self.algorithm_settings, batch.action.shape[1]
+        parts = min(settings.minibatches, environments)
+        generator = torch.Generator().manual_seed((self.settings.seed << 32) + round_)
+        numbers: dict[str, float] = {}
+        for _ in range(settings.epochs):
+            if parts == 1:
+                numbers = self.update(batch, env_steps)
+                continue
+            order = torch.randperm(environments, generator=generator)
+            for chosen in order.tensor_split(parts):
+                numbers = self.update(batch.environments(chosen), env_steps)
+        return numbers
+
     def update(self, batch: Batch, env_steps: int) -> dict[str, float]:
         """One forward pass over the T + 1 rows, one backward pass, one step. Non-finite updates change nothing."""
         self.gradients.zero_()
         rows, environments = batch.observation.shape[:2]
-        with torch.autocast(batch.observation.device.type, torch.bfloat16, enabled=self.settings.precision == "bf16"):
-            outputs = self.network(batch.observation.flatten(0, 1))
+        with autocast(batch.observation.device.type, self.settings.precision):
+            outputs = self.forward(batch.observation.flatten(0, 1))
         loss, metrics = self.algorithm.loss(
             {name: output.unflatten(0, (rows, environments)) for name, output in outputs.items()}, batch
         )
@@ -153,7 +173,7 @@ class Trainer:
 
     def _learn(self, batch: Batch) -> None:
         self.lags.append(lag(batch, self.published.version))
-        self.numbers = self.learning.update(batch, self.env_steps)
+        self.numbers = self.learning.learn(batch, self.env_steps, self.learned)
         self.env_steps += steps_in(batch)
         self.updates += 1
         self.learned += 1

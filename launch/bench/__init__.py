@@ -1,11 +1,26 @@
-"""Benchmarks: each suite measures this machine and says what it measured, with which versions."""
+"""Benchmarks: each suite measures this machine, interleaved, and says what was measured, where and with what."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from launch.bench.peers import a2c
+from launch.bench.gpu import gpu
+from launch.bench.handover import handover
+from launch.bench.memory import memory
+from launch.bench.peers import peers
+from launch.bench.report import Report
+from launch.bench.request import Request
+from launch.bench.sampling import sampling
+from launch.bench.time_to_score import time_to_score
+from launch.bench.training import training
 
-SUITES: dict[str, Callable[[bool], dict[str, Any]]] = {"a2c": a2c}
-"""Name on the command line -> suite; its argument is quick (a shorter, rougher measurement)."""
+SUITES: dict[str, Callable[[Request], Report]] = {
+    "sampling": sampling,
+    "training": training,
+    "handover": handover,
+    "peers": peers,
+    "time-to-score": time_to_score,
+    "memory": memory,
+    "gpu": gpu,
+}
+"""Name on the command line -> suite."""

@@ -1,7 +1,7 @@
-"""Compares training rates with peers on the same work, one right after the other, each in its own environment.
+"""The suite ``peers``: other programs on the same work, each in an environment of its own, interleaved with ours.
 
-A rate means little by itself: machines differ and drift. So the peer is measured before and after our own run, and the
-ratio to the faster of the two is what counts.
+Same game (Pong), preprocessing size, environments and horizon on both sides; each case says network and precision.
+What "same work" cannot mean is said in the case's own line: Sample Factory is asynchronous, and CleanRL's is PPO.
 """
 
 from __future__ import annotations
@@ -9,102 +9,143 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tempfile
-import time
 import venv
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+
+from launch.bench.errors import BenchError
+from launch.bench.interleaved import interleave
+from launch.bench.parts import Parts
+from launch.bench.report import Report, rate
+from launch.bench.request import Request, shipped
+from launch.bench.running import Running
+from launch.defaults import allowed_cores
 
 PEERS = Path(".peers")
 """Virtual environments of the peers, made once, below the working directory."""
-SB3_PACKAGES = ["torch==2.13.0", "stable-baselines3==2.9.0", "ale-py", "gymnasium", "opencv-python-headless"]
+TORCH = "torch==2.13.0"
+PACKAGES: Mapping[str, Sequence[Sequence[str]]] = {
+    "sb3": [(TORCH, "stable-baselines3==2.9.0", "ale-py", "gymnasium", "opencv-python-headless")],
+    "loops": [(TORCH, "ale-py", "gymnasium", "opencv-python-headless", "envpool==1.2.5")],
+    "sample-factory": [(TORCH, "sample-factory[atari]==2.1.1")],
+    # CleanRL's package pins a Python and a torch older than ours; its script runs with newer ones.
+    "cleanrl": [
+        (TORCH, "envpool==1.2.5", "gym==0.23.1", "tensorboard", "setuptools<80"),
+        ("--no-deps", "--ignore-requires-python", "cleanrl==1.2.0"),
+    ],
+}
+"""Environment -> arguments of pip, one call after the other."""
+WARMUP_S = 5.0
+_LIMIT_S = 180.0
 
 
-class BenchError(RuntimeError):
-    """A measurement that could not be made."""
+@dataclass(frozen=True)
+class Peer:
+    """Another program."""
+
+    environment: str
+    script: str
+    arguments: tuple[str, ...]
+    against: str
+    """Which case of ours does the same work."""
 
 
-def a2c(quick: bool = False) -> dict[str, Any]:
-    """A2C on Pong: configs/pong.yaml against Stable-Baselines3, before and after, as shipped and on the same work."""
-    seconds = 15.0 if quick else 60.0
-    python = environment("sb3", SB3_PACKAGES)
-    answer: dict[str, Any] = {"game": "ALE/Pong, 16 environments, horizon 5"}
-    for work, network, overrides in (
-        ("same_work_nips_fp32", "nips", ("trainer.precision=fp32",)),
-        ("as_shipped", "default", ()),
-    ):
-        before = sb3(python, seconds, network)
-        ours = rate(shipped("pong.yaml"), seconds, overrides=overrides)
-        after = sb3(python, seconds, network)
-        answer |= {
-            f"{work}_actorlearn_steps_per_s": round(ours),
-            f"{work}_stable_baselines3_before_steps_per_s": round(before["steps_per_s"]),
-            f"{work}_stable_baselines3_after_steps_per_s": round(after["steps_per_s"]),
-            f"{work}_ratio": round(ours / max(before["steps_per_s"], after["steps_per_s"]), 2),
-        }
-    return {**answer, "stable_baselines3_version": before["version"]}
+PPO_SHAPED = ("model.name=nature", "algorithm.horizon=128", "model.init=torch")
+OURS: Mapping[str, tuple[str, ...]] = {
+    "ours: A2C, nips, as shipped": (),
+    "ours: A2C, nips, fp32": ("trainer.precision=fp32",),
+    "ours: A2C, nature, fp32": ("trainer.precision=fp32", "model.name=nature"),
+    "ours: 8 x 128, nature, 4 epochs x 4 minibatches": (
+        *(*PPO_SHAPED, "simulators.envs=4", "algorithm.epochs=4", "algorithm.minibatches=4"),
+    ),
+    "ours: 16 x 128, nature, 1 epoch x 8 minibatches, one update of lag": (
+        *(*PPO_SHAPED, "algorithm.minibatches=8", "simulators.blocks=2"),
+    ),
+}
 
 
-def shipped(name: str) -> str:
-    """Path of a shipped topology, in a checkout or where a wheel put it."""
-    roots = (Path(__file__).resolve().parents[2], Path(sys.prefix) / "share" / "actorlearn")
-    for root in roots:
-        if (root / "configs" / name).is_file():
-            return str(root / "configs" / name)
-    raise BenchError(f"configs/{name} is neither in {roots[0]} nor in {roots[1]}; install the package again")
+def others(cores: int) -> dict[str, Peer]:
+    """The peers' cases on so many cores."""
+    as_shipped, fp32, nature, ppo, appo = OURS
+    threads = str(cores)
+
+    def loop(against: str, *how: str) -> Peer:
+        return Peer("loops", "loop_a2c.py", ("16", "5", *how, threads), against)
+
+    return {
+        "Stable-Baselines3 A2C, default (nature, fp32)": Peer("sb3", "sb3_a2c.py", ("16", "5", "default"), as_shipped),
+        "Stable-Baselines3 A2C, nips, fp32": Peer("sb3", "sb3_a2c.py", ("16", "5", "nips"), fp32),
+        "one loop, ale-py, nips, fp32": loop(fp32, "ale", "nips", "fp32"),
+        "one loop, ale-py, nips, bf16": loop(as_shipped, "ale", "nips", "bf16"),
+        "one loop, EnvPool, nips, fp32": loop(fp32, "envpool", "nips", "fp32"),
+        "one loop, EnvPool, nips, bf16": loop(as_shipped, "envpool", "nips", "bf16"),
+        "one loop, EnvPool, nature, fp32": loop(nature, "envpool", "nature", "fp32"),
+        "CleanRL PPO + EnvPool, nature, fp32": Peer("cleanrl", "cleanrl_ppo.py", (), ppo),
+        "Sample Factory APPO, nature, fp32, 1 epoch": Peer(
+            "sample-factory", "sample_factory_appo.py", ("2", "8", "1"), appo
+        ),
+    }
 
 
-def environment(name: str, packages: list[str]) -> Path:
-    """Python of a virtual environment with these packages, made on first use."""
+def peers(request: Request) -> Report:
+    """Other programs on the same work: Stable-Baselines3, Sample Factory, plain loops on ale-py and EnvPool."""
+    theirs = others(allowed_cores())
+    pythons = {name: environment(name) for name in sorted({p.environment for p in theirs.values()})}
+    topology = shipped("pong.yaml")
+    with Parts(topology) as parts:
+        cases: dict[str, Callable[[], float]] = {"pure simulation": partial(parts.simulate, request.seconds)}
+        for name, keys in OURS.items():
+            cases[name] = partial(_ours, topology, keys, request.seconds)
+        for name, peer in theirs.items():
+            cases[name] = partial(_theirs, pythons[peer.environment], peer, request.seconds)
+        spread = interleave(cases, request.repetitions)
+    rows = []
+    for name, measured in spread.items():
+        known = theirs.get(name)
+        ratio = f"{spread[known.against].median / measured.median:.2f}x of {known.against}" if known else ""
+        rows.append((name, rate(measured), f"{measured.median / spread['pure simulation'].median:.2f}", ratio))
+    return Report(
+        suite="peers",
+        headings=("program", "steps/s", "of pure simulation", "ours, on the same work"),
+        rows=rows,
+        bars=spread,
+        unit="steps/s",
+        notes=("Pong; A2C: 16 environments, horizon 5; CleanRL and Sample Factory: their own defaults",),
+    )
+
+
+def environment(name: str) -> Path:
+    """Python of a peer's virtual environment, made on first use and when its packages change."""
     folder = PEERS.absolute() / name
     python = folder / "bin" / "python"
-    if not (folder / "ready").exists():
-        print(f"making {folder} with {', '.join(packages)}", file=sys.stderr)
+    ready = folder / "ready"
+    wanted = "\n".join(" ".join(arguments) for arguments in PACKAGES[name]) + "\n"
+    if not ready.exists() or ready.read_text() != wanted:
+        print(f"making {folder}", file=sys.stderr)
         venv.create(folder, with_pip=True, clear=True)
-        done = subprocess.run([python, "-m", "pip", "install", "-q", *packages], check=False)
-        if done.returncode:
-            raise BenchError(f"{folder}: pip failed; remove the folder and try again")
-        (folder / "ready").touch()
+        for arguments in PACKAGES[name]:
+            done = subprocess.run([python, "-m", "pip", "install", "-q", *arguments], check=False)
+            if done.returncode:
+                raise BenchError(f"{folder}: pip install {' '.join(arguments)} failed; see above, then try again")
+        ready.write_text(wanted)
     return python
 
 
-def sb3(python: Path, seconds: float, network: str) -> dict[str, Any]:
-    """Stable-Baselines3's rate over this many seconds after its warm-up; network: its default (Nature) or nips."""
-    script = Path(__file__).with_name("peer_scripts") / "sb3_a2c.py"
-    done = subprocess.run(
-        [python, script, str(seconds), "16", "5", network], capture_output=True, text=True, check=False
-    )
+def _ours(topology: str, overrides: Sequence[str], seconds: float) -> float:
+    with Running(topology, overrides) as run:
+        return run.read(seconds, WARMUP_S).steps_per_s
+
+
+def _theirs(python: Path, peer: Peer, seconds: float) -> float:
+    """A peer's rate over this many seconds after its own warm-up."""
+    script = Path(__file__).parent / "peer_scripts" / peer.script
+    command = [str(python), str(script), str(seconds), *peer.arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds + _LIMIT_S)
+    except subprocess.TimeoutExpired:
+        raise BenchError(f"{peer.script} took more than {seconds + _LIMIT_S:.0f} s") from None
     if done.returncode:
-        raise BenchError(f"{script.name}: {done.stderr.strip().splitlines()[-1]}")
-    answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return answer
-
-
-def rate(topology: str, seconds: float, warmup_s: float = 10.0, overrides: tuple[str, ...] = ()) -> float:
-    """Training rate of a topology: agent steps a second between a warm-up and a deadline."""
-    with tempfile.TemporaryDirectory(prefix="actorlearn-bench-") as folder:
-        run_dir = Path(folder) / "run"
-        command = [sys.executable, "-m", "launch", "run", topology, *overrides, "--run-dir", str(run_dir)]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        try:
-            return _measure(process, run_dir / "metrics.jsonl", seconds, warmup_s)
-        finally:
-            process.terminate()
-            process.communicate(timeout=90)
-
-
-def _measure(process: subprocess.Popen[str], metrics: Path, seconds: float, warmup_s: float) -> float:
-    deadline_s = time.monotonic() + seconds + warmup_s + 60
-    first: dict[str, Any] | None = None
-    while time.monotonic() < deadline_s:
-        time.sleep(0.5)
-        if process.poll() is not None:
-            error = process.stderr.read().strip() if process.stderr else ""
-            raise BenchError(f"the run ended early: {error.splitlines()[-1] if error else 'no output'}")
-        lines = metrics.read_text().splitlines() if metrics.exists() else []
-        rows = [json.loads(line) for line in lines if line.endswith("}")]
-        if rows and first is None and rows[-1]["time_s"] >= warmup_s:
-            first = rows[-1]
-        if first is not None and rows[-1]["time_s"] - first["time_s"] >= seconds:
-            return float((rows[-1]["env_steps"] - first["env_steps"]) / (rows[-1]["time_s"] - first["time_s"]))
-    raise BenchError(f"no rate within {deadline_s:.0f} s: see the run's logs")
+        raise BenchError(f"{peer.script}: {(done.stderr.strip().splitlines() or ['no output'])[-1]}")
+    return float(json.loads(done.stdout.strip().splitlines()[-1])["steps_per_s"])

@@ -57,7 +57,7 @@ def test_simulators_come_and_go_for_ever_and_no_name_comes_back() -> None:
             assert process.name not in names
             names.add(process.name)
             made.remove(process.name)
-        assert len(made.processes) == len(set(rows(made))) == 4
+        assert len(made.processes) == len(set(rows(made))) == 3
     assert "simulator-769" in names
 
 

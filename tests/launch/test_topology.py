@@ -75,6 +75,8 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
                         "reward_clip": st.none() | positive,
                         "life_loss_terminal": st.booleans(),
                         "bootstrap_on_truncation": st.booleans(),
+                        "epochs": st.integers(0, 1000),
+                        "minibatches": st.integers(1, count),
                     }
                 ),
                 "optimizer": st.fixed_dictionaries(
@@ -99,16 +101,24 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
                         "envs": st.integers(1, 4096 // groups).map(lambda n: n * groups),
                         "groups": st.just(groups),
                         "blocks": st.integers(1, 64),
+                        "pin": st.booleans(),
                     }
                 ),
                 "inference": st.fixed_dictionaries(
-                    {"count": st.integers(1, count), "device": device, "threads": st.integers(1, 1024)}
+                    {
+                        "count": st.integers(0, count),
+                        "device": device,
+                        "threads": st.integers(1, 1024),
+                        "precision": st.sampled_from(["auto", "fp32", "bf16"]),
+                    }
                 ),
                 "trainer": st.fixed_dictionaries(
                     {
                         "device": device,
                         "threads": st.integers(1, 1024),
-                        "precision": st.sampled_from(["fp32", "bf16"]),
+                        "precision": st.sampled_from(["auto", "fp32", "bf16"]),
+                        "layout": st.sampled_from(["auto", "plain", "space-to-depth"]),
+                        "compile": st.just("auto") | st.booleans(),
                     }
                 ),
                 "evaluator": st.fixed_dictionaries(

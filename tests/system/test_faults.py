@@ -24,7 +24,7 @@ def replaced(run: Launched, name: str, cause: str) -> None:
 
 def test_any_process_may_be_killed_and_the_run_comes_to_its_end(launched: Start) -> None:
     run = launched(
-        *("catch", PACED, "total_steps=30_000", "checkpoint.every_steps=500"),
+        *("catch", PACED, "total_steps=30_000", "checkpoint.every_steps=500", "inference.count=1"),
         *("evaluator.count=1", "evaluator.every_steps=300", "evaluator.episodes=2"),
     )
     run.wait_for(lambda: run.events("saved", "trainer")[1:], "checkpoint after the first")
@@ -56,7 +56,7 @@ def test_any_process_may_be_killed_and_the_run_comes_to_its_end(launched: Start)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["simulator-0", "inference-0"])
 def test_a_process_that_hangs_is_replaced(launched: Start, name: str) -> None:
-    run = launched("catch", PACED, "total_steps=30_000")
+    run = launched("catch", PACED, "total_steps=30_000", "inference.count=1")
     run.wait_for(run.rows, "row")
     os.kill(run.pids()[name], signal.SIGSTOP)
     replaced(run, name, "hang")

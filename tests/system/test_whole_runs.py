@@ -36,7 +36,7 @@ def finished(run: Launched) -> dict[str, object]:
 
 
 def test_a_run_ends_at_total_steps_and_leaves_its_folder_and_nothing_else(launched: Start) -> None:
-    run = launched("cartpole", "total_steps=3000")
+    run = launched("cartpole", "total_steps=3000", "inference.count=1")
     summary = finished(run)
     assert {path.name for path in run.run_dir.iterdir()} == FILES | FOLDERS
     assert summary.keys() >= SUMMARY_KEYS
@@ -69,8 +69,8 @@ LEARNS_CATCH = [
 @pytest.mark.parametrize(
     ("way", "largest_lag"),
     [
-        (["simulators.blocks=1"], 0),
-        (["simulators.blocks=2", "simulators.groups=2"], 1),
+        (["inference.count=1"], 0),
+        (["inference.count=1", "simulators.blocks=2", "simulators.groups=2"], 1),
         (["inference.count=0"], 0),
     ],
     ids=["lock step", "two blocks and two groups", "local inference"],

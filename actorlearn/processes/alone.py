@@ -1,0 +1,124 @@
+"""Measures one part of a topology alone: simulation, inference or learning, and nothing else in the process.
+
+Reads its settings; prints one line of JSON with steps a second. What is measured is the code that runs use.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from actorlearn.envs.interface import EnvSpec, Row
+from actorlearn.envs.make import make as make_env
+from actorlearn.processes.settings import AloneSettings
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SETTINGS = AloneSettings
+POOL_BYTES = 64 * 1024**2
+"""Observations that inference is measured on: more than a cache holds, as in a run."""
+_WARMUP_S = 1.0
+
+
+def run(settings: AloneSettings) -> None:
+    """Measure and print."""
+    measure = {"simulate": simulate, "infer": infer, "learn": learn}[settings.part]
+    print(json.dumps({"steps_per_s": measure(settings)}), flush=True)
+
+
+def simulate(settings: AloneSettings) -> float:
+    """Step one group of a simulator's environments with random actions."""
+    environments = settings.environments
+    env = make_env(settings.simulator.env, settings.simulator.env_seeds[:environments])
+    row = empty_row(env.spec, environments)
+    env.reset(row)
+    random = np.random.default_rng(settings.simulator.seed)
+    actions = env.spec.actions
+    return measured(lambda: env.step(random.integers(actions, size=environments), row), environments, settings.seconds)
+
+
+def empty_row(spec: EnvSpec, environments: int) -> Row:
+    """A row that nobody else sees."""
+    flags = {name: np.zeros(environments, np.bool_) for name in ("terminated", "truncated", "life_lost", "first")}
+    observation = np.zeros((environments, *spec.observation_shape), spec.observation_dtype)
+    return Row(observation=observation, reward=np.zeros(environments, np.float32), **flags)
+
+
+def infer(settings: AloneSettings) -> float:
+    """Choose actions for one batch after another."""
+    import torch
+
+    from actorlearn.processes.inference import Policy
+
+    torch.set_num_threads(settings.threads)
+    policy = Policy(settings.simulator.policy, "", settings.device, settings.simulator.seed, stream=0)
+    shape, dtype = settings.simulator.policy.observation_shape, settings.simulator.policy.observation_dtype
+    one = observations(shape, dtype, (settings.environments,))
+    pool = [one.clone() for _ in range(max(2, POOL_BYTES // one.nbytes))]
+    moment = 0
+
+    def once() -> None:
+        nonlocal moment
+        policy.choose(pool[moment % len(pool)], moment)
+        moment += 1
+
+    return measured(once, settings.environments, settings.seconds)
+
+
+def learn(settings: AloneSettings) -> float:
+    """Learn from one batch of random experience again and again, at rate 0."""
+    import torch
+
+    from actorlearn.algorithms.interface import Batch
+    from actorlearn.processes.trainer import Learning
+
+    torch.set_num_threads(settings.threads)
+    trainer = settings.trainer
+    learning = Learning(msgspec.structs.replace(trainer, optimizer={**trainer.optimizer, "learning_rate_final": 0.0}))
+    horizon, environments = learning.algorithm_settings.horizon, settings.environments
+    policy, shape, device = trainer.policy, (horizon, environments), trainer.device
+    seen = observations(policy.observation_shape, policy.observation_dtype, (horizon + 1, environments))
+    no = torch.zeros(shape, dtype=torch.bool, device=device)
+    batch = Batch(
+        observation=seen.to(device),
+        action=torch.randint(policy.actions, shape, device=device),
+        reward=torch.zeros(shape, device=device),
+        terminated=no,
+        truncated=no,
+        life_lost=no,
+        valid=~no,
+        policy_version=torch.zeros(shape, dtype=torch.int64),
+        columns={
+            name: torch.zeros((*shape, *cell), dtype=getattr(torch, dtype)).to(device)
+            for name, (dtype, cell) in learning.algorithm.columns().items()
+        },
+    )
+    end = trainer.total_steps  # where the learning rate has come down to 0
+    return measured(lambda: learning.learn(batch, end, 0), horizon * environments, settings.seconds)
+
+
+def observations(shape: tuple[int, ...], dtype: str, rows: tuple[int, ...]) -> Tensor:
+    """Random observations [*rows, *shape]: any byte for images, numbers from 0 to 1 for the rest."""
+    import torch
+
+    if dtype == "uint8":
+        return torch.randint(256, (*rows, *shape), dtype=torch.uint8)
+    return torch.rand((*rows, *shape)).to(getattr(torch, dtype))
+
+
+def measured(once: Callable[[], object], steps: int, seconds: float) -> float:
+    """Steps a second of calls that make this many steps each, after a warm-up."""
+    until_s = time.monotonic() + _WARMUP_S
+    while time.monotonic() < until_s:
+        once()
+    calls, began_s = 0, time.monotonic()
+    while (elapsed_s := time.monotonic() - began_s) < seconds:
+        once()
+        calls += 1
+    return calls * steps / elapsed_s

@@ -1,0 +1,50 @@
+"""The suite ``gpu``: what a GPU does for a topology: its parts alone and the whole, on the CPU and on the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+
+from launch.bench.errors import BenchError
+from launch.bench.interleaved import interleave
+from launch.bench.parts import Parts
+from launch.bench.report import Report, rate
+from launch.bench.request import Request
+from launch.bench.running import Running
+from launch.defaults import allowed_cores
+from launch.topology import TopologyError
+
+WARMUP_S = 5.0
+ENVIRONMENTS = (32, 128)
+"""In each simulator: a GPU wants larger batches than a core."""
+
+
+def gpu(request: Request) -> Report:
+    """Inference, learning and whole runs with inference and trainer on a CUDA device, beside the CPU."""
+    cores = allowed_cores()
+    spread = {}
+    with ExitStack() as opened:
+        cases: dict[str, Callable[[], float]] = {}
+        for envs in ENVIRONMENTS[:1] if request.quick else ENVIRONMENTS:
+            for device, servers in (("cpu", 0), ("cuda", 1)):
+                shape = (f"simulators.count={cores}", f"simulators.envs={envs}", f"inference.count={servers}")
+                devices = (f"inference.device={device}", f"trainer.device={device}")
+                keys = (*request.overrides, *shape, *devices)
+                try:
+                    parts = opened.enter_context(Parts(request.topology, keys))
+                except TopologyError as error:
+                    raise BenchError(str(error)) from None
+                name = f"{cores} x {envs}, {device}"
+                cases[f"{name}: infer alone"] = partial(parts.infer, request.seconds)
+                cases[f"{name}: learn alone"] = partial(parts.learn, request.seconds)
+                cases[f"{name}: training"] = partial(_train, request.topology, keys, request.seconds)
+            cases[f"{cores} x {envs}: simulate alone"] = partial(parts.simulate, request.seconds)
+        spread = interleave(cases, request.repetitions)
+    rows = [(name, rate(measured)) for name, measured in spread.items()]
+    return Report("gpu", ("case", "steps/s"), rows, spread, "steps/s")
+
+
+def _train(topology: str, overrides: tuple[str, ...], seconds: float) -> float:
+    with Running(topology, overrides) as run:
+        return run.read(seconds, WARMUP_S).steps_per_s

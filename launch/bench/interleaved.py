@@ -1,0 +1,56 @@
+"""Measures several cases in turn, again and again, so that a machine's drift meets all of them alike.
+
+An absolute rate means little: machines differ, and drift by a third within minutes. Ratios of medians within one such
+measurement are what is compared.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Repeated measurements of one case."""
+
+    values: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The middle one."""
+        return statistics.median(self.values)
+
+    @property
+    def low(self) -> float:
+        """The least one."""
+        return min(self.values)
+
+    @property
+    def high(self) -> float:
+        """The largest one."""
+        return max(self.values)
+
+    def as_json(self) -> dict[str, object]:
+        """Median, extremes and all values in the order measured."""
+        return {"median": self.median, "low": self.low, "high": self.high, "values": list(self.values)}
+
+
+def interleave(cases: Mapping[str, Callable[[], float]], repetitions: int) -> dict[str, Spread]:
+    """Measure every case once, then every case again, …; progress is shown on standard error."""
+    values: dict[str, list[float]] = {name: [] for name in cases}
+    console = Console(file=sys.stderr)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=repetitions * len(cases))
+        for repetition in range(repetitions):
+            for name, measure in cases.items():
+                progress.update(task, description=f"{name} ({repetition + 1} of {repetitions})")
+                values[name].append(measure())
+                progress.advance(task)
+    return {name: Spread(tuple(measured)) for name, measured in values.items()}

@@ -1,0 +1,121 @@
+"""What a suite found, as a table on the screen, JSON, Markdown and a picture; always with machine and commit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from launch.bench.interleaved import Spread
+from launch.plot import COLOURS, INK
+from launch.record import commit, machine, versions
+
+
+@dataclass(frozen=True)
+class Report:
+    """One suite's figures."""
+
+    suite: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    bars: Mapping[str, Spread]
+    """What the picture shows: a bar for each, with its spread."""
+    unit: str
+    """Of the bars."""
+    notes: Sequence[str] = ()
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    """What only the JSON has."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, with machine, versions and commit."""
+        return {
+            "suite": self.suite,
+            **where(),
+            "unit": self.unit,
+            "bars": {name: spread.as_json() for name, spread in self.bars.items()},
+            "rows": [dict(zip(self.headings, row, strict=True)) for row in self.rows],
+            "notes": list(self.notes),
+            **self.figures,
+        }
+
+
+def where() -> dict[str, Any]:
+    """Machine, versions and commit of a measurement."""
+    return {"machine": machine(), "packages": versions(), **commit(Path(__file__).parents[2])}
+
+
+def machine_line() -> str:
+    """The same for people, in one line."""
+    found = where()
+    about, packages = found["machine"], found["packages"]
+    at = f", commit {found['commit'][:7]}{' and changes' if found['dirty'] else ''}" if found["commit"] else ""
+    memory_gib = about["memory_bytes"] / 2**30
+    return f"{about['cores']} cores of {about['cpu']}, {memory_gib:.0f} GiB, torch {packages.get('torch', '?')}{at}"
+
+
+def show(report: Report) -> None:
+    """Print the table."""
+    console = Console()
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for number, heading in enumerate(report.headings):
+        table.add_column(heading, justify="right" if number else "left", overflow="fold")
+    for row in report.rows:
+        table.add_row(*row)
+    console.print(f"[bold]{report.suite}[/] on {machine_line()}", highlight=False)
+    console.print(table)
+    for note in report.notes:
+        console.print(note, highlight=False, markup=False)
+
+
+def write(report: Report, folder: Path) -> None:
+    """Write SUITE.json, SUITE.md and SUITE.png into a folder, which is made if need be; raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{report.suite}.json").write_text(json.dumps(report.as_json(), indent=2) + "\n")
+    (folder / f"{report.suite}.md").write_text(markdown(report))
+    draw(report, folder / f"{report.suite}.png")
+
+
+def markdown(report: Report) -> str:
+    """The table as Markdown."""
+    lines = [f"# {report.suite}", "", machine_line(), "", "| " + " | ".join(report.headings) + " |"]
+    lines.append("|" + "---|" * len(report.headings))
+    lines += ["| " + " | ".join(row) + " |" for row in report.rows]
+    lines += ["", *report.notes] if report.notes else []
+    return "\n".join(lines) + "\n"
+
+
+def draw(report: Report, path: Path) -> None:
+    """One bar for each case, its median in words, lines from least to most."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.0, 1.2 + 0.42 * len(report.bars)), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    names = list(report.bars)
+    medians = [report.bars[name].median for name in names]
+    below = [report.bars[name].median - report.bars[name].low for name in names]
+    above = [report.bars[name].high - report.bars[name].median for name in names]
+    axes.barh(names, medians, color=COLOURS[0], xerr=(below, above), ecolor=INK, capsize=3)
+    for number, median in enumerate(medians):
+        axes.annotate(f" {median:,.0f}", (0, number), color="white", va="center", fontsize=9)
+    axes.invert_yaxis()
+    axes.set_xlabel(report.unit)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(report.suite, fontweight="bold", color=INK)
+    figure.savefig(path)
+
+
+def rate(spread: Spread) -> str:
+    """A rate with its spread: 2,266 (2,201-2,290)."""
+    return f"{spread.median:,.0f} ({spread.low:,.0f}-{spread.high:,.0f})"
+
+
+def percent(share: float) -> str:
+    """A share for people."""
+    return f"{100 * share:.0f} %"

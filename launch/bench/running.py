@@ -1,0 +1,179 @@
+"""A topology run for a while and read from outside: its rate, where each process's time goes, its memory.
+
+Starts ``actorlearn run`` in a folder of its own, so what is measured is what a user gets. Reads metrics.jsonl, the
+progress segment and /proc; writes nothing into the run.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import psutil
+
+from actorlearn.memory.shared import Segment
+from actorlearn.metrics.timings import shares
+from launch.bench.errors import BenchError
+from launch.runs import Lines, read_object
+
+START_LIMIT_S = 120.0
+"""Longest from the command to the first report; a busy machine imports torch slowly."""
+REPORT_EVERY_S = 0.5
+ENDLESS = 10**12
+_TURN_S = 0.05
+_STOP_LIMIT_S = 90.0
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one stretch of a run was like."""
+
+    env_steps: int
+    seconds: float
+    updates: int
+    wall: Mapping[str, Mapping[str, float]]
+    """Process -> section -> share of its own wall time, 0 to 1."""
+    cpu: Mapping[str, float]
+    """Process -> cores it kept busy; 2 means two threads without a pause."""
+
+    @property
+    def steps_per_s(self) -> float:
+        """Agent steps a second, in all environments together."""
+        return self.env_steps / self.seconds
+
+
+class Running:
+    """One run, from ``with`` to its end; ``read`` as often as wanted in between."""
+
+    def __init__(self, topology: str, overrides: Sequence[str] = (), total_steps: int | None = ENDLESS) -> None:
+        """Nothing is started before ``with``; ``total_steps`` None keeps the topology's, to learn as it says."""
+        self._topology = topology
+        self._overrides = [*overrides, f"report.every_s={REPORT_EVERY_S}"]
+        if total_steps is not None:
+            self._overrides.append(f"total_steps={total_steps}")
+        self._folder = tempfile.TemporaryDirectory(prefix="actorlearn-bench-")
+        self.run_dir = Path(self._folder.name) / "run"
+        self._lines = Lines(self.run_dir / "metrics.jsonl")
+        self._newest: dict[str, Any] = {}
+
+    def __enter__(self) -> Running:
+        """Start it and wait for its first report; raises BenchError with what it said when it ends early."""
+        command = [sys.executable, "-m", "launch", "run", self._topology, *self._overrides]
+        self._process = subprocess.Popen(
+            [*command, "--run-dir", str(self.run_dir)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            self._report(time.monotonic() + START_LIMIT_S)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End it and remove its folder."""
+        self._process.terminate()
+        try:
+            self._process.communicate(timeout=_STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+        self._folder.cleanup()
+
+    def read(self, seconds: float, warmup_s: float = 0.0) -> Reading:
+        """Measure for at least this long, from report to report, after a warm-up."""
+        first = self._after(time.monotonic() + warmup_s)
+        sections, cpu_s = self._sections(), self._cpu_s()
+        last = self._after(time.monotonic() + seconds)
+        elapsed_s = last["time_s"] - first["time_s"]
+        after, cpu_after_s = self._sections(), self._cpu_s()
+        return Reading(
+            env_steps=last["env_steps"] - first["env_steps"],
+            seconds=elapsed_s,
+            updates=last["updates"] - first["updates"],
+            wall={name: shares(sections[name], after[name]) for name in sections if name in after},
+            cpu={name: (cpu_after_s[name] - cpu_s[name]) / elapsed_s for name in cpu_s if name in cpu_after_s},
+        )
+
+    def pss_bytes(self) -> int:
+        """Proportional set size of all its processes: resident memory, shared pages counted once."""
+        root = psutil.Process(self._process.pid)
+        total = 0
+        for process in (root, *root.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                total += process.memory_full_info().pss
+        return total
+
+    def new_reports(self) -> list[dict[str, Any]]:
+        """The reports written since the last call."""
+        return list(self._lines.new())
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is over."""
+        return self._process.poll() is not None
+
+    def _after(self, when_s: float) -> dict[str, Any]:
+        """The first report that is written after this moment."""
+        deadline_s = when_s + START_LIMIT_S
+        while time.monotonic() < when_s:
+            self._newest_report()
+            time.sleep(_TURN_S)
+        self._newest_report()
+        return self._report(deadline_s)
+
+    def _report(self, deadline_s: float) -> dict[str, Any]:
+        """The next report that says something new."""
+        while not self._newest_report():
+            if self._process.poll() is not None:
+                said = (self._process.stderr.read() if self._process.stderr else "").strip().splitlines()
+                raise BenchError(f"the run of {self._topology} ended early: {said[-1] if said else 'no output'}")
+            if time.monotonic() > deadline_s:
+                raise BenchError(f"the run of {self._topology} reported nothing for {START_LIMIT_S:.0f} s")
+            time.sleep(_TURN_S)
+        return self._newest
+
+    def _newest_report(self) -> bool:
+        """Take in what was written; whether there was anything."""
+        rows = list(self._lines.new())
+        if rows:
+            self._newest = rows[-1]
+        return bool(rows)
+
+    def _sections(self) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
+        """Nanoseconds per section of each process, as it counts them itself."""
+        segment = Segment.open(Path(read_object(self.run_dir / "meta.json")["shm"]) / "progress")
+        section_ns = segment["section_ns"].copy()
+        segment.close()
+        return {name: section_ns[index] for name, index in self._indices().items()}
+
+    def _indices(self) -> dict[str, int]:
+        """Row of each process in the progress segment."""
+        told = [json.loads(path.read_text()) for path in sorted((self.run_dir / "settings").glob("*.json"))]
+        return {settings["name"]: settings["index"] for settings in told}
+
+    def _cpu_s(self) -> dict[str, float]:
+        """CPU seconds each living process has used."""
+        spent = {}
+        spawned = [event for event in Lines(self.run_dir / "events.jsonl").new() if event["kind"] == "spawned"]
+        for name, pid in {event["process"]: event["pid"] for event in spawned}.items():
+            with suppress(psutil.NoSuchProcess):
+                times = psutil.Process(pid).cpu_times()
+                spent[name] = times.user + times.system
+        times = psutil.Process(self._process.pid).cpu_times()
+        return {"supervisor": times.user + times.system, **spent}

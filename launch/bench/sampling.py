@@ -1,0 +1,74 @@
+"""The suite ``sampling``: experience a second without learning, by shape of the simulators (Stooke & Abbeel, table 1).
+
+A topology with ``algorithm.epochs: 0`` does everything but learn. Every shape is measured with inference in the
+simulators and in a server, in lock-step (one round open) and free-running (several), beside pure simulation of the
+same environments, all interleaved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from launch.bench.interleaved import Spread, interleave
+from launch.bench.parts import Parts
+from launch.bench.report import Report, percent, rate
+from launch.bench.request import Request
+from launch.bench.running import Running
+from launch.defaults import allowed_cores
+
+WARMUP_S = 2.0
+FREE_BLOCKS = 8
+"""Rounds that may be open in a free-running measurement: nobody waits for the slowest."""
+WAYS = {
+    "local, lock-step": (0, 1),
+    "local, free": (0, FREE_BLOCKS),
+    "server, lock-step": (1, 1),
+    "server, free": (1, FREE_BLOCKS),
+}
+"""What a column is called -> inference.count, simulators.blocks."""
+
+
+def shapes(cores: int, quick: bool) -> list[tuple[int, int, int]]:
+    """(simulators, environments in each, groups) to measure on so many cores."""
+    if quick:
+        return [(cores, 16, 1)]
+    per_core = [(cores, 8, 1), (cores, 16, 1), (cores, 32, 1), (cores, 16, 2), (cores, 32, 2)]
+    return [(max(1, cores // 2), 16, 1), *per_core, (2 * cores, 16, 1)]
+
+
+def sampling(request: Request) -> Report:
+    """Steps/s without learning, by simulators, environments and groups, in lock-step and free-running."""
+    rows: list[tuple[str, ...]] = []
+    bars: dict[str, Spread] = {}
+    for count, envs, groups in shapes(allowed_cores(), request.quick):
+        spread = _shape(request, count, envs, groups)
+        simulated = spread["simulation"].median
+        shares = [f"{rate(spread[way])} {percent(spread[way].median / simulated)}" for way in WAYS]
+        rows.append((f"{count} x {envs}, {groups} group(s)", rate(spread["simulation"]), *shares))
+        bars |= {f"{count} x {envs} / {groups} {name}": measured for name, measured in spread.items()}
+    return Report(
+        suite="sampling",
+        headings=("simulators x environments", "pure simulation, steps/s", *WAYS),
+        rows=rows,
+        bars=bars,
+        unit="steps/s",
+        notes=("percent: of the pure simulation measured in the same turns",),
+        figures={"topology": request.topology},
+    )
+
+
+def _shape(request: Request, count: int, envs: int, groups: int) -> dict[str, Spread]:
+    shape = (f"simulators.count={count}", f"simulators.envs={envs}", f"simulators.groups={groups}")
+    overrides = (*request.overrides, *shape)
+    with Parts(request.topology, (*overrides, "inference.count=0")) as parts:
+        cases: dict[str, Callable[[], float]] = {"simulation": partial(parts.simulate, request.seconds)}
+        for way, (servers, blocks) in WAYS.items():
+            keys = (*overrides, f"inference.count={servers}", f"simulators.blocks={blocks}", "algorithm.epochs=0")
+            cases[way] = partial(_sample, request.topology, keys, request.seconds)
+        return interleave(cases, request.repetitions)
+
+
+def _sample(topology: str, overrides: tuple[str, ...], seconds: float) -> float:
+    with Running(topology, overrides) as run:
+        return run.read(seconds, WARMUP_S).steps_per_s

@@ -1,0 +1,104 @@
+"""``actorlearn tune``: tries shapes of a topology on this machine and writes the fastest as a file of overrides.
+
+What is learned stays as it is: environments in all, horizon and blocks are the topology's. Only how they are spread
+over processes and threads is tried, first all ways for a moment, then the best of them for longer.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from launch.bench.errors import BenchError
+from launch.bench.report import machine_line
+from launch.bench.running import Running
+from launch.defaults import allowed_cores
+from launch.errors import FailedError
+from launch.topology import Topology, load
+
+FIRST_S = 4.0
+"""Of each way in the first heat; every later heat takes twice as long and a third of the ways."""
+WARMUP_S = 2.0
+LAST = 3
+"""The ways that meet in the last heat."""
+
+Keys = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One way and the rate it had in its longest heat."""
+
+    keys: Keys
+    steps_per_s: float
+
+
+def tune(path: str, overrides: Sequence[str], output: Path) -> int:
+    """Find the fastest way, write it to ``output``, say so; returns the exit status."""
+    topology = load(path, overrides)
+    ways = candidates(topology, allowed_cores())
+    try:
+        ranked = heats(ways, lambda keys, seconds: _rate(path, (*overrides, *keys), seconds))
+    except BenchError as error:
+        raise FailedError(f"tune: {error}") from None
+    best = ranked[0]
+    lines = [f"# {path}: {best.steps_per_s:,.0f} steps/s on {machine_line()}", *overrides, *best.keys]
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text("\n".join(lines) + "\n")
+    console = Console()
+    for tried in ranked:
+        console.print(f"{tried.steps_per_s:>8,.0f} steps/s  {' '.join(tried.keys)}", highlight=False)
+    console.print(f"wrote {output}; use it with: actorlearn run {path} @{output}", highlight=False)
+    return 0
+
+
+def candidates(topology: Topology, cores: int) -> list[Keys]:
+    """Every way worth trying on so many cores; the topology's own is the first."""
+    s, t = topology.simulators, topology.trainer
+    own = (s.count, s.groups, topology.inference.count, t.threads, s.pin)
+    environments = s.count * s.envs
+    counts = [count for count in range(1, 2 * cores + 1) if environments % count == 0]
+    threads = sorted({1, cores}) if t.device == "cpu" else [t.threads]
+    ways = itertools.product(counts, (1, 2), (0, 1), threads, (False, True))
+    possible = [way for way in ways if environments // way[0] % way[1] == 0 and not (way[2] == 0 and way[1] > 1)]
+    return [_keys(environments, *way) for way in (own, *(way for way in possible if way != own))]
+
+
+def _keys(environments: int, count: int, groups: int, servers: int, threads: int, pin: bool) -> Keys:
+    simulators = (
+        f"simulators.count={count}",
+        f"simulators.envs={environments // count}",
+        f"simulators.groups={groups}",
+    )
+    rest = (f"inference.count={servers}", f"trainer.threads={threads}", f"simulators.pin={str(pin).lower()}")
+    return (*simulators, *rest)
+
+
+def heats(ways: Sequence[Keys], measure: Callable[[Keys, float], float]) -> list[Tried]:
+    """Measure all ways, then the better third of them for twice as long, and so on; the last heat's, best first."""
+    seconds, left = FIRST_S, list(ways)
+    console = Console(file=sys.stderr)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        while True:
+            task = progress.add_task(f"{len(left)} ways, {seconds:.0f} s each", total=len(left))
+            ranked = []
+            for keys in left:
+                ranked.append(Tried(keys, measure(keys, seconds)))
+                progress.advance(task)
+            ranked.sort(key=lambda tried: -tried.steps_per_s)
+            if len(left) <= LAST:
+                return ranked
+            left = [tried.keys for tried in ranked[: max(LAST, len(left) // 3)]]
+            seconds *= 2
+
+
+def _rate(path: str, overrides: Keys, seconds: float) -> float:
+    with Running(path, overrides) as run:
+        return run.read(seconds, WARMUP_S).steps_per_s

@@ -1,0 +1,154 @@
+"""Benchmarks: that they measure in turn, name the slow stage, and say what they found."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from launch.bench import SUITES, report
+from launch.bench.errors import BenchError
+from launch.bench.interleaved import Spread, interleave
+from launch.bench.parts import Parts, bound
+from launch.bench.peers import OURS, PACKAGES, others
+from launch.bench.report import Report
+from launch.bench.request import Request, shipped
+from launch.bench.running import Reading, Running
+from launch.bench.sampling import shapes
+from launch.bench.training import ADVICE, slow_stage
+from launch.runs import Lines
+from launch.topology import load
+
+CATCH = shipped("catch.yaml")
+SMALL = ("simulators.count=2", "simulators.envs=4")
+
+
+def test_cases_are_measured_in_turn() -> None:
+    order: list[str] = []
+    spread = interleave({name: lambda name=name: order.append(name) or len(order) for name in "ab"}, 3)
+    assert "".join(order) == "ababab"
+    assert spread["a"] == Spread((1, 3, 5))
+    assert (spread["b"].median, spread["b"].low, spread["b"].high) == (4, 2, 6)
+
+
+def test_parts_in_turn_add_their_times() -> None:
+    assert bound([100.0, 100.0]) == pytest.approx(50.0)
+    assert bound([4000.0]) == pytest.approx(4000.0)
+
+
+@pytest.mark.parametrize(
+    ("wall", "found"),
+    [
+        (
+            {"trainer": {"learn": 0.3, "wait": 0.7}, "simulator-0": {"simulate": 0.6, "infer": 0.1, "wait": 0.3}},
+            ("simulate", "simulator-0"),
+        ),
+        (
+            {
+                "trainer": {"learn": 0.1, "wait": 0.9},
+                "inference-0": {"infer": 0.9, "wait": 0.1},
+                "simulator-0": {"simulate": 0.5, "wait": 0.5},
+            },
+            ("infer", "inference-0"),
+        ),
+        (
+            {"trainer": {"learn": 0.8, "copy": 0.1, "wait": 0.1}, "simulator-0": {"simulate": 0.4, "wait": 0.6}},
+            ("learn", "trainer"),
+        ),
+    ],
+)
+def test_the_slow_stage_is_that_of_whoever_waits_least(
+    wall: dict[str, dict[str, float]], found: tuple[str, str]
+) -> None:
+    assert slow_stage(Reading(1, 1.0, 1, wall, {})) == found
+    assert found[0] in ADVICE
+
+
+def test_a_report_is_written_with_machine_and_spread(tmp_path: Path) -> None:
+    made = Report(
+        "training", ("part", "steps/s"), [("all", "5 (1-9)")], {"all": Spread((1.0, 5.0, 9.0))}, "steps/s", ("a note",)
+    )
+    report.write(made, tmp_path / "new")
+    told = json.loads((tmp_path / "new" / "training.json").read_text())
+    assert told["bars"]["all"] == {"median": 5.0, "low": 1.0, "high": 9.0, "values": [1.0, 5.0, 9.0]}
+    assert told["machine"]["cores"] >= 1
+    assert "| all | 5 (1-9) |" in (tmp_path / "new" / "training.md").read_text()
+    assert (tmp_path / "new" / "training.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_suite_says_in_one_line_what_it_measures() -> None:
+    for function in SUITES.values():
+        assert 20 < len((function.__doc__ or "").partition("\n")[0]) < 120
+
+
+def test_what_peers_are_compared_with_is_a_topology_and_their_environments_are_known() -> None:
+    for keys in OURS.values():
+        load(shipped("pong.yaml"), keys)
+    scripts = Path(report.__file__).parent / "peer_scripts"
+    for peer in others(cores=2).values():
+        assert peer.environment in PACKAGES
+        assert peer.against in OURS
+        assert (scripts / peer.script).is_file()
+
+
+def test_shapes_fit_one_core_and_many() -> None:
+    for cores in (1, 2, 64):
+        for count, envs, groups in shapes(cores, quick=False):
+            load(
+                shipped("pong.yaml"),
+                [f"simulators.count={count}", f"simulators.envs={envs}", f"simulators.groups={groups}"],
+            )
+
+
+def test_a_score_must_be_named() -> None:
+    with pytest.raises(BenchError, match="--score"):
+        SUITES["time-to-score"](Request(CATCH, (), 1, 1.0))
+
+
+@pytest.mark.system
+@pytest.mark.timeout(180)
+def test_parts_are_measured_alone_with_the_topologys_sizes() -> None:
+    with Parts(CATCH, SMALL) as parts:
+        rates = [parts.simulate(0.5), parts.infer(0.5), parts.learn(0.5)]
+    assert all(rate > 100.0 for rate in rates)
+
+
+@contextmanager
+def slowed(pid: int) -> Iterator[None]:
+    """Let a process run for 2 ms and stand for 20, again and again."""
+    over = threading.Event()
+
+    def slow() -> None:
+        while not over.is_set():
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(0.02)
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(0.002)
+
+    thread = threading.Thread(target=slow)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.mark.system
+@pytest.mark.timeout(180)
+def test_whoever_is_slowed_on_purpose_is_named() -> None:
+    with Running(CATCH, (*SMALL, "inference.count=1")) as run:
+        pids = {e["process"]: e["pid"] for e in Lines(run.run_dir / "events.jsonl").new() if e["kind"] == "spawned"}
+        named = {}
+        for process in ("simulator-1", "inference-0", "trainer"):
+            with slowed(pids[process]):
+                named[process] = slow_stage(run.read(2.0, warmup_s=1.0))
+    assert [process for _, process in named.values()] == list(named)
+    assert named["inference-0"][0] == "infer"

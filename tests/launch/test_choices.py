@@ -1,0 +1,57 @@
+"""What ``auto`` becomes on processors that can more or less."""
+
+from __future__ import annotations
+
+import pytest
+
+from launch.choices import AUTO, choose, cpu_flags
+from launch.topology import Topology, parse
+
+PONG = "env: {id: ALE/Pong-v5}\nsimulators: {count: 2, envs: 16}"
+ZEN5, XEON, OLD = {"avx512_bf16"}, {"avx512_bf16", "amx_bf16"}, {"avx2"}
+
+
+def chosen(text: str, flags: set[str], *overrides: str) -> dict[str, object]:
+    _, choices = choose(parse(text, list(overrides)), flags)
+    return {choice.key: choice.value for choice in choices}
+
+
+def test_nothing_is_left_to_chance_and_every_choice_says_why() -> None:
+    topology, choices = choose(parse(PONG), ZEN5)
+    assert AUTO not in [
+        value for section in topology.model_dump().values() if isinstance(section, dict) for value in section.values()
+    ]
+    assert len(choices) == 4
+    assert all(len(choice.why) > 20 for choice in choices)
+
+
+@pytest.mark.parametrize(
+    ("flags", "precision", "layout"),
+    [(ZEN5, "bf16", "plain"), (XEON, "bf16", "space-to-depth"), (OLD, "fp32", "plain"), (set(), "fp32", "plain")],
+)
+def test_learning_takes_what_the_processor_is_good_at(flags: set[str], precision: str, layout: str) -> None:
+    found = chosen(PONG, flags)
+    assert found["trainer.precision"] == precision
+    assert found["trainer.layout"] == layout
+
+
+def test_small_batches_and_small_networks_stay_in_fp32() -> None:
+    assert chosen(PONG, XEON)["inference.precision"] == "fp32"
+    assert chosen(PONG, XEON, "simulators.envs=64")["inference.precision"] == "bf16"
+    assert chosen(PONG, XEON, "algorithm.minibatches=32")["trainer.precision"] == "fp32"
+    assert chosen("env: {id: CartPole-v1}", XEON, "simulators.envs=512")["trainer.precision"] == "fp32"
+
+
+def test_what_is_written_is_left_alone() -> None:
+    keys = ["trainer.precision=fp32", "trainer.layout=plain", "trainer.compile=true", "inference.precision=bf16"]
+    topology = parse(PONG, keys)
+    assert choose(topology, XEON) == (topology, [])
+
+
+def test_a_chosen_topology_is_still_a_topology() -> None:
+    topology, _ = choose(parse(PONG), XEON)
+    assert Topology.model_validate(topology.model_dump()) == topology
+
+
+def test_this_machine_has_instruction_sets() -> None:
+    assert "sse2" in cpu_flags()

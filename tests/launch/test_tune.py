@@ -1,0 +1,56 @@
+"""Which ways are tried, and how the fastest is found among them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from launch.topology import TopologyError, load, parse
+from launch.tune import LAST, Keys, candidates, heats
+
+TEXT = "env: {id: CartPole-v1}\nsimulators: {count: 2, envs: 6}"
+
+
+def test_every_way_keeps_the_environments_and_is_a_valid_topology() -> None:
+    ways = candidates(parse(TEXT), cores=4)
+    assert len(set(ways)) == len(ways) > 20
+    for keys in ways:
+        simulators = parse(TEXT, list(keys)).simulators
+        assert simulators.count * simulators.envs == 12
+
+
+def test_the_topologys_own_way_is_tried_first() -> None:
+    topology = parse(TEXT)
+    first = parse(TEXT, list(candidates(topology, cores=4)[0]))
+    assert (first.simulators, first.inference, first.trainer) == (
+        topology.simulators,
+        topology.inference,
+        topology.trainer,
+    )
+
+
+def test_the_fastest_wins_although_the_first_heat_is_noisy() -> None:
+    ways: list[Keys] = [(f"seed={n}",) for n in range(20)]
+    measured: list[tuple[Keys, float]] = []
+
+    def measure(keys: Keys, seconds: float) -> float:
+        measured.append((keys, seconds))
+        number = int(keys[0].partition("=")[2])
+        return 100.0 + number + (3.0 if number % 2 else -3.0) / seconds
+
+    ranked = heats(ways, measure)
+    assert ranked[0].keys == ("seed=19",)
+    assert len(ranked) == LAST
+    heat_s = sorted({seconds for _, seconds in measured})
+    assert [sum(s == seconds for _, s in measured) for seconds in heat_s] == [20, 6, 3]
+
+
+def test_a_file_of_keys_is_read_as_overrides(tmp_path: Path) -> None:
+    (tmp_path / "cart.yaml").write_text(TEXT)
+    (tmp_path / "tuned.keys").write_text("# measured\n\nsimulators.count=3\nsimulators.envs=4\n")
+    path, keys = str(tmp_path / "cart.yaml"), f"@{tmp_path / 'tuned.keys'}"
+    assert load(path, [keys]).simulators.count == 3
+    assert load(path, [keys, "simulators.count=6"]).simulators.count == 6
+    with pytest.raises(TopologyError, match="nothing.keys"):
+        load(path, [f"@{tmp_path / 'nothing.keys'}"])

@@ -1,0 +1,101 @@
+"""Learning from one batch: passes, minibatches, precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+
+from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.models.interface import ModelSettings
+from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.processes.settings import PolicySettings, TrainerSettings
+from actorlearn.processes.trainer import Learning
+
+HORIZON, ENVIRONMENTS = 3, 8
+
+
+def learning(**algorithm: Any) -> Learning:
+    policy = PolicySettings(
+        observation_shape=(2,),
+        observation_dtype="float32",
+        actions=2,
+        model=msgspec.to_builtins(ModelSettings(name="mlp", hidden_sizes=[4])),
+        algorithm=msgspec.to_builtins(AlgorithmSettings(horizon=HORIZON, **algorithm)),
+    )
+    nowhere = dict.fromkeys(("run_id", "control", "progress", "endpoint", "weights", "rounds", "run_dir"), "")
+    return Learning(
+        TrainerSettings(
+            **nowhere,
+            **dict.fromkeys(("incarnation", "index", "checkpoint_every_steps", "checkpoint_keep"), 0),
+            **{"name": "trainer", "seed": 5, "policy": policy, "device": "cpu", "precision": "fp32"},
+            **{"layout": "plain", "compile": False, "total_steps": 1000, "blocks": 1, "frames_per_step": 1},
+            **{"report_every_s": 1.0, "began_s": 0.0, "resume": False},
+            optimizer=msgspec.to_builtins(OptimizerSettings(name="adam", learning_rate=1e-2)),
+        )
+    )
+
+
+def batch() -> Batch:
+    generator = torch.Generator().manual_seed(0)
+    shape = (HORIZON, ENVIRONMENTS)
+    no = torch.zeros(shape, dtype=torch.bool)
+    return Batch(
+        observation=torch.rand((HORIZON + 1, ENVIRONMENTS, 2), generator=generator),
+        action=torch.randint(2, shape, generator=generator),
+        reward=torch.arange(HORIZON * ENVIRONMENTS, dtype=torch.float32).view(shape),
+        terminated=no,
+        truncated=no,
+        life_lost=no,
+        valid=~no,
+        policy_version=torch.zeros(shape, dtype=torch.int64),
+        columns={"extra": torch.arange(HORIZON * ENVIRONMENTS).view(shape)},
+    )
+
+
+def learned_from(made: Learning, monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
+    """The batches of the updates of one round."""
+    parts: list[Batch] = []
+    update = made.update
+    monkeypatch.setattr(made, "update", lambda part, env_steps: parts.append(part) or update(part, env_steps))
+    made.learn(batch(), 0, round_=7)
+    return parts
+
+
+def test_an_epoch_learns_from_every_environment_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = learned_from(learning(epochs=2, minibatches=3), monkeypatch)
+    assert [part.action.shape[1] for part in parts] == [3, 3, 2, 3, 3, 2]
+    whole = batch()
+    for epoch in (parts[:3], parts[3:]):
+        together = torch.cat([part.columns["extra"] for part in epoch], 1)
+        assert sorted(together[0].tolist()) == whole.columns["extra"][0].tolist()
+        for part in epoch:
+            chosen = part.columns["extra"][0]
+            torch.testing.assert_close(part.observation, whole.observation[:, chosen])
+            torch.testing.assert_close(part.reward, whole.reward[:, chosen])
+
+
+def test_parts_depend_on_seed_and_round_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (learned_from(learning(minibatches=4), monkeypatch) for _ in range(2))
+    for one, other in zip(first, second, strict=True):
+        torch.testing.assert_close(one.reward, other.reward)
+
+
+def test_no_epoch_changes_nothing() -> None:
+    made = learning(epochs=0)
+    before = made.sha256()
+    assert made.learn(batch(), 0, 0) == {}
+    assert made.sha256() == before
+
+
+def test_one_part_is_the_batch_itself() -> None:
+    whole, parts = learning(), learning(minibatches=1, epochs=1)
+    whole.update(batch(), 0)
+    parts.learn(batch(), 0, 0)
+    assert whole.sha256() == parts.sha256()
+
+
+def test_more_parts_than_environments_are_as_many_as_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(learned_from(learning(minibatches=100), monkeypatch)) == ENVIRONMENTS
