@@ -29,6 +29,7 @@ from actorlearn.processes.settings import (
 )
 from actorlearn.wire.messages import Seat
 from launch.choices import Choice, choose, cpu_flags
+from launch.cores import in_turn
 from launch.description import Description, env_settings
 from launch.planned import PlannedProcess, PlannedSegment, first_processes
 from launch.topology import Topology, TopologyError
@@ -240,7 +241,7 @@ class Plan:
         moment = [t.seed, process.number, incarnation, self.resumed_at]
         seeds = np.random.SeedSequence(moment).generate_state(t.simulators.envs)
         local = t.inference.count == 0
-        allowed = sorted(os.sched_getaffinity(0))
+        cores = in_turn()
         return SimulatorSettings(
             **base,
             env=msgspec.convert({**t.env.model_dump(), **env}, EnvSettings),
@@ -251,7 +252,7 @@ class Plan:
             env_seeds=[int(seed >> 1) for seed in seeds],  # 31 bits: what every simulator's generator takes
             weights=str(self.shm / "weights"),
             policy=self.policy,
-            core=allowed[process.number % len(allowed)] if t.simulators.pin else None,
+            core=cores[process.number % len(cores)] if t.simulators.pin else None,
         )
 
     def _trainer(self, base: dict[str, Any], resume: bool) -> TrainerSettings:

@@ -7,18 +7,19 @@ from collections.abc import Callable
 from launch.bench.gpu import gpu
 from launch.bench.handover import handover
 from launch.bench.memory import memory
-from launch.bench.peers import peers
 from launch.bench.report import Report
 from launch.bench.request import Request
 from launch.bench.sampling import sampling
 from launch.bench.time_to_score import time_to_score
 from launch.bench.training import training
+from launch.bench.works import peers, peers_cheap
 
 SUITES: dict[str, Callable[[Request], Report]] = {
     "sampling": sampling,
     "training": training,
     "handover": handover,
     "peers": peers,
+    "peers-cheap": peers_cheap,
     "time-to-score": time_to_score,
     "memory": memory,
     "gpu": gpu,

@@ -1,11 +1,11 @@
-"""The suite ``peers``: other programs on the same work, each in an environment of its own, interleaved with ours.
+"""Compares training rates with other programs on the same work, each in an environment of its own, interleaved.
 
-Same game (Pong), preprocessing size, environments and horizon on both sides; each case says network and precision.
-What "same work" cannot mean is said in the case's own line: Sample Factory is asynchronous, and CleanRL's is PPO.
+Which programs and what work is in ``launch/bench/works.py``.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -19,9 +19,8 @@ from launch.bench.errors import BenchError
 from launch.bench.interleaved import interleave
 from launch.bench.parts import Parts
 from launch.bench.report import Report, rate
-from launch.bench.request import Request, shipped
+from launch.bench.request import Request
 from launch.bench.running import Running
-from launch.defaults import allowed_cores
 
 PEERS = Path(".peers")
 """Virtual environments of the peers, made once, below the working directory."""
@@ -30,14 +29,17 @@ PACKAGES: Mapping[str, Sequence[Sequence[str]]] = {
     "sb3": [(TORCH, "stable-baselines3==2.9.0", "ale-py", "gymnasium", "opencv-python-headless")],
     "loops": [(TORCH, "ale-py", "gymnasium", "opencv-python-headless", "envpool==1.2.5")],
     "sample-factory": [(TORCH, "sample-factory[atari]==2.1.1")],
-    # CleanRL's package pins a Python and a torch older than ours; its script runs with newer ones.
+    # CleanRL's package pins an older Python and torch; its script runs with newer ones, and with EnvPool up to 1.0.
     "cleanrl": [
-        (TORCH, "envpool==1.2.5", "gym==0.23.1", "tensorboard", "setuptools<80"),
+        (TORCH, "envpool==1.0.1", "numpy<2", "gym==0.23.1", "tensorboard", "setuptools<80"),
         ("--no-deps", "--ignore-requires-python", "cleanrl==1.2.0"),
     ],
 }
 """Environment -> arguments of pip, one call after the other."""
 WARMUP_S = 5.0
+NEEDS_ROMS = "sample-factory"
+"""Its ale-py is from before ROMs were shipped with it."""
+SIMULATION = "pure simulation"
 _LIMIT_S = 180.0
 
 
@@ -52,68 +54,35 @@ class Peer:
     """Which case of ours does the same work."""
 
 
-PPO_SHAPED = ("model.name=nature", "algorithm.horizon=128", "model.init=torch")
-OURS: Mapping[str, tuple[str, ...]] = {
-    "ours: A2C, nips, as shipped": (),
-    "ours: A2C, nips, fp32": ("trainer.precision=fp32",),
-    "ours: A2C, nature, fp32": ("trainer.precision=fp32", "model.name=nature"),
-    "ours: 8 x 128, nature, 4 epochs x 4 minibatches": (
-        *(*PPO_SHAPED, "simulators.envs=4", "algorithm.epochs=4", "algorithm.minibatches=4"),
-    ),
-    "ours: 16 x 128, nature, 1 epoch x 8 minibatches, one update of lag": (
-        *(*PPO_SHAPED, "algorithm.minibatches=8", "simulators.blocks=2"),
-    ),
-}
+@dataclass(frozen=True)
+class Work:
+    """What is done by all, and by whom."""
+
+    topology: str
+    ours: Mapping[str, tuple[str, ...]]
+    """Case -> overrides of the topology."""
+    theirs: Mapping[str, Peer]
+    note: str
 
 
-def others(cores: int) -> dict[str, Peer]:
-    """The peers' cases on so many cores."""
-    as_shipped, fp32, nature, ppo, appo = OURS
-    threads = str(cores)
-
-    def loop(against: str, *how: str) -> Peer:
-        return Peer("loops", "loop_a2c.py", ("16", "5", *how, threads), against)
-
-    return {
-        "Stable-Baselines3 A2C, default (nature, fp32)": Peer("sb3", "sb3_a2c.py", ("16", "5", "default"), as_shipped),
-        "Stable-Baselines3 A2C, nips, fp32": Peer("sb3", "sb3_a2c.py", ("16", "5", "nips"), fp32),
-        "one loop, ale-py, nips, fp32": loop(fp32, "ale", "nips", "fp32"),
-        "one loop, ale-py, nips, bf16": loop(as_shipped, "ale", "nips", "bf16"),
-        "one loop, EnvPool, nips, fp32": loop(fp32, "envpool", "nips", "fp32"),
-        "one loop, EnvPool, nips, bf16": loop(as_shipped, "envpool", "nips", "bf16"),
-        "one loop, EnvPool, nature, fp32": loop(nature, "envpool", "nature", "fp32"),
-        "CleanRL PPO + EnvPool, nature, fp32": Peer("cleanrl", "cleanrl_ppo.py", (), ppo),
-        "Sample Factory APPO, nature, fp32, 1 epoch": Peer(
-            "sample-factory", "sample_factory_appo.py", ("2", "8", "1"), appo
-        ),
-    }
-
-
-def peers(request: Request) -> Report:
-    """Other programs on the same work: Stable-Baselines3, Sample Factory, plain loops on ale-py and EnvPool."""
-    theirs = others(allowed_cores())
-    pythons = {name: environment(name) for name in sorted({p.environment for p in theirs.values()})}
-    topology = shipped("pong.yaml")
-    with Parts(topology) as parts:
-        cases: dict[str, Callable[[], float]] = {"pure simulation": partial(parts.simulate, request.seconds)}
-        for name, keys in OURS.items():
-            cases[name] = partial(_ours, topology, keys, request.seconds)
-        for name, peer in theirs.items():
+def compare(suite: str, work: Work, request: Request) -> Report:
+    """Rates of all cases and the ratio of ours to each of theirs."""
+    pythons = {name: environment(name) for name in sorted({peer.environment for peer in work.theirs.values()})}
+    first = next(iter(work.ours.values()))
+    with Parts(work.topology, first) as parts:
+        cases: dict[str, Callable[[], float]] = {SIMULATION: partial(parts.simulate, request.seconds)}
+        for name, keys in work.ours.items():
+            cases[name] = partial(_ours, work.topology, keys, request.seconds)
+        for name, peer in work.theirs.items():
             cases[name] = partial(_theirs, pythons[peer.environment], peer, request.seconds)
         spread = interleave(cases, request.repetitions)
     rows = []
     for name, measured in spread.items():
-        known = theirs.get(name)
-        ratio = f"{spread[known.against].median / measured.median:.2f}x of {known.against}" if known else ""
-        rows.append((name, rate(measured), f"{measured.median / spread['pure simulation'].median:.2f}", ratio))
-    return Report(
-        suite="peers",
-        headings=("program", "steps/s", "of pure simulation", "ours, on the same work"),
-        rows=rows,
-        bars=spread,
-        unit="steps/s",
-        notes=("Pong; A2C: 16 environments, horizon 5; CleanRL and Sample Factory: their own defaults",),
-    )
+        peer_of = work.theirs.get(name)
+        ratio = f"{spread[peer_of.against].median / measured.median:.2f}x: {peer_of.against}" if peer_of else ""
+        rows.append((name, rate(measured), f"{measured.median / spread[SIMULATION].median:.2f}", ratio))
+    headings = ("program", "steps/s", "of pure simulation", "ours on the same work")
+    return Report(suite, headings, rows, spread, "steps/s", (work.note,))
 
 
 def environment(name: str) -> Path:
@@ -125,12 +94,22 @@ def environment(name: str) -> Path:
     if not ready.exists() or ready.read_text() != wanted:
         print(f"making {folder}", file=sys.stderr)
         venv.create(folder, with_pip=True, clear=True)
-        for arguments in PACKAGES[name]:
-            done = subprocess.run([python, "-m", "pip", "install", "-q", *arguments], check=False)
-            if done.returncode:
-                raise BenchError(f"{folder}: pip install {' '.join(arguments)} failed; see above, then try again")
+        commands = [[str(python), "-m", "pip", "install", "-q", *arguments] for arguments in PACKAGES[name]]
+        if name == NEEDS_ROMS:
+            commands.append([str(folder / "bin" / "ale-import-roms"), str(roms())])
+        for command in commands:
+            if subprocess.run(command, stdout=sys.stderr, check=False).returncode:
+                raise BenchError(f"{folder}: {' '.join(command[1:])} failed; see above, then try again")
         ready.write_text(wanted)
     return python
+
+
+def roms() -> Path:
+    """The folder of ROMs that our own ale-py ships."""
+    found = importlib.util.find_spec("ale_py")
+    if found is None or found.origin is None:
+        raise BenchError("ale-py is not installed; its ROMs are needed by Sample Factory's older one")
+    return Path(found.origin).parent / "roms"
 
 
 def _ours(topology: str, overrides: Sequence[str], seconds: float) -> float:

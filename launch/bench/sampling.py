@@ -16,6 +16,7 @@ from launch.bench.report import Report, percent, rate
 from launch.bench.request import Request
 from launch.bench.running import Running
 from launch.defaults import allowed_cores
+from launch.topology import load
 
 WARMUP_S = 2.0
 FREE_BLOCKS = 8
@@ -37,11 +38,19 @@ def shapes(cores: int, quick: bool) -> list[tuple[int, int, int]]:
     return [(max(1, cores // 2), 16, 1), *per_core, (2 * cores, 16, 1)]
 
 
+def wanted(request: Request) -> list[tuple[int, int, int]]:
+    """The shapes to measure: the topology's alone when the request names one (``simulators.…=``)."""
+    if any(override.startswith("simulators.") for override in request.overrides):
+        own = load(request.topology, request.overrides).simulators
+        return [(own.count, own.envs, own.groups)]
+    return shapes(allowed_cores(), request.quick)
+
+
 def sampling(request: Request) -> Report:
     """Steps/s without learning, by simulators, environments and groups, in lock-step and free-running."""
     rows: list[tuple[str, ...]] = []
     bars: dict[str, Spread] = {}
-    for count, envs, groups in shapes(allowed_cores(), request.quick):
+    for count, envs, groups in wanted(request):
         spread = _shape(request, count, envs, groups)
         simulated = spread["simulation"].median
         shares = [f"{rate(spread[way])} {percent(spread[way].median / simulated)}" for way in WAYS]

@@ -17,12 +17,13 @@ from launch.bench import SUITES, report
 from launch.bench.errors import BenchError
 from launch.bench.interleaved import Spread, interleave
 from launch.bench.parts import Parts, bound
-from launch.bench.peers import OURS, PACKAGES, others
+from launch.bench.peers import PACKAGES
 from launch.bench.report import Report
 from launch.bench.request import Request, shipped
 from launch.bench.running import Reading, Running
 from launch.bench.sampling import shapes
 from launch.bench.training import ADVICE, slow_stage
+from launch.bench.works import CHEAP, OURS, on_cartpole, on_pong
 from launch.runs import Lines
 from launch.topology import load
 
@@ -91,10 +92,12 @@ def test_every_suite_says_in_one_line_what_it_measures() -> None:
 def test_what_peers_are_compared_with_is_a_topology_and_their_environments_are_known() -> None:
     for keys in OURS.values():
         load(shipped("pong.yaml"), keys)
+    for keys in CHEAP.values():
+        load(shipped("cartpole.yaml"), keys)
     scripts = Path(report.__file__).parent / "peer_scripts"
-    for peer in others(cores=2).values():
+    for peer in (*on_pong(cores=2).values(), *on_cartpole().values()):
         assert peer.environment in PACKAGES
-        assert peer.against in OURS
+        assert peer.against in {**OURS, **CHEAP}
         assert (scripts / peer.script).is_file()
 
 

@@ -1,7 +1,7 @@
 """Stable-Baselines3's A2C on the same work, run inside a virtual environment of its own by ``launch/bench/peers.py``.
 
-Same game, preprocessing size, environments and horizon as ``configs/pong.yaml``; its own default network (Nature) or
-that topology's (NIPS). Prints one JSON line.
+Usage: SECONDS ENVS HORIZON NETWORK. Pong, with its own default network (Nature) or ours (nips); or CartPole, with its
+own perceptron and the vector environment it says is the fastest there (cartpole). Prints one JSON line.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import stable_baselines3
 import torch
 from stable_baselines3 import A2C
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.env_util import make_atari_env
+from stable_baselines3.common.env_util import make_atari_env, make_vec_env
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import SubprocVecEnv, VecFrameStack
 
@@ -62,16 +62,15 @@ class Stopwatch(BaseCallback):
 def main() -> None:
     """Measure and print."""
     seconds, environments, horizon = float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    nips = {"features_extractor_class": NipsEncoder, "net_arch": []}
-    gymnasium.register_envs(ale_py)
-    env = make_atari_env("PongNoFrameskip-v4", n_envs=environments, seed=0, vec_env_cls=SubprocVecEnv)
-    model = A2C(
-        "CnnPolicy",
-        VecFrameStack(env, n_stack=4),
-        n_steps=horizon,
-        policy_kwargs=nips if sys.argv[4] == "nips" else None,
-        device="cpu",
-    )
+    if sys.argv[4] == "cartpole":
+        env = make_vec_env("CartPole-v1", n_envs=environments, seed=0)
+        model = A2C("MlpPolicy", env, n_steps=horizon, device="cpu")
+    else:
+        nips = {"features_extractor_class": NipsEncoder, "net_arch": []} if sys.argv[4] == "nips" else None
+        gymnasium.register_envs(ale_py)
+        env = make_atari_env("PongNoFrameskip-v4", n_envs=environments, seed=0, vec_env_cls=SubprocVecEnv)
+        stacked = VecFrameStack(env, n_stack=4)
+        model = A2C("CnnPolicy", stacked, n_steps=horizon, policy_kwargs=nips, device="cpu")
     watch = Stopwatch(seconds, warmup_s=10.0)
     model.learn(10**9, callback=watch)
     print(json.dumps({"steps_per_s": watch.rate, "version": stable_baselines3.__version__}), flush=True)

@@ -1,0 +1,78 @@
+"""The suites ``peers`` and ``peers-cheap``: whom we are compared with, and on what work.
+
+Same game, preprocessing size, environments and horizon on both sides; each case says network and precision. What "same
+work" cannot mean: Sample Factory is asynchronous, so it meets one update of lag; CleanRL's is PPO, so it meets as many
+passes over batches of the same size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from launch.bench.peers import Peer, Work, compare
+from launch.bench.report import Report
+from launch.bench.request import Request, shipped
+from launch.defaults import allowed_cores
+
+PPO_SHAPED = ("model.name=nature", "algorithm.horizon=128", "model.init=torch")
+OURS: Mapping[str, tuple[str, ...]] = {
+    "ours: A2C, nips, as shipped": (),
+    "ours: A2C, nips, fp32": ("trainer.precision=fp32",),
+    "ours: A2C, nature, fp32": ("trainer.precision=fp32", "model.name=nature"),
+    "ours: 8 x 128, nature, 4 epochs x 4 minibatches": (
+        *(*PPO_SHAPED, "simulators.envs=4", "algorithm.epochs=4", "algorithm.minibatches=4"),
+    ),
+    "ours: 16 x 128, nature, 1 epoch x 8 minibatches, one update of lag": (
+        *(*PPO_SHAPED, "algorithm.minibatches=8", "simulators.blocks=2"),
+    ),
+}
+
+
+def on_pong(cores: int) -> dict[str, Peer]:
+    """The peers' cases on so many cores."""
+    as_shipped, fp32, nature, ppo, appo = OURS
+    threads = str(cores)
+
+    def loop(against: str, *how: str) -> Peer:
+        return Peer("loops", "loop_a2c.py", ("16", "5", *how, threads), against)
+
+    return {
+        "Stable-Baselines3 A2C, default (nature, fp32)": Peer("sb3", "sb3_a2c.py", ("16", "5", "default"), as_shipped),
+        "Stable-Baselines3 A2C, nips, fp32": Peer("sb3", "sb3_a2c.py", ("16", "5", "nips"), fp32),
+        "one loop, ale-py, nips, fp32": loop(fp32, "ale", "nips", "fp32"),
+        "one loop, ale-py, nips, bf16": loop(as_shipped, "ale", "nips", "bf16"),
+        "one loop, EnvPool, nips, fp32": loop(fp32, "envpool", "nips", "fp32"),
+        "one loop, EnvPool, nips, bf16": loop(as_shipped, "envpool", "nips", "bf16"),
+        "one loop, EnvPool, nature, fp32": loop(nature, "envpool", "nature", "fp32"),
+        "CleanRL PPO + EnvPool, nature, fp32": Peer("cleanrl", "cleanrl_ppo.py", (), ppo),
+        "Sample Factory APPO, nature, fp32, 1 epoch": Peer(
+            "sample-factory", "sample_factory_appo.py", ("2", "8", "1"), appo
+        ),
+    }
+
+
+CHEAP: Mapping[str, tuple[str, ...]] = {
+    "ours: A2C, 2 x 32 CartPole": ("simulators.count=2", "simulators.envs=32", "algorithm.horizon=16"),
+}
+
+
+def on_cartpole() -> dict[str, Peer]:
+    """The peers' cases on an environment that costs next to nothing."""
+    (ours,) = CHEAP
+    return {
+        "Stable-Baselines3 A2C, 64 environments": Peer("sb3", "sb3_a2c.py", ("64", "16", "cartpole"), ours),
+        "one loop, gymnasium SyncVectorEnv": Peer("loops", "loop_cartpole.py", ("64", "16", "sync"), ours),
+        "one loop, gymnasium AsyncVectorEnv": Peer("loops", "loop_cartpole.py", ("64", "16", "async"), ours),
+    }
+
+
+def peers(request: Request) -> Report:
+    """Other programs on the same work on Pong: Stable-Baselines3, Sample Factory, CleanRL, plain loops."""
+    note = "A2C: 16 environments, horizon 5; CleanRL: 8 x 128, Sample Factory: 16 x 128, both with their own settings"
+    return compare("peers", Work(shipped("pong.yaml"), OURS, on_pong(allowed_cores()), note), request)
+
+
+def peers_cheap(request: Request) -> Report:
+    """Other programs on CartPole: Stable-Baselines3, plain loops over gymnasium's vector environments."""
+    note = "CartPole, 64 environments, horizon 16, two hidden layers of 64 for policy and value each, fp32"
+    return compare("peers-cheap", Work(shipped("cartpole.yaml"), CHEAP, on_cartpole(), note), request)
