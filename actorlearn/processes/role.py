@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
@@ -15,6 +16,9 @@ from actorlearn.metrics.timings import Timings
 from actorlearn.processes.settings import ProcessSettings
 from actorlearn.wire.control import Control
 from actorlearn.wire.messages import Seat
+
+LOOK_S = 0.005
+"""Orders are looked for no more often than this: a step of a cheap environment takes less than the look."""
 
 POLL_MS = 50
 """Longest sleep of any loop before it looks at the words in shared memory again; a lost hint costs this much."""
@@ -31,6 +35,7 @@ class Role:
         self.progress = Progress(Segment.open(Path(settings.progress)), settings.index)
         self.timings = Timings(self.progress.section_ns)
         self._told_to_stop = False
+        self._look_s = 0.0
         signal.signal(signal.SIGTERM, self._stop)
 
     def hello(self, shape: dict[str, str] | None = None) -> None:
@@ -38,9 +43,15 @@ class Role:
         self.control.hello(os.getpid(), shape)
 
     def alive(self) -> bool:
-        """Beat, read orders; False when it is time to end. Called at least every POLL_MS."""
-        self.progress.beat()
-        self.control.poll()
+        """Beat and read orders, if the last time was LOOK_S ago; False when it is time to end.
+
+        Called in every turn of a loop, at least every POLL_MS.
+        """
+        now_s = time.monotonic()
+        if now_s >= self._look_s:
+            self._look_s = now_s + LOOK_S
+            self.progress.beat()
+            self.control.poll()
         return not self._told_to_stop
 
     def _stop(self, _signal: int, _frame: FrameType | None) -> None:

@@ -100,9 +100,12 @@ class Dealer:
 
     def recv(self, timeout_ms: int = 0) -> bytes | None:
         """Next body, or None when none came in time."""
-        if not self.socket.poll(timeout_ms, zmq.POLLIN):
+        if timeout_ms and not self.socket.poll(timeout_ms, zmq.POLLIN):
             return None
-        frames = self.socket.recv_multipart()
+        try:
+            frames = self.socket.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again:
+            return None
         return frames[0] if len(frames) == 1 else None
 
     def close(self) -> None:
