@@ -41,12 +41,13 @@ def choose(topology: Topology, flags: Collection[str]) -> tuple[Topology, list[C
     """Decide every ``auto`` for a processor with these instruction sets."""
     s, t, i = topology.simulators, topology.trainer, topology.inference
     learned = (topology.algorithm.horizon + 1) * s.count * s.envs // topology.algorithm.minibatches
-    seats = s.count // i.count if i.count else 1
+    seats = -(-s.count // i.count) if i.count else 1
+    acts_on = i.device if i.count else "cpu"  # simulators that act themselves have no other
     chosen: dict[str, tuple[Any, str]] = {}
     if t.precision == AUTO:
         chosen["trainer.precision"] = _precision(topology, t.device, learned, flags)
     if i.precision == AUTO:
-        chosen["inference.precision"] = _precision(topology, i.device, seats * s.envs // s.groups, flags)
+        chosen["inference.precision"] = _precision(topology, acts_on, seats * s.envs // s.groups, flags)
     if t.layout == AUTO:
         precision = chosen.get("trainer.precision", (t.precision, ""))[0]
         chosen["trainer.layout"] = _layout(topology, t.device, precision, flags)

@@ -241,7 +241,7 @@ class Plan:
         moment = [t.seed, process.number, incarnation, self.resumed_at]
         seeds = np.random.SeedSequence(moment).generate_state(t.simulators.envs)
         local = t.inference.count == 0
-        cores = in_turn()
+        cores = in_turn() if t.simulators.pin else []
         return SimulatorSettings(
             **base,
             env=msgspec.convert({**t.env.model_dump(), **env}, EnvSettings),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json as json_format
 import os
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -91,6 +92,7 @@ def bench(suite: str | None, wanted: Mapping[str, Any], output: Path | None, jso
     from launch.bench import SUITES, report
     from launch.bench.errors import BenchError
     from launch.bench.request import Request, shipped
+    from launch.topology import expand, load
 
     if suite is None:
         for name, function in SUITES.items():
@@ -98,14 +100,28 @@ def bench(suite: str | None, wanted: Mapping[str, Any], output: Path | None, jso
         return 0
     if suite not in SUITES:
         raise RunError(f"{suite!r} is no suite: choose one of {', '.join(SUITES)}")
+    end_in_order()
     try:
-        found = SUITES[suite](Request(**{**wanted, "topology": wanted["topology"] or shipped("pong.yaml")}))
+        overrides = tuple(expand(wanted["overrides"]))
+        topology = wanted["topology"] or shipped("pong.yaml")
+        load(topology, overrides)  # what is wrong with it is said before anything is measured
+        if output is not None:
+            output.mkdir(parents=True, exist_ok=True)
+        found = SUITES[suite](Request(**{**wanted, "topology": topology, "overrides": overrides}))
     except BenchError as error:
         raise FailedError(f"{suite}: {error}") from None
-    if output is not None:
-        report.write(found, output)
+    except FileExistsError:
+        raise RunError(f"-o {output}: is a file; name a folder") from None
     if json:
         print(json_format.dumps(found.as_json()))
     else:
         report.show(found)
+    if output is not None:
+        report.write(found, output)
     return 0
+
+
+def end_in_order() -> None:
+    """Let SIGTERM and SIGHUP end this process as Ctrl-C does, so that what it has started is ended too."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda received, _: sys.exit(128 + received))

@@ -33,8 +33,12 @@ _GROUPED_DIGITS = r"^[-+]?[1-9][0-9]{0,2}(_[0-9]{3})+$"
 
 def load(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Topology:
     """Read a topology file and apply ``key=value`` overrides, or ``@file`` with one a line; raises TopologyError."""
-    expanded = [line for override in overrides for line in _lines_of(override)]
-    return parse(_read(os.fspath(path)), expanded, os.fspath(path))
+    return parse(_read(os.fspath(path)), expand(overrides), os.fspath(path))
+
+
+def expand(overrides: Sequence[str]) -> list[str]:
+    """The overrides, with those of every ``@file`` in its place."""
+    return [line for override in overrides for line in _lines_of(override)]
 
 
 def parse(text: str | bytes, overrides: Sequence[str] = (), source: str = "topology") -> Topology:
@@ -84,8 +88,8 @@ def _lines_of(override: str) -> list[str]:
     """The override itself, or those of the file that ``@file`` names; lines that start with # are comments."""
     if not override.startswith("@"):
         return [override]
-    lines = _read(override[1:]).decode(errors="replace").splitlines()
-    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    lines = [line.strip() for line in _read(override[1:]).decode(errors="replace").splitlines()]
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def _read(path: str) -> bytes:

@@ -17,10 +17,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from launch.bench.errors import BenchError
 from launch.bench.report import machine_line
-from launch.bench.running import Running
+from launch.bench.running import rate_of
 from launch.defaults import allowed_cores
-from launch.errors import FailedError
-from launch.topology import Topology, load
+from launch.errors import FailedError, RunError
+from launch.start import end_in_order
+from launch.topology import Topology, expand, load
 
 FIRST_S = 4.0
 """Of each way in the first heat; every later heat takes twice as long and a third of the ways."""
@@ -41,20 +42,23 @@ class Tried:
 
 def tune(path: str, overrides: Sequence[str], output: Path) -> int:
     """Find the fastest way, write it to ``output``, say so; returns the exit status."""
-    topology = load(path, overrides)
-    ways = candidates(topology, allowed_cores())
+    given = expand(overrides)
+    ways = candidates(load(path, given), allowed_cores())
     try:
-        ranked = heats(ways, lambda keys, seconds: _rate(path, (*overrides, *keys), seconds))
-    except BenchError as error:
-        raise FailedError(f"tune: {error}") from None
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.touch()
+    except OSError as error:
+        raise RunError(f"-o {output}: cannot be written: {error.strerror}; name another file") from None
+    end_in_order()
+    ranked = heats(ways, lambda keys, seconds: _rate(path, (*given, *keys), seconds))
     best = ranked[0]
-    lines = [f"# {path}: {best.steps_per_s:,.0f} steps/s on {machine_line()}", *overrides, *best.keys]
-    output.parent.mkdir(parents=True, exist_ok=True)
+    if best.steps_per_s == 0:
+        raise FailedError(f"tune: no way to run {path} worked; see above")
+    lines = [f"# {path}: {best.steps_per_s:,.0f} steps/s on {machine_line()}", *given, *best.keys]
     output.write_text("\n".join(lines) + "\n")
-    console = Console()
     for tried in ranked:
-        console.print(f"{tried.steps_per_s:>8,.0f} steps/s  {' '.join(tried.keys)}", highlight=False)
-    console.print(f"wrote {output}; use it with: actorlearn run {path} @{output}", highlight=False)
+        print(f"{tried.steps_per_s:>8,.0f} steps/s  {' '.join(tried.keys)}")
+    print(f"wrote {output}; use it with: actorlearn run {path} @{output}")
     return 0
 
 
@@ -64,7 +68,7 @@ def candidates(topology: Topology, cores: int) -> list[Keys]:
     own = (s.count, s.groups, topology.inference.count, t.threads, s.pin)
     environments = s.count * s.envs
     counts = [count for count in range(1, 2 * cores + 1) if environments % count == 0]
-    threads = sorted({1, cores}) if t.device == "cpu" else [t.threads]
+    threads = sorted({1, t.threads, cores}) if t.device == "cpu" else [t.threads]
     ways = itertools.product(counts, (1, 2), (0, 1), threads, (False, True))
     possible = [way for way in ways if environments // way[0] % way[1] == 0 and not (way[2] == 0 and way[1] > 1)]
     return [_keys(environments, *way) for way in (own, *(way for way in possible if way != own))]
@@ -100,5 +104,9 @@ def heats(ways: Sequence[Keys], measure: Callable[[Keys, float], float]) -> list
 
 
 def _rate(path: str, overrides: Keys, seconds: float) -> float:
-    with Running(path, overrides) as run:
-        return run.read(seconds, WARMUP_S).steps_per_s
+    """The rate of one way; 0, and why, for one that does not work."""
+    try:
+        return rate_of(path, overrides, seconds, WARMUP_S)
+    except BenchError as error:
+        print(f"{' '.join(overrides)}: {error}", file=sys.stderr)
+        return 0.0

@@ -24,23 +24,31 @@ class Graph:
         Raises RuntimeError when the replay gives other numbers: a network whose pass depends on more than its input
         cannot be captured.
         """
+        self._device = example.device
         self._observation = example.clone()
-        side = torch.cuda.Stream(example.device)  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream(example.device))
-        with torch.cuda.stream(side), autocast(str(example.device), precision):
-            for _ in range(_WARMUPS):  # libraries choose their kernels now, not during the capture
-                eager = network(self._observation)
-        torch.cuda.current_stream(example.device).wait_stream(side)
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph), autocast(str(example.device), precision):
-            self._outputs: Mapping[str, Tensor] = network(self._observation)
-        replayed = self(example)
-        for name, output in eager.items():
-            if not torch.allclose(replayed[name], output, rtol=1e-3, atol=1e-3):
+        with torch.cuda.device(self._device):
+            self._capture(network, precision)
+        other = example.flip(-1)  # not what was captured: outputs left from the capture must not pass for a replay
+        with autocast(str(self._device), precision):
+            eager = network(other)
+        for name, output in self(other).items():
+            if not torch.allclose(output, eager[name], rtol=1e-3, atol=1e-3):
                 raise RuntimeError(f"the CUDA graph of {type(network).__name__} differs from its eager pass in {name}")
+
+    def _capture(self, network: nn.Module, precision: str) -> None:
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side), autocast(str(self._device), precision):
+            for _ in range(_WARMUPS):  # libraries choose their kernels now, not during the capture
+                network(self._observation)
+        torch.cuda.current_stream().wait_stream(side)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph), autocast(str(self._device), precision):
+            self._outputs: Mapping[str, Tensor] = network(self._observation)
 
     def __call__(self, observation: Tensor) -> Mapping[str, Tensor]:
         """Outputs for observations of the captured shape; they are overwritten by the next call."""
-        self._observation.copy_(observation, non_blocking=True)
-        self._graph.replay()
+        with torch.cuda.device(self._device):
+            self._observation.copy_(observation, non_blocking=True)
+            self._graph.replay()
         return self._outputs

@@ -12,7 +12,7 @@ from launch.bench.request import Request
 from launch.bench.sampling import sampling
 from launch.bench.time_to_score import time_to_score
 from launch.bench.training import training
-from launch.bench.works import peers, peers_cheap
+from launch.bench.works import peers, peers_cheap, sb3
 
 SUITES: dict[str, Callable[[Request], Report]] = {
     "sampling": sampling,
@@ -20,6 +20,7 @@ SUITES: dict[str, Callable[[Request], Report]] = {
     "handover": handover,
     "peers": peers,
     "peers-cheap": peers_cheap,
+    "sb3": sb3,
     "time-to-score": time_to_score,
     "memory": memory,
     "gpu": gpu,

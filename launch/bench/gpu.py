@@ -11,7 +11,7 @@ from launch.bench.interleaved import interleave
 from launch.bench.parts import Parts
 from launch.bench.report import Report, rate
 from launch.bench.request import Request
-from launch.bench.running import Running
+from launch.bench.running import rate_of
 from launch.defaults import allowed_cores
 from launch.topology import TopologyError
 
@@ -38,13 +38,8 @@ def gpu(request: Request) -> Report:
                 name = f"{cores} x {envs}, {device}"
                 cases[f"{name}: infer alone"] = partial(parts.infer, request.seconds)
                 cases[f"{name}: learn alone"] = partial(parts.learn, request.seconds)
-                cases[f"{name}: training"] = partial(_train, request.topology, keys, request.seconds)
+                cases[f"{name}: training"] = partial(rate_of, request.topology, keys, request.seconds, WARMUP_S)
             cases[f"{cores} x {envs}: simulate alone"] = partial(parts.simulate, request.seconds)
         spread = interleave(cases, request.repetitions)
     rows = [(name, rate(measured)) for name, measured in spread.items()]
     return Report("gpu", ("case", "steps/s"), rows, spread, "steps/s")
-
-
-def _train(topology: str, overrides: tuple[str, ...], seconds: float) -> float:
-    with Running(topology, overrides) as run:
-        return run.read(seconds, WARMUP_S).steps_per_s

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import signal
 import subprocess
 import sys
 import venv
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,9 +21,9 @@ from pathlib import Path
 from launch.bench.errors import BenchError
 from launch.bench.interleaved import interleave
 from launch.bench.parts import Parts
-from launch.bench.report import Report, rate
+from launch.bench.report import Report, percent, rate
 from launch.bench.request import Request
-from launch.bench.running import Running
+from launch.bench.running import rate_of
 
 PEERS = Path(".peers")
 """Virtual environments of the peers, made once, below the working directory."""
@@ -52,6 +55,8 @@ class Peer:
     arguments: tuple[str, ...]
     against: str
     """Which case of ours does the same work."""
+    also: str | None = None
+    """Another case of ours that a user would compare it with."""
 
 
 @dataclass(frozen=True)
@@ -72,17 +77,18 @@ def compare(suite: str, work: Work, request: Request) -> Report:
     with Parts(work.topology, first) as parts:
         cases: dict[str, Callable[[], float]] = {SIMULATION: partial(parts.simulate, request.seconds)}
         for name, keys in work.ours.items():
-            cases[name] = partial(_ours, work.topology, keys, request.seconds)
+            cases[name] = partial(rate_of, work.topology, keys, request.seconds, WARMUP_S)
         for name, peer in work.theirs.items():
             cases[name] = partial(_theirs, pythons[peer.environment], peer, request.seconds)
         spread = interleave(cases, request.repetitions)
     rows = []
     for name, measured in spread.items():
-        peer_of = work.theirs.get(name)
-        ratio = f"{spread[peer_of.against].median / measured.median:.2f}x: {peer_of.against}" if peer_of else ""
-        rows.append((name, rate(measured), f"{measured.median / spread[SIMULATION].median:.2f}", ratio))
-    headings = ("program", "steps/s", "of pure simulation", "ours on the same work")
-    return Report(suite, headings, rows, spread, "steps/s", (work.note,))
+        met = [case for known in (work.theirs.get(name),) if known for case in (known.against, known.also) if case]
+        ratios = "; ".join(f"{spread[case].median / measured.median:.2f}x: {case}" for case in met)
+        rows.append((name, rate(measured), percent(measured.median / spread[SIMULATION].median), ratios))
+    headings = ("program", "steps/s", "of pure simulation", "ours on the same work; other")
+    packages = {name: [" ".join(arguments) for arguments in PACKAGES[name]] for name in pythons}
+    return Report(suite, headings, rows, spread, "steps/s", (work.note,), {"peers": packages})
 
 
 def environment(name: str) -> Path:
@@ -93,7 +99,10 @@ def environment(name: str) -> Path:
     wanted = "\n".join(" ".join(arguments) for arguments in PACKAGES[name]) + "\n"
     if not ready.exists() or ready.read_text() != wanted:
         print(f"making {folder}", file=sys.stderr)
-        venv.create(folder, with_pip=True, clear=True)
+        try:
+            venv.create(folder, with_pip=True, clear=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise BenchError(f"{folder}: cannot be made: {error}") from None
         commands = [[str(python), "-m", "pip", "install", "-q", *arguments] for arguments in PACKAGES[name]]
         if name == NEEDS_ROMS:
             commands.append([str(folder / "bin" / "ale-import-roms"), str(roms())])
@@ -112,19 +121,21 @@ def roms() -> Path:
     return Path(found.origin).parent / "roms"
 
 
-def _ours(topology: str, overrides: Sequence[str], seconds: float) -> float:
-    with Running(topology, overrides) as run:
-        return run.read(seconds, WARMUP_S).steps_per_s
-
-
 def _theirs(python: Path, peer: Peer, seconds: float) -> float:
     """A peer's rate over this many seconds after its own warm-up."""
     script = Path(__file__).parent / "peer_scripts" / peer.script
     command = [str(python), str(script), str(seconds), *peer.arguments]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds + _LIMIT_S)
+        out, error = process.communicate(timeout=seconds + _LIMIT_S)
     except subprocess.TimeoutExpired:
         raise BenchError(f"{peer.script} took more than {seconds + _LIMIT_S:.0f} s") from None
-    if done.returncode:
-        raise BenchError(f"{peer.script}: {(done.stderr.strip().splitlines() or ['no output'])[-1]}")
-    return float(json.loads(done.stdout.strip().splitlines()[-1])["steps_per_s"])
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # whatever it has started ends with it
+        process.wait()
+    lines = out.strip().splitlines()
+    if process.returncode or not lines:
+        raise BenchError(f"{peer.script}: {(error.strip().splitlines() or ['no output'])[-1]}")
+    return float(json.loads(lines[-1])["steps_per_s"])

@@ -40,7 +40,6 @@ class Reading:
 
     env_steps: int
     seconds: float
-    updates: int
     wall: Mapping[str, Mapping[str, float]]
     """Process -> section -> share of its own wall time, 0 to 1."""
     cpu: Mapping[str, float]
@@ -64,6 +63,7 @@ class Running:
         self._folder = tempfile.TemporaryDirectory(prefix="actorlearn-bench-")
         self.run_dir = Path(self._folder.name) / "run"
         self._lines = Lines(self.run_dir / "metrics.jsonl")
+        self._events = Lines(self.run_dir / "events.jsonl")
         self._newest: dict[str, Any] = {}
 
     def __enter__(self) -> Running:
@@ -75,6 +75,7 @@ class Running:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
+            process_group=0,  # a Ctrl-C is ours to understand: the run is then ended in order
         )
         try:
             self._report(time.monotonic() + START_LIMIT_S)
@@ -91,9 +92,11 @@ class Running:
         try:
             self._process.communicate(timeout=_STOP_LIMIT_S)
         except subprocess.TimeoutExpired:
+            pass
+        finally:
             self._process.kill()
-            self._process.communicate()
-        self._folder.cleanup()
+            self._process.wait()
+            self._folder.cleanup()
 
     def read(self, seconds: float, warmup_s: float = 0.0) -> Reading:
         """Measure for at least this long, from report to report, after a warm-up."""
@@ -102,16 +105,17 @@ class Running:
         last = self._after(time.monotonic() + seconds)
         elapsed_s = last["time_s"] - first["time_s"]
         after, cpu_after_s = self._sections(), self._cpu_s()
+        self._check()
         return Reading(
             env_steps=last["env_steps"] - first["env_steps"],
             seconds=elapsed_s,
-            updates=last["updates"] - first["updates"],
             wall={name: shares(sections[name], after[name]) for name in sections if name in after},
             cpu={name: (cpu_after_s[name] - cpu_s[name]) / elapsed_s for name in cpu_s if name in cpu_after_s},
         )
 
     def pss_bytes(self) -> int:
         """Proportional set size of all its processes: resident memory, shared pages counted once."""
+        self._check()
         root = psutil.Process(self._process.pid)
         total = 0
         for process in (root, *root.children(recursive=True)):
@@ -132,6 +136,7 @@ class Running:
         """The first report that is written after this moment."""
         deadline_s = when_s + START_LIMIT_S
         while time.monotonic() < when_s:
+            self._check()
             self._newest_report()
             time.sleep(_TURN_S)
         self._newest_report()
@@ -140,13 +145,25 @@ class Running:
     def _report(self, deadline_s: float) -> dict[str, Any]:
         """The next report that says something new."""
         while not self._newest_report():
-            if self._process.poll() is not None:
-                said = (self._process.stderr.read() if self._process.stderr else "").strip().splitlines()
-                raise BenchError(f"the run of {self._topology} ended early: {said[-1] if said else 'no output'}")
+            self._check()
             if time.monotonic() > deadline_s:
                 raise BenchError(f"the run of {self._topology} reported nothing for {START_LIMIT_S:.0f} s")
             time.sleep(_TURN_S)
         return self._newest
+
+    def _check(self) -> None:
+        """Raise BenchError when the run has ended, or has lost a process: its rate would mean nothing."""
+        if self.ended:
+            said = (self._process.stderr.read() if self._process.stderr else "").strip().splitlines()
+            why = said[-1].removeprefix("actorlearn: ") if said else self.error()
+            raise BenchError(f"the run of {self._topology} ended early: {why}")
+        for event in self._events.new():
+            if event["kind"] == "died":
+                raise BenchError(f"the run of {self._topology} lost {event['process']}: {event['cause']}")
+
+    def error(self) -> str:
+        """What the run said was wrong when it ended."""
+        return str(read_object(self.run_dir / "summary.json").get("error") or "no reason given")
 
     def _newest_report(self) -> bool:
         """Take in what was written; whether there was anything."""
@@ -177,3 +194,9 @@ class Running:
                 spent[name] = times.user + times.system
         times = psutil.Process(self._process.pid).cpu_times()
         return {"supervisor": times.user + times.system, **spent}
+
+
+def rate_of(topology: str, overrides: Sequence[str], seconds: float, warmup_s: float) -> float:
+    """Agent steps a second of a run that is started for this and ended after."""
+    with Running(topology, overrides) as run:
+        return run.read(seconds, warmup_s).steps_per_s

@@ -1,8 +1,8 @@
 """The suite ``sampling``: experience a second without learning, by shape of the simulators (Stooke & Abbeel, table 1).
 
 A topology with ``algorithm.epochs: 0`` does everything but learn. Every shape is measured with inference in the
-simulators and in a server, in lock-step (one round open) and free-running (several), beside pure simulation of the
-same environments, all interleaved.
+simulators and in a server, in lock-step (one round open) and running ahead (several), beside pure simulation of the
+same environments, interleaved. A server still answers a step only when all have taken it.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from launch.bench.interleaved import Spread, interleave
 from launch.bench.parts import Parts
 from launch.bench.report import Report, percent, rate
 from launch.bench.request import Request
-from launch.bench.running import Running
+from launch.bench.running import rate_of
 from launch.defaults import allowed_cores
 from launch.topology import load
 
 WARMUP_S = 2.0
-FREE_BLOCKS = 8
-"""Rounds that may be open in a free-running measurement: nobody waits for the slowest."""
+AHEAD = 8
+"""Rounds by which a simulator may run ahead of the slowest."""
 WAYS = {
     "local, lock-step": (0, 1),
-    "local, free": (0, FREE_BLOCKS),
+    "local, ahead": (0, AHEAD),
     "server, lock-step": (1, 1),
-    "server, free": (1, FREE_BLOCKS),
+    "server, ahead": (1, AHEAD),
 }
 """What a column is called -> inference.count, simulators.blocks."""
 
@@ -74,10 +74,7 @@ def _shape(request: Request, count: int, envs: int, groups: int) -> dict[str, Sp
         cases: dict[str, Callable[[], float]] = {"simulation": partial(parts.simulate, request.seconds)}
         for way, (servers, blocks) in WAYS.items():
             keys = (*overrides, f"inference.count={servers}", f"simulators.blocks={blocks}", "algorithm.epochs=0")
-            cases[way] = partial(_sample, request.topology, keys, request.seconds)
+            cases[way] = partial(
+                rate_of, request.topology, (*keys, "algorithm.minibatches=1"), request.seconds, WARMUP_S
+            )
         return interleave(cases, request.repetitions)
-
-
-def _sample(topology: str, overrides: tuple[str, ...], seconds: float) -> float:
-    with Running(topology, overrides) as run:
-        return run.read(seconds, WARMUP_S).steps_per_s

@@ -34,11 +34,16 @@ def training(request: Request) -> Report:
 
     with Parts(request.topology, request.overrides) as parts:
         alone = {"simulate": parts.simulate, "infer": parts.infer, "learn": parts.learn}
+        if parts.topology.algorithm.epochs == 0:
+            del alone["learn"]
         cases = {f"{part} alone": partial(measure, request.seconds) for part, measure in alone.items()}
         spread = interleave({**cases, "training": train}, request.repetitions)
     trained, simulated = spread["training"].median, spread["simulate alone"].median
     limit = bound([spread[case].median for case in cases])
     stage, process = slow_stage(readings[-1])
+    notes = [f"parts in turn: {limit:,.0f} steps/s; training is {percent(trained / limit)} of it"]
+    if parts.topology.simulators.blocks > 1:
+        notes = [f"{notes[0]}; with {parts.topology.simulators.blocks} blocks they overlap"]
     return Report(
         suite="training",
         headings=("part", "steps/s", "of pure simulation"),
@@ -46,7 +51,8 @@ def training(request: Request) -> Report:
         bars=spread,
         unit="steps/s",
         notes=(
-            f"bound of the parts in turn: {limit:,.0f} steps/s; training is {percent(trained / limit)} of it",
+            *notes,
+            "in the last repetition:",
             *shares(readings[-1]),
             f"slow stage: {stage}, in {process}; what would help: {ADVICE[stage]}",
             f"memory: {max(pss_bytes) / 1e9:.2f} GB resident, shared pages counted once",
@@ -78,8 +84,10 @@ def shares(reading: Reading) -> list[str]:
 def slow_stage(reading: Reading) -> tuple[str, str]:
     """The stage that holds the others up, and the process it is in.
 
-    That is the largest stage of the process that waits least: whoever is faster waits for it.
+    That is the largest stage of the process that waits least: whoever is faster waits for it. Nobody waits for an
+    evaluator.
     """
-    process = min(reading.wall, key=lambda name: reading.wall[name]["wait"])
+    waits = {name: shares["wait"] for name, shares in reading.wall.items() if sum(shares.values()) > 0}
+    process = min((name for name in waits if not name.startswith("evaluator")), key=lambda name: waits[name])
     work: Mapping[str, float] = {stage: share for stage, share in reading.wall[process].items() if stage != "wait"}
     return max(work, key=lambda stage: work[stage]), process

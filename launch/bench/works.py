@@ -14,15 +14,15 @@ from launch.bench.report import Report
 from launch.bench.request import Request, shipped
 from launch.defaults import allowed_cores
 
-PPO_SHAPED = ("model.name=nature", "algorithm.horizon=128", "model.init=torch")
+PPO_SHAPED = ("model.name=nature", "algorithm.horizon=128", "trainer.precision=fp32")
 OURS: Mapping[str, tuple[str, ...]] = {
-    "ours: A2C, nips, as shipped": (),
+    "ours: A2C, nips, bf16, as shipped": (),
     "ours: A2C, nips, fp32": ("trainer.precision=fp32",),
     "ours: A2C, nature, fp32": ("trainer.precision=fp32", "model.name=nature"),
-    "ours: 8 x 128, nature, 4 epochs x 4 minibatches": (
+    "ours: 8 x 128, nature, fp32, 4 epochs x 4 minibatches": (
         *(*PPO_SHAPED, "simulators.envs=4", "algorithm.epochs=4", "algorithm.minibatches=4"),
     ),
-    "ours: 16 x 128, nature, 1 epoch x 8 minibatches, one update of lag": (
+    "ours: 16 x 128, nature, fp32, 1 epoch x 8 minibatches, lag 1": (
         *(*PPO_SHAPED, "algorithm.minibatches=8", "simulators.blocks=2"),
     ),
 }
@@ -37,7 +37,9 @@ def on_pong(cores: int) -> dict[str, Peer]:
         return Peer("loops", "loop_a2c.py", ("16", "5", *how, threads), against)
 
     return {
-        "Stable-Baselines3 A2C, default (nature, fp32)": Peer("sb3", "sb3_a2c.py", ("16", "5", "default"), as_shipped),
+        "Stable-Baselines3 A2C, default (nature, fp32)": Peer(
+            "sb3", "sb3_a2c.py", ("16", "5", "default"), nature, as_shipped
+        ),
         "Stable-Baselines3 A2C, nips, fp32": Peer("sb3", "sb3_a2c.py", ("16", "5", "nips"), fp32),
         "one loop, ale-py, nips, fp32": loop(fp32, "ale", "nips", "fp32"),
         "one loop, ale-py, nips, bf16": loop(as_shipped, "ale", "nips", "bf16"),
@@ -70,6 +72,13 @@ def peers(request: Request) -> Report:
     """Other programs on the same work on Pong: Stable-Baselines3, Sample Factory, CleanRL, plain loops."""
     note = "A2C: 16 environments, horizon 5; CleanRL: 8 x 128, Sample Factory: 16 x 128, both with their own settings"
     return compare("peers", Work(shipped("pong.yaml"), OURS, on_pong(allowed_cores()), note), request)
+
+
+def sb3(request: Request) -> Report:
+    """Stable-Baselines3's A2C on Pong, right before and after ours; the shortest of the comparisons with peers."""
+    theirs = {name: peer for name, peer in on_pong(allowed_cores()).items() if peer.environment == "sb3"}
+    ours = {name: keys for name, keys in OURS.items() if any(name in (p.against, p.also) for p in theirs.values())}
+    return compare("sb3", Work(shipped("pong.yaml"), ours, theirs, "16 environments, horizon 5"), request)
 
 
 def peers_cheap(request: Request) -> Report:

@@ -68,7 +68,7 @@ def test_parts_in_turn_add_their_times() -> None:
 def test_the_slow_stage_is_that_of_whoever_waits_least(
     wall: dict[str, dict[str, float]], found: tuple[str, str]
 ) -> None:
-    assert slow_stage(Reading(1, 1.0, 1, wall, {})) == found
+    assert slow_stage(Reading(1, 1.0, wall, {})) == found
     assert found[0] in ADVICE
 
 
@@ -95,10 +95,13 @@ def test_what_peers_are_compared_with_is_a_topology_and_their_environments_are_k
     for keys in CHEAP.values():
         load(shipped("cartpole.yaml"), keys)
     scripts = Path(report.__file__).parent / "peer_scripts"
-    for peer in (*on_pong(cores=2).values(), *on_cartpole().values()):
-        assert peer.environment in PACKAGES
-        assert peer.against in {**OURS, **CHEAP}
-        assert (scripts / peer.script).is_file()
+    for ours, theirs in ((OURS, on_pong(cores=2)), (CHEAP, on_cartpole())):
+        for name, peer in theirs.items():
+            assert peer.environment in PACKAGES
+            assert {peer.against, peer.also} <= {*ours, None}
+            assert (scripts / peer.script).is_file()
+            for word in ("nips", "nature", "fp32", "bf16"):  # the same network and precision on both sides
+                assert (word in name) == (word in peer.against)
 
 
 def test_shapes_fit_one_core_and_many() -> None:

@@ -25,7 +25,7 @@ from launch.errors import FailedError
 from tests.launch.test_runs import make_run, me
 
 COMMANDS = ["run", "check", "resume", "ps", "top", "logs", "stop", "save", "attach", "detach", "clean"]
-COMMANDS += ["eval", "plot", "bench", "doctor"]
+COMMANDS += ["eval", "plot", "bench", "tune", "doctor"]
 ROOT = Path(__file__).parents[2]
 TOPOLOGY = "name: cart\nenv: {id: CartPole-v1}\ntotal_steps: 1000\n"
 ROW = {"time_s": 9.0, "env_steps": 250, "env_steps_per_s": 50.0, "episode_return_mean": 21.5, "episodes": 4}

@@ -79,8 +79,16 @@ def test_an_epoch_learns_from_every_environment_once(monkeypatch: pytest.MonkeyP
 
 def test_parts_depend_on_seed_and_round_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = (learned_from(learning(minibatches=4), monkeypatch) for _ in range(2))
-    for one, other in zip(first, second, strict=True):
-        torch.testing.assert_close(one.reward, other.reward)
+    for one, again in zip(first, second, strict=True):
+        torch.testing.assert_close(one.reward, again.reward)
+    other = learning(minibatches=4)
+    orders = []
+    for round_ in (7, 8):
+        parts: list[Batch] = []
+        monkeypatch.setattr(other, "update", lambda part, _, parts=parts: parts.append(part) or {})
+        other.learn(batch(), 0, round_)
+        orders.append([tuple(part.columns["extra"][0].tolist()) for part in parts])
+    assert orders[0] != orders[1]
 
 
 def test_no_epoch_changes_nothing() -> None:

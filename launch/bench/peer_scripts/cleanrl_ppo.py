@@ -22,17 +22,19 @@ def main() -> None:
     seconds = float(sys.argv[1])
     command = [sys.executable, "-u", "-m", "cleanrl.ppo_atari_envpool", "--cuda", "False", "--env-id", "Pong-v5"]
     moments: list[float] = []
+    said: list[str] = []
     with tempfile.TemporaryDirectory() as folder:  # it writes TensorBoard files where it is
-        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for line in process.stdout or ():
+            said.append(line)
             if line.startswith("SPS:"):
                 moments.append(time.monotonic())
             if len(moments) > WARMUP_UPDATES + 1 and moments[-1] - moments[WARMUP_UPDATES] >= seconds:
                 break
-        process.terminate()
-        _, error = process.communicate()
+        process.kill()
+        process.wait()
     if len(moments) < WARMUP_UPDATES + 2:
-        sys.exit((error.strip().splitlines() or ["it said no SPS"])[-1])
+        sys.exit(said[-1].strip() if said else "it said nothing")
     updates = len(moments) - 1 - WARMUP_UPDATES
     rate = updates * STEPS_AN_UPDATE / (moments[-1] - moments[WARMUP_UPDATES])
     print(json.dumps({"steps_per_s": rate, "version": f"cleanrl {version('cleanrl')}"}), flush=True)
