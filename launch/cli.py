@@ -265,7 +265,7 @@ def bench(  # noqa: PLR0913 - one parameter for each word of the command
     seconds: Annotated[float, typer.Option(min=1.0, max=86_400.0, help="How long each time.")] = 15.0,
     quick: Annotated[bool, typer.Option("--quick", help="Once, for 5 seconds, with fewer cases: rough.")] = False,
     score: Annotated[float | None, typer.Option(help="time-to-score: the mean raw score to reach.")] = None,
-    output: Annotated[Path | None, typer.Option("-o", help="Folder for SUITE.json, SUITE.md, SUITE.png.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for SUITE.json, .md, .png.")] = None,
     json: Json = False,
 ) -> int:
     """Measure this machine: sampling, training, hand-over, peers on the same work; all cases interleaved."""

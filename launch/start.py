@@ -89,7 +89,7 @@ def _close(screen: Console | None) -> None:
 
 def bench(suite: str | None, wanted: Mapping[str, Any], output: Path | None, json: bool) -> int:
     """Run a benchmark suite, or list them; returns the exit status. ``wanted`` are the fields of a Request."""
-    from launch.bench import SUITES, report
+    from launch.bench import OWN_TOPOLOGY, SUITES, report
     from launch.bench.errors import BenchError
     from launch.bench.request import Request, shipped
     from launch.topology import expand, load
@@ -100,13 +100,17 @@ def bench(suite: str | None, wanted: Mapping[str, Any], output: Path | None, jso
         return 0
     if suite not in SUITES:
         raise RunError(f"{suite!r} is no suite: choose one of {', '.join(SUITES)}")
-    end_in_order()
     try:
-        overrides = tuple(expand(wanted["overrides"]))
-        topology = wanted["topology"] or shipped("pong.yaml")
+        topology, overrides = wanted["topology"], wanted["overrides"]
+        if suite in OWN_TOPOLOGY and topology is not None:
+            raise RunError(f"{suite} has topologies of its own: leave {topology!r} out")
+        if topology is not None and "=" in topology and not Path(topology).exists():
+            topology, overrides = None, (topology, *overrides)
+        topology, overrides = topology or shipped("pong.yaml"), tuple(expand(overrides))
         load(topology, overrides)  # what is wrong with it is said before anything is measured
         if output is not None:
             output.mkdir(parents=True, exist_ok=True)
+        end_in_order()
         found = SUITES[suite](Request(**{**wanted, "topology": topology, "overrides": overrides}))
     except BenchError as error:
         raise FailedError(f"{suite}: {error}") from None

@@ -139,7 +139,7 @@ class AlgorithmSection(Section):
     life_loss_terminal: bool = Field(description="a lost life ends the return (the game is played on)")
     bootstrap_on_truncation: bool = Field(description="a time limit is not a terminal: add V(final observation)")
     epochs: int = Field(ge=0, le=1_000, description="updates from each transition; 0 = sample and learn nothing")
-    minibatches: int = Field(ge=1, le=10_000, description="parts of a batch, of whole environments; each is an update")
+    minibatches: int = Field(ge=1, le=10_000, description="parts, of whole environments, a batch is learned from in")
 
 
 class OptimizerSection(Section):

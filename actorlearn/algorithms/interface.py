@@ -36,7 +36,7 @@ class AlgorithmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     life_loss_terminal: bool = False  # a lost life ends the return, though the game goes on
     bootstrap_on_truncation: bool = False  # False: a time limit is a terminal, as in all five papers' code
     epochs: int = 1  # updates from each transition; 0 = experience is gathered and not learned from
-    minibatches: int = 1  # parts, of whole environments, that a batch is split into; each is an update
+    minibatches: int = 1  # parts, of whole environments, that a batch is learned from in, one after the other
 
     def __post_init__(self) -> None:
         """Refuse numbers for which the loss has no meaning."""

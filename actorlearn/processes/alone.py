@@ -6,6 +6,7 @@ Reads its settings; prints one line of JSON with steps a second. What is measure
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -115,10 +116,15 @@ def observations(shape: tuple[int, ...], dtype: str, rows: tuple[int, ...]) -> T
 
 
 def measured(once: Callable[[], object], steps: int, seconds: float) -> float:
-    """Steps a second of calls that make this many steps each, after a warm-up."""
+    """Steps a second of calls that make this many steps each, after a warm-up.
+
+    Says "ready" and waits for a line, so that several such processes measure at the same time.
+    """
     until_s = time.monotonic() + _WARMUP_S
     while time.monotonic() < until_s:
         once()
+    print("ready", flush=True)
+    sys.stdin.readline()
     calls, began_s = 0, time.monotonic()
     while (elapsed_s := time.monotonic() - began_s) < seconds:
         once()

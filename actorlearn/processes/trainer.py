@@ -38,7 +38,7 @@ from actorlearn.wire.messages import HINT, Report, Saved, Warned
 
 SETTINGS = TrainerSettings
 SKIPS_ALLOWED = 10
-"""Non-finite updates in a row after which the run is stopped rather than continued with old weights."""
+"""Batches in a row with non-finite updates after which the run is stopped rather than continued with old weights."""
 
 
 class Learning:
@@ -62,7 +62,9 @@ class Learning:
         self.forward = torch.compile(self.network) if settings.compile else self.network
         self.optimizer_settings = msgspec.convert(settings.optimizer, OptimizerSettings)
         self.optimizer = make_optimizer(self.optimizer_settings, self.weights)
+        self.finite = True
         self.skipped = 0
+        """Batches in a row with an update that was skipped because it was not finite."""
 
     def learning_rate(self, env_steps: int) -> float:
         """Linear from the first to the final value over ``total_steps``."""
@@ -70,7 +72,7 @@ class Learning:
         return linear(o.learning_rate, o.learning_rate_final, env_steps / self.settings.total_steps)
 
     def learn(self, batch: Batch, env_steps: int, round_: int) -> dict[str, float]:
-        """Pass over the batch ``epochs`` times, in ``minibatches`` parts; numbers of the last update, if there was any.
+        """Pass over the batch ``epochs`` times, in parts; returns numbers of the last update, or of the first skipped.
 
         Which environments make a part is drawn from seed and round, so it needs no saving.
         """
@@ -78,13 +80,14 @@ class Learning:
         parts = min(settings.minibatches, environments)
         generator = torch.Generator().manual_seed((self.settings.seed << 32) + round_)
         numbers: dict[str, float] = {}
+        self.finite = True
         for _ in range(settings.epochs):
-            if parts == 1:
-                numbers = self.update(batch, env_steps)
-                continue
             order = torch.randperm(environments, generator=generator)
             for chosen in order.tensor_split(parts):
-                numbers = self.update(batch.environments(chosen), env_steps)
+                part = batch if parts == 1 else batch.environments(chosen)
+                finite, told = self.finite, self.update(part, env_steps)
+                numbers = told if finite else numbers  # those of the first skipped one stay
+        self.skipped = 0 if self.finite else self.skipped + 1
         return numbers
 
     def update(self, batch: Batch, env_steps: int) -> dict[str, float]:
@@ -101,9 +104,8 @@ class Learning:
         learning_rate = self.learning_rate(env_steps)
         if bool(torch.isfinite(norm)) and bool(torch.isfinite(loss)):
             self.optimizer.step(self.weights, self.gradients, learning_rate)
-            self.skipped = 0
         else:
-            self.skipped += 1
+            self.finite = False
         numbers = {name: float(value) for name, value in metrics.items()}
         return {**numbers, "loss": float(loss.detach()), "gradient_norm": float(norm), "learning_rate": learning_rate}
 
@@ -183,7 +185,7 @@ class Trainer:
             self._warn(f"update {self.updates} skipped: {said}")
             if self.learning.skipped > SKIPS_ALLOWED:
                 raise FloatingPointError(
-                    f"{self.learning.skipped} non-finite updates in a row at {self.env_steps} steps; "
+                    f"non-finite updates from {self.learning.skipped} batches in a row at {self.env_steps} steps; "
                     "lower optimizer.learning_rate or set optimizer.clip_norm, and resume from the last checkpoint"
                 )
         self._publish()

@@ -26,3 +26,5 @@ SUITES: dict[str, Callable[[Request], Report]] = {
     "gpu": gpu,
 }
 """Name on the command line -> suite."""
+OWN_TOPOLOGY = ("handover", "peers", "peers-cheap", "sb3")
+"""Suites that measure what they bring along."""

@@ -7,10 +7,12 @@ measured by ``processes/alone.py``, with the same settings and threads as the ru
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from actorlearn.processes import settings as all_settings
@@ -21,7 +23,7 @@ from launch.plan import plan
 from launch.spawner import environment
 from launch.topology import load
 
-_START_LIMIT_S = 120.0
+_LIMIT_S = 60.0
 
 
 class Parts:
@@ -62,6 +64,26 @@ class Parts:
 
     def _rate(self, part: str, processes: int, threads: int, environments: int, seconds: float) -> float:
         """The sum over processes that measure at the same time."""
+        path = self._write(part, threads, environments, seconds)
+        command = [sys.executable, "-m", "actorlearn.processes", "alone", str(path)]
+        env = {**environment(threads), "ACTORLEARN_SUPERVISOR_PID": str(os.getpid())}  # it ends with us
+        pipe = subprocess.PIPE
+        running: list[subprocess.Popen[str]] = []
+        try:
+            for _ in range(processes):
+                running.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=env))
+            for process in running:
+                assert process.stdout is not None
+                process.stdout.readline()  # it is ready, or has ended and says why below
+            answers = [self._answer(part, process, seconds) for process in _begun(running)]
+        finally:
+            for process in running:
+                process.kill()
+                process.wait()
+        return sum(answers)
+
+    def _write(self, part: str, threads: int, environments: int, seconds: float) -> Path:
+        """The settings of the measuring processes, all alike."""
         simulator, trainer = self._plan.settings("simulator-0", 0), self._plan.settings("trainer", 0)
         assert isinstance(simulator, SimulatorSettings) and isinstance(trainer, TrainerSettings)
         path = Path(self._folder.name) / f"{part}.json"
@@ -69,28 +91,32 @@ class Parts:
             part=part,
             simulator=simulator,
             trainer=trainer,
-            device=self.topology.inference.device,
+            device=self.topology.inference.device if self.topology.inference.count else "cpu",
             threads=threads,
             environments=environments,
             seconds=seconds,
         )
         all_settings.write(alone, path)
-        command = [sys.executable, "-m", "actorlearn.processes", "alone", str(path)]
-        env = environment(threads)
-        pipe = subprocess.PIPE
-        running = [subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=env) for _ in range(processes)]
-        total = 0.0
+        return path
+
+    def _answer(self, part: str, process: subprocess.Popen[str], seconds: float) -> float:
         try:
-            for process in running:
-                out, error = process.communicate(timeout=seconds + _START_LIMIT_S)
-                if process.returncode:
-                    raise BenchError(f"{part} alone: {(error.strip().splitlines() or ['no output'])[-1]}")
-                total += json.loads(out.strip().splitlines()[-1])["steps_per_s"]
-        finally:
-            for process in running:
-                process.kill()
-                process.wait()
-        return total
+            out, error = process.communicate(timeout=seconds + _LIMIT_S)
+        except subprocess.TimeoutExpired:
+            raise BenchError(f"{part} alone: no answer within {seconds + _LIMIT_S:.0f} s") from None
+        if process.returncode:
+            raise BenchError(f"{part} alone: {(error.strip().splitlines() or ['no output'])[-1]}")
+        return float(json.loads(out.strip().splitlines()[-1])["steps_per_s"])
+
+
+def _begun(running: Sequence[subprocess.Popen[str]]) -> Sequence[subprocess.Popen[str]]:
+    """Let all that are ready begin at the same moment."""
+    for process in running:
+        assert process.stdin is not None
+        with suppress(BrokenPipeError):
+            process.stdin.write("begin\n")
+            process.stdin.flush()
+    return running
 
 
 def bound(rates: Sequence[float]) -> float:

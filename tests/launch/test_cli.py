@@ -112,6 +112,10 @@ def supervisor(folder: Path, replies: dict[str, Reply]) -> Iterator[tuple[Path, 
         ("eval x", "'x' is no run folder and there are no runs"),
         ("plot x -o x.png", "'x' is no run folder and there are no runs"),
         ("bench nonsense", "'nonsense' is no suite: choose one of "),
+        ("bench peers cart.yaml", "peers has topologies of its own: leave 'cart.yaml' out"),
+        ("bench training nowhere.yaml", "nowhere.yaml: No such file"),
+        ("bench training simulators.count=0", "simulators.count"),
+        ("tune nowhere.yaml", "nowhere.yaml: No such file"),
     ],
 )
 def test_a_wrong_request_is_one_line(arguments: str, said: str, topology: Path) -> None:

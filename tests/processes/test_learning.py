@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 import torch
 
@@ -103,6 +104,20 @@ def test_one_part_is_the_batch_itself() -> None:
     whole.update(batch(), 0)
     parts.learn(batch(), 0, 0)
     assert whole.sha256() == parts.sha256()
+
+
+def test_a_part_that_is_not_finite_is_skipped_counted_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = learning(minibatches=4, reward_clip=None)
+    good, bad = batch(), batch()
+    bad.reward[0, 3] = float("inf")
+    for expected in (1, 2):
+        before = made.sha256()
+        numbers = made.learn(bad, 0, 0)
+        assert not np.isfinite(numbers["loss"])
+        assert made.skipped == expected
+        assert made.sha256() != before, "the other three parts were learned from"
+    assert np.isfinite(made.learn(good, 0, 0)["loss"])
+    assert made.skipped == 0
 
 
 def test_more_parts_than_environments_are_as_many_as_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
