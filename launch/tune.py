@@ -25,6 +25,8 @@ from launch.topology import Topology, expand, load
 
 FIRST_S = 4.0
 """Of each way in the first heat; every later heat takes twice as long and a third of the ways."""
+LAST_S = 16.0
+"""Of the fastest way with its simulators pinned to cores, and without."""
 WARMUP_S = 2.0
 LAST = 3
 """The ways that meet in the last heat."""
@@ -50,7 +52,12 @@ def tune(path: str, overrides: Sequence[str], output: Path) -> int:
     except OSError as error:
         raise RunError(f"-o {output}: cannot be written: {error.strerror}; name another file") from None
     end_in_order()
-    ranked = heats(ways, lambda keys, seconds: _rate(path, (*given, *keys), seconds))
+
+    def measure(keys: Keys, seconds: float) -> float:
+        return _rate(path, (*given, *keys), seconds)
+
+    fastest = heats(ways, measure)[0].keys
+    ranked = heats([(*fastest, f"simulators.pin={pinned}") for pinned in ("false", "true")], measure, LAST_S)
     best = ranked[0]
     if best.steps_per_s == 0:
         raise FailedError(f"tune: no way to run {path} worked; see above")
@@ -65,28 +72,27 @@ def tune(path: str, overrides: Sequence[str], output: Path) -> int:
 def candidates(topology: Topology, cores: int) -> list[Keys]:
     """Every way worth trying on so many cores; the topology's own is the first."""
     s, t = topology.simulators, topology.trainer
-    own = (s.count, s.groups, topology.inference.count, t.threads, s.pin)
+    own = (s.count, s.groups, topology.inference.count, t.threads)
     environments = s.count * s.envs
     counts = [count for count in range(1, 2 * cores + 1) if environments % count == 0]
     threads = sorted({1, t.threads, cores}) if t.device == "cpu" else [t.threads]
-    ways = itertools.product(counts, (1, 2), (0, 1), threads, (False, True))
+    ways = itertools.product(counts, (1, 2), (0, 1), threads)
     possible = [way for way in ways if environments // way[0] % way[1] == 0 and not (way[2] == 0 and way[1] > 1)]
     return [_keys(environments, *way) for way in (own, *(way for way in possible if way != own))]
 
 
-def _keys(environments: int, count: int, groups: int, servers: int, threads: int, pin: bool) -> Keys:
+def _keys(environments: int, count: int, groups: int, servers: int, threads: int) -> Keys:
     simulators = (
         f"simulators.count={count}",
         f"simulators.envs={environments // count}",
         f"simulators.groups={groups}",
     )
-    rest = (f"inference.count={servers}", f"trainer.threads={threads}", f"simulators.pin={str(pin).lower()}")
-    return (*simulators, *rest)
+    return (*simulators, f"inference.count={servers}", f"trainer.threads={threads}")
 
 
-def heats(ways: Sequence[Keys], measure: Callable[[Keys, float], float]) -> list[Tried]:
+def heats(ways: Sequence[Keys], measure: Callable[[Keys, float], float], seconds: float = FIRST_S) -> list[Tried]:
     """Measure all ways, then the better third of them for twice as long, and so on; the last heat's, best first."""
-    seconds, left = FIRST_S, list(ways)
+    left = list(ways)
     console = Console(file=sys.stderr)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:

@@ -158,3 +158,23 @@ def test_whoever_is_slowed_on_purpose_is_named() -> None:
                 named[process] = slow_stage(run.read(2.0, warmup_s=1.0))
     assert [process for _, process in named.values()] == list(named)
     assert named["inference-0"][0] == "infer"
+
+
+@pytest.mark.system
+@pytest.mark.timeout(120)
+def test_a_run_that_cannot_start_is_one_line_and_leaves_nothing() -> None:
+    run = Running(CATCH, ("env.id=tests.system.environments:CannotBeMade",))
+    with pytest.raises(BenchError, match="the ball is at home") as error, run:
+        pass
+    assert "\n" not in str(error.value)
+    assert not run.run_dir.parent.exists()
+
+
+@pytest.mark.system
+@pytest.mark.timeout(120)
+def test_a_rate_with_a_death_in_it_is_refused() -> None:
+    with Running(CATCH, SMALL) as run, pytest.raises(BenchError, match="lost simulator-1: signal 9"):
+        pids = {e["process"]: e["pid"] for e in Lines(run.run_dir / "events.jsonl").new() if e["kind"] == "spawned"}
+        os.kill(pids["simulator-1"], signal.SIGKILL)
+        run.read(5.0)
+    assert not run.run_dir.parent.exists()

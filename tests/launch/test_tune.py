@@ -14,7 +14,7 @@ TEXT = "env: {id: CartPole-v1}\nsimulators: {count: 2, envs: 6}"
 
 def test_every_way_keeps_the_environments_and_is_a_valid_topology() -> None:
     ways = candidates(parse(TEXT), cores=4)
-    assert len(set(ways)) == len(ways) > 20
+    assert len(set(ways)) == len(ways) > 10
     for keys in ways:
         simulators = parse(TEXT, list(keys)).simulators
         assert simulators.count * simulators.envs == 12
