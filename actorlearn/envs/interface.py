@@ -70,6 +70,13 @@ class Row:
     first: npt.NDArray[np.bool_]  # [B] the observation is a game's first; the action before it was ignored
 
 
+def empty_row(spec: EnvSpec, count: int) -> Row:
+    """A row of its own for ``count`` environments."""
+    flags = {name: np.zeros(count, np.bool_) for name in ("terminated", "truncated", "life_lost", "first")}
+    observation: np.ndarray[Any, Any] = np.zeros((count, *spec.observation_shape), spec.observation_dtype)
+    return Row(observation=observation, reward=np.zeros(count, np.float32), **flags)
+
+
 class VectorEnv(Protocol):
     """B environments, stepped one after the other in this process."""
 

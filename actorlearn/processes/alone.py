@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from actorlearn.envs.interface import EnvSpec, Row
+from actorlearn.envs.interface import empty_row
 from actorlearn.envs.make import make as make_env
 from actorlearn.processes.settings import AloneSettings
 
@@ -43,13 +43,6 @@ def simulate(settings: AloneSettings) -> float:
     random = np.random.default_rng(settings.simulator.seed)
     actions = env.spec.actions
     return measured(lambda: env.step(random.integers(actions, size=environments), row), environments, settings.seconds)
-
-
-def empty_row(spec: EnvSpec, environments: int) -> Row:
-    """A row that nobody else sees."""
-    flags = {name: np.zeros(environments, np.bool_) for name in ("terminated", "truncated", "life_lost", "first")}
-    observation = np.zeros((environments, *spec.observation_shape), spec.observation_dtype)
-    return Row(observation=observation, reward=np.zeros(environments, np.float32), **flags)
 
 
 def infer(settings: AloneSettings) -> float:

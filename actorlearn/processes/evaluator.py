@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from actorlearn.envs.interface import EnvSettings, EnvSpec, Row
+from actorlearn.envs.interface import EnvSettings, empty_row
 from actorlearn.envs.make import make
 from actorlearn.processes.inference import Policy
 from actorlearn.processes.role import POLL_MS, Role
@@ -22,13 +22,6 @@ from actorlearn.wire.messages import Evaluated
 SETTINGS = EvaluatorSettings
 ENVIRONMENTS = 8
 """Most games played side by side."""
-
-
-def empty_row(spec: EnvSpec, count: int) -> Row:
-    """A row of its own for ``count`` environments."""
-    flags = {name: np.zeros(count, np.bool_) for name in ("terminated", "truncated", "life_lost", "first")}
-    observation: np.ndarray[Any, Any] = np.zeros((count, *spec.observation_shape), spec.observation_dtype)
-    return Row(observation=observation, reward=np.zeros(count, np.float32), **flags)
 
 
 def play(policy: Policy, env: EnvSettings, episodes: int, greedy: bool, seed: int) -> Iterator[float | None]:
