@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,10 @@ from rich.table import Table
 from launch.bench.interleaved import Spread
 from launch.plot import COLOURS, INK
 from launch.record import commit, machine, versions
+
+
+WIDE = 200
+"""Columns of a table that no terminal cuts."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ def machine_line() -> str:
 
 def show(report: Report) -> None:
     """Print the table."""
-    console = Console()
+    console = Console() if sys.stdout.isatty() else Console(width=WIDE)
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     for number, heading in enumerate(report.headings):
         table.add_column(heading, justify="right" if number else "left", overflow="fold")
@@ -69,7 +74,7 @@ def show(report: Report) -> None:
     console.print(f"[bold]{report.suite}[/] on {machine_line()}", highlight=False)
     console.print(table)
     for note in report.notes:
-        console.print(note, highlight=False, markup=False)
+        console.print(note, highlight=False, markup=False, soft_wrap=True)
 
 
 def write(report: Report, folder: Path) -> None:
