@@ -16,7 +16,6 @@ from launch.bench.interleaved import Spread
 from launch.plot import COLOURS, INK
 from launch.record import commit, machine, versions
 
-
 WIDE = 200
 """Columns of a table that no terminal cuts."""
 
