@@ -12,10 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 from launch.bench.errors import BenchError
+from launch.bench.interleaved import progress_bar
 from launch.bench.report import machine_line
 from launch.bench.running import rate_of
 from launch.defaults import allowed_cores
@@ -93,9 +91,7 @@ def _keys(environments: int, count: int, groups: int, servers: int, threads: int
 def heats(ways: Sequence[Keys], measure: Callable[[Keys, float], float], seconds: float = FIRST_S) -> list[Tried]:
     """Measure all ways, then the better third of them for twice as long, and so on; the last heat's, best first."""
     left = list(ways)
-    console = Console(file=sys.stderr)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with progress_bar() as progress:
         while True:
             task = progress.add_task(f"{len(left)} ways, {seconds:.0f} s each", total=len(left))
             ranked = []

@@ -2,7 +2,7 @@
 
 Roles: simulator, inference, trainer, evaluator (started by the supervisor, or by hand in a debugger with the same
 file), describe, evaluate and alone (answer one question and end). A role's module is imported only when it is asked
-for: simulators never load torch.
+for: simulators load torch only to run the policy themselves.
 """
 
 from __future__ import annotations

@@ -44,9 +44,7 @@ class Spread:
 def interleave(cases: Mapping[str, Callable[[], float]], repetitions: int) -> dict[str, Spread]:
     """Measure every case once, then every case again, …; progress is shown on standard error."""
     values: dict[str, list[float]] = {name: [] for name in cases}
-    console = Console(file=sys.stderr)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with progress_bar() as progress:
         task = progress.add_task("", total=repetitions * len(cases))
         for repetition in range(repetitions):
             for name, measure in cases.items():
@@ -54,3 +52,10 @@ def interleave(cases: Mapping[str, Callable[[], float]], repetitions: int) -> di
                 values[name].append(measure())
                 progress.advance(task)
     return {name: Spread(tuple(measured)) for name, measured in values.items()}
+
+
+def progress_bar() -> Progress:
+    """How far a measurement is, on standard error while that is a terminal."""
+    console = Console(file=sys.stderr)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

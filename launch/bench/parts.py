@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -72,9 +73,7 @@ class Parts:
         try:
             for _ in range(processes):
                 running.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=env))
-            for process in running:
-                assert process.stdout is not None
-                process.stdout.readline()  # it is ready, or has ended and says why below
+            _wait_until_ready(running)
             answers = [self._answer(part, process, seconds) for process in _begun(running)]
         finally:
             for process in running:
@@ -105,8 +104,26 @@ class Parts:
         except subprocess.TimeoutExpired:
             raise BenchError(f"{part} alone: no answer within {seconds + _LIMIT_S:.0f} s") from None
         if process.returncode:
-            raise BenchError(f"{part} alone: {(error.strip().splitlines() or ['no output'])[-1]}")
+            said = error.strip().splitlines() or [f"no output, or not ready within {_LIMIT_S:.0f} s"]
+            raise BenchError(f"{part} alone: {said[-1]}")
         return float(json.loads(out.strip().splitlines()[-1])["steps_per_s"])
+
+
+def _wait_until_ready(running: Sequence[subprocess.Popen[str]]) -> None:
+    """Read each one's first line, within a limit: it is ready, or has ended and says why when it is asked."""
+
+    def give_up() -> None:
+        for process in running:
+            process.kill()
+
+    limit = threading.Timer(_LIMIT_S, give_up)
+    limit.start()
+    try:
+        for process in running:
+            assert process.stdout is not None
+            process.stdout.readline()
+    finally:
+        limit.cancel()
 
 
 def _begun(running: Sequence[subprocess.Popen[str]]) -> Sequence[subprocess.Popen[str]]:
