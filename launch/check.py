@@ -55,6 +55,7 @@ def as_json(made: Plan) -> dict[str, Any]:
         "cores": made.cores,
         "processes": [{"name": p.name, "role": p.role} for p in made.processes],
         "sockets": made.sockets,
+        "bells": [made.bell(p.name) for p in made.processes if p.role != "evaluator"],
         "segments": [{"name": s.name, "bytes": s.bytes, "what": s.what} for s in made.segments],
         "bytes_total": made.bytes_total,
         "bytes_free": free_bytes(),
@@ -79,8 +80,7 @@ def _table(*headings: str, right: tuple[str, ...] = ()) -> Table:
 
 
 def _processes(made: Plan) -> Table:
-    table = _table("process", "does", "listens on")
-    listens = {endpoint.rsplit("/", 1)[-1].removesuffix(".sock"): endpoint for endpoint in made.sockets}
+    table = _table("process", "does", "is woken by")
     s, e = made.topology.simulators, made.topology.evaluator
     does = {
         "trainer": f"learns on {made.topology.trainer.device}",
@@ -88,10 +88,10 @@ def _processes(made: Plan) -> Table:
         "evaluator": f"plays {e.episodes} games every {e.every_steps:,} steps",
         "simulator": f"steps {s.envs} environments in {s.groups} group(s)",
     }
-    table.add_row("supervisor", "starts, watches, restarts, stops", Path(listens["control"]).name)
+    table.add_row("supervisor", "starts, watches, restarts, stops", Path(made.endpoint("control")).name)
     for process in made.processes:
-        endpoint = listens.get(process.name)
-        table.add_row(process.name, does.get(process.role, process.role), Path(endpoint).name if endpoint else "")
+        woken_by = "" if process.role == "evaluator" else Path(made.bell(process.name)).name
+        table.add_row(process.name, does.get(process.role, process.role), woken_by)
     return table
 
 

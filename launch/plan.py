@@ -106,8 +106,7 @@ class Plan:
     @property
     def sockets(self) -> list[str]:
         """Endpoints that will be listened on; all are ipc, owner-only."""
-        servers = [self.endpoint(p.name) for p in self.processes if p.role in ("inference", "trainer")]
-        return [self.endpoint("control"), *servers]
+        return [self.endpoint("control")]
 
     @property
     def expected_shape(self) -> dict[str, str]:
@@ -127,6 +126,10 @@ class Plan:
         """The ipc endpoint of a listener."""
         return f"ipc://{self.sockets_dir / name}.sock"
 
+    def bell(self, name: str) -> str:
+        """The bell of a process, the same for all its incarnations."""
+        return f"{self.sockets_dir / name}.bell"
+
     # What is made ----------------------------------------------------------------------------------------------
 
     def create_segments(self) -> None:
@@ -143,7 +146,8 @@ class Plan:
     def seat(self, name: str, incarnation: int) -> Seat:
         """Where one incarnation of a simulator sits."""
         path = self.shm / f"{name}.{incarnation}"
-        return Seat(name=name, incarnation=incarnation, segment=str(path), server=self._server_of(self.process(name)))
+        server = self._server_of(self.process(name))
+        return Seat(name=name, incarnation=incarnation, segment=str(path), bell=self.bell(name), server=server)
 
     def create_seat(self, name: str, incarnation: int) -> Seat:
         """Make one incarnation's segment. A dead incarnation may go on writing to its own, to no effect."""
@@ -203,7 +207,7 @@ class Plan:
         if process.role == "inference":
             return InferenceSettings(
                 **base,
-                endpoint=self.endpoint(name),
+                bell=self.bell(name),
                 server=process.number,
                 policy=self.policy,
                 weights=str(self.shm / "weights"),
@@ -247,8 +251,9 @@ class Plan:
             env=msgspec.convert({**t.env.model_dump(), **env}, EnvSettings),
             segment=str(self.shm / f"{process.name}.{incarnation}"),
             rounds=str(self.shm / "rounds"),
-            inference="" if local else self.endpoint(f"inference-{self._server_of(process)}"),
-            trainer=self.endpoint("trainer"),
+            bell=self.bell(process.name),
+            inference_bell="" if local else self.bell(f"inference-{self._server_of(process)}"),
+            trainer_bell=self.bell("trainer"),
             env_seeds=[int(seed >> 1) for seed in seeds],  # 31 bits: what every simulator's generator takes
             weights=str(self.shm / "weights"),
             policy=self.policy,
@@ -259,7 +264,7 @@ class Plan:
         t = self.topology
         return TrainerSettings(
             **base,
-            endpoint=self.endpoint("trainer"),
+            bell=self.bell("trainer"),
             policy=self.policy,
             optimizer=t.optimizer.model_dump(),
             weights=str(self.shm / "weights"),

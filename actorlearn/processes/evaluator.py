@@ -54,7 +54,7 @@ def run(settings: EvaluatorSettings) -> None:
     role = Role(settings)
     torch.set_num_threads(settings.threads)
     policy = Policy(settings.policy, settings.weights, "cpu", settings.seed, stream=settings.index)
-    waiter = Waiter([role.control.dealer] if role.control.dealer else [])
+    waiter = Waiter(None, role.control.dealer)
     next_steps = settings.every_steps
     role.hello()
     while role.alive():

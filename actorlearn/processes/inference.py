@@ -1,7 +1,7 @@
 """Stage 2 of 5: runs the policy on rows that are ready and writes the actions back into them.
 
 Reads: the observation column of rows named by the word ``observed``; the newest published weights.
-Writes: action, the algorithm's own columns and policy_version; the word ``acted``; a hint to the simulator.
+Writes: action, the algorithm's own columns and policy_version; the word ``acted``; rings the simulator.
 Next: the simulator steps on (stage 1); complete blocks go to ``processes/batches.py``.
 """
 
@@ -26,8 +26,9 @@ from actorlearn.parameters.published import Published
 from actorlearn.processes.role import POLL_MS, Role, open_seats
 from actorlearn.processes.settings import InferenceSettings, PolicySettings
 from actorlearn.processes.staging import Staging
-from actorlearn.wire.channel import Router, Waiter, drain
-from actorlearn.wire.messages import HINT, Seat
+from actorlearn.wire.bell import Bell, Bells
+from actorlearn.wire.channel import Waiter
+from actorlearn.wire.messages import Seat
 
 SETTINGS = InferenceSettings
 
@@ -139,12 +140,15 @@ class Server:
         """Start with none."""
         self.index = index
         self.seats: dict[str, Blocks] = {}
+        self.bells = Bells()
 
     def seat(self, roster: Sequence[Seat]) -> None:
         """Follow the roster: map new simulators' segments, let go of those that are gone."""
-        self.seats = open_seats([seat for seat in roster if seat.server == self.index], self.seats)
+        own = [seat for seat in roster if seat.server == self.index]
+        self.seats = open_seats(own, self.seats)
+        self.bells.follow({seat.peer: seat.bell for seat in own})
 
-    def answer(self, policy: Policy, router: Router) -> bool:
+    def answer(self, policy: Policy) -> bool:
         """Answer every group whose turn it is; False when there was none."""
         answered = False
         groups = max((seat.groups for seat in self.seats.values()), default=0)
@@ -155,7 +159,7 @@ class Server:
             policy.act([(seat, group) for seat in seats], tick)
             for peer, seat in self.seats.items():
                 if seat in seats:
-                    router.send(peer, HINT)
+                    self.bells.ring(peer)
             answered = True
         return answered
 
@@ -165,19 +169,16 @@ def run(settings: InferenceSettings) -> None:
     role = Role(settings)
     torch.set_num_threads(settings.threads)
     policy = Policy(settings.policy, settings.weights, settings.device, settings.seed, stream=settings.server)
-    router = Router(settings.endpoint)
     server = Server(settings.server)
-    waiter = Waiter([router, *([role.control.dealer] if role.control.dealer else [])])
+    waiter = Waiter(Bell(Path(settings.bell)), role.control.dealer)
     role.hello()
     while role.alive():
         if role.control.ordered:
             server.seat(role.control.order.roster)
             role.control.applied()
-        answered = policy.ready() and server.answer(policy, router)
+        answered = policy.ready() and server.answer(policy)
         role.timings.add("infer")
         if not answered:
             waiter.wait(POLL_MS)
-            drain(router)
             role.timings.add("wait")
-    router.close()
     role.control.close()

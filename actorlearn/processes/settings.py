@@ -49,10 +49,11 @@ class SimulatorSettings(ProcessSettings, frozen=True):
     segment: str
     rounds: str
     """Path of the rounds segment, in which the trainer opens rounds."""
-    inference: str
-    """Endpoint of its inference server; empty when the simulator runs the policy itself."""
-    trainer: str
-    """Endpoint of the trainer's hint socket."""
+    bell: str
+    """Path of its bell, which inference server and trainer ring."""
+    inference_bell: str
+    """Path of its inference server's; empty when the simulator runs the policy itself."""
+    trainer_bell: str
     env_seeds: list[int]
     """One per environment, group by group."""
     weights: str
@@ -62,9 +63,9 @@ class SimulatorSettings(ProcessSettings, frozen=True):
 
 
 class InferenceSettings(ProcessSettings, frozen=True):
-    """An inference server: answers the simulators that connect to ``endpoint``."""
+    """An inference server: answers the simulators that ring its bell."""
 
-    endpoint: str
+    bell: str
     server: int
     """Which of the inference servers this is; it answers the seats that name it."""
     policy: PolicySettings
@@ -75,7 +76,7 @@ class InferenceSettings(ProcessSettings, frozen=True):
 class TrainerSettings(ProcessSettings, frozen=True):
     """The trainer: batches, gradients, updates, checkpoints."""
 
-    endpoint: str
+    bell: str
     policy: PolicySettings
     optimizer: dict[str, Any]
     weights: str

@@ -1,7 +1,7 @@
 """Stage 1 of 5: steps environments and writes what they return, in place, into blocks.
 
 Reads: the action column of its blocks, written by stage 2.
-Writes: observation, raw reward and boundary columns; the words ``observed`` and ``completed``; hints to stages 2 and 3.
+Writes: observation, raw reward and boundary columns; the words ``observed`` and ``completed``; rings stages 2 and 3.
 Next: ``processes/inference.py`` answers each row with actions.
 """
 
@@ -18,8 +18,8 @@ from actorlearn.memory.rollout import ARRIVAL_COLUMNS, Blocks, Rounds
 from actorlearn.memory.shared import Segment
 from actorlearn.processes.role import POLL_MS, Role
 from actorlearn.processes.settings import SimulatorSettings
-from actorlearn.wire.channel import Dealer, Waiter, drain
-from actorlearn.wire.messages import HINT
+from actorlearn.wire.bell import Bell, Bells
+from actorlearn.wire.channel import Waiter
 
 if TYPE_CHECKING:
     from actorlearn.processes.inference import Policy
@@ -98,11 +98,9 @@ def run(settings: SimulatorSettings) -> None:
     size = blocks.envs_per_group
     seeds = [settings.env_seeds[g * size : (g + 1) * size] for g in range(blocks.groups)]
     groups = [Group(g, make(settings.env, seeds[g]), blocks, rounds) for g in range(blocks.groups)]
-    policy = _local_policy(settings, role) if not settings.inference else None
-    to_trainer = Dealer(settings.trainer, role.peer)
-    to_inference = Dealer(settings.inference, role.peer) if settings.inference else None
-    channels = [to_trainer] if to_inference is None else [to_trainer, to_inference]
-    waiter = Waiter([*channels, *([role.control.dealer] if role.control.dealer else [])])
+    policy = _local_policy(settings, role) if not settings.inference_bell else None
+    bells = Bells({"trainer": settings.trainer_bell, "inference": settings.inference_bell})
+    waiter = Waiter(Bell(Path(settings.bell)), role.control.dealer)
     role.hello(describe(settings, blocks, groups[0].env))
     while role.alive():
         if role.control.ordered:
@@ -112,9 +110,9 @@ def run(settings: SimulatorSettings) -> None:
             results.append(group.advance())
             role.timings.add("simulate")
             if results[-1] == "completed":
-                to_trainer.send(HINT)
-            elif results[-1] == "observed" and to_inference is not None:
-                to_inference.send(HINT)
+                bells.ring("trainer")
+            elif results[-1] == "observed" and policy is None:
+                bells.ring("inference")
             elif results[-1] == "observed" and policy is not None:
                 policy.act([(blocks, group.index)], group.tick)
                 role.timings.add("infer")
@@ -123,8 +121,6 @@ def run(settings: SimulatorSettings) -> None:
             break
         if not any(result in ("observed", "completed") for result in results):
             waiter.wait(POLL_MS)
-            for channel in channels:
-                drain(channel)
             role.timings.add("wait")
     for group in groups:
         group.env.close()

@@ -33,8 +33,9 @@ from actorlearn.parameters.published import Published
 from actorlearn.processes.batches import Batches, lag, steps_in
 from actorlearn.processes.role import POLL_MS, Role
 from actorlearn.processes.settings import TrainerSettings
-from actorlearn.wire.channel import Router, Waiter, drain
-from actorlearn.wire.messages import HINT, Report, Saved, Warned
+from actorlearn.wire.bell import Bell, Bells
+from actorlearn.wire.channel import Waiter
+from actorlearn.wire.messages import Report, Saved, Warned
 
 SETTINGS = TrainerSettings
 SKIPS_ALLOWED = 10
@@ -137,7 +138,7 @@ class Trainer:
         rounds = Rounds(Segment.open(Path(settings.rounds)))
         columns = sorted(self.learning.algorithm.columns())
         self.batches = Batches(rounds, settings.blocks, settings.device, columns, self.episodes)
-        self.router = Router(settings.endpoint)
+        self.bells = Bells()
         self.checkpoints = Path(settings.run_dir) / "checkpoints"
         self.env_steps = self.updates = self.learned = self.saves_done = 0
         self.saved_at = -1
@@ -155,7 +156,7 @@ class Trainer:
 
     def run(self) -> None:
         """Learn until total_steps, a drain order or SIGTERM."""
-        hints = Waiter([self.router, *([self.role.control.dealer] if self.role.control.dealer else [])])
+        waiter = Waiter(Bell(Path(self.settings.bell)), self.role.control.dealer)
         self.role.hello()
         draining = False
         while self.env_steps < self.settings.total_steps and not draining and self.role.alive():
@@ -164,8 +165,7 @@ class Trainer:
             if parts is None:
                 self.learned = self.batches.unblock(self.learned)
                 self.role.timings.add("copy")
-                hints.wait(POLL_MS)
-                drain(self.router)
+                waiter.wait(POLL_MS)
                 self.role.timings.add("wait")
                 continue
             batch = self.batches.take(self.learned, parts)
@@ -198,13 +198,13 @@ class Trainer:
 
     def _open(self) -> None:
         self.batches.open_after(self.learned)
-        for peer in self.batches.seats:
-            self.router.send(peer, HINT)
+        self.bells.ring_all()
 
     def _follow_orders(self) -> bool:
         control = self.role.control
         if control.ordered:
             self.batches.follow(control.order.roster, control.order.leaving)
+            self.bells.follow({seat.peer: seat.bell for seat in control.order.roster})
             if control.order.save > self.saves_done:
                 self.saves_done = control.order.save
                 self._save()
@@ -285,7 +285,6 @@ class Trainer:
         summary = {**self._row(), "wall_time_s": self._elapsed_s(), "weights_sha256": self.learning.sha256()}
         reason = "total_steps" if self.env_steps >= self.settings.total_steps else "drained" if draining else "stopped"
         self.role.control.finished(reason, summary)
-        self.router.close()
         self.role.control.close()
 
 

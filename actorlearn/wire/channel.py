@@ -7,10 +7,11 @@ ignores them afterwards. PUB/SUB and PUSH/PULL are not used: a late subscriber a
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import zmq
+
+from actorlearn.wire.bell import Bell
 
 HIGH_WATER_MARK = 1000
 _MAX_FRAMES = 2
@@ -114,23 +115,20 @@ class Dealer:
 
 
 class Waiter:
-    """Sleeps until one of several channels has something, or the deadline."""
+    """Sleeps until a bell rings, a channel has something, or the deadline."""
 
-    def __init__(self, channels: Sequence[Router | Dealer]) -> None:
-        """Watch these channels."""
+    def __init__(self, bell: Bell | None, channel: Router | Dealer | None) -> None:
+        """Watch these; None is what a process has not got."""
+        self._bell = bell
         self._poller = zmq.Poller()
-        for channel in channels:
+        if bell is not None:
+            self._poller.register(bell.fd, zmq.POLLIN)
+        if channel is not None:
             self._poller.register(channel.socket, zmq.POLLIN)
 
     def wait(self, timeout_ms: int) -> bool:
-        """Sleep; False when the deadline passed and there is nothing to read."""
-        return bool(self._poller.poll(timeout_ms))
-
-
-def drain(channel: Router | Dealer) -> None:
-    """Throw away all hints that are waiting: the words in shared memory say the same, and say it now."""
-    while True:
-        try:
-            channel.socket.recv_multipart(zmq.NOBLOCK)
-        except zmq.Again:
-            return
+        """Sleep, and hush the bell; False when the deadline passed and there is nothing to look at."""
+        woken = bool(self._poller.poll(timeout_ms))
+        if woken and self._bell is not None:
+            self._bell.hush()
+        return woken

@@ -11,9 +11,9 @@ any child            supervisor                  Hello, Applied, Report, Evaluat
 supervisor           any child                   Order, Refused
 command line         supervisor                  Request
 supervisor           command line                Reply
-simulator            inference server, trainer   HINT: a row or a block of mine is ready
-inference, trainer   simulator                   HINT: an action of yours is ready, or a round is open
 ===================  ==========================  =============================================================
+
+Who waits for a row, an action or a round is woken by a bell, which says nothing (``wire/bell.py``).
 
 Control is level-triggered: an ``Order`` is the whole wanted state with a version, repeated until the child says
 ``Applied`` with that version. Losing, repeating or re-ordering one therefore changes nothing.
@@ -25,15 +25,11 @@ from typing import Any
 
 import msgspec
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """Raised whenever a struct below changes; processes of different versions refuse one another."""
 
 LIMIT_BYTES = 256 * 1024
 """Largest control message. The biggest legitimate one (an Order with 256 seats) is under 64 KiB."""
-
-
-HINT = b""
-"""Look at the words in shared memory. It only wakes a sleeper, so it says nothing and may be lost."""
 
 
 class MessageError(ValueError):
@@ -119,6 +115,8 @@ class Seat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     name: str
     incarnation: int
     segment: str
+    bell: str = ""
+    """Path of its bell; without one it looks by itself."""
     server: int = 0
     """Index of the inference server that answers it."""
 

@@ -26,7 +26,7 @@ def learning(**algorithm: Any) -> Learning:
         model=msgspec.to_builtins(ModelSettings(name="mlp", hidden_sizes=[4])),
         algorithm=msgspec.to_builtins(AlgorithmSettings(horizon=HORIZON, **algorithm)),
     )
-    nowhere = dict.fromkeys(("run_id", "control", "progress", "endpoint", "weights", "rounds", "run_dir"), "")
+    nowhere = dict.fromkeys(("run_id", "control", "progress", "bell", "weights", "rounds", "run_dir"), "")
     return Learning(
         TrainerSettings(
             **nowhere,

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from actorlearn.wire.channel import ChannelError, Dealer, Router, Waiter, drain
+from actorlearn.wire.bell import Bell, Bells
+from actorlearn.wire.channel import ChannelError, Dealer, Router, Waiter
 from actorlearn.wire.control import Control, TurnedAwayError
 from actorlearn.wire.messages import Applied, Hello, Order, Refused, decode, encode
 
@@ -67,19 +68,21 @@ def test_a_restarted_peer_takes_the_place_of_the_old_one(router: Router) -> None
         dealer.close()
 
 
-def test_waiting_ends_with_a_hint_or_at_the_deadline(router: Router) -> None:
-    dealer = Dealer(router.endpoint, "d")
-    waiter = Waiter([router])
+def test_waiting_ends_with_a_message_a_ring_or_at_the_deadline(router: Router, tmp_path: Path) -> None:
+    dealer, bell = Dealer(router.endpoint, "d"), Bell(tmp_path / "d.bell")
+    waiter = Waiter(bell, router)
     began = time.monotonic()
     assert not waiter.wait(30)
     assert time.monotonic() - began >= 0.03
-    dealer.send(b"")
-    dealer.send(b"")
+    dealer.send(b"x")
     assert waiter.wait(2000)
-    time.sleep(0.05)
-    drain(router)
-    assert router.recv(0) is None
-    dealer.close()
+    assert router.recv(0) == ("d", b"x")
+    bells = Bells({"d": str(tmp_path / "d.bell")})
+    assert bells.ring("d") and bells.ring("d")
+    assert waiter.wait(2000)
+    assert not waiter.wait(0)  # two rings are one
+    for end in (dealer, bells, bell):
+        end.close()
 
 
 def test_a_child_acknowledges_each_order_once_applied_and_again_when_repeated(router: Router) -> None:
