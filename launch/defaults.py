@@ -20,7 +20,7 @@ EVERYWHERE: Tree = {
     "mode": "sync",
     "model": {"hidden_sizes": [64, 64], "init": "torch"},
     "algorithm": {"name": "a2c", "epochs": 1, "minibatches": 1},
-    "learners": {"count": 1},
+    "learners": {"count": 1, "rate_scaling": "none", "chunks": 3, "local_steps": 1, "pull_rows": 0},
     "simulators": {"groups": 1, "blocks": 1, "pin": False},
     "inference": {"device": "cpu", "threads": 1, "precision": "auto"},
     "trainer": {"device": "cpu", "precision": "auto", "layout": "auto", "compile": "auto"},
@@ -136,7 +136,7 @@ def resolve(raw: Tree, cores: int | None = None) -> Tree:
     chosen = (kind, str(section(resolved, "optimizer").get("name")))
     _fill(resolved, {"optimizer": OPTIMIZERS.get(chosen, OPTIMIZERS[kind, own_optimizer])})
     _fill(resolved, {"simulators": _simulators(resolved, kind, allowed_cores() if cores is None else cores)})
-    _fill(resolved, {"trainer": {"threads": _trainer_threads(kind, allowed_cores() if cores is None else cores)}})
+    _fill(resolved, {"trainer": {"threads": _trainer_threads(resolved, kind, allowed_cores() if cores is None else cores)}})
     _fill(resolved, {"name": _name(resolved)})
     return resolved
 
@@ -157,19 +157,26 @@ def _fill(tree: Tree, defaults: Tree) -> None:
 
 
 def _simulators(tree: Tree, kind: str, cores: int) -> Tree:
-    """Spread the kind's environments over the cores: a power of two of processes, so that none are left over."""
-    given = section(tree, "simulators")
+    """Spread the kind's environments over the cores: a power of two of processes, so that none are left over.
+
+    Of several learners each gets its share of cores and environments.
+    """
+    given, learners = section(tree, "simulators"), _learners(tree)
     count = _positive(given.get("count")) or max(
-        n for n in (1, 2, 4, 8) if n <= max(1, min(cores, MOST_SIMULATORS[kind]))
+        n for n in (1, 2, 4, 8) if n <= max(1, min(cores // learners, MOST_SIMULATORS[kind]))
     )
     groups = _positive(given.get("groups")) or 1
-    envs = max(1, ENVIRONMENTS_IN_ALL[kind] // count)
+    envs = max(1, ENVIRONMENTS_IN_ALL[kind] // learners // count)
     return {"count": count, "envs": max(groups, envs // groups * groups)}
 
 
-def _trainer_threads(kind: str, cores: int) -> int:
+def _trainer_threads(tree: Tree, kind: str, cores: int) -> int:
     """All cores for convolutions, because simulators wait meanwhile; one for networks too small to share out."""
-    return min(cores, 8) if kind == "atari" else 1
+    return min(max(1, cores // _learners(tree)), 8) if kind == "atari" else 1
+
+
+def _learners(tree: Tree) -> int:
+    return _positive(section(tree, "learners").get("count")) or 1
 
 
 def _positive(value: object) -> int | None:

@@ -21,6 +21,7 @@ from actorlearn.processes.settings import EvaluateSettings
 from launch import runs
 from launch.description import describe, env_settings
 from launch.errors import FailedError, RunError
+from launch.instructions import policy
 from launch.plan import plan
 from launch.runs import Run
 from launch.topology import load
@@ -47,10 +48,10 @@ def settings(run: Run, episodes: int | None, greedy: bool | None, seed: int | No
     if not checkpoints.is_dir() or not any(checkpoints.iterdir()):
         raise RunError(f"{run.name} has no checkpoint to evaluate; one is written every checkpoint.every_steps steps")
     topology = load(run.path / "topology.yaml")
-    policy = plan(topology, run.path, "evaluation", run.path, describe(topology)).policy
+    acting = policy(plan(topology, run.path, "evaluation", run.path, describe(topology)))
     return EvaluateSettings(
         env=msgspec.structs.replace(env_settings(topology), noop_max=topology.evaluator.noop_max),
-        policy=policy,
+        policy=acting,
         run_dir=str(run.path),
         episodes=topology.evaluator.episodes if episodes is None else episodes,
         greedy=topology.evaluator.greedy if greedy is None else greedy,

@@ -164,8 +164,9 @@ class Note:
 
 @dataclass(frozen=True)
 class Row:
-    """A row for metrics.jsonl."""
+    """A trainer's part of a row for metrics.jsonl."""
 
+    name: str
     values: Mapping[str, Any]
 
 

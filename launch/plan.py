@@ -10,28 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
-import numpy as np
-
-from actorlearn.envs.interface import EnvSettings
+from actorlearn.memory.fields import Field
 from actorlearn.memory.progress import ROWS, progress_fields
 from actorlearn.memory.rollout import BlockShape, block_fields, make_segment, rounds_fields
 from actorlearn.memory.shared import SHM_ROOT, Segment, segment_bytes
 from actorlearn.metrics.timings import SECTIONS
 from actorlearn.parameters.published import weights_fields
-from actorlearn.processes.settings import (
-    EvaluatorSettings,
-    InferenceSettings,
-    PolicySettings,
-    ProcessSettings,
-    SimulatorSettings,
-    TrainerSettings,
-)
 from actorlearn.wire.messages import Seat
 from launch.choices import Choice, choose, cpu_flags
-from launch.cores import in_turn
-from launch.description import Description, env_settings
-from launch.planned import PlannedProcess, PlannedSegment, first_processes
+from launch.description import Description
+from launch.planned import PlannedProcess, PlannedSegment, first_processes, trainer_name
 from launch.topology import Topology, TopologyError
 
 
@@ -59,7 +47,7 @@ class Plan:
     def __post_init__(self) -> None:
         """List the processes; raises TopologyError when they are too many."""
         self.processes = first_processes(self.topology)
-        self._next_number = self.topology.simulators.count
+        self._next_number = self.topology.simulators.count * self.topology.learners.count
 
     # What is shown ---------------------------------------------------------------------------------------------
 
@@ -89,9 +77,16 @@ class Plan:
             for p in self.processes
             if p.role == "simulator"
         ]
+        own = [
+            made
+            for learner in range(self.topology.learners.count)
+            for made in (
+                PlannedSegment(f"weights-{learner}", weights, f"3 slots x {self.description.weights:,} float32 weights"),
+                PlannedSegment(f"rounds-{learner}", segment_bytes(rounds_fields()), "which rounds may be begun"),
+            )
+        ]
         return [
-            PlannedSegment("weights", weights, f"3 slots x {self.description.weights:,} float32 weights"),
-            PlannedSegment("rounds", segment_bytes(rounds_fields()), "which rounds may be begun"),
+            *own,
             PlannedSegment(
                 "progress", segment_bytes(progress_fields(len(SECTIONS))), f"heartbeats of {ROWS} processes"
             ),
@@ -122,6 +117,14 @@ class Plan:
             "simulators.groups": str(t.simulators.groups),
         }
 
+    def weights(self, learner: int) -> str:
+        """Path of the segment with a learner's published weights."""
+        return str(self.shm / f"weights-{learner}")
+
+    def rounds(self, learner: int) -> str:
+        """Path of the segment with a learner's rounds."""
+        return str(self.shm / f"rounds-{learner}")
+
     def endpoint(self, name: str) -> str:
         """The ipc endpoint of a listener."""
         return f"ipc://{self.sockets_dir / name}.sock"
@@ -134,9 +137,13 @@ class Plan:
 
     def create_segments(self) -> None:
         """Make the run's own segments; raises SharedMemoryFull. Simulators' segments are made with their seats."""
-        self._segments["weights"] = Segment.create(self.shm / "weights", weights_fields(self.description.weights))
-        self._segments["rounds"] = Segment.create(self.shm / "rounds", rounds_fields())
-        self._segments["progress"] = Segment.create(self.shm / "progress", progress_fields(len(SECTIONS)))
+        for learner in range(self.topology.learners.count):
+            self._create(f"weights-{learner}", weights_fields(self.description.weights))
+            self._create(f"rounds-{learner}", rounds_fields())
+        self._create("progress", progress_fields(len(SECTIONS)))
+
+    def _create(self, name: str, fields: list[Field]) -> None:
+        self._segments[name] = Segment.create(self.shm / name, fields)
 
     @property
     def progress(self) -> Segment:
@@ -146,8 +153,15 @@ class Plan:
     def seat(self, name: str, incarnation: int) -> Seat:
         """Where one incarnation of a simulator sits."""
         path = self.shm / f"{name}.{incarnation}"
-        server = self._server_of(self.process(name))
-        return Seat(name=name, incarnation=incarnation, segment=str(path), bell=self.bell(name), server=server)
+        process = self.process(name)
+        return Seat(
+            name=name,
+            incarnation=incarnation,
+            segment=str(path),
+            bell=self.bell(name),
+            server=self.server_of(process),
+            learner=process.learner,
+        )
 
     def create_seat(self, name: str, incarnation: int) -> Seat:
         """Make one incarnation's segment. A dead incarnation may go on writing to its own, to no effect."""
@@ -168,7 +182,12 @@ class Plan:
                 f"attach {count} simulators: a run has at most {ROWS} processes, and this one has {len(used)}; "
                 f"attach at most {len(free)}, or detach others first"
             )
-        new = [PlannedProcess(f"simulator-{self._next_number + i}", "simulator", free[i]) for i in range(count)]
+        numbers = range(self._next_number, self._next_number + count)
+        learners = self.topology.learners.count
+        new = [
+            PlannedProcess(f"simulator-{number}", "simulator", row, number % learners)
+            for number, row in zip(numbers, free, strict=False)
+        ]
         self._next_number += count
         self.processes += new
         return new
@@ -181,108 +200,10 @@ class Plan:
         """The planned process of that name."""
         return next(process for process in self.processes if process.name == name)
 
-    def _server_of(self, simulator: PlannedProcess) -> int:
-        return simulator.number % max(self.topology.inference.count, 1)
-
-    # What each process is told ---------------------------------------------------------------------------------
-
-    def settings(
-        self, name: str, incarnation: int, resume: bool = False, env: dict[str, Any] | None = None
-    ) -> ProcessSettings:
-        """Settings of one incarnation of a process; ``env`` overrides keys of a simulator's environment."""
-        process, t = self.process(name), self.topology
-        threads = {"trainer": t.trainer.threads, "inference": t.inference.threads}.get(process.role, 1) or 1
-        base: dict[str, Any] = {
-            "name": name,
-            "incarnation": incarnation,
-            "run_id": self.run_id,
-            "control": self.endpoint("control"),
-            "progress": str(self.shm / "progress"),
-            "index": process.index,
-            "seed": t.seed,
-            "threads": threads,
-        }
-        if process.role == "simulator":
-            return self._simulator(process, incarnation, base, env or {})
-        if process.role == "inference":
-            return InferenceSettings(
-                **base,
-                bell=self.bell(name),
-                server=process.number,
-                policy=self.policy,
-                weights=str(self.shm / "weights"),
-                device=t.inference.device,
-            )
-        if process.role == "trainer":
-            return self._trainer(base, resume)
-        return EvaluatorSettings(
-            **base,
-            env=msgspec.structs.replace(env_settings(t), noop_max=t.evaluator.noop_max),
-            policy=self.policy,
-            weights=str(self.shm / "weights"),
-            every_steps=t.evaluator.every_steps,
-            episodes=t.evaluator.episodes,
-            greedy=t.evaluator.greedy,
-        )
-
-    @property
-    def policy(self) -> PolicySettings:
-        """What is needed to build the network and the algorithm."""
-        return PolicySettings(
-            observation_shape=self.description.observation_shape,
-            observation_dtype=self.description.observation_dtype,
-            actions=self.description.actions,
-            model=self.topology.model.model_dump(),
-            algorithm=self.topology.algorithm.model_dump(),
-            precision=self.topology.inference.precision,
-        )
-
-    def _simulator(
-        self, process: PlannedProcess, incarnation: int, base: dict[str, Any], env: dict[str, Any]
-    ) -> SimulatorSettings:
-        t = self.topology
-        # Every incarnation, and every resumption, meets new games; a run from the start meets the same ones each time.
-        moment = [t.seed, process.number, incarnation, self.resumed_at]
-        seeds = np.random.SeedSequence(moment).generate_state(t.simulators.envs)
-        local = t.inference.count == 0
-        cores = in_turn() if t.simulators.pin else []
-        return SimulatorSettings(
-            **base,
-            env=msgspec.convert({**t.env.model_dump(), **env}, EnvSettings),
-            segment=str(self.shm / f"{process.name}.{incarnation}"),
-            rounds=str(self.shm / "rounds"),
-            bell=self.bell(process.name),
-            inference_bell="" if local else self.bell(f"inference-{self._server_of(process)}"),
-            trainer_bell=self.bell("trainer"),
-            env_seeds=[int(seed >> 1) for seed in seeds],  # 31 bits: what every simulator's generator takes
-            weights=str(self.shm / "weights"),
-            policy=self.policy,
-            core=cores[process.number % len(cores)] if t.simulators.pin else None,
-        )
-
-    def _trainer(self, base: dict[str, Any], resume: bool) -> TrainerSettings:
-        t = self.topology
-        return TrainerSettings(
-            **base,
-            bell=self.bell("trainer"),
-            policy=self.policy,
-            optimizer=t.optimizer.model_dump(),
-            weights=str(self.shm / "weights"),
-            rounds=str(self.shm / "rounds"),
-            device=t.trainer.device,
-            precision=t.trainer.precision,
-            layout=t.trainer.layout,
-            compile=t.trainer.compile is True,
-            total_steps=t.total_steps,
-            blocks=t.simulators.blocks,
-            frames_per_step=self.description.frames_per_step,
-            run_dir=str(self.run_dir),
-            report_every_s=t.report.every_s,
-            checkpoint_every_steps=t.checkpoint.every_steps,
-            checkpoint_keep=t.checkpoint.keep,
-            began_s=self.began_s,
-            resume=resume,
-        )
+    def server_of(self, simulator: PlannedProcess) -> int:
+        """Number of the inference server that answers a simulator."""
+        servers = self.topology.inference.count
+        return simulator.learner * servers + simulator.number % max(servers, 1)
 
 
 def plan(topology: Topology, run_dir: Path, run_id: str, sockets_dir: Path, description: Description) -> Plan:

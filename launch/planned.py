@@ -16,6 +16,8 @@ class PlannedProcess:
     role: str
     index: int
     """Row in the progress segment; that of a simulator that has left is used again."""
+    learner: int = 0
+    """The learner it works for."""
 
     @property
     def number(self) -> int:
@@ -37,16 +39,20 @@ def first_processes(topology: Topology) -> list[PlannedProcess]:
 
     The evaluator is last, so that whether there is one changes nothing for the others.
     """
-    names = [("trainer", "trainer")]
-    for role, count in (
-        ("inference", topology.inference.count),
-        ("simulator", topology.simulators.count),
-        ("evaluator", topology.evaluator.count),
-    ):
-        names += [(f"{role}-{i}", role) for i in range(count)]
+    learners = range(topology.learners.count)
+    names = [(trainer_name(topology, learner), "trainer", learner) for learner in learners]
+    for role, count in (("inference", topology.inference.count), ("simulator", topology.simulators.count)):
+        names += [(f"{role}-{learner * count + i}", role, learner) for learner in learners for i in range(count)]
+    names += [(f"evaluator-{i}", "evaluator", 0) for i in range(topology.evaluator.count)]
     if len(names) > ROWS:
         raise TopologyError(
-            f"simulators.count {topology.simulators.count}, inference.count {topology.inference.count}: "
-            f"{len(names)} processes, and a run has at most {ROWS}; write fewer simulators, with more simulators.envs"
+            f"simulators.count {topology.simulators.count}, inference.count {topology.inference.count}, "
+            f"learners.count {topology.learners.count}: {len(names)} processes, and a run has at most {ROWS}; "
+            "write fewer simulators, with more simulators.envs"
         )
-    return [PlannedProcess(name, role, index) for index, (name, role) in enumerate(names)]
+    return [PlannedProcess(name, role, index, learner) for index, (name, role, learner) in enumerate(names)]
+
+
+def trainer_name(topology: Topology, learner: int) -> str:
+    """What a learner's trainer is called: a number tells several apart."""
+    return f"trainer-{learner}" if topology.learners.count > 1 else "trainer"

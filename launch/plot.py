@@ -7,6 +7,7 @@ picture. Knows nothing of the processes that made them.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,8 +46,11 @@ def plot(runs: list[Path], output: Path) -> None:
     if not runs:
         raise ValueError("no run given to plot: name one or more run folders")
     curves = [read_curve(run) for run in runs]
-    names = _distinct_labels(curves, runs)
+    draw_curves(curves, _distinct_labels(curves, runs), output)
 
+
+def draw_curves(curves: Sequence[Curve], names: Sequence[str], output: Path) -> None:
+    """Draw curves under these names; raises ValueError for a kind of picture that cannot be written."""
     # Imported here, because the command line should not pay half a second for it; no pyplot, so no display is needed.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -152,7 +156,7 @@ def _distinct_labels(curves: list[Curve], runs: list[Path]) -> list[str]:
     ]
 
 
-def _draw(figure: Figure, curves: list[Curve], names: list[str]) -> None:
+def _draw(figure: Figure, curves: Sequence[Curve], names: Sequence[str]) -> None:
     by_steps, by_minutes = figure.subplots(1, 2, sharey=True)
     most_steps = max(point[0] for curve in curves for stretch in curve.stretches for point in stretch)
     unit, unit_name = (1e6, "millions") if most_steps >= 1e6 else (1e3, "thousands")
@@ -196,7 +200,7 @@ def _dress(axes: Axes) -> None:
     axes.margins(y=0.08)
 
 
-def _add_frames(axes: Axes, curves: list[Curve], unit_name: str) -> None:
+def _add_frames(axes: Axes, curves: Sequence[Curve], unit_name: str) -> None:
     """Emulator frames along the top, when all runs play the same number of frames a step."""
     ratios = {round(curve.frames_per_step, 2) if curve.frames_per_step else None for curve in curves}
     ratio = ratios.pop()

@@ -21,7 +21,9 @@ from launch import events as ev
 from launch import record
 from launch.description import describe
 from launch.footing import Footing
+from launch.instructions import instructions
 from launch.plan import Plan
+from launch.rows import Rows
 from launch.runs import Lines, attached_before
 from launch.spawner import Key, Spawner
 from launch.strict_yaml import TopologyError
@@ -74,6 +76,7 @@ class Runner:
         self.now_s = 0.0
         self.beats = Beats(plan.progress["beat_ns"])
         self.row_shares, self.shown_shares = (Shares(plan.progress["section_ns"]) for _ in range(2))
+        self.rows = Rows(self.plan.topology.report.every_s)
         self.seats: dict[Key, Seat] = {}
         self.environments: dict[str, dict[str, Any]] = {}
         """Changes to the environment of simulators that were attached with some."""
@@ -198,7 +201,7 @@ class Runner:
         try:
             if process.role == "simulator":
                 seat = self.seats[name, incarnation] = self.plan.create_seat(name, incarnation)
-            settings = self.plan.settings(name, incarnation, action.resume, self.environments.get(name))
+            settings = instructions(self.plan, name, incarnation, action.resume, self.environments.get(name))
             all_settings.write(settings, path)
             pid = self.spawner.spawn(name, incarnation, process.role, path, settings.threads)
         except OSError as error:
@@ -247,8 +250,11 @@ class Runner:
             self._tell(lambda console: console.event(note))
 
     def _row(self, action: ev.Row) -> None:
+        together = self.rows.add(action.name, action.values, self.now_s)
+        if together is None:
+            return
         rows = [process.index for process in self.plan.processes]
-        self.last_row = {**action.values, **self.row_shares.of_all(rows), **self.evaluation}
+        self.last_row = {**together, **self.row_shares.of_all(rows), **self.evaluation}
         self._write(lambda: self.metrics.row(self.last_row))
         self._tell(lambda console: console.row(self.last_row))
 

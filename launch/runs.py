@@ -110,7 +110,8 @@ def attached_before(events: Path) -> list[str]:
     found: dict[str, None] = {}
     for event in Lines(events).new():
         kind, name = event.get("kind"), str(event.get("process"))
-        if (kind, name, event.get("incarnation")) == ("spawned", "trainer", 0):  # a life of the run begins
+        first = name in ("trainer", "trainer-0") and event.get("incarnation") == 0
+        if kind == "spawned" and first:  # a life of the run begins
             found.clear()
         elif kind == "attached":
             found[name] = None

@@ -32,6 +32,7 @@ from launch import events as ev
 from launch.child import Child, Jitter, State, spread
 from launch.children import Children
 from launch.requests import OPEN, Desk
+from launch.rows import together
 
 DRAIN_LIMIT_S = 60.0
 TERMINATE_LIMIT_S = 5.0  # SIGTERM to SIGKILL; as honcho
@@ -57,12 +58,16 @@ class Supervisor:
         self.phase = "starting"
         """starting (the first simulators are awaited), running, draining (the trainer finishes), ending, over."""
         self._first = [child.name for child in self._children.of_role("simulator")]
+        if len(trainers := self._children.of_role("trainer")) > 1:  # they begin together, as equals
+            self._first += [child.name for child in trainers]
         self._outcome = ev.Done("failed", 1)
         self._interrupts = 0
         self._killed = self._abandoned = False
         self._deadline_s = inf
         self._now_s = 0.0
         self._actions: list[ev.Action] = []
+        self._summaries: dict[str, Mapping[str, Any]] = {}
+        """Last words of the trainers that have finished."""
         self._handlers: dict[type, Callable[[Any], None]] = {
             ev.Begin: self._begin,
             ev.Spawned: self._children.spawned,
@@ -79,7 +84,7 @@ class Supervisor:
         self._listeners: dict[type, Callable[[Child, Any], None]] = {
             Hello: self._hello,
             Applied: self._applied,
-            Report: lambda _, report: self._do(ev.Row(report.row)),
+            Report: lambda child, report: self._do(ev.Row(child.name, report.row)),
             Evaluated: self._evaluated,
             Saved: self._saved,
             Failed: self._failed,
@@ -158,10 +163,11 @@ class Supervisor:
             child.to(State.DRAINING, self._now_s)
         if child.role != "trainer":
             return
-        if finished.reason == "total_steps":
-            self._end(ev.Done("finished", 0, summary=finished.summary))
-        elif self.phase == "draining":
-            self._end(dataclasses.replace(self._outcome, summary=finished.summary))
+        self._summaries[child.name] = finished.summary
+        if finished.reason == "total_steps" and self.phase in (*OPEN, "draining"):
+            self._drain(ev.Done("finished", 0))
+        if self.phase == "draining":
+            self._conclude()
 
     # What follows -------------------------------------------------------------------------------------------------
 
@@ -178,11 +184,28 @@ class Supervisor:
         self._do(ev.Note("stopping", cause=why))
         self._outcome = ev.Done("stopped", exit_code)
         if any(trainer.state is State.RUNNING for trainer in self._children.of_role("trainer")):
-            self.phase, self._deadline_s = "draining", self._now_s + DRAIN_LIMIT_S
-            self._children.mending = False
+            self._drain(self._outcome)
             return "the trainer finishes its update and saves, then everything ends"
         self._end(self._outcome)
         return "the trainer is not running, so everything ends; resume goes on from the newest checkpoint, if any"
+
+    def _drain(self, outcome: ev.Done) -> None:
+        """Wait for the trainers to finish; nothing is mended any more."""
+        self._outcome, self.phase = outcome, "draining"
+        self._deadline_s = self._now_s + DRAIN_LIMIT_S
+        self._children.mending = False
+
+    def _conclude(self) -> None:
+        """End a draining run when every trainer has finished, or is gone."""
+        trainers = self._children.of_role("trainer")
+        if any(trainer.alive and not trainer.finished for trainer in trainers):
+            return
+        summary = together(self._summaries) if self._summaries else {}
+        lost = next((t for t in trainers if not t.finished and t.cause not in ("", "exit 0")), None)
+        if lost is None or self._summaries:
+            self._end(dataclasses.replace(self._outcome, summary=summary))
+        else:
+            self._end(ev.Done("failed", 1, f"the trainer died before it had finished: {lost.error or lost.cause}"))
 
     def _tick(self, _event: ev.Tick) -> None:
         self._children.tick()
@@ -221,18 +244,19 @@ class Supervisor:
 
     def _judge(self) -> None:
         """End a run that has lost what it cannot do without."""
-        for child in (*self._children.of_role("trainer"), *self._children.of_role("inference")):
-            if child.state is State.FATAL:
-                self._end(ev.Done("failed", 1, f"{child.name}: {child.error}"))
-                return
+        given_up = [c for c in self._children.of_role("inference") if c.state is State.FATAL]
+        trainers = self._children.of_role("trainer")
+        if all(trainer.state is State.FATAL for trainer in trainers):  # while one is left, it learns
+            given_up = [*trainers, *given_up]
+        if given_up:
+            self._end(ev.Done("failed", 1, f"{given_up[0].name}: {given_up[0].error}"))
+            return
         simulators = self._children.of_role("simulator")
         if self.phase != "draining" and all(child.state is State.FATAL for child in simulators):
             errors = [f"{child.name}: {child.error}" for child in simulators]
             self._end(ev.Done("failed", 1, errors[0] if errors else "no simulator is left"))
-        for trainer in self._children.of_role("trainer"):
-            if self.phase == "draining" and trainer.state is State.EXITED:
-                lost = f"the trainer died before it had finished: {trainer.error or trainer.cause}"
-                self._end(self._outcome if trainer.cause == "exit 0" else ev.Done("failed", 1, lost))
+        if self.phase == "draining":
+            self._conclude()
 
     def _renew_order(self) -> None:
         """Work out the wanted state; a new version, said to all, when it is another one."""
@@ -242,6 +266,7 @@ class Supervisor:
             roster=[] if self.phase == "starting" else self._children.seats(),
             leaving=[c.name for c in self._children.of_role("simulator") if c.leaving and c.admitted],
             save=self._desk.saves,
+            learners=self._learners(),
         )
         if wanted == self.order:
             return
@@ -249,6 +274,12 @@ class Supervisor:
         for child in self._children.named.values():
             if child.admitted:
                 self._send_order(child)
+
+    def _learners(self) -> list[str]:
+        trainers = self._children.of_role("trainer")
+        if len(trainers) == 1 or self.phase == "starting":
+            return []
+        return [f"{trainer.name}.{trainer.incarnation}" for trainer in trainers if trainer.admitted]
 
     def _send_order(self, child: Child) -> None:
         child.sent_s = self._now_s

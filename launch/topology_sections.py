@@ -19,7 +19,7 @@ from pydantic_core import PydanticCustomError
 
 MODELS = ("nips", "nature", "mlp")
 ALGORITHMS = ("a2c",)
-PLANNED_MODES = ("async", "gossip")
+PLANNED_MODES = ("gossip",)
 
 NAME_PATTERN = r"^[A-Za-z0-9._-]{1,64}$"
 ENV_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_./:-]{0,199}$"
@@ -70,13 +70,7 @@ def _known_or_code(known: tuple[str, ...]) -> Callable[[str], str]:
 
 def _mode(value: object) -> object:
     if value in PLANNED_MODES:
-        refuse("this version trains one learner in mode sync", "write mode: sync, or leave the key out")
-    return value
-
-
-def _one_learner(value: int) -> int:
-    if value != 1:
-        refuse("this version trains one learner", "write 1, or leave the key out, and add simulators instead")
+        refuse("this version has the modes sync and async", "write mode: sync or mode: async")
     return value
 
 
@@ -91,8 +85,7 @@ ModelName = Annotated[str, AfterValidator(_known_or_code(MODELS)), Field(json_sc
 AlgorithmName = Annotated[
     str, AfterValidator(_known_or_code(ALGORITHMS)), Field(json_schema_extra={"examples": [*ALGORITHMS]})
 ]
-Mode = Annotated[Literal["sync"], BeforeValidator(_mode)]
-Learners = Annotated[int, AfterValidator(_one_learner)]
+Mode = Annotated[Literal["sync", "async"], BeforeValidator(_mode)]
 Width = Annotated[int, Field(ge=1, le=65_536)]
 Precision = Literal["auto", "fp32", "bf16"]
 Beta = Annotated[float, Field(ge=0, lt=1)]
@@ -161,13 +154,21 @@ class OptimizerSection(Section):
 class LearnersSection(Section):
     """Learners: each is a trainer with its inference servers and simulators."""
 
-    count: Learners = Field(description="learners; 1 in this version", json_schema_extra={"const": 1})
+    count: int = Field(ge=1, le=64, description="learners, each with its own simulators and inference servers")
+    rate_scaling: Literal["none", "sqrt", "linear"] = Field(
+        description="of the learning rate with the number of learners, whose batches make one larger batch"
+    )
+    chunks: int = Field(ge=1, le=1_024, description="async: parts of the parameter store, each with its own lock")
+    local_steps: int = Field(ge=1, le=10_000, description="async: updates by itself between two of the store")
+    pull_rows: int = Field(
+        ge=0, le=10_000, description="async: steps of each environment between two pulls of the store; 0 = no pulls"
+    )
 
 
 class SimulatorsSection(Section):
     """Simulator processes."""
 
-    count: int = Field(ge=1, le=1_024, description="processes")
+    count: int = Field(ge=1, le=1_024, description="processes of each learner")
     envs: int = Field(ge=1, le=4_096, description="environments per process, all groups together")
     groups: int = Field(ge=1, le=16, description="alternating groups per process: one waits while another simulates")
     blocks: int = Field(ge=1, le=64, description="blocks per group: 1 = on-policy, 2 = one update of lag, ...")
@@ -189,7 +190,7 @@ class SimulatorsSection(Section):
 class InferenceSection(Section):
     """Inference servers: they run the policy on batches of observations."""
 
-    count: int = Field(ge=0, le=1_024, description="processes; 0 = simulators run the policy themselves")
+    count: int = Field(ge=0, le=1_024, description="processes of each learner; 0 = simulators run the policy themselves")
     device: Device = Field(description="cpu, cuda or cuda:N")
     threads: int = Field(ge=1, le=1_024, description="torch threads per process")
     precision: Precision = Field(description="auto, fp32 or bf16 (autocast)")
@@ -237,7 +238,7 @@ class Topology(Section):
 
     name: Name = Field(description="the run's name, also its folder's")
     seed: int = Field(ge=0, le=2**31 - 1, description="of everything random in the run")
-    mode: Mode = Field(description="how learners exchange: sync")
+    mode: Mode = Field(description="how learners exchange: sync (gradients, averaged) or async (a central store)")
     total_steps: int = Field(ge=1, le=10**12, description="agent steps in all environments together; the run's end")
     env: EnvSection
     model: ModelSection

@@ -77,6 +77,8 @@ class TrainerSettings(ProcessSettings, frozen=True):
     """The trainer: batches, gradients, updates, checkpoints."""
 
     bell: str
+    learner: int
+    """Which of the learners this is; it learns from the seats that name it."""
     policy: PolicySettings
     optimizer: dict[str, Any]
     weights: str

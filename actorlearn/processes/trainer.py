@@ -203,8 +203,9 @@ class Trainer:
     def _follow_orders(self) -> bool:
         control = self.role.control
         if control.ordered:
-            self.batches.follow(control.order.roster, control.order.leaving)
-            self.bells.follow({seat.peer: seat.bell for seat in control.order.roster})
+            own = [seat for seat in control.order.roster if seat.learner == self.settings.learner]
+            self.batches.follow(own, control.order.leaving)
+            self.bells.follow({seat.peer: seat.bell for seat in own})
             if control.order.save > self.saves_done:
                 self.saves_done = control.order.save
                 self._save()

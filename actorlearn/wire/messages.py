@@ -119,6 +119,8 @@ class Seat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Path of its bell; without one it looks by itself."""
     server: int = 0
     """Index of the inference server that answers it."""
+    learner: int = 0
+    """The learner whose trainer learns from it."""
 
     @property
     def peer(self) -> str:
@@ -137,6 +139,8 @@ class Order(Message, frozen=True):
     """Seats of the roster that must leave at the next round boundary."""
     save: int = 0
     """Raised by one for every checkpoint asked for."""
+    learners: list[str] = []
+    """Peer ids of the trainers that exchange what they learn, in order; empty until all have come, and for one."""
 
 
 class Refused(Message, frozen=True):

@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 from launch.bench.gpu import gpu
 from launch.bench.handover import handover
+from launch.bench.learners import learners
 from launch.bench.memory import memory
 from launch.bench.report import Report
 from launch.bench.request import Request
 from launch.bench.sampling import sampling
+from launch.bench.scaling import scaling
 from launch.bench.time_to_score import time_to_score
 from launch.bench.training import training
 from launch.bench.works import peers, peers_cheap, sb3
@@ -22,9 +24,11 @@ SUITES: dict[str, Callable[[Request], Report]] = {
     "peers-cheap": peers_cheap,
     "sb3": sb3,
     "time-to-score": time_to_score,
+    "learners": learners,
+    "scaling": scaling,
     "memory": memory,
     "gpu": gpu,
 }
 """Name on the command line -> suite."""
-OWN_TOPOLOGY = ("handover", "peers", "peers-cheap", "sb3")
+OWN_TOPOLOGY = ("handover", "peers", "peers-cheap", "sb3", "learners", "scaling")
 """Suites that measure what they bring along."""

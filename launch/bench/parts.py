@@ -20,6 +20,7 @@ from actorlearn.processes import settings as all_settings
 from actorlearn.processes.settings import AloneSettings, SimulatorSettings, TrainerSettings
 from launch.bench.errors import BenchError
 from launch.description import describe
+from launch.instructions import instructions
 from launch.plan import plan
 from launch.spawner import environment
 from launch.topology import load
@@ -83,7 +84,7 @@ class Parts:
 
     def _write(self, part: str, threads: int, environments: int, seconds: float) -> Path:
         """The settings of the measuring processes, all alike."""
-        simulator, trainer = self._plan.settings("simulator-0", 0), self._plan.settings("trainer", 0)
+        simulator, trainer = instructions(self._plan, "simulator-0", 0), instructions(self._plan, "trainer", 0)
         assert isinstance(simulator, SimulatorSettings) and isinstance(trainer, TrainerSettings)
         path = Path(self._folder.name) / f"{part}.json"
         alone = AloneSettings(

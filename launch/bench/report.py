@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from launch.bench.interleaved import Spread
-from launch.plot import COLOURS, INK
+from launch.plot import COLOURS, INK, Curve, draw_curves
 from launch.record import commit, machine, versions
 
 WIDE = 200
@@ -34,6 +34,8 @@ class Report:
     notes: Sequence[str] = ()
     figures: Mapping[str, Any] = field(default_factory=dict)
     """What only the JSON has."""
+    curves: Sequence[Curve] = ()
+    """Learning curves, which are then the picture."""
 
     def as_json(self) -> dict[str, Any]:
         """Everything, with machine, versions and commit."""
@@ -94,7 +96,10 @@ def markdown(report: Report) -> str:
 
 
 def draw(report: Report, path: Path) -> None:
-    """One bar for each case, its median in words, lines from least to most."""
+    """The curves; without any, one bar for each case, its median in words, lines from least to most."""
+    if report.curves:
+        draw_curves(report.curves, [curve.label for curve in report.curves], path)
+        return
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -9,6 +9,7 @@ import pytest
 from actorlearn.memory.progress import ROWS
 from actorlearn.processes.settings import SimulatorSettings
 from launch.description import Description
+from launch.instructions import instructions
 from launch.plan import Plan, plan
 from launch.topology import TopologyError, parse
 
@@ -32,7 +33,7 @@ def rows(made: Plan) -> list[int]:
 
 
 def env_seeds(made: Plan, name: str, incarnation: int = 0) -> list[int]:
-    settings = made.settings(name, incarnation)
+    settings = instructions(made, name, incarnation)
     assert isinstance(settings, SimulatorSettings)
     return settings.env_seeds
 
@@ -89,3 +90,41 @@ def test_seeds_follow_the_name_alone() -> None:
     others = [env_seeds(planned(), "simulator-0"), env_seeds(planned(), "simulator-1", 1)]
     others.append(env_seeds(planned("seed=7"), "simulator-1"))
     assert all(other != seeds for other in others)
+
+
+# Several learners -----------------------------------------------------------------------------------------------------
+
+
+def test_each_learner_has_a_trainer_servers_and_simulators_of_its_own() -> None:
+    made = planned("learners.count=2", "inference.count=2", "evaluator.count=1")
+    assert [(process.name, process.learner) for process in made.processes] == [
+        *(("trainer-0", 0), ("trainer-1", 1)),
+        *(("inference-0", 0), ("inference-1", 0), ("inference-2", 1), ("inference-3", 1)),
+        *(("simulator-0", 0), ("simulator-1", 0), ("simulator-2", 1), ("simulator-3", 1)),
+        ("evaluator-0", 0),
+    ]
+    for name, learner, server in (("simulator-0", 0, 0), ("simulator-1", 0, 1), ("simulator-3", 1, 3)):
+        settings, seat = instructions(made, name, 0), made.seat(name, 0)
+        assert isinstance(settings, SimulatorSettings)
+        assert settings.weights == made.weights(learner)
+        assert settings.rounds == made.rounds(learner)
+        assert settings.trainer_bell == made.bell(f"trainer-{learner}")
+        assert settings.inference_bell == made.bell(f"inference-{server}")
+        assert (seat.learner, seat.server) == (learner, server)
+
+
+def test_who_comes_later_is_dealt_to_the_learners_in_turn() -> None:
+    made = planned("learners.count=2", "inference.count=1")
+    new = made.add_simulators(3)
+    assert [(process.name, process.learner) for process in new] == [
+        ("simulator-4", 0),
+        ("simulator-5", 1),
+        ("simulator-6", 0),
+    ]
+    assert [made.server_of(process) for process in new] == [0, 1, 0]
+
+
+def test_no_two_simulators_of_any_learner_play_the_same_games() -> None:
+    made = planned("learners.count=3")
+    seeds = [seed for number in range(6) for seed in env_seeds(made, f"simulator-{number}")]
+    assert len(set(seeds)) == len(seeds)

@@ -64,7 +64,7 @@ def test_a_console_that_fails_is_let_go_and_the_run_goes_on(tmp_path: Path, numb
     console = Broken(1, number)
     with runner(tmp_path / "run", console) as run:
         run._note(ev.Note("stopping", cause="one"))
-        run._row(ev.Row({"env_steps": 5}))
+        run._row(ev.Row("trainer", {"env_steps": 5}))
         run._show()
         run._note(ev.Note("stopping", cause="two"))
     assert console.called == 2

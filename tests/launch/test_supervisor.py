@@ -444,7 +444,7 @@ def test_reports_become_rows_and_the_rest_notes() -> None:
     evaluated = Evaluated(name="evaluator-0", policy_version=7, env_steps=1_000_000, returns=[1.0, 3.0])
     warned = Warned(name="trainer", incarnation=0, text="update 3 skipped")
     story = running().at(2, received("trainer", Report(row={"env_steps": 5})), received("trainer", warned))
-    assert story.did(ev.Row) == [ev.Row({"env_steps": 5})]
+    assert story.did(ev.Row) == [ev.Row("trainer", {"env_steps": 5})]
     assert story.notes == [("warned", "trainer", 0, "update 3 skipped")]
     story.at(3, received("evaluator-0", evaluated))
     assert story.notes == [("evaluated", "evaluator-0", 0, "2.0 over 2 games at 1,000,000 steps")]
@@ -778,15 +778,76 @@ def test_a_run_that_is_stopping_takes_no_changes(command: str) -> None:
     assert "the run is draining" in story.reply.text
 
 
+# Several learners -----------------------------------------------------------------------------------------------------
+
+TWO = {"trainer-0": "trainer", "trainer-1": "trainer", "simulator-0": "simulator", "simulator-1": "simulator"}
+BOTH = ["trainer-0.0", "trainer-1.0"]
+
+
+def two() -> Story:
+    """A run of two learners in which everybody has come."""
+    return Story(TWO).at(0, ev.Begin(), *up(*TWO))
+
+
+def test_learners_begin_when_all_have_come() -> None:
+    story = Story(TWO).at(0, ev.Begin(), *up(*(name for name in TWO if name != "trainer-1")))
+    assert story.supervisor.order.learners == story.supervisor.order.roster == []
+    story.at(1, *up("trainer-1"))
+    assert story.supervisor.order.learners == BOTH
+    assert {seat.name for seat in story.supervisor.order.roster} == {"simulator-0", "simulator-1"}
+
+
+def test_a_learner_that_dies_is_told_to_the_others_and_comes_back_as_another() -> None:
+    story = two().at(2, ev.Exited("trainer-1", 0, -9))
+    assert story.orders["trainer-0.0"].learners == ["trainer-0.0"]
+    story.at(3, ev.Tick()).then(spawned("trainer-1", 1), hello("trainer-1", 1))
+    assert story.orders["trainer-0.0"].learners == ["trainer-0.0", "trainer-1.1"]
+    assert next(spawn for spawn in story.ever(ev.Spawn) if spawn.incarnation == 1).resume
+
+
+def test_a_run_of_two_is_done_when_both_have_finished() -> None:
+    story = two().at(2, finished("trainer-0", "total_steps", env_steps=90, episodes=3))
+    assert story.did(ev.Kill) == []
+    assert story.orders["trainer-1.0"].phase == "drain"
+    story.at(2.1, ev.Exited("trainer-0", 0, 0))
+    assert story.supervisor.phase == "draining"
+    story.at(3, finished("trainer-1", "drained", env_steps=100, episodes=4))
+    story.at(4, *exits(["trainer-1", "simulator-0", "simulator-1"], 0))
+    assert story.done is not None
+    assert (story.done.status, story.done.exit_code) == ("finished", 0)
+    assert {key: story.done.summary[key] for key in ("env_steps", "episodes")} == {"env_steps": 100, "episodes": 7}
+
+
+def test_the_last_words_of_one_are_enough_when_the_other_dies_on_the_way_out() -> None:
+    story = two().at(2, ev.Interrupted()).at(3, finished("trainer-0", "drained", env_steps=90))
+    story.at(4, ev.Exited("trainer-1", 0, -9)).at(5, *exits(["trainer-0", "simulator-0", "simulator-1"], 0))
+    assert story.done == ev.Done("stopped", 130, summary={"env_steps": 90})
+
+
+def test_while_one_learner_is_left_the_run_goes_on() -> None:
+    story = two()
+    for incarnation in range(RESTARTS + 1):
+        story.at(story.now_s + 1, ev.Exited("trainer-1", incarnation, 1))
+        story.at(story.now_s + 31, ev.Tick())
+        if story.state("trainer-1") == "starting":
+            story.then(*up("trainer-1", incarnation=incarnation + 1))
+    assert story.state("trainer-1") == "fatal"
+    assert story.supervisor.phase == "running"
+    story.at(story.now_s + 1, ev.Exited("trainer-0", 0, -9))
+    assert story.state("trainer-0") == "backoff"
+
+
 # Anything at all ------------------------------------------------------------------------------------------------------
 
 
 class AnyHistory(RuleBasedStateMachine):
     """Random events in random order: whatever happens, the fences and the budget hold, and two Ctrl-C end it."""
 
+    roles = ROLES
+
     @initialize()
     def begin(self) -> None:
-        self.story = Story()
+        self.story = Story(self.roles)
         self.living: set[tuple[str, int]] = set()
         self.spawns: dict[str, list[float]] = {}
         self.questions = 0
@@ -830,7 +891,7 @@ class AnyHistory(RuleBasedStateMachine):
         say=st.sampled_from([hello, lambda n, i: hello(n, i, run_id="x"), lambda n, i: failed(n, "E: x", i)]),
     )
     def one_speaks(self, data: st.DataObject, incarnation: int, say: Any) -> None:
-        known = sorted(self.living) + [(name, incarnation) for name in ROLES]
+        known = sorted(self.living) + [(name, incarnation) for name in self.roles]
         self.happen(say(*data.draw(st.sampled_from(known))))
 
     @precondition(lambda self: self.living)
@@ -841,7 +902,7 @@ class AnyHistory(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def one_hangs(self, data: st.DataObject) -> None:
-        self.happen(ev.Stalled(data.draw(st.sampled_from(sorted(ROLES))), 0, 30.0))
+        self.happen(ev.Stalled(data.draw(st.sampled_from(sorted(self.roles))), 0, 30.0))
 
     @rule(command=st.sampled_from(["attach", "save", "status", "stop"]))
     def someone_asks(self, command: str) -> None:
@@ -873,7 +934,12 @@ class AnyHistory(RuleBasedStateMachine):
             assert len(self.story.ever(ev.Answer)) == self.questions, "every question gets one answer"
 
 
-AnyHistory.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-)
-TestAnyHistory = AnyHistory.TestCase
+class AnyHistoryOfTwo(AnyHistory):
+    """The same with two learners."""
+
+    roles = TWO
+
+
+ANYTHING = settings(max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))
+AnyHistory.TestCase.settings = AnyHistoryOfTwo.TestCase.settings = ANYTHING
+TestAnyHistory, TestAnyHistoryOfTwo = AnyHistory.TestCase, AnyHistoryOfTwo.TestCase

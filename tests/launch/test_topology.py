@@ -94,7 +94,7 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
                         "clip_norm": number,
                     }
                 ),
-                "learners": st.just({"count": 1}),
+                "learners": st.fixed_dictionaries({"count": st.integers(1, 64)}),
                 "simulators": st.fixed_dictionaries(
                     {
                         "count": st.just(count),

@@ -1,0 +1,119 @@
+"""What each process is told: settings from a plan. Pure; nothing is written here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from actorlearn.envs.interface import EnvSettings
+from actorlearn.processes.settings import (
+    EvaluatorSettings,
+    InferenceSettings,
+    PolicySettings,
+    ProcessSettings,
+    SimulatorSettings,
+    TrainerSettings,
+)
+from launch.cores import in_turn
+from launch.description import env_settings
+from launch.plan import Plan
+from launch.planned import PlannedProcess, trainer_name
+
+
+def instructions(
+    plan: Plan, name: str, incarnation: int, resume: bool = False, env: dict[str, Any] | None = None
+) -> ProcessSettings:
+    """Settings of one incarnation of a process; ``env`` overrides keys of a simulator's environment."""
+    process, t = plan.process(name), plan.topology
+    threads = {"trainer": t.trainer.threads, "inference": t.inference.threads}.get(process.role, 1) or 1
+    base: dict[str, Any] = {
+        "name": name,
+        "incarnation": incarnation,
+        "run_id": plan.run_id,
+        "control": plan.endpoint("control"),
+        "progress": str(plan.shm / "progress"),
+        "index": process.index,
+        "seed": t.seed,
+        "threads": threads,
+    }
+    if process.role == "simulator":
+        return _simulator(plan, process, incarnation, base, env or {})
+    if process.role == "trainer":
+        return _trainer(plan, process, base, resume)
+    acting = {"policy": policy(plan), "weights": plan.weights(process.learner)}
+    if process.role == "inference":
+        return InferenceSettings(
+            **base, **acting, bell=plan.bell(name), server=process.number, device=t.inference.device
+        )
+    return EvaluatorSettings(
+        **base,
+        **acting,
+        env=msgspec.structs.replace(env_settings(t), noop_max=t.evaluator.noop_max),
+        every_steps=t.evaluator.every_steps,
+        episodes=t.evaluator.episodes,
+        greedy=t.evaluator.greedy,
+    )
+
+
+def policy(plan: Plan) -> PolicySettings:
+    """What is needed to build the network and the algorithm."""
+    return PolicySettings(
+        observation_shape=plan.description.observation_shape,
+        observation_dtype=plan.description.observation_dtype,
+        actions=plan.description.actions,
+        model=plan.topology.model.model_dump(),
+        algorithm=plan.topology.algorithm.model_dump(),
+        precision=plan.topology.inference.precision,
+    )
+
+
+def _simulator(
+    plan: Plan, process: PlannedProcess, incarnation: int, base: dict[str, Any], env: dict[str, Any]
+) -> SimulatorSettings:
+    t = plan.topology
+    # Every incarnation, and every resumption, meets new games; a run from the start meets the same ones each time.
+    moment = [t.seed, process.number, incarnation, plan.resumed_at]
+    seeds = np.random.SeedSequence(moment).generate_state(t.simulators.envs)
+    local = t.inference.count == 0
+    cores = in_turn() if t.simulators.pin else []
+    return SimulatorSettings(
+        **base,
+        env=msgspec.convert({**t.env.model_dump(), **env}, EnvSettings),
+        segment=str(plan.shm / f"{process.name}.{incarnation}"),
+        rounds=plan.rounds(process.learner),
+        bell=plan.bell(process.name),
+        inference_bell="" if local else plan.bell(f"inference-{plan.server_of(process)}"),
+        trainer_bell=plan.bell(trainer_name(t, process.learner)),
+        env_seeds=[int(seed >> 1) for seed in seeds],  # 31 bits: what every simulator's generator takes
+        weights=plan.weights(process.learner),
+        policy=policy(plan),
+        core=cores[process.number % len(cores)] if t.simulators.pin else None,
+    )
+
+
+def _trainer(plan: Plan, process: PlannedProcess, base: dict[str, Any], resume: bool) -> TrainerSettings:
+    t = plan.topology
+    return TrainerSettings(
+        **base,
+        bell=plan.bell(process.name),
+        learner=process.learner,
+        policy=policy(plan),
+        optimizer=t.optimizer.model_dump(),
+        weights=plan.weights(process.learner),
+        rounds=plan.rounds(process.learner),
+        device=t.trainer.device,
+        precision=t.trainer.precision,
+        layout=t.trainer.layout,
+        compile=t.trainer.compile is True,
+        total_steps=t.total_steps,
+        blocks=t.simulators.blocks,
+        frames_per_step=plan.description.frames_per_step,
+        run_dir=str(plan.run_dir),
+        report_every_s=t.report.every_s,
+        checkpoint_every_steps=t.checkpoint.every_steps,
+        checkpoint_keep=t.checkpoint.keep,
+        began_s=plan.began_s,
+        resume=resume,
+    )

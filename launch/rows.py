@@ -1,0 +1,68 @@
+"""What several learners say of one run, as one row: totals are added up, means are weighed, the rest is averaged.
+
+Pure. With one learner a row is what its trainer said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import fmean
+from typing import Any
+
+STALE_REPORTS = 3.0
+"""A learner that has let this many report intervals pass without a word counts for no rate."""
+
+AGREED = ("time_s", "wall_time_s", "env_steps", "frames", "updates")
+"""All learners count these together; the newest word is the largest."""
+ADDED = ("episodes", "steps_dropped", "env_steps_per_s", "frames_per_s")
+RATES = ("env_steps_per_s", "frames_per_s")
+LARGEST = ("policy_lag_max", "staleness_max")
+BY_GAMES = ("episode_return_mean", "episode_length_mean")
+"""Means over each learner's last games: weighed by how many games those are."""
+RECENT_GAMES = 100
+OWN = ("env_steps_per_s", "episode_return_mean", "policy_lag_mean", "staleness_mean", "exchange_wait_share")
+"""What is also shown of each learner by itself."""
+
+
+def together(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """One row of all learners' rows (name -> row), with each learner's own numbers under ``learners``."""
+    if len(rows) == 1:
+        return dict(next(iter(rows.values())))
+    keys = dict.fromkeys(key for row in rows.values() for key in row)
+    joined = {key: _joined(key, [row for row in rows.values() if row.get(key) is not None]) for key in keys}
+    learners = {name: {key: row[key] for key in OWN if key in row} for name, row in rows.items()}
+    return {**joined, "learners": learners}
+
+
+def _joined(key: str, rows: list[Mapping[str, Any]]) -> Any:
+    values = [row[key] for row in rows]
+    if not values:
+        return None
+    if key in AGREED or key in LARGEST:
+        return max(values)
+    if key in ADDED:
+        return sum(values)
+    if key in BY_GAMES:
+        games = [min(row.get("episodes") or 1, RECENT_GAMES) for row in rows]
+        return sum(value * count for value, count in zip(values, games, strict=True)) / sum(games)
+    return fmean(values) if all(isinstance(value, int | float) for value in values) else values[0]
+
+
+class Rows:
+    """The newest row of each learner."""
+
+    def __init__(self, every_s: float) -> None:
+        """``every_s``: seconds between reports of a learner."""
+        self._stale_s = STALE_REPORTS * every_s
+        self._rows: dict[str, tuple[float, dict[str, Any]]] = {}
+
+    def add(self, name: str, row: Mapping[str, Any], now_s: float) -> dict[str, Any] | None:
+        """Take a learner's row; the row of all, or None where another learner is to give the next one."""
+        self._rows[name] = (now_s, dict(row))
+        fresh = [name for name, (then_s, _) in self._rows.items() if now_s - then_s <= self._stale_s]
+        if name != min(fresh):
+            return None
+        rows = {known: dict(row) for known, (_, row) in sorted(self._rows.items())}
+        for silent in rows.keys() - set(fresh):
+            rows[silent].update({key: 0.0 for key in RATES if key in rows[silent]})
+        return together(rows)

@@ -1,0 +1,42 @@
+"""Rows of several learners: what is counted once, added up, weighed and averaged."""
+
+from __future__ import annotations
+
+from launch.rows import Rows, together
+
+A = {"time_s": 2.0, "env_steps": 100, "env_steps_per_s": 30.0, "episodes": 300, "episode_return_mean": 1.0, "loss": 2.0}
+B = {"time_s": 2.5, "env_steps": 110, "env_steps_per_s": 10.0, "episodes": 50, "episode_return_mean": 4.0, "loss": 4.0}
+
+
+def test_one_learners_row_is_the_row() -> None:
+    assert together({"trainer": A}) == A
+    assert Rows(1.0).add("trainer", A, 0.0) == A
+
+
+def test_totals_are_counted_once_rates_are_added_and_games_weigh() -> None:
+    row = together({"trainer-0": A, "trainer-1": B})
+    assert (row["time_s"], row["env_steps"], row["env_steps_per_s"], row["episodes"]) == (2.5, 110, 40.0, 350)
+    assert row["episode_return_mean"] == (100 * 1.0 + 50 * 4.0) / 150  # each mean is of the last 100 games at most
+    assert row["loss"] == 3.0
+    assert row["learners"]["trainer-1"] == {"env_steps_per_s": 10.0, "episode_return_mean": 4.0}
+
+
+def test_a_mean_of_no_games_weighs_nothing() -> None:
+    row = together({"trainer-0": {**A, "episodes": 0, "episode_return_mean": None}, "trainer-1": B})
+    assert row["episode_return_mean"] == 4.0
+
+
+def test_a_row_is_given_by_the_first_learner_that_speaks() -> None:
+    rows = Rows(1.0)
+    assert rows.add("trainer-1", B, 0.0) is not None  # alone so far
+    assert rows.add("trainer-0", A, 0.5) is not None
+    assert rows.add("trainer-1", B, 1.0) is None
+
+
+def test_a_silent_learner_adds_no_rate_but_keeps_its_games() -> None:
+    rows = Rows(1.0)
+    rows.add("trainer-0", A, 0.0)
+    rows.add("trainer-1", B, 0.0)
+    row = rows.add("trainer-1", B, 9.0)
+    assert row is not None
+    assert (row["env_steps_per_s"], row["episodes"]) == (10.0, 350)
