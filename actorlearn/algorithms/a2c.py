@@ -21,6 +21,8 @@ from actorlearn.algorithms.returns import discounts, mean_over, n_step_returns, 
 class A2C:
     """Policy gradient with n-step advantages, a value regression and an entropy bonus, from on-policy blocks."""
 
+    prepared_rows = 0
+
     def __init__(self, settings: AlgorithmSettings) -> None:
         """Keep the settings; there is no other state."""
         self.settings = settings
@@ -37,7 +39,11 @@ class A2C:
         """Sample actions [N] from the softmax of the logits [N, A], or take the most probable."""
         return {"action": greedy_actions(outputs["logits"]) if greedy else sample(outputs["logits"], generator)}
 
-    def loss(self, outputs: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
+        """Return the batch as it is."""
+        return batch
+
+    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the scalar to descend, and its terms; outputs are [T+1, B, size] of one forward pass."""
         check_shapes(outputs, batch)
         settings, valid = self.settings, batch.valid

@@ -65,12 +65,13 @@ class Batch:
     terminated: Tensor  # [T, B] bool
     truncated: Tensor  # [T, B] bool
     life_lost: Tensor  # [T, B] bool
+    first: Tensor  # [T+1, B] bool: the row's observation is the first of a game
     valid: Tensor  # [T, B] bool
     policy_version: Tensor  # [T, B] int64
     columns: Mapping[str, Tensor] = field(default_factory=dict)  # the algorithm's own, [T, B, ...]
 
     def environments(self, chosen: Tensor) -> Batch:
-        """The part of the batch that some environments made; chosen: indices into B."""
+        """The part of the batch that some environments made; chosen: indices into the second dimension."""
         columns = {name: column[:, chosen] for name, column in self.columns.items()}
         parts = {name: getattr(self, name)[:, chosen] for name in Batch.__slots__ if name != "columns"}
         return Batch(**parts, columns=columns)
@@ -78,6 +79,9 @@ class Batch:
 
 class Algorithm(Protocol):
     """A learning algorithm; pure but for the generator it is handed. Constructed from `AlgorithmSettings`."""
+
+    prepared_rows: int
+    """Rows at the end of a batch whose outputs `prepare` needs; 0 = none."""
 
     def heads(self, actions: int) -> dict[str, int]:
         """Name and size of each network output; called by every role that makes a network, before it does."""
@@ -94,8 +98,16 @@ class Algorithm(Protocol):
         Called by inference servers for each batch of rows, and by evaluators; `greedy` draws nothing.
         """
 
-    def loss(self, outputs: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the scalar to descend and detached scalar metrics, from outputs [T+1, B, size] of one forward pass.
+    def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
+        """Return the batch that the epochs learn from, which may have other rows and more columns.
 
-        Called by the trainer once for each batch, before `backward`.
+        Called by the trainer once for each batch, before its epochs, without gradient; outputs are
+        [prepared_rows, B, size]. Epochs are cut into minibatches along the second dimension of what is returned.
+        """
+
+    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the scalar to descend and detached scalar metrics, from outputs [rows, B, size] of one forward pass.
+
+        Called by the trainer for each minibatch of a prepared batch, before `backward`; the rows are those of its
+        observation. `progress` is the share of the run's steps that is gone, in [0, 1], for what changes along a run.
         """

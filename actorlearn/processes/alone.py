@@ -72,7 +72,7 @@ def learn(settings: AloneSettings) -> float:
     import torch
 
     from actorlearn.algorithms.interface import Batch
-    from actorlearn.processes.trainer import Learning
+    from actorlearn.processes.learning import Learning
 
     torch.set_num_threads(settings.threads)
     trainer = settings.trainer
@@ -88,6 +88,7 @@ def learn(settings: AloneSettings) -> float:
         terminated=no,
         truncated=no,
         life_lost=no,
+        first=torch.zeros((horizon + 1, environments), dtype=torch.bool, device=device),
         valid=~no,
         policy_version=torch.zeros(shape, dtype=torch.int64),
         columns={

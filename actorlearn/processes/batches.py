@@ -109,7 +109,7 @@ class Batches:
         return parts or None
 
     def take(self, round_: int, parts: Sequence[Part]) -> Batch:
-        """Gather a round into a batch: observation [T + 1, B, …], everything else [T, B, …]."""
+        """Gather a round into a batch: observation and first [T + 1, B, …], the rest [T, B, …]."""
 
         def gather(name: str) -> Tensor:
             return self.staging.join(name, [blocks.block(name, group, round_) for _, blocks, group in parts], dim=1)
@@ -124,6 +124,7 @@ class Batches:
             terminated=terminated[1:],
             truncated=truncated[1:],
             life_lost=gather("life_lost")[1:],
+            first=first,
             valid=~first[1:],  # an action that met a resetting environment did nothing
             policy_version=_versions(round_, parts)[:-1],
             columns={name: gather(name)[:-1] for name in self.columns},

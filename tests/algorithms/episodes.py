@@ -32,6 +32,7 @@ def batch_of(*environments: Sequence[str], seed: int = 0, actions: int = 3) -> B
         terminated=where(TERMINATED, BOTH),
         truncated=where(TRUNCATED, BOTH),
         life_lost=where(LIFE),
+        first=torch.cat([torch.zeros(1, count, dtype=torch.bool), ~valid]),
         valid=valid,
         policy_version=torch.zeros(horizon, count, dtype=torch.int64),
     )
@@ -50,8 +51,9 @@ def random_outputs(batch: Batch, seed: int = 0, actions: int = 3) -> dict[str, T
 
 def rows_of(batch: Batch, start: int, stop: int) -> Batch:
     """Cut transitions [start, stop) out of a batch."""
-    cut = {name: getattr(batch, name)[start:stop] for name in batch.__slots__ if name not in ("observation", "columns")}
-    return replace(batch, observation=batch.observation[start : stop + 1], **cut)
+    longer = {name: getattr(batch, name)[start : stop + 1] for name in ("observation", "first")}
+    cut = {name: getattr(batch, name)[start:stop] for name in batch.__slots__ if name not in (*longer, "columns")}
+    return replace(batch, **longer, **cut)
 
 
 @st.composite

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
+from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.interface import AlgorithmSettings, Batch
 from actorlearn.models.interface import ModelSettings
 from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.processes.learning import Learning
 from actorlearn.processes.settings import PolicySettings, TrainerSettings
-from actorlearn.processes.trainer import Learning
 
 HORIZON, ENVIRONMENTS = 3, 8
 
@@ -50,6 +53,7 @@ def batch() -> Batch:
         terminated=no,
         truncated=no,
         life_lost=no,
+        first=torch.zeros((HORIZON + 1, ENVIRONMENTS), dtype=torch.bool),
         valid=~no,
         policy_version=torch.zeros(shape, dtype=torch.int64),
         columns={"extra": torch.arange(HORIZON * ENVIRONMENTS).view(shape)},
@@ -122,3 +126,48 @@ def test_a_part_that_is_not_finite_is_skipped_counted_and_told(monkeypatch: pyte
 
 def test_more_parts_than_environments_are_as_many_as_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(learned_from(learning(minibatches=100), monkeypatch)) == ENVIRONMENTS
+
+
+class Halved(A2C):
+    """Learns from the first half of the rows, and from what it worked out before the epochs."""
+
+    prepared_rows = 1
+
+    def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
+        assert outputs["value"].shape == (1, ENVIRONMENTS, 1) and not outputs["value"].requires_grad
+        longer = {name: getattr(batch, name)[:2] for name in ("observation", "first")}
+        names = [name for name in Batch.__slots__ if name not in (*longer, "columns")]
+        rows = {name: getattr(batch, name)[:1] for name in names}
+        return Batch(**rows, **longer, columns={"last": outputs["value"].squeeze(-1)})
+
+    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
+        loss, _ = super().loss(outputs, batch, progress)
+        return loss, {"progress": torch.tensor(progress), "last": batch.columns["last"].sum()}
+
+
+def test_an_algorithm_prepares_a_batch_once_and_learns_from_what_it_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = learning(name=f"{__name__}:Halved", epochs=2, minibatches=2)
+    value = made.outputs(batch(), 1)["value"].sum()
+    parts: list[Batch] = []
+    told: list[dict[str, float]] = []
+    update = made.update
+
+    def watched(part: Batch, env_steps: int) -> dict[str, float]:
+        parts.append(part)
+        told.append(update(part, env_steps))
+        return told[-1]
+
+    monkeypatch.setattr(made, "update", watched)
+    made.learn(batch(), 250, round_=0)
+    assert [tuple(part.observation.shape[:2]) for part in parts] == [(2, 4)] * 4
+    assert [numbers["progress"] for numbers in told] == [0.25] * 4
+    for epoch in (told[:2], told[2:]):  # of the weights before the first epoch, also in the second
+        assert sum(numbers["last"] for numbers in epoch) == pytest.approx(float(value))
+
+
+def test_outputs_of_the_last_rows_are_those_of_all_rows() -> None:
+    made, seen = learning(), batch()
+    whole, last = made.outputs(seen), made.outputs(seen, 2)
+    for name in ("logits", "value"):
+        assert whole[name].shape[:2] == (HORIZON + 1, ENVIRONMENTS)
+        torch.testing.assert_close(last[name], whole[name][-2:])

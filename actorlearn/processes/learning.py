@@ -1,0 +1,118 @@
+"""What one batch does to the weights: outputs, loss, gradient, step; epochs over it in parts.
+
+Reads: a ``Batch``. Writes: flat weights and optimizer state. Refuses to know: rounds, blocks, messages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+import torch
+from torch import Tensor
+
+from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.make import make as make_algorithm
+from actorlearn.models.interface import ModelSettings
+from actorlearn.models.make import autocast, flatten, set_layout
+from actorlearn.models.make import make as make_model
+from actorlearn.optim.clip import clip_by_global_norm
+from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.optim.make import make as make_optimizer
+from actorlearn.optim.schedules import linear
+from actorlearn.parameters import checkpoint
+from actorlearn.processes.settings import TrainerSettings
+
+
+class Learning:
+    """Network, loss and optimizer; one ``update`` is the whole of what learning does to the weights."""
+
+    def __init__(self, settings: TrainerSettings) -> None:
+        """Build everything from the settings, weights drawn from the seed."""
+        policy = settings.policy
+        self.settings = settings
+        self.algorithm_settings = msgspec.convert(policy.algorithm, AlgorithmSettings)
+        self.algorithm = make_algorithm(self.algorithm_settings)
+        self.network = make_model(
+            msgspec.convert(policy.model, ModelSettings),
+            policy.observation_shape,
+            policy.observation_dtype,
+            self.algorithm.heads(policy.actions),
+            settings.seed,
+        ).to(settings.device)
+        set_layout(self.network, settings.layout)
+        self.weights, self.gradients = flatten(self.network)
+        self.forward = torch.compile(self.network) if settings.compile else self.network
+        self.optimizer_settings = msgspec.convert(settings.optimizer, OptimizerSettings)
+        self.optimizer = make_optimizer(self.optimizer_settings, self.weights)
+        self.finite = True
+        self.skipped = 0
+        """Batches in a row with an update that was skipped because it was not finite."""
+
+    def learning_rate(self, env_steps: int) -> float:
+        """Linear from the first to the final value over ``total_steps``."""
+        o = self.optimizer_settings
+        return linear(o.learning_rate, o.learning_rate_final, env_steps / self.settings.total_steps)
+
+    def learn(self, batch: Batch, env_steps: int, round_: int) -> dict[str, float]:
+        """Pass over the batch ``epochs`` times, in parts; returns numbers of the last update, or of the first skipped.
+
+        A part is drawn, along the second dimension of the prepared batch, from seed and round: nothing needs saving.
+        """
+        if not self.algorithm_settings.epochs:
+            return {}
+        self.finite, numbers = True, {}
+        batch = self.prepare(batch)
+        size = batch.action.shape[1]
+        parts = min(self.algorithm_settings.minibatches, size)
+        generator = torch.Generator().manual_seed((self.settings.seed << 32) + round_)
+        for _ in range(self.algorithm_settings.epochs):
+            order = torch.randperm(size, generator=generator)
+            for chosen in order.tensor_split(parts):
+                part = batch if parts == 1 else batch.environments(chosen)
+                finite, told = self.finite, self.update(part, env_steps)
+                numbers = told if finite else numbers  # those of the first skipped one stay
+        self.skipped = 0 if self.finite else self.skipped + 1
+        return numbers
+
+    @torch.no_grad()
+    def prepare(self, batch: Batch) -> Batch:
+        """What all epochs over a batch have in common, worked out once."""
+        last = self.algorithm.prepared_rows
+        return self.algorithm.prepare(batch, self.outputs(batch, last) if last else {})
+
+    def outputs(self, batch: Batch, last: int = 0) -> dict[str, Tensor]:
+        """One forward pass over all rows of a batch, or over so many at its end: {head: [rows, B, size]}."""
+        observation = batch.observation[-last:]
+        with autocast(observation.device.type, self.settings.precision):
+            outputs = self.forward(observation.flatten(0, 1))
+        return {name: output.unflatten(0, observation.shape[:2]) for name, output in outputs.items()}
+
+    def update(self, batch: Batch, env_steps: int) -> dict[str, float]:
+        """One forward pass, one backward pass, one step. Non-finite updates change nothing."""
+        self.gradients.zero_()
+        progress = min(env_steps / self.settings.total_steps, 1.0)
+        loss, metrics = self.algorithm.loss(self.outputs(batch), batch, progress)
+        loss.backward()  # type: ignore[no-untyped-call]
+        norm = clip_by_global_norm(self.gradients, self.optimizer_settings.clip_norm)
+        learning_rate = self.learning_rate(env_steps)
+        if bool(torch.isfinite(norm)) and bool(torch.isfinite(loss)):
+            self.optimizer.step(self.weights, self.gradients, learning_rate)
+        else:
+            self.finite = False
+        numbers = {name: float(value) for name, value in metrics.items()}
+        return {**numbers, "loss": float(loss.detach()), "gradient_norm": float(norm), "learning_rate": learning_rate}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that learning changes, by name, for a checkpoint."""
+        weights = {f"weights.{name}": tensor for name, tensor in self.network.state_dict().items()}
+        return {**weights, **{f"optimizer.{name}": tensor for name, tensor in self.optimizer.state().items()}}
+
+    def restore(self, saved: checkpoint.Checkpoint) -> None:
+        """Take back what ``tensors`` gave."""
+        self.network.load_state_dict(saved.section("weights"))
+        self.optimizer.restore(saved.section("optimizer"))
+
+    def sha256(self) -> str:
+        """Fingerprint of the weights, for comparing runs."""
+        return hashlib.sha256(self.weights.detach().cpu().numpy().tobytes()).hexdigest()
