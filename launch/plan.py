@@ -10,12 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from actorlearn.memory.fields import Field
 from actorlearn.memory.progress import ROWS, progress_fields
 from actorlearn.memory.rollout import BlockShape, block_fields, make_segment, rounds_fields
 from actorlearn.memory.shared import SHM_ROOT, Segment, segment_bytes
 from actorlearn.metrics.timings import SECTIONS
+from actorlearn.optim.interface import OptimizerSettings, state_vectors
+from actorlearn.parameters.interface import backend
 from actorlearn.parameters.published import weights_fields
+from actorlearn.parameters.store import store_fields
 from actorlearn.wire.messages import Seat
 from launch.choices import Choice, choose, cpu_flags
 from launch.description import Description
@@ -85,8 +90,11 @@ class Plan:
                 PlannedSegment(f"rounds-{learner}", segment_bytes(rounds_fields()), "which rounds may be begun"),
             )
         ]
+        store = self._store_fields
+        what_store = f"weights and optimizer state of all learners, in {self.topology.learners.chunks} chunks"
         return [
             *own,
+            *([PlannedSegment("store", segment_bytes(store), what_store)] if store else []),
             PlannedSegment(
                 "progress", segment_bytes(progress_fields(len(SECTIONS))), f"heartbeats of {ROWS} processes"
             ),
@@ -133,6 +141,26 @@ class Plan:
         """The bell of a process, the same for all its incarnations."""
         return f"{self.sockets_dir / name}.bell"
 
+    def exchange(self, learner: int) -> dict[str, Any]:
+        """How a learner exchanges (parameters.interface.ExchangeSettings)."""
+        t = self.topology
+        if t.mode == "async":
+            store = str(self.shm / "store")
+            return {"mode": "async", "rank": learner, "store": store, "local_steps": t.learners.local_steps}
+        if t.learners.count == 1:
+            return {}
+        meeting = str(self.shm / "learners")  # trainers complete it with who they are
+        return {"mode": "sync", "rendezvous": meeting, "backend": backend([t.trainer.device] * t.learners.count)}
+
+    @property
+    def _store_fields(self) -> list[Field]:
+        """Of the parameter store; none where there is no store."""
+        t, d = self.topology, self.description
+        if t.mode != "async":
+            return []
+        vectors = len(state_vectors(msgspec.convert(t.optimizer.model_dump(), OptimizerSettings)))
+        return store_fields(d.weights, vectors, 0, t.learners.count, t.learners.chunks)
+
     # What is made ----------------------------------------------------------------------------------------------
 
     def create_segments(self) -> None:
@@ -141,6 +169,8 @@ class Plan:
             self._create(f"weights-{learner}", weights_fields(self.description.weights))
             self._create(f"rounds-{learner}", rounds_fields())
         self._create("progress", progress_fields(len(SECTIONS)))
+        if fields := self._store_fields:
+            self._create("store", fields)
 
     def _create(self, name: str, fields: list[Field]) -> None:
         self._segments[name] = Segment.create(self.shm / name, fields)

@@ -20,7 +20,7 @@ LARGEST = ("policy_lag_max", "staleness_max")
 BY_GAMES = ("episode_return_mean", "episode_length_mean")
 """Means over each learner's last games: weighed by how many games those are."""
 RECENT_GAMES = 100
-OWN = ("env_steps_per_s", "episode_return_mean", "policy_lag_mean", "staleness_mean", "exchange_wait_share")
+OWN = ("env_steps_per_s", "episode_return_mean", "policy_lag_mean", "staleness_mean", "learner_wait_s", "lock_wait_s")
 """What is also shown of each learner by itself."""
 
 

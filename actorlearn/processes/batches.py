@@ -108,6 +108,11 @@ class Batches:
                     return None
         return parts or None
 
+    def rows(self, round_: int) -> int:
+        """Rows of a round that every participant has been in: how far its gathering is."""
+        seats = [blocks for blocks in self.seats.values() if blocks.takes_part(round_)]
+        return max(0, min((b.observed(g) - round_ * b.horizon for b in seats for g in range(b.groups)), default=0))
+
     def take(self, round_: int, parts: Sequence[Part]) -> Batch:
         """Gather a round into a batch: observation and first [T + 1, B, …], the rest [T, B, …]."""
 

@@ -6,6 +6,7 @@ Reads: a ``Batch``. Writes: flat weights and optimizer state. Refuses to know: r
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 
 import msgspec
 import torch
@@ -16,11 +17,11 @@ from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.models.interface import ModelSettings
 from actorlearn.models.make import autocast, flatten, set_layout
 from actorlearn.models.make import make as make_model
-from actorlearn.optim.clip import clip_by_global_norm
 from actorlearn.optim.interface import OptimizerSettings
-from actorlearn.optim.make import make as make_optimizer
-from actorlearn.optim.schedules import linear
+from actorlearn.optim.schedules import linear, scaled
 from actorlearn.parameters import checkpoint
+from actorlearn.parameters.exchange import make as make_exchange
+from actorlearn.parameters.interface import Exchange, ExchangeSettings
 from actorlearn.processes.settings import TrainerSettings
 
 
@@ -44,27 +45,48 @@ class Learning:
         self.weights, self.gradients = flatten(self.network)
         self.forward = torch.compile(self.network) if settings.compile else self.network
         self.optimizer_settings = msgspec.convert(settings.optimizer, OptimizerSettings)
-        self.optimizer = make_optimizer(self.optimizer_settings, self.weights)
+        self.exchange: Exchange = self._exchange(ExchangeSettings(), lambda: True)
+        """How a gradient becomes new weights: by this learner alone, until others are joined."""
         self.finite = True
         self.skipped = 0
         """Batches in a row with an update that was skipped because it was not finite."""
 
+    def exchange_by(self, settings: ExchangeSettings, alive: Callable[[], bool]) -> None:
+        """Exchange in another way, or with others, from now on; what the optimizer remembers goes along."""
+        before, self.exchange = self.exchange, self._exchange(settings, alive)
+        self.exchange.restore(before.state())
+        before.close()
+
+    def _exchange(self, settings: ExchangeSettings, alive: Callable[[], bool]) -> Exchange:
+        return make_exchange(settings, self.optimizer_settings, self.weights, self.gradients, alive)
+
     def learning_rate(self, env_steps: int) -> float:
-        """Linear from the first to the final value over ``total_steps``."""
-        o = self.optimizer_settings
-        return linear(o.learning_rate, o.learning_rate_final, env_steps / self.settings.total_steps)
+        """Linear from the first to the final value over ``total_steps``, scaled by the number of learners."""
+        o, s = self.optimizer_settings, self.settings
+        rate = linear(o.learning_rate, o.learning_rate_final, env_steps / s.total_steps)
+        return scaled(rate, s.learners, s.rate_scaling)
 
     def learn(self, batch: Batch, env_steps: int, round_: int) -> dict[str, float]:
-        """Pass over the batch ``epochs`` times, in parts; returns numbers of the last update, or of the first skipped.
+        """Learn from a batch, all of it; returns what ``pass_over`` does."""
+        return self.pass_over(self.prepare(batch), env_steps, round_)
 
-        A part is drawn, along the second dimension of the prepared batch, from seed and round: nothing needs saving.
+    def updates_from(self, prepared: Batch) -> int:
+        """Optimizer steps that a prepared batch will give."""
+        return self.algorithm_settings.epochs * self._parts(prepared)
+
+    def _parts(self, prepared: Batch) -> int:
+        return min(self.algorithm_settings.minibatches, prepared.action.shape[1])
+
+    def pass_over(self, batch: Batch, env_steps: int, round_: int) -> dict[str, float]:
+        """Pass over a prepared batch ``epochs`` times, in parts; returns numbers of the last update.
+
+        Those of the first skipped one, if any. A part is drawn, along the second dimension, from seed and round:
+        nothing needs saving.
         """
         if not self.algorithm_settings.epochs:
             return {}
         self.finite, numbers = True, {}
-        batch = self.prepare(batch)
-        size = batch.action.shape[1]
-        parts = min(self.algorithm_settings.minibatches, size)
+        size, parts = batch.action.shape[1], self._parts(batch)
         generator = torch.Generator().manual_seed((self.settings.seed << 32) + round_)
         for _ in range(self.algorithm_settings.epochs):
             order = torch.randperm(size, generator=generator)
@@ -78,6 +100,8 @@ class Learning:
     @torch.no_grad()
     def prepare(self, batch: Batch) -> Batch:
         """What all epochs over a batch have in common, worked out once."""
+        if not self.algorithm_settings.epochs:
+            return batch
         last = self.algorithm.prepared_rows
         return self.algorithm.prepare(batch, self.outputs(batch, last) if last else {})
 
@@ -94,24 +118,21 @@ class Learning:
         progress = min(env_steps / self.settings.total_steps, 1.0)
         loss, metrics = self.algorithm.loss(self.outputs(batch), batch, progress)
         loss.backward()  # type: ignore[no-untyped-call]
-        norm = clip_by_global_norm(self.gradients, self.optimizer_settings.clip_norm)
         learning_rate = self.learning_rate(env_steps)
-        if bool(torch.isfinite(norm)) and bool(torch.isfinite(loss)):
-            self.optimizer.step(self.weights, self.gradients, learning_rate)
-        else:
-            self.finite = False
+        stepped = self.exchange.step(self.gradients, learning_rate, bool(torch.isfinite(loss)))
+        self.finite &= stepped.taken
         numbers = {name: float(value) for name, value in metrics.items()}
-        return {**numbers, "loss": float(loss.detach()), "gradient_norm": float(norm), "learning_rate": learning_rate}
+        return {**numbers, "loss": float(loss.detach()), "gradient_norm": stepped.norm, "learning_rate": learning_rate}
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that learning changes, by name, for a checkpoint."""
         weights = {f"weights.{name}": tensor for name, tensor in self.network.state_dict().items()}
-        return {**weights, **{f"optimizer.{name}": tensor for name, tensor in self.optimizer.state().items()}}
+        return {**weights, **{f"optimizer.{name}": tensor for name, tensor in self.exchange.state().items()}}
 
     def restore(self, saved: checkpoint.Checkpoint) -> None:
         """Take back what ``tensors`` gave."""
         self.network.load_state_dict(saved.section("weights"))
-        self.optimizer.restore(saved.section("optimizer"))
+        self.exchange.restore(saved.section("optimizer"))
 
     def sha256(self) -> str:
         """Fingerprint of the weights, for comparing runs."""

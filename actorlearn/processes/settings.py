@@ -79,6 +79,14 @@ class TrainerSettings(ProcessSettings, frozen=True):
     bell: str
     learner: int
     """Which of the learners this is; it learns from the seats that name it."""
+    learners: int = 1
+    """How many there are."""
+    exchange: dict[str, Any] = {}
+    """How they exchange what they learn (parameters.interface.ExchangeSettings); empty: this one is alone."""
+    rate_scaling: str = "none"
+    """Of the learning rate with the number of learners: none, sqrt or linear."""
+    pull_rows: int = 0
+    """Rows of a batch after which the store is looked at, again and again, while it is gathered; 0 = never."""
     policy: PolicySettings
     optimizer: dict[str, Any]
     weights: str

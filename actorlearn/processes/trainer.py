@@ -18,8 +18,10 @@ from actorlearn.memory.rollout import Rounds
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.parameters import checkpoint
+from actorlearn.parameters.interface import PeerLost, Stopped
 from actorlearn.parameters.published import Published
 from actorlearn.processes.batches import Batches, lag, steps_in
+from actorlearn.processes.learners import Learners
 from actorlearn.processes.learning import Learning
 from actorlearn.processes.role import POLL_MS, Role
 from actorlearn.processes.settings import TrainerSettings
@@ -46,17 +48,21 @@ class Trainer:
         columns = sorted(self.learning.algorithm.columns())
         self.batches = Batches(rounds, settings.blocks, settings.device, columns, self.episodes)
         self.bells = Bells()
-        self.checkpoints = Path(settings.run_dir) / "checkpoints"
-        self.env_steps = self.updates = self.learned = self.saves_done = 0
+        self.checkpoints = checkpoints_of(settings)
+        self.learners = Learners(settings, self.role, self.learning)
+        self.env_steps = self.own_steps = self.updates = self.learned = self.saves_done = self.pulls = 0
+        """Of which only ``own_steps`` and ``learned`` are this learner's alone."""
         self.saved_at = -1
+        self.unlearned: Batch | None = None
+        """A batch whose learning another learner's end broke off."""
         self.numbers: dict[str, Any] = {}
         """What the newest update said of itself."""
         self.lags: list[tuple[float, int]] = []
         """Mean and largest lag of each update since the last report."""
         if settings.resume:
-            self._restore(checkpoint.newest(self.checkpoints))
+            self._restore(checkpoint.newest(self.checkpoints if self.checkpoints.is_dir() else self.checkpoints.parent))
         self.learned = max(self.learned, rounds.open - settings.blocks)  # a restarted trainer goes on with open rounds
-        self.last_report = (time.monotonic(), self.env_steps)
+        self.last_report = (time.monotonic(), self.own_steps)
         self._publish()
         if not settings.resume:
             self._save()
@@ -68,25 +74,80 @@ class Trainer:
         draining = False
         while self.env_steps < self.settings.total_steps and not draining and self.role.alive():
             draining = self._follow_orders()
-            parts = self.batches.parts(self.learned)
-            if parts is None:
-                self.learned = self.batches.unblock(self.learned)
-                self.role.timings.add("copy")
+            joined = self._joined()
+            batch = self._batch() if joined else None
+            self.role.timings.add("copy")
+            if draining and not joined:
+                break
+            if batch is None and not draining:
                 waiter.wait(POLL_MS)
                 self.role.timings.add("wait")
                 continue
-            batch = self.batches.take(self.learned, parts)
-            self.role.timings.add("copy")
-            self._learn(batch)
+            try:
+                draining = self._learn(batch, draining)
+            except PeerLost:  # what was learned so far stays; the batch is learned with those who are left
+                self.learners.part()
+                self.unlearned = batch
+            except Stopped:
+                break
         self._finish(draining)
 
-    def _learn(self, batch: Batch) -> None:
+    def _joined(self) -> bool:
+        """Whether all learners are joined; if some have come or gone, try."""
+        if self.learners.joined:
+            return True
+        totals = self.learners.join(self.env_steps, self.updates)
+        if totals is None:
+            return False
+        if totals != (self.env_steps, self.updates):
+            self.env_steps, self.updates = totals
+            self._publish()
+        return True
+
+    def _batch(self) -> Batch | None:
+        """The batch to learn from next, or None while it is being gathered."""
+        if self.unlearned is not None:
+            batch, self.unlearned = self.unlearned, None
+            return batch
+        parts = self.batches.parts(self.learned)
+        if parts is None:
+            self.learned = self.batches.unblock(self.learned)
+            self._pull()
+            return None
+        return self.batches.take(self.learned, parts)
+
+    def _pull(self) -> None:
+        """Act by what others have learned meanwhile, every so many rows."""
+        if not self.settings.pull_rows:
+            return
+        pulls = self.batches.rows(self.learned) // self.settings.pull_rows
+        if pulls > self.pulls and self.learning.exchange.pull():
+            self._publish()
+        self.pulls = pulls
+
+    def _learn(self, batch: Batch | None, draining: bool) -> bool:
+        """Learn from a batch, unless a learner drains: says whether one does. Without a batch that is this one."""
+        exchange = self.learning.exchange
+        if batch is None:
+            return exchange.agree(0, 0, draining).draining
+        steps, prepared = steps_in(batch), self.learning.prepare(batch)
+        self.role.timings.add("learn")
+        agreed = exchange.agree(steps, self.learning.updates_from(prepared), draining)
+        self.role.timings.add("wait")
+        if agreed.draining:
+            return True
         self.lags.append(lag(batch, self.published.version))
-        self.numbers = self.learning.learn(batch, self.env_steps, self.learned)
-        self.env_steps += steps_in(batch)
-        self.updates += 1
+        self.numbers = self.learning.pass_over(prepared, self.env_steps, self.learned)
+        exchange.settle()
+        self.env_steps = agreed.env_steps
+        self.own_steps += steps
+        self.updates += self.learning.updates_from(prepared)
         self.learned += 1
         self.role.timings.add("learn")
+        self._after_learning()
+        return False
+
+    def _after_learning(self) -> None:
         if self.learning.skipped:
             said = f"loss {self.numbers['loss']}, norm {self.numbers['gradient_norm']}"
             self._warn(f"update {self.updates} skipped: {said}")
@@ -139,12 +200,13 @@ class Trainer:
 
     def _report(self) -> None:
         then_s, then_steps = self.last_report
-        rate = (self.env_steps - then_steps) / max(time.monotonic() - then_s, 1e-9)
+        rate = (self.own_steps - then_steps) / max(time.monotonic() - then_s, 1e-9)
         rates = {"env_steps_per_s": rate, "frames_per_s": rate * self.settings.frames_per_step}
         means, largest = zip(*self.lags, strict=True)
         lags = {"policy_lag_mean": sum(means) / len(means), "policy_lag_max": max(largest)}
-        self.role.control.send(Report(row={**self._row(), **rates, **lags, **self.numbers}))
-        self.last_report = (time.monotonic(), self.env_steps)
+        between = self.learning.exchange.numbers()
+        self.role.control.send(Report(row={**self._row(), **rates, **lags, **self.numbers, **between}))
+        self.last_report = (time.monotonic(), self.own_steps)
         self.lags = []
 
     def _warn(self, text: str) -> None:
@@ -154,6 +216,7 @@ class Trainer:
         return {
             "env_steps": self.env_steps,
             "updates": self.updates,
+            "own_steps": self.own_steps,
             "learned": self.learned,
             "elapsed_s": self._elapsed_s(),
             "episodes_finished": self.episodes.finished,
@@ -178,6 +241,7 @@ class Trainer:
         self.learning.restore(saved)
         state = saved.state
         self.env_steps, self.updates, self.learned = state["env_steps"], state["updates"], state["learned"]
+        self.own_steps = state["own_steps"]
         self.saved_at = self.env_steps
         self.episodes.finished = state["episodes_finished"]
         self.episodes.recent.extend(state["recent_returns"])
@@ -194,6 +258,12 @@ class Trainer:
         reason = "total_steps" if self.env_steps >= self.settings.total_steps else "drained" if draining else "stopped"
         self.role.control.finished(reason, summary)
         self.role.control.close()
+
+
+def checkpoints_of(settings: TrainerSettings) -> Path:
+    """Where a learner saves: the first one's checkpoints are the run's."""
+    folder = Path(settings.run_dir) / "checkpoints"
+    return folder / f"learner-{settings.learner}" if settings.learner else folder
 
 
 def run(settings: TrainerSettings) -> None:

@@ -1,0 +1,76 @@
+"""The learners this one exchanges with: joined when all have come, and joined anew when one comes or goes.
+
+Reads: the order's list of learners. Writes: nothing; the exchange does (``parameters/exchange.py``). With one learner,
+or a store between them, nobody is waited for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from pathlib import Path
+
+import msgspec
+
+from actorlearn.parameters.interface import ExchangeSettings, PeerLost, Stopped
+from actorlearn.processes.learning import Learning
+from actorlearn.processes.role import Role
+from actorlearn.processes.settings import TrainerSettings
+
+PATIENCE_S = 60.0
+"""Longest that a new list of learners is awaited after one was lost; the supervisor sees a death within a second."""
+
+
+class Learners:
+    """Which learners this one is joined with."""
+
+    def __init__(self, settings: TrainerSettings, role: Role, learning: Learning) -> None:
+        """Joined with nobody yet."""
+        self._settings = settings
+        self._exchange = msgspec.convert(settings.exchange, ExchangeSettings)
+        self._role = role
+        self._learning = learning
+        self._members: tuple[str, ...] = ()
+        self._lost: tuple[str, ...] = ()
+        self._lost_s = 0.0
+
+    @property
+    def joined(self) -> bool:
+        """Whether this learner is joined with all that there are now."""
+        return bool(self._members) and self._members == self._wanted()
+
+    def join(self, env_steps: int, updates: int) -> tuple[int, int] | None:
+        """Join those there are now; the steps and updates of all, or None while they are not complete."""
+        wanted = self._wanted()
+        if self._exchange.mode == "alone":
+            self._members = wanted
+            return env_steps, updates
+        if self._role.peer not in wanted or wanted == self._lost:
+            if self._lost and time.monotonic() - self._lost_s > PATIENCE_S:
+                raise PeerLost(f"no other list of learners came within {PATIENCE_S:g} s of losing {', '.join(wanted)}")
+            return None
+        settings = self._exchange
+        if settings.mode == "sync":
+            meeting = f"{settings.rendezvous}.{hashlib.sha256(' '.join(wanted).encode()).hexdigest()[:16]}"
+            rank, count = wanted.index(self._role.peer), len(wanted)
+            settings = msgspec.structs.replace(settings, rank=rank, learners=count, rendezvous=meeting)
+        self._learning.exchange_by(settings, lambda: self._role.alive() and self._wanted() == wanted)
+        try:
+            totals = self._learning.exchange.join(env_steps, updates)
+        except Stopped:  # we are to end, or there is another list already
+            return None
+        except PeerLost:
+            self._members = wanted
+            self.part()
+            return None
+        self._members = wanted
+        return totals
+
+    def part(self) -> None:
+        """One of them is gone: join again when the order says with whom."""
+        self._lost, self._lost_s, self._members = self._members, time.monotonic(), ()
+
+    def _wanted(self) -> tuple[str, ...]:
+        if self._exchange.mode == "sync" and self._settings.learners > 1:
+            return tuple(self._role.control.order.learners)
+        return (self._role.peer,)

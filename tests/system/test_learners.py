@@ -1,0 +1,73 @@
+"""Several learners in one run: the same file in both modes, deaths among them, and what they say together."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.system.conftest import PACED, Start
+from tests.system.test_whole_runs import LEARNS_CATCH, finished
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
+
+TWO = ["learners.count=2", "simulators.count=1"]
+TRAINERS = ["trainer-0", "trainer-1"]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_the_same_file_is_learned_in_both_modes(launched: Start, mode: str) -> None:
+    run = launched("catch", *LEARNS_CATCH, *TWO, "simulators.envs=8", f"mode={mode}", "total_steps=120_000")
+    summary = finished(run)
+    assert 120_000 <= summary["env_steps"] < 120_000 + 2 * 2 * 8 * 10  # type: ignore[operator]
+    scores = [row["episode_return_mean"] for row in run.rows() if row["episodes"] >= 100]
+    assert max(scores) >= 0.8, scores
+    assert all(row["learners"].keys() == set(TRAINERS) for row in run.rows()[1:])
+    for key in ("time_s", "env_steps", "episodes"):
+        assert [row[key] for row in run.rows()] == sorted(row[key] for row in run.rows())
+
+
+def test_learners_in_sync_have_the_same_weights_and_repeat(launched: Start) -> None:
+    runs = [launched("catch", *TWO, "total_steps=4000") for _ in range(2)]
+    hashes = [finished(run)["weights_sha256"] for run in runs]
+    assert hashes[0] == hashes[1]
+    saved = [run.checkpoint().state["env_steps"] for run in runs]
+    assert saved == [runs[0].summary()["env_steps"]] * 2
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("victim", TRAINERS)
+def test_a_learner_that_is_killed_comes_back_and_loses_nobody_elses_work(
+    launched: Start, mode: str, victim: str
+) -> None:
+    run = launched("catch", PACED, *TWO, f"mode={mode}", "total_steps=30_000", "checkpoint.every_steps=1000")
+    run.wait_for_steps(500)
+    os.kill(run.pids()[victim], signal.SIGKILL)
+    run.wait_for_event("restarted", victim, incarnation=1)
+    before = max(row["env_steps"] for row in run.rows())
+    run.wait_for_steps(before + 200)
+    run.full_speed()
+    assert run.end() == 0, run.screen()
+    assert run.summary()["status"] == "finished"
+    assert [(event["process"], event["cause"]) for event in run.events("died")] == [(victim, "signal 9")]
+    steps = [row["env_steps"] for row in run.rows()]
+    assert steps == sorted(steps)
+    assert run.leftovers() == []
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_run_of_two_is_stopped_and_resumed(launched: Start, mode: str) -> None:
+    run = launched("catch", PACED, *TWO, f"mode={mode}", "total_steps=20_000")
+    run.wait_for_steps(500)
+    run.ctrl_c()
+    assert run.end() == 130, run.screen()
+    stopped = run.summary()
+    assert stopped["status"] == "stopped"
+    assert run.leftovers() == []
+    again = launched("resume", run_dir=run.run_dir)
+    again.wait_for_steps(stopped["env_steps"])
+    again.full_speed()
+    assert again.end() == 0, again.screen()
+    assert again.summary()["env_steps"] >= 20_000
