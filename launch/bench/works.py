@@ -14,23 +14,23 @@ from launch.bench.report import Report
 from launch.bench.request import Request, shipped
 from launch.defaults import allowed_cores
 
-PPO_SHAPED = ("model.name=nature", "algorithm.horizon=128", "trainer.precision=fp32")
+PPO_SHAPED = ("model.name=nature", "algorithm.horizon=128", "simulators.envs=4")
+CLEANRL_SHAPED = (*PPO_SHAPED, "algorithm.epochs=4", "algorithm.minibatches=4")
+SAMPLE_FACTORY_SHAPED = (*PPO_SHAPED[:2], "algorithm.minibatches=8", "simulators.blocks=2")
 OURS: Mapping[str, tuple[str, ...]] = {
     "ours: A2C, nips, bf16, as shipped": (),
     "ours: A2C, nips, fp32": ("trainer.precision=fp32",),
     "ours: A2C, nature, fp32": ("trainer.precision=fp32", "model.name=nature"),
-    "ours: 8 x 128, nature, fp32, 4 epochs x 4 minibatches": (
-        *(*PPO_SHAPED, "simulators.envs=4", "algorithm.epochs=4", "algorithm.minibatches=4"),
-    ),
-    "ours: 16 x 128, nature, fp32, 1 epoch x 8 minibatches, lag 1": (
-        *(*PPO_SHAPED, "algorithm.minibatches=8", "simulators.blocks=2"),
-    ),
+    "ours: 8 x 128, nature, fp32, 4 epochs x 4 minibatches": (*CLEANRL_SHAPED, "trainer.precision=fp32"),
+    "ours: 8 x 128, nature, auto precision, 4 epochs x 4 minibatches": CLEANRL_SHAPED,
+    "ours: 16 x 128, nature, fp32, 1 epoch x 8 minibatches, lag 1": (*SAMPLE_FACTORY_SHAPED, "trainer.precision=fp32"),
+    "ours: 16 x 128, nature, auto precision, 1 epoch x 8 minibatches, lag 1": SAMPLE_FACTORY_SHAPED,
 }
 
 
 def on_pong(cores: int) -> dict[str, Peer]:
     """The peers' cases on so many cores."""
-    as_shipped, fp32, nature, ppo, appo = OURS
+    as_shipped, fp32, nature, ppo, ppo_auto, appo, appo_auto = OURS
     threads = str(cores)
 
     def loop(against: str, *how: str) -> Peer:
@@ -46,9 +46,9 @@ def on_pong(cores: int) -> dict[str, Peer]:
         "one loop, EnvPool, nips, fp32": loop(fp32, "envpool", "nips", "fp32"),
         "one loop, EnvPool, nips, bf16": loop(as_shipped, "envpool", "nips", "bf16"),
         "one loop, EnvPool, nature, fp32": loop(nature, "envpool", "nature", "fp32"),
-        "CleanRL PPO + EnvPool, nature, fp32": Peer("cleanrl", "cleanrl_ppo.py", (), ppo),
+        "CleanRL PPO + EnvPool, nature, fp32": Peer("cleanrl", "cleanrl_ppo.py", (), ppo, ppo_auto),
         "Sample Factory APPO, nature, fp32, 1 epoch": Peer(
-            "sample-factory", "sample_factory_appo.py", ("2", "8", "1"), appo
+            "sample-factory", "sample_factory_appo.py", ("2", "8", "1"), appo, appo_auto
         ),
     }
 
