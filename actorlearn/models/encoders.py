@@ -36,7 +36,7 @@ class ConvolutionalEncoder(nn.Module):
     def __init__(self, shape: tuple[int, ...], convolutions: Sequence[Convolution], features: int, name: str) -> None:
         """Size the layers for observations of this shape; `name` is the model's, for the error."""
         super().__init__()
-        check_image(shape, convolutions, name)
+        check_image(shape, smallest_side(convolutions), name)
         channels, height, width = shape
         layers: list[nn.Module] = []
         for convolution in convolutions:
@@ -63,7 +63,7 @@ class PixelConvolution(nn.Conv2d):
     """
 
     layout = "plain"
-    """Or "space-to-depth", for strides that divide kernel, height and width: see `_space_to_depth`."""
+    """Or "space-to-depth", for unpadded ones whose stride divides kernel, height and width: see `_space_to_depth`."""
 
     def forward(self, observation: Tensor) -> Tensor:
         """Map [N, C, H, W] to [N, channels, H', W']."""
@@ -72,11 +72,11 @@ class PixelConvolution(nn.Conv2d):
         weight = self.weight * (1.0 / 255.0) if observation.dtype == torch.uint8 else self.weight
         if self.layout == "space-to-depth" and self._divides(observation):
             return self._space_to_depth(observation, weight, dtype)
-        return torch.nn.functional.conv2d(observation.to(dtype), weight, self.bias, self.stride)
+        return torch.nn.functional.conv2d(observation.to(dtype), weight, self.bias, self.stride, self.padding)
 
     def _divides(self, observation: Tensor) -> bool:
         stride, sides = self.stride[0], (*observation.shape[2:], *self.kernel_size)
-        return all(side % stride == 0 for side in sides)
+        return self.padding == (0, 0) and all(side % stride == 0 for side in sides)
 
     def _space_to_depth(self, observation: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
         """The same as a convolution of stride 1: squares of s x s pixels become channels, [N, C s s, H/s, W/s].
@@ -125,9 +125,8 @@ def smallest_side(convolutions: Sequence[Convolution]) -> int:
     return side
 
 
-def check_image(shape: tuple[int, ...], convolutions: Sequence[Convolution], name: str) -> None:
-    """Refuse observations that the convolutions cannot take."""
-    side = smallest_side(convolutions)
+def check_image(shape: tuple[int, ...], side: int, name: str) -> None:
+    """Refuse observations that are not images of at least this height and width."""
     if len(shape) != 3 or min(shape[1:]) < side:
         raise ValueError(
             f"model.name: {name!r} takes images [C, H, W] of at least {side}x{side}, but this environment's "

@@ -23,8 +23,9 @@ from actorlearn.models.encoders import (
 )
 from actorlearn.models.heads import SeparateTrunks, SharedTrunk, orthogonal
 from actorlearn.models.interface import ModelSettings
+from actorlearn.models.residual import RESIDUAL_FEATURES, ResidualEncoder
 
-SHIPPED = ("nips", "nature", "mlp")
+SHIPPED = ("nips", "nature", "impala", "mlp")
 
 
 def make(
@@ -62,6 +63,8 @@ def construct(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[st
         return SharedTrunk(ConvolutionalEncoder(shape, NIPS, NIPS_FEATURES, "nips"), NIPS_FEATURES, heads)
     if settings.name == "nature":
         return SharedTrunk(ConvolutionalEncoder(shape, NATURE, NATURE_FEATURES, "nature"), NATURE_FEATURES, heads)
+    if settings.name == "impala":
+        return SharedTrunk(ResidualEncoder(shape), RESIDUAL_FEATURES, heads)
     if settings.name == "mlp":
         perceptrons = {head: Perceptron(shape, settings.hidden_sizes) for head in heads}
         return SeparateTrunks(perceptrons, perceptrons[next(iter(heads))].features, heads)

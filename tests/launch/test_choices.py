@@ -42,6 +42,11 @@ def test_small_batches_and_small_networks_stay_in_fp32() -> None:
     assert chosen("env: {id: CartPole-v1}", XEON, "simulators.envs=512")["trainer.precision"] == "fp32"
 
 
+def test_a_first_convolution_of_stride_1_stays_plain() -> None:
+    found = chosen(PONG, XEON, "model.name=impala")
+    assert (found["trainer.precision"], found["trainer.layout"]) == ("bf16", "plain")
+
+
 def test_what_is_written_is_left_alone() -> None:
     keys = ["trainer.precision=fp32", "trainer.layout=plain", "trainer.compile=true", "inference.precision=bf16"]
     topology = parse(PONG, keys)

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("name", ["nips", "nature"])
+@pytest.mark.parametrize("name", ["nips", "nature", "impala"])
 def test_a_replay_is_the_eager_pass(name: str, precision: str) -> None:
     net = network(name).cuda()
     with torch.inference_mode():

@@ -47,6 +47,12 @@ def weights(module: nn.Module) -> Tensor:
         # 16@8x8 on 4, 32@4x4, 9*9*32 -> 256, 256 -> 6 + 1, each with biases.
         ("nips", 4 * 64 * 16 + 16 + 16 * 16 * 32 + 32 + 2592 * 256 + 256 + 257 * 7),
         # 32@8x8 on 4, 64@4x4, 64@3x3, 7*7*64 -> 512, 512 -> 6 + 1.
+        # Sections of 16, 32, 32: a convolution, two blocks of two each; 84 -> 42 -> 21 -> 11, 11*11*32 -> 256.
+        (
+            "impala",
+            sum(9 * c * s + s + 4 * (9 * s * s + s) for c, s in ((4, 16), (16, 32), (32, 32)))
+            + 3872 * 256 + 256 + 257 * 7,
+        ),
         ("nature", 4 * 64 * 32 + 32 + 32 * 16 * 64 + 64 + 64 * 9 * 64 + 64 + 3136 * 512 + 512 + 513 * 7),
     ],
 )
@@ -74,14 +80,38 @@ def test_nips_is_the_function_it_says():
     torch.testing.assert_close(module(images(2))["value"], expected)
 
 
+def test_impala_is_the_function_it_says():
+    """The same weights in plain functional form: every section convolves, pools and adds two blocks."""
+    module = network("impala", shape := (4, 30, 21))
+    weights = iter(list(module.encoder.layers.parameters()))
+
+    def convolve(x: Tensor) -> Tensor:
+        return nn.functional.conv2d(x, next(weights), next(weights), padding=1)
+
+    x = images(2, shape).float() / 255.0
+    for _section in range(3):
+        x = nn.functional.pad(convolve(x), (1, 1, 1, 1), value=-torch.inf)
+        x = x.unfold(2, 3, 2).unfold(3, 3, 2).amax((-1, -2))
+        for _block in range(2):
+            x = x + convolve(convolve(x.relu()).relu())
+    x = nn.functional.linear(x.relu().flatten(1), next(weights), next(weights)).relu()
+    assert next(weights, None) is None
+    expected = nn.functional.linear(x, module.heads["logits"].weight, module.heads["logits"].bias)
+    torch.testing.assert_close(module(images(2, shape))["logits"], expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["nips", "impala"])
 @pytest.mark.parametrize("shape", [(4, 104, 80), (1, 20, 20), (3, 21, 50)])
-def test_nips_takes_any_image_that_is_large_enough(shape):
-    assert network(shape=shape)(images(2, shape))["logits"].shape == (2, 6)
+def test_images_that_are_large_enough_are_taken(name, shape):
+    assert network(name, shape)(images(2, shape))["logits"].shape == (2, 6)
 
 
 @pytest.mark.parametrize(
     ("name", "shape", "side"),
-    [("nips", (4, 19, 84), 20), ("nature", (4, 84, 35), 36), ("nips", (4,), 20), ("nature", (84, 84), 36)],
+    [
+        *(("nips", (4, 19, 84), 20), ("nature", (4, 84, 35), 36), ("nips", (4,), 20), ("nature", (84, 84), 36)),
+        ("impala", (84, 84), 1),
+    ],
 )
 def test_observations_the_convolutions_cannot_take_are_refused_with_the_way_out(name, shape, side):
     with pytest.raises(ValueError) as refused:
@@ -90,8 +120,9 @@ def test_observations_the_convolutions_cannot_take_are_refused_with_the_way_out(
         assert part in str(refused.value)
 
 
-def test_the_smallest_images_pass():
-    assert network("nature", (4, 36, 36))(images(1, (4, 36, 36)))["value"].shape == (1, 1)
+@pytest.mark.parametrize(("name", "side"), [("nature", 36), ("impala", 1)])
+def test_the_smallest_images_pass(name, side):
+    assert network(name, (4, side, side))(images(1, (4, side, side)))["value"].shape == (1, 1)
 
 
 def test_mlp_flattens_scales_bytes_and_leaves_numbers_alone():
@@ -141,7 +172,7 @@ def test_init_torch_is_uniform_within_one_over_root_fan_in():
         assert layer.weight.std().item() == pytest.approx(1 / sqrt(3 * fan_in), rel=0.1)
 
 
-@pytest.mark.parametrize(("name", "shape"), [("nips", ATARI), ("mlp", (4,))])
+@pytest.mark.parametrize(("name", "shape"), [("nips", ATARI), ("impala", (1, 16, 16)), ("mlp", (4,))])
 def test_init_orthogonal_has_the_gains_and_no_biases(name, shape):
     module = network(name, shape, init="orthogonal")
     gains = {}

@@ -30,6 +30,14 @@ def test_images_of_other_types_are_not_scaled() -> None:
     torch.testing.assert_close(convolution(seen), expected)
 
 
+def test_a_padded_convolution_is_the_textbooks_in_either_layout() -> None:
+    convolution, seen = PixelConvolution(4, 16, 3, padding=1), images(3, (4, 8, 8))
+    expected = torch.nn.functional.conv2d(seen.float() / 255, convolution.weight, convolution.bias, padding=1)
+    for layout in ("plain", "space-to-depth"):
+        convolution.layout = layout
+        torch.testing.assert_close(convolution(seen), expected, atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_layouts_of_a_whole_network_have_the_same_outputs_and_gradients(precision: str) -> None:
     seen = images(4)

@@ -1,0 +1,56 @@
+"""IMPALA's residual network (Espeholt et al. 2018, figure 3 right): images [N, C, H, W] to features [N, 256].
+
+Reads observations as stored, through `PixelConvolution`; knows no heads. Pooling is padded by one on every side, as in
+torchbeast: TensorFlow, which the paper used, pads even sides on the right alone. The sizes are the same.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from actorlearn.models.encoders import PixelConvolution, check_image
+
+SECTIONS = (16, 32, 32)
+"""Channels of each section; every section halves the sides."""
+RESIDUAL_FEATURES = 256
+_BLOCKS = 2
+
+
+class ResidualEncoder(nn.Module):
+    """Three sections of convolution, pooling and two residual blocks; then one fully connected layer."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        """Size the layers for observations of this shape."""
+        super().__init__()
+        check_image(shape, 1, "impala")
+        channels, height, width = shape
+        layers: list[nn.Module] = []
+        for section in SECTIONS:
+            kind = nn.Conv2d if layers else PixelConvolution
+            layers += [kind(channels, section, 3, padding=1), nn.MaxPool2d(3, stride=2, padding=1)]
+            layers += [ResidualBlock(section) for _ in range(_BLOCKS)]
+            channels, height, width = section, (height + 1) // 2, (width + 1) // 2
+        layers += [nn.ReLU(True), nn.Flatten(), nn.Linear(channels * height * width, RESIDUAL_FEATURES), nn.ReLU(True)]
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """Map [N, C, H, W] to [N, 256]."""
+        return self.layers(observation)  # type: ignore[no-any-return]
+
+
+class ResidualBlock(nn.Module):
+    """x + convolution(relu(convolution(relu(x)))), of one number of channels."""
+
+    def __init__(self, channels: int) -> None:
+        """Make both convolutions, 3x3 and padded so that the sides stay."""
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.ReLU(),  # not in place: x is added again
+            nn.Conv2d(channels, channels, 3, padding=1),
+            nn.ReLU(True),
+            nn.Conv2d(channels, channels, 3, padding=1),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map [N, channels, H, W] to the same shape."""
+        return x + self.layers(x)  # type: ignore[no-any-return]
