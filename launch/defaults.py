@@ -18,8 +18,8 @@ Tree = dict[str, Any]
 EVERYWHERE: Tree = {
     "seed": 1,
     "mode": "sync",
-    "model": {"hidden_sizes": [64, 64], "init": "torch"},
-    "algorithm": {"name": "a2c", "epochs": 1, "minibatches": 1},
+    "model": {"hidden_sizes": [64, 64], "init": "torch", "normalize_observation": False},
+    "algorithm": {"name": "a2c", "normalize_reward": False, "epochs": 1, "minibatches": 1},
     "learners": {"count": 1, "rate_scaling": "none", "chunks": 3, "local_steps": 1, "pull_rows": 0},
     "simulators": {"groups": 1, "blocks": 1, "pin": False},
     "inference": {"device": "cpu", "threads": 1, "precision": "auto"},

@@ -33,6 +33,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     frames_per_step: int
     columns: dict[str, tuple[str, tuple[int, ...]]]
     weights: int
+    """Numbers that are published: parameters, and statistics behind them."""
+    statistics: int = 0
 
 
 def describe(topology: Topology) -> Description:

@@ -159,7 +159,7 @@ class Plan:
         if t.mode != "async":
             return []
         vectors = len(state_vectors(msgspec.convert(t.optimizer.model_dump(), OptimizerSettings)))
-        return store_fields(d.weights, vectors, 0, t.learners.count, t.learners.chunks)
+        return store_fields(d.weights - d.statistics, vectors, d.statistics, t.learners.count, t.learners.chunks)
 
     # What is made ----------------------------------------------------------------------------------------------
 

@@ -117,6 +117,7 @@ class ModelSection(Section):
     name: ModelName = Field(description="nips, nature, impala, mlp or package.module:Name")
     hidden_sizes: list[Width] = Field(max_length=16, description="units per hidden layer of mlp")
     init: Literal["torch", "orthogonal"] = Field(description="initial weights; torch = U(+-1/sqrt(fan_in)), biases too")
+    normalize_observation: bool = Field(description="running mean and deviation per element; not of images")
 
 
 class AlgorithmSection(Section):
@@ -128,6 +129,7 @@ class AlgorithmSection(Section):
     entropy_cost: float = Field(ge=0, le=1_000, description="weight of the entropy bonus")
     value_cost: float = Field(ge=0, le=1_000, description="weight of (return - value)^2, no half")
     loss_scale: float = Field(gt=0, le=1_000_000, description="factor on the whole loss, before clip_norm")
+    normalize_reward: bool = Field(description="over the running deviation of the discounted return, then reward_clip")
     reward_clip: float | None = Field(gt=0, le=1_000_000, description="rewards are clipped to +-this; null = not")
     life_loss_terminal: bool = Field(description="a lost life ends the return (the game is played on)")
     bootstrap_on_truncation: bool = Field(description="a time limit is not a terminal: add V(final observation)")

@@ -32,6 +32,7 @@ class AlgorithmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     entropy_cost: float = 0.02
     value_cost: float = 0.25  # of the squared error, without a further 1/2
     loss_scale: float = 5.0  # multiplies all three terms, hence also meets the optimizer's clip_norm
+    normalize_reward: bool = False  # divide by the running deviation of discounted returns, before reward_clip
     reward_clip: float | None = 1.0  # rewards are cut to [-reward_clip, reward_clip]; None = raw
     life_loss_terminal: bool = False  # a lost life ends the return, though the game goes on
     bootstrap_on_truncation: bool = False  # False: a time limit is a terminal, as in all five papers' code
@@ -61,7 +62,7 @@ class Batch:
 
     observation: Tensor  # [T+1, B, *shape]
     action: Tensor  # [T, B] int64
-    reward: Tensor  # [T, B] float32, raw
+    reward: Tensor  # [T, B] float32, raw or, with normalize_reward, scaled
     terminated: Tensor  # [T, B] bool
     truncated: Tensor  # [T, B] bool
     life_lost: Tensor  # [T, B] bool

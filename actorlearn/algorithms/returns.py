@@ -19,7 +19,7 @@ from actorlearn.algorithms.interface import AlgorithmSettings, Batch
 
 
 def rewards(batch: Batch, settings: AlgorithmSettings) -> Tensor:
-    """Return the learner's rewards: raw ones cut to [-reward_clip, reward_clip], 0 where the transition is invalid."""
+    """Return the learner's rewards: a batch's cut to [-reward_clip, reward_clip], 0 where the transition is invalid."""
     reward_t = batch.reward.where(batch.valid, 0.0)
     if settings.reward_clip is None:
         return reward_t

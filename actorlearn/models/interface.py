@@ -23,6 +23,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     name: str = "nips"  # "nips", "nature", "impala", "mlp" or "package.module:Name"
     hidden_sizes: list[int] = msgspec.field(default_factory=lambda: [64, 64])  # mlp only
     init: str = "torch"  # "torch" = U(+-1/sqrt(fan_in)), weights and biases, as PAAC; "orthogonal" as GALA
+    normalize_observation: bool = False  # less the running mean, over the running deviation, cut to +-10; not of images
 
     def __post_init__(self) -> None:
         """Refuse numbers and words no network has."""
@@ -41,6 +42,7 @@ class Model(Protocol):
     * It returns float32 [N, size] for every head, also under autocast.
     * It initialises itself from torch's global generator, which `make` seeds for the construction.
     * Only its parameters travel between processes: constants are buffers with persistent=False.
+      (`normalize_observation` puts statistics in front of any network: `normalize.Normalized`.)
     """
 
     def __call__(self, observation: Tensor) -> dict[str, Tensor]:

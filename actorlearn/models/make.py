@@ -23,6 +23,7 @@ from actorlearn.models.encoders import (
 )
 from actorlearn.models.heads import SeparateTrunks, SharedTrunk, orthogonal
 from actorlearn.models.interface import ModelSettings
+from actorlearn.models.normalize import Normalized, statistics
 from actorlearn.models.residual import RESIDUAL_FEATURES, ResidualEncoder
 
 SHIPPED = ("nips", "nature", "impala", "mlp")
@@ -49,12 +50,17 @@ def make(
             f"model.init: {settings.init!r} is for {list(SHIPPED)}; {settings.name!r} initialises itself, "
             "so leave model.init at 'torch'"
         )
+    if settings.normalize_observation and observation_dtype == "uint8":
+        raise ValueError(
+            "model.normalize_observation: true is for observations of numbers, and this environment's are bytes, which "
+            "networks scale to [0, 1] themselves; leave it at false"
+        )
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # the CPU's alone: torch.manual_seed would seed every device
         network = construct(settings, shape, heads)
         if settings.init == "orthogonal":
             orthogonal(network)
-    return network
+    return Normalized(network, shape) if settings.normalize_observation else network
 
 
 def construct(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[str, int]) -> nn.Module:
@@ -85,33 +91,38 @@ def imported(name: str) -> Callable[[tuple[int, ...], dict[str, int]], nn.Module
 
 
 def flatten(module: nn.Module) -> tuple[Tensor, Tensor]:
-    """Re-lay all parameters as views of one flat float32 vector, and their gradients likewise; return both vectors.
+    """Re-lay a network as views of two flat float32 vectors: its weights, and the gradients of its parameters.
 
-    Order is that of `module.parameters()`. Writing the first vector changes the network; `backward` adds into the
-    second, so zero it in place (`gradients.zero_()`, or zero_grad with set_to_none=False) and do not replace `.grad`.
-    Move the module to its device first: a later `.to(...)` would part it from the vectors.
+    The weights are the parameters, in the order of `module.parameters()`, and behind them the statistics, of which
+    there are no gradients: an optimizer works on `weights[:gradients.numel()]`. Writing the first vector changes the
+    network; `backward` adds into the second, so zero it in place (`gradients.zero_()`, or zero_grad with
+    set_to_none=False) and do not replace `.grad`. Move the module to its device first: a later `.to(...)` would part it
+    from the vectors.
     """
     parameters = list(module.parameters())
+    behind = statistics(module)
     if not parameters:
         raise ValueError(f"flatten: {type(module).__name__} has no parameters, so there is nothing to train or publish")
     kinds = sorted({f"{parameter.dtype} on {parameter.device}" for parameter in parameters})
     if len(kinds) > 1 or parameters[0].dtype != torch.float32:
         raise ValueError(f"flatten: parameters are {kinds}, but one vector needs torch.float32 on one device")
-    buffers = sorted(set(module.state_dict()) - {name for name, _ in module.named_parameters(remove_duplicate=False)})
+    travel = {id(tensor) for tensor in (*parameters, *behind)}
+    buffers = sorted(name for name, tensor in module.state_dict(keep_vars=True).items() if id(tensor) not in travel)
     if buffers:
         raise ValueError(
             f"flatten: {type(module).__name__} keeps state in buffers {buffers}, but only parameters travel between "
             "processes; register constants with persistent=False, and use no layer with running statistics"
         )
-    flat_parameters = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
-    flat_gradients = torch.zeros_like(flat_parameters)
+    weights = torch.cat([tensor.detach().reshape(-1) for tensor in (*parameters, *behind)])
+    gradients = torch.zeros(sum(parameter.numel() for parameter in parameters), device=weights.device)
     start = 0
-    for parameter in parameters:
-        end = start + parameter.numel()
-        parameter.data = flat_parameters[start:end].view(parameter.shape)
-        parameter.grad = flat_gradients[start:end].view(parameter.shape)
+    for tensor in (*parameters, *behind):
+        end = start + tensor.numel()
+        tensor.data = weights[start:end].view(tensor.shape)
+        if end <= gradients.numel():
+            tensor.grad = gradients[start:end].view(tensor.shape)
         start = end
-    return flat_parameters, flat_gradients
+    return weights, gradients
 
 
 def autocast(device: str, precision: str) -> torch.autocast:

@@ -22,7 +22,7 @@ _ATTEMPTS = 10_000
 
 
 def weights_fields(size: int) -> list[Field]:
-    """Fields of a weights segment for ``size`` float32 parameters."""
+    """Fields of a weights segment for ``size`` float32 weights."""
     return [
         Field("newest", "int64", (8,), -1),
         Field("sequence", "int64", (SLOTS, 8), 0),
@@ -53,7 +53,7 @@ class Published:
 
     @property
     def size(self) -> int:
-        """Number of parameters."""
+        """Number of weights: parameters and statistics."""
         return int(self._payload.shape[1])
 
     def publish(self, weights: NDArray[np.float32], env_steps: int) -> int:

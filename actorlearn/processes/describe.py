@@ -33,13 +33,13 @@ def run(settings: DescribeSettings) -> None:
         algorithm = make_algorithm(msgspec.convert(settings.algorithm, AlgorithmSettings))
         model = msgspec.convert(settings.model, ModelSettings)
         network = make_model(model, spec.observation_shape, spec.observation_dtype, algorithm.heads(spec.actions), 0)
-        weights, _ = flatten(network)
-        make_optimizer(msgspec.convert(settings.optimizer, OptimizerSettings), weights)
+        weights, gradients = flatten(network)
+        make_optimizer(msgspec.convert(settings.optimizer, OptimizerSettings), weights[: gradients.numel()])
     except Exception as error:  # a user's environment or model may raise anything
         print(json.dumps({"error": " ".join(str(error).split()) or type(error).__name__}), flush=True)
         sys.exit(2)
     columns = {name: [dtype, list(shape)] for name, (dtype, shape) in algorithm.columns().items()}
-    answer = {**msgspec.to_builtins(spec), "columns": columns, "weights": weights.numel()}
+    answer = {**msgspec.to_builtins(spec), "columns": columns, "weights": weights.numel(), "statistics": weights.numel() - gradients.numel()}
     print(json.dumps(answer), flush=True)
 
 

@@ -17,6 +17,7 @@ from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.models.interface import ModelSettings
 from actorlearn.models.make import autocast, flatten, set_layout
 from actorlearn.models.make import make as make_model
+from actorlearn.models.normalize import Normalized, merge_into, moments_of
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.schedules import linear, scaled
 from actorlearn.parameters import checkpoint
@@ -43,6 +44,7 @@ class Learning:
         ).to(settings.device)
         set_layout(self.network, settings.layout)
         self.weights, self.gradients = flatten(self.network)
+        self.parameters = self.weights[: self.gradients.numel()]  # the rest are statistics
         self.forward = torch.compile(self.network) if settings.compile else self.network
         self.optimizer_settings = msgspec.convert(settings.optimizer, OptimizerSettings)
         self.exchange: Exchange = self._exchange(ExchangeSettings(), lambda: True)
@@ -86,6 +88,8 @@ class Learning:
         if not self.algorithm_settings.epochs:
             return {}
         self.finite, numbers = True, {}
+        if isinstance(self.network, Normalized):  # the last row is the first of the environments' next batch
+            self.exchange.merge(moments_of(batch.observation[:-1]), merge_into)
         size, parts = batch.action.shape[1], self._parts(batch)
         generator = torch.Generator().manual_seed((self.settings.seed << 32) + round_)
         for _ in range(self.algorithm_settings.epochs):

@@ -23,6 +23,7 @@ from actorlearn.parameters.published import Published
 from actorlearn.processes.batches import Batches, lag, steps_in
 from actorlearn.processes.learners import Learners
 from actorlearn.processes.learning import Learning
+from actorlearn.processes.reward_scale import RewardScale
 from actorlearn.processes.role import POLL_MS, Role
 from actorlearn.processes.settings import TrainerSettings
 from actorlearn.wire.bell import Bell, Bells
@@ -43,6 +44,8 @@ class Trainer:
         self.role = Role(settings)
         self.learning = Learning(settings)
         self.episodes = Episodes()
+        algorithm = self.learning.algorithm_settings
+        self.rewards = RewardScale(algorithm.discount) if algorithm.normalize_reward else None
         self.published = Published(Segment.open(Path(settings.weights)))
         rounds = Rounds(Segment.open(Path(settings.rounds)))
         columns = sorted(self.learning.algorithm.columns())
@@ -114,7 +117,10 @@ class Trainer:
             self.learned = self.batches.unblock(self.learned)
             self._pull()
             return None
-        return self.batches.take(self.learned, parts)
+        batch = self.batches.take(self.learned, parts)
+        if self.rewards is None:
+            return batch
+        return self.rewards.scaled(batch, [(f"{peer}/{g}", b.envs_per_group) for peer, b, g in parts])
 
     def _pull(self) -> None:
         """Act by what others have learned meanwhile, every so many rows."""
@@ -141,7 +147,7 @@ class Trainer:
         exchange.settle()
         self.env_steps = agreed.env_steps
         self.own_steps += steps
-        self.updates += self.learning.updates_from(prepared)
+        self.updates = agreed.updates
         self.learned += 1
         self.role.timings.add("learn")
         self._after_learning()
@@ -224,6 +230,7 @@ class Trainer:
             "recent_lengths": list(self.episodes.recent_lengths),
             "policy_version": self.published.version,
             "dropped_steps": self.batches.dropped_steps,
+            "rewards": self.rewards.state() if self.rewards is not None else None,
         }
 
     def _save(self) -> None:
@@ -246,6 +253,8 @@ class Trainer:
         self.episodes.finished = state["episodes_finished"]
         self.episodes.recent.extend(state["recent_returns"])
         self.episodes.recent_lengths.extend(state["recent_lengths"])
+        if self.rewards is not None and state.get("rewards"):
+            self.rewards.restore(state["rewards"])
         lost = self.published.env_steps - self.env_steps  # learned by a trainer that died before it saved again
         self.batches.dropped_steps = state["dropped_steps"] + max(lost, 0)
 

@@ -124,7 +124,10 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "unknown mode": (OK + "mode: snyc\n", ["t:2", "mode = 'snyc'", "must be sync", "did you mean sync?"]),
     "mode gossip": (OK + "mode: gossip\n", ["t:2", "mode = 'gossip'", "the modes sync and async", "write mode: sync"]),
     "no learner": (OK + "learners: {count: 0}\n", ["t:2", "learners.count = 0", "1"]),
-    "unknown model": (OK + "model: {name: nipz}\n", ["t:2", "'nipz'", "nips, nature, impala, mlp", "did you mean nips?"]),
+    "unknown model": (
+        OK + "model: {name: nipz}\n",
+        ["t:2", "'nipz'", "nips, nature, impala, mlp", "did you mean nips?"],
+    ),
     "path as model": (OK + "model: {name: ../x.py}\n", ["t:2", "'../x.py'", "package.module:Name", "for example"]),
     "unknown algorithm": (OK + "algorithm: {name: a2d}\n", ["t:2", "'a2d'", "a2c or", "did you mean a2c?"]),
     "unknown optimizer": (OK + "optimizer: {name: adma}\n", ["t:2", "'adma'", "rmsprop or adam", "did you mean adam?"]),

@@ -62,6 +62,7 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
                         "name": st.sampled_from(MODELS) | code,
                         "hidden_sizes": st.lists(st.integers(1, 65_536), max_size=16),
                         "init": st.sampled_from(["torch", "orthogonal"]),
+                        "normalize_observation": st.booleans(),
                     }
                 ),
                 "algorithm": st.fixed_dictionaries(
@@ -72,6 +73,7 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
                         "entropy_cost": number,
                         "value_cost": number,
                         "loss_scale": positive,
+                        "normalize_reward": st.booleans(),
                         "reward_clip": st.none() | positive,
                         "life_loss_terminal": st.booleans(),
                         "bootstrap_on_truncation": st.booleans(),

@@ -21,12 +21,12 @@ from actorlearn.processes.settings import PolicySettings, TrainerSettings
 HORIZON, ENVIRONMENTS = 3, 8
 
 
-def learning(**algorithm: Any) -> Learning:
+def learning(model: ModelSettings | None = None, **algorithm: Any) -> Learning:
     policy = PolicySettings(
         observation_shape=(2,),
         observation_dtype="float32",
         actions=2,
-        model=msgspec.to_builtins(ModelSettings(name="mlp", hidden_sizes=[4])),
+        model=msgspec.to_builtins(model or ModelSettings(name="mlp", hidden_sizes=[4])),
         algorithm=msgspec.to_builtins(AlgorithmSettings(horizon=HORIZON, **algorithm)),
     )
     nowhere = dict.fromkeys(("run_id", "control", "progress", "bell", "weights", "rounds", "run_dir"), "")

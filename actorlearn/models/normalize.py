@@ -1,0 +1,84 @@
+"""Normalised observations: each element less its running mean, over its running standard deviation.
+
+What was seen so far is three buffers, a network's *statistics*. They lie behind the parameters in its flat vector, so
+they are published, saved and loaded with the weights; no gradient reaches them and no optimizer sees them. Knows no
+process: the trainer merges every batch, whoever acts and evaluates reads what was published.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+EPSILON = 1e-8
+"""Added to the variance, as gymnasium's NormalizeObservation does."""
+LIMIT = 10.0
+"""Normalised elements are cut to +-LIMIT (OpenAI baselines, VecNormalize)."""
+
+
+class Moments(NamedTuple):
+    """Number, mean and variance (over the number, not one less) of what was seen."""
+
+    count: Tensor  # []
+    mean: Tensor  # [*shape]
+    variance: Tensor  # [*shape]
+
+    @classmethod
+    def of(cls, rows: Tensor) -> Moments:
+        """Moments of rows [N, *shape], in float64."""
+        rows = rows.double()
+        count = torch.tensor(len(rows), dtype=torch.float64, device=rows.device)
+        if not len(rows):
+            return cls(count, rows.new_zeros(rows.shape[1:]), rows.new_zeros(rows.shape[1:]))
+        return cls(count, rows.mean(0), rows.var(0, correction=0))
+
+    def merged(self, other: Moments) -> Moments:
+        """Moments of both together (Chan, Golub & LeVeque 1979)."""
+        count = self.count + other.count
+        share = other.count / count.clamp(min=1.0)
+        difference = other.mean - self.mean
+        variance = self.variance.lerp(other.variance, share) + difference.square() * share * (1.0 - share)
+        return Moments(count, self.mean + difference * share, variance)
+
+
+class Normalized(nn.Module):
+    """A network that is shown normalised observations; before anything was observed, the observations as they are."""
+
+    count: Tensor
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, network: nn.Module, shape: tuple[int, ...]) -> None:
+        """Put the statistics of observations of this shape in front of the network."""
+        super().__init__()
+        self.network = network
+        self.register_buffer("count", torch.zeros(()))  # float32: exact to 16 million rows, to a part in that beyond
+        self.register_buffer("mean", torch.zeros(shape))
+        self.register_buffer("variance", torch.ones(shape))
+
+    def forward(self, observation: Tensor, *further: Tensor) -> Any:
+        """Call the network on the normalised observation [..., *shape], and whatever else it takes."""
+        seen = (observation.float() - self.mean) * (self.variance + EPSILON).rsqrt()
+        return self.network(seen.clamp(-LIMIT, LIMIT), *further)
+
+
+@torch.no_grad()
+def moments_of(observation: Tensor) -> Tensor:
+    """Moments of rows [T, B, *shape] as one float64 vector, in the order of a network's statistics."""
+    return torch.cat([moment.reshape(-1) for moment in Moments.of(observation.flatten(0, 1))])
+
+
+@torch.no_grad()
+def merge_into(own: Tensor, moments: Tensor) -> None:
+    """Change a network's statistics, as they lie behind its parameters, by the moments of what was seen, in place."""
+    elements = len(own) // 2
+    both = [Moments(*vector.double().split((1, elements, elements))) for vector in (own, moments.to(own.device))]
+    own.copy_(torch.cat(both[0].merged(both[1])))
+
+
+def statistics(network: nn.Module) -> list[Tensor]:
+    """The statistics in a network: buffers that travel with its parameters."""
+    normalized = [module for module in network.modules() if isinstance(module, Normalized)]
+    return [buffer for module in normalized for buffer in module.buffers(recurse=False)]

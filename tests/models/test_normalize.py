@@ -1,0 +1,100 @@
+"""Statistics of observations: merged exactly, behind the parameters, out of the optimizer's sight."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from actorlearn.models.interface import ModelSettings
+from actorlearn.models.make import flatten, make
+from actorlearn.models.normalize import LIMIT, Moments, Normalized, merge_into, moments_of, statistics
+
+HEADS = {"logits": 2, "value": 1}
+
+
+def network(seed: int = 0) -> nn.Module:
+    return make(ModelSettings(name="mlp", normalize_observation=True), (3,), "float32", HEADS, seed)
+
+
+def observe(module: Normalized, observation: torch.Tensor) -> None:
+    """Merge as a trainer does, into statistics that lie behind each other."""
+    own = torch.cat([buffer.reshape(-1) for buffer in statistics(module)])
+    merge_into(own, moments_of(observation))
+    for buffer, merged in zip(statistics(module), own.split([b.numel() for b in statistics(module)]), strict=True):
+        buffer.copy_(merged.view(buffer.shape))
+
+
+def rows(*size: int, seed: int = 0) -> torch.Tensor:
+    """Elements of very different sizes and means."""
+    drawn = torch.randn(*size, 3, generator=torch.Generator().manual_seed(seed))
+    return drawn * torch.tensor([1e-3, 1.0, 50.0]) + torch.tensor([0.0, -3.0, 1000.0])
+
+
+@given(sizes=st.lists(st.integers(0, 9), min_size=1, max_size=8), seed=st.integers(0, 99))
+def test_merged_parts_are_the_whole(sizes: list[int], seed: int) -> None:
+    whole = rows(sum(sizes), seed=seed)
+    merged = Moments.of(whole[:0])
+    for part in whole.split(sizes):
+        merged = merged.merged(Moments.of(part))
+    for found, expected in zip(merged, Moments.of(whole), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+    assert merged.count == len(whole)
+
+
+def test_a_network_that_observed_batches_normalises_by_all_their_rows() -> None:
+    normalized = Normalized(nn.Identity(), (3,))
+    batches = [rows(5, 4, seed=seed) for seed in range(40)]
+    for batch in batches:
+        observe(normalized, batch)
+    everything = torch.cat([batch.flatten(0, 1) for batch in batches])
+    assert normalized.count == len(everything)
+    expected = (everything - everything.mean(0)) / everything.std(0, correction=0)
+    torch.testing.assert_close(normalized(everything), expected, atol=1e-3, rtol=1e-3)
+
+
+def test_before_anything_was_observed_nothing_changes_and_far_values_are_cut() -> None:
+    normalized = Normalized(nn.Identity(), (3,))
+    seen = torch.tensor([[0.5, -2.0, 9.0], [1e6, -1e6, 0.0]])
+    torch.testing.assert_close(normalized(seen), torch.tensor([[0.5, -2.0, 9.0], [LIMIT, -LIMIT, 0.0]]))
+
+
+def test_an_element_that_never_changes_is_zero_and_finite() -> None:
+    normalized = Normalized(nn.Identity(), (3,))
+    observe(normalized, torch.full((2, 4, 3), 7.0))
+    assert normalized(torch.full((1, 3), 7.0)).abs().max() == 0.0
+    assert normalized(torch.full((1, 3), 8.0)).max() == LIMIT
+
+
+def test_statistics_lie_behind_the_parameters_and_get_no_gradients() -> None:
+    module = network()
+    weights, gradients = flatten(module)
+    parameters = sum(parameter.numel() for parameter in module.parameters())
+    assert gradients.numel() == parameters and weights.numel() == parameters + 1 + 3 + 3
+    merge_into(weights[parameters:], moments_of(rows(6, 4)))
+    observed = weights[parameters:].clone()
+    assert observed[0] == 24
+    torch.testing.assert_close(observed[1:4], rows(6, 4).flatten(0, 1).mean(0))
+    sum(output.sum() for output in module(rows(2)).values()).backward()
+    assert gradients.any()
+    assert torch.equal(weights[parameters:], observed)
+
+
+def test_whoever_gets_the_vector_or_the_saved_tensors_sees_alike() -> None:
+    module, by_vector, by_name = network(), network(seed=1), network(seed=2)
+    weights, gradients = flatten(module)
+    merge_into(weights[gradients.numel() :], moments_of(rows(6, 4)))
+    flatten(by_vector)[0].copy_(weights)
+    flatten(by_name)
+    by_name.load_state_dict(module.state_dict())
+    expected = module(rows(5, seed=9))
+    for other in (by_vector, by_name):
+        for head, output in other(rows(5, seed=9)).items():
+            torch.testing.assert_close(output, expected[head], rtol=0.0, atol=0.0)
+
+
+def test_images_are_refused_with_the_way_out() -> None:
+    with pytest.raises(ValueError, match=r"model\.normalize_observation: true .* bytes.* leave it at false"):
+        make(ModelSettings(name="nips", normalize_observation=True), (4, 84, 84), "uint8", HEADS, 0)
