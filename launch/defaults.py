@@ -135,8 +135,9 @@ def resolve(raw: Tree, cores: int | None = None) -> Tree:
     own_optimizer = KINDS[kind]["optimizer"]["name"]
     chosen = (kind, str(section(resolved, "optimizer").get("name")))
     _fill(resolved, {"optimizer": OPTIMIZERS.get(chosen, OPTIMIZERS[kind, own_optimizer])})
-    _fill(resolved, {"simulators": _simulators(resolved, kind, allowed_cores() if cores is None else cores)})
-    _fill(resolved, {"trainer": {"threads": _trainer_threads(resolved, kind, allowed_cores() if cores is None else cores)}})
+    cores = allowed_cores() if cores is None else cores
+    _fill(resolved, {"simulators": _simulators(resolved, kind, cores)})
+    _fill(resolved, {"trainer": {"threads": _trainer_threads(resolved, kind, cores)}})
     _fill(resolved, {"name": _name(resolved)})
     return resolved
 

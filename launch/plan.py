@@ -74,6 +74,7 @@ class Plan:
     def segments(self) -> list[PlannedSegment]:
         """Segments at the start of the run, with their sizes."""
         weights = segment_bytes(weights_fields(self.description.weights))
+        slots = f"3 slots x {self.description.weights:,} float32 weights"
         s = self.topology.simulators
         rows = f"{s.groups} group(s) x {s.blocks} block(s) x {self.topology.algorithm.horizon + 1} rows x "
         what = rows + f"{s.envs // s.groups} environments"
@@ -86,7 +87,7 @@ class Plan:
             made
             for learner in range(self.topology.learners.count)
             for made in (
-                PlannedSegment(f"weights-{learner}", weights, f"3 slots x {self.description.weights:,} float32 weights"),
+                PlannedSegment(f"weights-{learner}", weights, slots),
                 PlannedSegment(f"rounds-{learner}", segment_bytes(rounds_fields()), "which rounds may be begun"),
             )
         ]

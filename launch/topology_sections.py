@@ -192,7 +192,7 @@ class SimulatorsSection(Section):
 class InferenceSection(Section):
     """Inference servers: they run the policy on batches of observations."""
 
-    count: int = Field(ge=0, le=1_024, description="processes of each learner; 0 = simulators run the policy themselves")
+    count: int = Field(ge=0, le=1_024, description="processes of each learner; 0 = simulators act themselves")
     device: Device = Field(description="cpu, cuda or cuda:N")
     threads: int = Field(ge=1, le=1_024, description="torch threads per process")
     precision: Precision = Field(description="auto, fp32 or bf16 (autocast)")

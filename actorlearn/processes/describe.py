@@ -39,7 +39,8 @@ def run(settings: DescribeSettings) -> None:
         print(json.dumps({"error": " ".join(str(error).split()) or type(error).__name__}), flush=True)
         sys.exit(2)
     columns = {name: [dtype, list(shape)] for name, (dtype, shape) in algorithm.columns().items()}
-    answer = {**msgspec.to_builtins(spec), "columns": columns, "weights": weights.numel(), "statistics": weights.numel() - gradients.numel()}
+    sizes = {"weights": weights.numel(), "statistics": weights.numel() - gradients.numel()}
+    answer = {**msgspec.to_builtins(spec), "columns": columns, **sizes}
     print(json.dumps(answer), flush=True)
 
 
