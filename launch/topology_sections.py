@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NoReturn
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-MODELS = ("nips", "nature", "impala", "mlp")
+MODELS = ("nips", "nature", "a3c", "impala", "mlp")
 ALGORITHMS = ("a2c",)
 PLANNED_MODES = ("gossip",)
 
@@ -114,7 +114,7 @@ class EnvSection(Section):
 class ModelSection(Section):
     """The network (actorlearn.models.interface.ModelSettings)."""
 
-    name: ModelName = Field(description="nips, nature, impala, mlp or package.module:Name")
+    name: ModelName = Field(description="nips, nature, a3c, impala, mlp or package.module:Name")
     hidden_sizes: list[Width] = Field(max_length=16, description="units per hidden layer of mlp")
     init: Literal["torch", "orthogonal"] = Field(description="initial weights; torch = U(+-1/sqrt(fan_in)), biases too")
     normalize_observation: bool = Field(description="running mean and deviation per element; not of images")

@@ -1,4 +1,4 @@
-"""From observations [N, *shape] to features [N, F]: the two Atari convolution stacks and a tanh perceptron.
+"""From observations [N, *shape] to features [N, F]: the Atari convolution stacks and a tanh perceptron.
 
 Reads observations as stored and scales uint8 by 1/255; knows no heads and no algorithm. Each encoder says the width of
 its output as `features`.
@@ -15,36 +15,47 @@ from torch import Tensor, nn
 
 
 class Convolution(NamedTuple):
-    """One square, unpadded convolution."""
+    """One square convolution."""
 
     channels: int
     kernel: int
     stride: int
+    padding: int = 0
 
 
-# Mnih et al. 2013, as used for actor-critics in Mnih et al. 2016 (A3C FF) and PAAC ("arch nips").
-NIPS = (Convolution(16, 8, 4), Convolution(32, 4, 2))
-NIPS_FEATURES = 256
-# Mnih et al. 2015 ("arch nature" in PAAC).
-NATURE = (Convolution(32, 8, 4), Convolution(64, 4, 2), Convolution(64, 3, 1))
-NATURE_FEATURES = 512
+class Stack(NamedTuple):
+    """Convolutions and the width of the layer behind them."""
+
+    convolutions: tuple[Convolution, ...]
+    features: int
+
+
+STACKS = {
+    # Mnih et al. 2013, as used for actor-critics in Mnih et al. 2016 (A3C FF) and PAAC ("arch nips").
+    "nips": Stack((Convolution(16, 8, 4), Convolution(32, 4, 2)), 256),
+    # Mnih et al. 2015 ("arch nature" in PAAC).
+    "nature": Stack((Convolution(32, 8, 4), Convolution(64, 4, 2), Convolution(64, 3, 1)), 512),
+    # Stooke and Abbeel 2018, A3C-Net: nips with its second convolution padded (section 5.1).
+    "a3c": Stack((Convolution(16, 8, 4), Convolution(32, 4, 2, 1)), 256),
+}
 
 
 class ConvolutionalEncoder(nn.Module):
-    """Unpadded convolutions and one fully connected layer, each followed by a ReLU."""
+    """Convolutions and one fully connected layer, each followed by a ReLU."""
 
-    def __init__(self, shape: tuple[int, ...], convolutions: Sequence[Convolution], features: int, name: str) -> None:
-        """Size the layers for observations of this shape; `name` is the model's, for the error."""
+    def __init__(self, shape: tuple[int, ...], name: str) -> None:
+        """Size the layers of the stack of that name for observations of this shape."""
         super().__init__()
+        convolutions, features = STACKS[name]
         check_image(shape, smallest_side(convolutions), name)
         channels, height, width = shape
         layers: list[nn.Module] = []
         for convolution in convolutions:
             kind = nn.Conv2d if layers else PixelConvolution
-            layers += [kind(channels, convolution.channels, convolution.kernel, convolution.stride), nn.ReLU(True)]
-            channels = convolution.channels
-            height = (height - convolution.kernel) // convolution.stride + 1
-            width = (width - convolution.kernel) // convolution.stride + 1
+            layers += [kind(channels, *convolution), nn.ReLU(True)]
+            channels, kernel, stride, padding = convolution
+            height = (height + 2 * padding - kernel) // stride + 1
+            width = (width + 2 * padding - kernel) // stride + 1
         layers += [nn.Flatten(), nn.Linear(channels * height * width, features), nn.ReLU(True)]
         self.layers = nn.Sequential(*layers)
         self.features = features
@@ -121,7 +132,7 @@ def smallest_side(convolutions: Sequence[Convolution]) -> int:
     """Return the least height or width that leaves at least one cell after the last convolution."""
     side = 1
     for convolution in reversed(convolutions):
-        side = (side - 1) * convolution.stride + convolution.kernel
+        side = max(1, (side - 1) * convolution.stride + convolution.kernel - 2 * convolution.padding)
     return side
 
 

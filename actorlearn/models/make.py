@@ -12,21 +12,13 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from actorlearn.models.encoders import (
-    NATURE,
-    NATURE_FEATURES,
-    NIPS,
-    NIPS_FEATURES,
-    ConvolutionalEncoder,
-    Perceptron,
-    PixelConvolution,
-)
+from actorlearn.models.encoders import STACKS, ConvolutionalEncoder, Perceptron, PixelConvolution
 from actorlearn.models.heads import SeparateTrunks, SharedTrunk, orthogonal
 from actorlearn.models.interface import ModelSettings
 from actorlearn.models.normalize import Normalized, statistics
 from actorlearn.models.residual import RESIDUAL_FEATURES, ResidualEncoder
 
-SHIPPED = ("nips", "nature", "impala", "mlp")
+SHIPPED = (*STACKS, "impala", "mlp")
 
 
 def make(
@@ -65,10 +57,8 @@ def make(
 
 def construct(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[str, int]) -> nn.Module:
     """Construct the network that the settings name."""
-    if settings.name == "nips":
-        return SharedTrunk(ConvolutionalEncoder(shape, NIPS, NIPS_FEATURES, "nips"), NIPS_FEATURES, heads)
-    if settings.name == "nature":
-        return SharedTrunk(ConvolutionalEncoder(shape, NATURE, NATURE_FEATURES, "nature"), NATURE_FEATURES, heads)
+    if settings.name in STACKS:
+        return SharedTrunk(ConvolutionalEncoder(shape, settings.name), STACKS[settings.name].features, heads)
     if settings.name == "impala":
         return SharedTrunk(ResidualEncoder(shape), RESIDUAL_FEATURES, heads)
     if settings.name == "mlp":

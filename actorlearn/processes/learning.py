@@ -21,8 +21,8 @@ from actorlearn.models.normalize import Normalized, merge_into, moments_of
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.schedules import linear, scaled
 from actorlearn.parameters import checkpoint
-from actorlearn.parameters.exchange import make as make_exchange
 from actorlearn.parameters.interface import Exchange, ExchangeSettings
+from actorlearn.parameters.make import make as make_exchange
 from actorlearn.processes.settings import TrainerSettings
 
 
