@@ -122,9 +122,15 @@ def test_observations_the_convolutions_cannot_take_are_refused_with_the_way_out(
         assert part in str(refused.value)
 
 
-@pytest.mark.parametrize(("name", "side"), [("nature", 36), ("impala", 1)])
+@pytest.mark.parametrize(("name", "side"), [("nature", 36), ("a3c", 12), ("impala", 1)])
 def test_the_smallest_images_pass(name, side):
     assert network(name, (4, side, side))(images(1, (4, side, side)))["value"].shape == (1, 1)
+
+
+def test_a3c_makes_12_x_9_cells_of_the_papers_screens():
+    """accel_rl's spec 0 on 104 x 80: the padded second convolution gives 32 x 12 x 9 to the layer of 256."""
+    shapes = [tuple(parameter.shape) for parameter in network("a3c", (4, 104, 80)).encoder.parameters()]
+    assert shapes == [(16, 4, 8, 8), (16,), (32, 16, 4, 4), (32,), (256, 32 * 12 * 9), (256,)]
 
 
 def test_mlp_flattens_scales_bytes_and_leaves_numbers_alone():
