@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from actorlearn.memory.shared import Segment, SegmentError
 from actorlearn.parameters.interface import ExchangeSettings, PeerLost, Stopped
+from actorlearn.parameters.rendezvous import rendezvous_fields
 from actorlearn.processes.learning import Learning
 from actorlearn.processes.role import Role
 from actorlearn.processes.settings import TrainerSettings
@@ -51,13 +54,13 @@ class Learners:
             return None
         settings = self._exchange
         if settings.mode == "sync":
-            meeting = f"{settings.rendezvous}.{hashlib.sha256(' '.join(wanted).encode()).hexdigest()[:16]}"
             rank, count = wanted.index(self._role.peer), len(wanted)
+            meeting = self._meeting(wanted)
             settings = msgspec.structs.replace(settings, rank=rank, learners=count, rendezvous=meeting)
-        self._learning.exchange_by(settings, lambda: self._role.alive() and self._wanted() == wanted)
         try:
+            self._learning.exchange_by(settings, lambda: self._role.alive() and self._wanted() == wanted)
             totals = self._learning.exchange.join(env_steps, updates)
-        except Stopped:  # we are to end, or there is another list already
+        except (Stopped, SegmentError):  # we are to end, there is another list, or the place is still being made
             return None
         except PeerLost:
             self._members = wanted
@@ -69,6 +72,13 @@ class Learners:
     def part(self) -> None:
         """One of them is gone: join again when the order says with whom."""
         self._lost, self._lost_s, self._members = self._members, time.monotonic(), ()
+
+    def _meeting(self, members: tuple[str, ...]) -> str:
+        """Where these learners meet, made by whoever comes first. A list of incarnations never comes again."""
+        path = f"{self._exchange.rendezvous}.{hashlib.sha256(' '.join(members).encode()).hexdigest()[:16]}"
+        with suppress(FileExistsError):
+            Segment.create(Path(path), rendezvous_fields(len(members))).close()
+        return path
 
     def _wanted(self) -> tuple[str, ...]:
         if self._exchange.mode == "sync" and self._settings.learners > 1:
