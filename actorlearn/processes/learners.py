@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,6 +23,9 @@ from actorlearn.processes.settings import TrainerSettings
 
 PATIENCE_S = 60.0
 """Longest that a new list of learners is awaited after one was lost; the supervisor sees a death within a second."""
+STRAGGLING = 0.2
+"""Share of time that others must wait for a learner before it is named."""
+NAME_EVERY_S = 30.0
 
 
 class Learners:
@@ -36,6 +40,7 @@ class Learners:
         self._members: tuple[str, ...] = ()
         self._lost: tuple[str, ...] = ()
         self._lost_s = 0.0
+        self._named_s = -NAME_EVERY_S
 
     @property
     def joined(self) -> bool:
@@ -72,6 +77,16 @@ class Learners:
     def part(self) -> None:
         """One of them is gone: join again when the order says with whom."""
         self._lost, self._lost_s, self._members = self._members, time.monotonic(), ()
+
+    def straggler(self, numbers: Mapping[str, float], seconds: float) -> str:
+        """Who kept the others waiting for a good part of this time, in words, now and then; mostly nothing."""
+        waited_s = numbers.get("straggler_wait_s", 0.0)
+        now_s = time.monotonic()
+        if not self._members or waited_s < STRAGGLING * seconds or now_s - self._named_s < NAME_EVERY_S:
+            return ""
+        self._named_s = now_s
+        name = self._members[int(numbers["straggler"])].rpartition(".")[0]
+        return f"{name} is slow: the other learners waited {waited_s:.1f} of the last {seconds:.1f} s for it"
 
     def _meeting(self, members: tuple[str, ...]) -> str:
         """Where these learners meet, made by whoever comes first. A list of incarnations never comes again."""

@@ -211,6 +211,8 @@ class Trainer:
         means, largest = zip(*self.lags, strict=True)
         lags = {"policy_lag_mean": sum(means) / len(means), "policy_lag_max": max(largest)}
         between = self.learning.exchange.numbers()
+        if self.settings.learner == 0 and (said := self.learners.straggler(between, time.monotonic() - then_s)):
+            self._warn(said)
         self.role.control.send(Report(row={**self._row(), **rates, **lags, **self.numbers, **between}))
         self.last_report = (time.monotonic(), self.own_steps)
         self.lags = []
