@@ -12,6 +12,7 @@ from launch.bench.report import Report
 from launch.bench.request import Request
 from launch.bench.sampling import sampling
 from launch.bench.scaling import scaling
+from launch.bench.stragglers import stragglers
 from launch.bench.time_to_score import time_to_score
 from launch.bench.training import training
 from launch.bench.works import peers, peers_cheap, sb3
@@ -26,6 +27,7 @@ SUITES: dict[str, Callable[[Request], Report]] = {
     "time-to-score": time_to_score,
     "learners": learners,
     "scaling": scaling,
+    "stragglers": stragglers,
     "memory": memory,
     "gpu": gpu,
 }

@@ -64,7 +64,8 @@ class Running:
         self.run_dir = Path(self._folder.name) / "run"
         self._lines = Lines(self.run_dir / "metrics.jsonl")
         self._events = Lines(self.run_dir / "events.jsonl")
-        self._newest: dict[str, Any] = {}
+        self.seen: list[dict[str, Any]] = []
+        """Every report so far."""
 
     def __enter__(self) -> Running:
         """Start it and wait for its first report; raises BenchError with what it said when it ends early."""
@@ -123,6 +124,14 @@ class Running:
                 total += process.memory_full_info().pss
         return total
 
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        """All events of one kind."""
+        return [event for event in Lines(self.run_dir / "events.jsonl").new() if event["kind"] == kind]
+
+    def pids(self) -> dict[str, int]:
+        """Process ids by name."""
+        return {event["process"]: event["pid"] for event in self.events("spawned")}
+
     def new_reports(self) -> list[dict[str, Any]]:
         """The reports written since the last call."""
         return list(self._lines.new())
@@ -149,7 +158,7 @@ class Running:
             if time.monotonic() > deadline_s:
                 raise BenchError(f"the run of {self._topology} reported nothing for {START_LIMIT_S:.0f} s")
             time.sleep(_TURN_S)
-        return self._newest
+        return self.seen[-1]
 
     def _check(self) -> None:
         """Raise BenchError when the run has ended, or has lost a process: its rate would mean nothing."""
@@ -168,8 +177,7 @@ class Running:
     def _newest_report(self) -> bool:
         """Take in what was written; whether there was anything."""
         rows = list(self._lines.new())
-        if rows:
-            self._newest = rows[-1]
+        self.seen += rows
         return bool(rows)
 
     def _sections(self) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
@@ -187,8 +195,7 @@ class Running:
     def _cpu_s(self) -> dict[str, float]:
         """CPU seconds each living process has used."""
         spent = {}
-        spawned = [event for event in Lines(self.run_dir / "events.jsonl").new() if event["kind"] == "spawned"]
-        for name, pid in {event["process"]: event["pid"] for event in spawned}.items():
+        for name, pid in self.pids().items():
             with suppress(psutil.NoSuchProcess):
                 times = psutil.Process(pid).cpu_times()
                 spent[name] = times.user + times.system
