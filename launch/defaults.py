@@ -19,7 +19,19 @@ EVERYWHERE: Tree = {
     "seed": 1,
     "mode": "sync",
     "model": {"hidden_sizes": [64, 64], "init": "torch", "normalize_observation": False},
-    "algorithm": {"name": "a2c", "normalize_reward": False, "epochs": 1, "minibatches": 1},
+    "algorithm": {
+        "name": "a2c",
+        "reduction": "mean",
+        "normalize_reward": False,
+        "gae_lambda": 1.0,
+        "ratio_clip": 0.2,
+        "value_clip": None,
+        "normalize_advantage": False,
+        "rho_clip": 1.0,
+        "c_clip": 1.0,
+        "epochs": 1,
+        "minibatches": 1,
+    },
     "learners": {"count": 1, "rate_scaling": "none", "chunks": 3, "local_steps": 1, "pull_rows": 0},
     "simulators": {"groups": 1, "blocks": 1, "pin": False},
     "inference": {"device": "cpu", "threads": 1, "precision": "auto"},
@@ -107,6 +119,46 @@ OPTIMIZERS: dict[tuple[str, str], Tree] = {
     | {"learning_rate": 3e-3, "epsilon": 1e-5, "epsilon_inside_root": False, "accumulator_init": 0.0, "clip_norm": 0.5},
 }
 
+# Espeholt et al. 2018, table G.1; epsilon inside the root and the accumulator from 1 as TensorFlow has them.
+OPTIMIZERS_OF: dict[tuple[str, str, str], Tree] = {
+    ("atari", "impala", "rmsprop"): _SHARED
+    | {"learning_rate": 6e-4, "epsilon": 0.01, "epsilon_inside_root": True, "accumulator_init": 1.0, "clip_norm": 40.0},
+}
+
+# What an algorithm wants otherwise than a2c. Atari with ppo: 32 environments x 64 steps, minibatches of 256, a clip of
+# 0.1 as in Schulman et al. 2017. With impala: Espeholt et al. 2018, table G.1, where 32 trajectories of 20 steps make a
+# batch, losses are sums, and the squared error counts a half of 0.5. Cheap environments with ppo:
+ALGORITHMS: dict[tuple[str, str], Tree] = {
+    ("atari", "ppo"): {
+        "algorithm": {
+            "horizon": 64,
+            "entropy_cost": 0.01,
+            "value_cost": 0.5,
+            "loss_scale": 1.0,
+            "gae_lambda": 0.95,
+            "ratio_clip": 0.1,
+            "epochs": 4,
+            "minibatches": 8,
+        },
+        "optimizer": {"name": "adam"},
+    },
+    ("vector", "ppo"): {
+        "algorithm": {
+            "horizon": 64,
+            "gae_lambda": 0.95,
+            "normalize_advantage": True,
+            "epochs": 8,
+            "minibatches": 4,
+        },
+        "optimizer": {"learning_rate": 1e-3},
+    },
+    ("atari", "impala"): {
+        "algorithm": {"horizon": 20, "entropy_cost": 0.01, "loss_scale": 1.0, "reduction": "sum"},
+        "simulators": {"blocks": 2},
+    },
+    ("vector", "impala"): {"simulators": {"blocks": 2}},
+}
+
 KINDS = {"atari": ATARI, "vector": VECTOR}
 ENVIRONMENTS_IN_ALL = {"atari": 32, "vector": 16}
 MOST_SIMULATORS = {"atari": 8, "vector": 2}
@@ -129,12 +181,16 @@ def resolve(raw: Tree, cores: int | None = None) -> Tree:
     """Return a copy of ``raw`` with every missing key filled in; ``cores`` stands in for this machine's."""
     resolved: Tree = copy.deepcopy(raw)
     kind = kind_of(section(resolved, "env").get("id"))
+    algorithm = str(section(resolved, "algorithm").get("name", EVERYWHERE["algorithm"]["name"]))
+    _fill(resolved, ALGORITHMS.get((kind, algorithm), {}))
     _fill(resolved, KINDS[kind])
     _fill(resolved, EVERYWHERE)
     _fill(resolved, {"inference": {"count": 0 if section(resolved, "inference").get("device") == "cpu" else 1}})
     own_optimizer = KINDS[kind]["optimizer"]["name"]
-    chosen = (kind, str(section(resolved, "optimizer").get("name")))
-    _fill(resolved, {"optimizer": OPTIMIZERS.get(chosen, OPTIMIZERS[kind, own_optimizer])})
+    chosen = str(section(resolved, "optimizer").get("name"))
+    numbers = OPTIMIZERS.get((kind, chosen), OPTIMIZERS[kind, own_optimizer])
+    _fill(resolved, {"optimizer": OPTIMIZERS_OF.get((kind, algorithm, chosen), numbers)})
+    _fill(resolved, {"algorithm": {"ratio_clip_final": section(resolved, "algorithm").get("ratio_clip")}})
     cores = allowed_cores() if cores is None else cores
     _fill(resolved, {"simulators": _simulators(resolved, kind, cores)})
     _fill(resolved, {"trainer": {"threads": _trainer_threads(resolved, kind, cores)}})

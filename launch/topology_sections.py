@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 MODELS = ("nips", "nature", "a3c", "impala", "mlp")
-ALGORITHMS = ("a2c",)
+ALGORITHMS = ("a2c", "ppo", "impala")
 PLANNED_MODES = ("gossip",)
 
 NAME_PATTERN = r"^[A-Za-z0-9._-]{1,64}$"
@@ -123,18 +123,26 @@ class ModelSection(Section):
 class AlgorithmSection(Section):
     """The loss (actorlearn.algorithms.interface.AlgorithmSettings)."""
 
-    name: AlgorithmName = Field(description="a2c or package.module:Name")
+    name: AlgorithmName = Field(description="a2c, ppo, impala or package.module:Name")
     horizon: int = Field(ge=1, le=10_000, description="agent steps per environment and update (rows of a block)")
     discount: float = Field(gt=0, le=1, description="per agent step")
     entropy_cost: float = Field(ge=0, le=1_000, description="weight of the entropy bonus")
     value_cost: float = Field(ge=0, le=1_000, description="weight of (return - value)^2, no half")
     loss_scale: float = Field(gt=0, le=1_000_000, description="factor on the whole loss, before clip_norm")
     normalize_reward: bool = Field(description="over the running deviation of the discounted return, then reward_clip")
+    reduction: Literal["mean", "sum"] = Field(description="of the loss over transitions; sum meets clip_norm too")
     reward_clip: float | None = Field(gt=0, le=1_000_000, description="rewards are clipped to +-this; null = not")
     life_loss_terminal: bool = Field(description="a lost life ends the return (the game is played on)")
     bootstrap_on_truncation: bool = Field(description="a time limit is not a terminal: add V(final observation)")
+    gae_lambda: float = Field(ge=0, le=1, description="of advantages, per agent step; 1 = n-step returns")
+    ratio_clip: float = Field(gt=0, le=1_000, description="ppo: at step 0; how far a ratio of probabilities may gain")
+    ratio_clip_final: float = Field(ge=0, le=1_000, description="ppo: reached linearly at total_steps")
+    value_clip: float | None = Field(gt=0, le=1_000_000, description="ppo: a value may gain this far; null = any way")
+    normalize_advantage: bool = Field(description="ppo: mean 0 and deviation 1 within each minibatch")
+    rho_clip: float = Field(gt=0, le=1_000_000, description="impala: largest ratio that weighs an error")
+    c_clip: float = Field(gt=0, le=1_000_000, description="impala: largest ratio that carries errors back a step")
     epochs: int = Field(ge=0, le=1_000, description="updates from each transition; 0 = sample and learn nothing")
-    minibatches: int = Field(ge=1, le=10_000, description="parts, of whole environments, a batch is learned from in")
+    minibatches: int = Field(ge=1, le=10_000, description="parts of a batch: of environments; ppo: of transitions")
 
 
 class OptimizerSection(Section):
@@ -265,12 +273,14 @@ class Topology(Section):
         return self
 
     @model_validator(mode="after")
-    def _minibatches_with_environments(self) -> Topology:
-        environments = self.simulators.count * self.simulators.envs
-        if self.algorithm.minibatches > environments:
+    def _minibatches_with_transitions(self) -> Topology:
+        most, what = self.simulators.count * self.simulators.envs, "whole environments"
+        if self.algorithm.name == "ppo":
+            most, what = most * self.algorithm.horizon, "transitions"
+        if self.algorithm.minibatches > most:
             refuse(
-                f"a part of a batch is whole environments, and there are {environments}",
-                f"write a number from 1 to {environments}, or more simulators.envs",
+                f"a part of a batch is {what}, and there are {most}",
+                f"write a number from 1 to {most}, or more simulators.envs",
                 "algorithm.minibatches",
             )
         return self

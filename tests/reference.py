@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from math import sqrt
+from collections.abc import Mapping
+from math import e, exp, pi, sqrt
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,45 +13,139 @@ from actorlearn.algorithms.interface import AlgorithmSettings, Batch
 from actorlearn.optim.interface import OptimizerSettings
 
 
+def outcome(batch: Batch, settings: AlgorithmSettings, t: int, b: int) -> tuple[float, float, bool]:
+    """Reward, discount and whether sums stop, of valid transition t of environment b."""
+    reward, discount = float(batch.reward[t, b]), settings.discount
+    if settings.reward_clip is not None:
+        reward = min(max(reward, -settings.reward_clip), settings.reward_clip)
+    if batch.terminated[t, b]:
+        discount = 0.0
+    if batch.life_lost[t, b] and settings.life_loss_terminal:
+        discount = 0.0
+    if batch.truncated[t, b] and not settings.bootstrap_on_truncation:
+        discount = 0.0
+    stops = discount == 0.0 or bool(batch.truncated[t, b]) or t == len(batch.reward) - 1
+    return reward, discount, stops
+
+
 def n_step_return(batch: Batch, value: Tensor, settings: AlgorithmSettings, t: int, b: int) -> float:
     """Sum gamma^k r forward from valid transition t of environment b; value is [T+1, B]."""
-    horizon = batch.action.shape[0]
-    total, weight = 0.0, 1.0
-    for k in range(t, horizon):
-        reward = float(batch.reward[k, b])
-        if settings.reward_clip is not None:
-            reward = min(max(reward, -settings.reward_clip), settings.reward_clip)
+    total, weight, stops = 0.0, 1.0, False
+    while not stops:
+        reward, discount, stops = outcome(batch, settings, t, b)
         total += weight * reward
-        weight *= settings.discount
-        if batch.terminated[k, b]:
-            return total
-        if batch.life_lost[k, b] and settings.life_loss_terminal:
-            return total
-        if batch.truncated[k, b] and not settings.bootstrap_on_truncation:
-            return total
-        if batch.truncated[k, b] or k == horizon - 1:
-            return total + weight * float(value[k + 1, b])
-    raise AssertionError("the last transition of a block ends every return")
+        weight *= discount
+        t += 1
+    return total + weight * float(value[t, b]) if weight else total
 
 
-def a2c_loss(logits: Tensor, value: Tensor, batch: Batch, settings: AlgorithmSettings) -> Tensor:
-    """Average the three terms over valid transitions in a double loop; logits [T+1, B, A], value [T+1, B]."""
-    horizon, environments = batch.action.shape
+def vtrace_target(batch: Batch, value: Tensor, ratio: Tensor, settings: AlgorithmSettings, t: int, b: int) -> float:
+    """Sum the corrected errors forward (Espeholt et al. 2018, equation 1); value is [T+1, B], ratio [T, B]."""
+    total, weight, stops = float(value[t, b]), 1.0, False
+    while not stops:
+        reward, discount, stops = outcome(batch, settings, t, b)
+        error = reward + discount * float(value[t + 1, b]) - float(value[t, b])
+        total += weight * min(settings.rho_clip, float(ratio[t, b])) * error
+        weight *= discount * settings.gae_lambda * min(settings.c_clip, float(ratio[t, b]))
+        t += 1
+    return total
+
+
+def gae(batch: Batch, value: Tensor, settings: AlgorithmSettings, t: int, b: int) -> float:
+    """Sum (gamma lambda)^k times the errors forward (Schulman et al. 2016, equation 16); value is [T+1, B]."""
+    total, weight, stops = 0.0, 1.0, False
+    while not stops:
+        reward, discount, stops = outcome(batch, settings, t, b)
+        total += weight * (reward + discount * float(value[t + 1, b]) - float(value[t, b]))
+        weight *= discount * settings.gae_lambda
+        t += 1
+    return total
+
+
+def log_prob_and_entropy(outputs: Mapping[str, Tensor], action: Tensor) -> tuple[Tensor, Tensor]:
+    """Of one row's outputs and action; of discrete actions from probabilities, of Box ones number by number."""
+    if "logits" in outputs:
+        probabilities = outputs["logits"].exp() / outputs["logits"].exp().sum()
+        return probabilities[action].log(), -sum(p * p.log() for p in probabilities)
+    log_prob = entropy = torch.zeros((), dtype=torch.float64)
+    for mean, log_std, x in zip(outputs["mean"], outputs["log_std"], action, strict=True):
+        std = log_std.exp()
+        log_prob = log_prob - ((x - mean) / std) ** 2 / 2 - (2 * pi * std**2).log() / 2
+        entropy = entropy + (2 * pi * e * std**2).log() / 2
+    return log_prob, entropy
+
+
+def valid_transitions(batch: Batch) -> list[tuple[int, int]]:
+    """Row and environment of those that count."""
+    return [(t, b) for t, b in np.ndindex(*batch.valid.shape) if batch.valid[t, b]]
+
+
+def reduced(terms: list[Tensor], settings: AlgorithmSettings) -> Tensor:
+    """The sum or the mean of what the transitions add, scaled."""
+    total = sum(terms, torch.zeros((), dtype=torch.float64))
+    return settings.loss_scale * (total if settings.reduction == "sum" else total / max(len(terms), 1))
+
+
+def a2c_loss(outputs: Mapping[str, Tensor], batch: Batch, settings: AlgorithmSettings) -> Tensor:
+    """The three terms, one transition after another; outputs are [T+1, B, size]."""
+    value = outputs["value"].squeeze(-1)
     known = value.detach()  # targets and advantages are numbers: no gradient flows through them
-    total, count = torch.zeros((), dtype=logits.dtype), 0
-    for t in range(horizon):
-        for b in range(environments):
-            if not batch.valid[t, b]:
-                continue
-            count += 1
-            probabilities = logits[t, b].exp() / logits[t, b].exp().sum()
-            target = n_step_return(batch, known, settings, t, b)
-            advantage = target - float(known[t, b])
-            policy_term = -probabilities[batch.action[t, b]].log() * advantage
-            value_term = (target - value[t, b]) ** 2
-            entropy = -sum(p * p.log() for p in probabilities)
-            total = total + policy_term + settings.value_cost * value_term - settings.entropy_cost * entropy
-    return settings.loss_scale * total / max(count, 1)
+    terms = []
+    for t, b in valid_transitions(batch):
+        log_prob, entropy = log_prob_and_entropy({k: v[t, b] for k, v in outputs.items()}, batch.action[t, b])
+        advantage = gae(batch, known, settings, t, b)
+        target = advantage + float(known[t, b])
+        error = (target - value[t, b]) ** 2
+        terms.append(-log_prob * advantage + settings.value_cost * error - settings.entropy_cost * entropy)
+    return reduced(terms, settings)
+
+
+def impala_loss(outputs: Mapping[str, Tensor], batch: Batch, settings: AlgorithmSettings) -> Tensor:
+    """The same with V-trace; outputs are [T+1, B, size]."""
+    value = outputs["value"].squeeze(-1)
+    known = value.detach()
+    terms, ratio = [], torch.zeros(batch.valid.shape, dtype=torch.float64)
+    chosen = {
+        (t, b): log_prob_and_entropy({k: v[t, b] for k, v in outputs.items()}, batch.action[t, b])
+        for t, b in valid_transitions(batch)
+    }
+    for (t, b), (log_prob, _) in chosen.items():
+        ratio[t, b] = exp(float(log_prob.detach()) - float(batch.columns["log_prob"][t, b]))
+    for (t, b), (log_prob, entropy) in chosen.items():
+        reward, discount, stops = outcome(batch, settings, t, b)
+        following = float(known[t + 1, b])
+        if not stops:
+            corrected = vtrace_target(batch, known, ratio, settings, t + 1, b)
+            following = settings.gae_lambda * corrected + (1 - settings.gae_lambda) * following
+        rho = min(settings.rho_clip, float(ratio[t, b]))
+        advantage = rho * (reward + discount * following - float(known[t, b]))
+        error = (vtrace_target(batch, known, ratio, settings, t, b) - value[t, b]) ** 2
+        terms.append(-log_prob * advantage + settings.value_cost * error - settings.entropy_cost * entropy)
+    return reduced(terms, settings)
+
+
+def ppo_loss(
+    outputs: Mapping[str, Tensor], batch: Batch, settings: AlgorithmSettings, clip: float, last_value: Tensor
+) -> Tensor:
+    """The clipped terms of a batch as it was recorded; outputs are [T, B, size], last_value [B] of row T."""
+    terms, old = [], batch.columns["value"]
+    known = torch.cat([old, last_value[None]])
+    advantages = {(t, b): gae(batch, known, settings, t, b) for t, b in valid_transitions(batch)}
+    mean = sum(advantages.values()) / max(len(advantages), 1)
+    deviation = sqrt(sum((x - mean) ** 2 for x in advantages.values()) / max(len(advantages), 1))
+    for (t, b), advantage in advantages.items():
+        target, value = advantage + float(old[t, b]), outputs["value"][t, b, 0]
+        if settings.normalize_advantage:
+            advantage = (advantage - mean) / (deviation + 1e-8)
+        log_prob, entropy = log_prob_and_entropy({k: v[t, b] for k, v in outputs.items()}, batch.action[t, b])
+        ratio = (log_prob - batch.columns["log_prob"][t, b]).exp()
+        gain = min(ratio * advantage, min(max(ratio, 1 - clip), 1 + clip) * advantage)
+        error = (target - value) ** 2
+        if settings.value_clip is not None:
+            moved = min(max(value - old[t, b], -settings.value_clip), settings.value_clip)
+            error = max(error, (target - (old[t, b] + moved)) ** 2)
+        terms.append(-gain + settings.value_cost * error - settings.entropy_cost * entropy)
+    return reduced(terms, settings)
 
 
 def rmsprop(

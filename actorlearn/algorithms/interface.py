@@ -26,18 +26,26 @@ if TYPE_CHECKING:
 class AlgorithmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Numbers of the loss; the defaults are those of the published PAAC code (its paper has entropy cost 0.01)."""
 
-    name: str = "a2c"  # "a2c" or "package.module:Name", constructed as Name(settings)
+    name: str = "a2c"  # "a2c", "ppo", "impala" or "package.module:Name", constructed as Name(settings)
     horizon: int = 5  # transitions of one block, T
     discount: float = 0.99
     entropy_cost: float = 0.02
     value_cost: float = 0.25  # of the squared error, without a further 1/2
     loss_scale: float = 5.0  # multiplies all three terms, hence also meets the optimizer's clip_norm
     normalize_reward: bool = False  # divide by the running deviation of discounted returns, before reward_clip
+    reduction: str = "mean"  # "mean" or "sum" of the terms over valid transitions; "sum" meets clip_norm too
     reward_clip: float | None = 1.0  # rewards are cut to [-reward_clip, reward_clip]; None = raw
     life_loss_terminal: bool = False  # a lost life ends the return, though the game goes on
     bootstrap_on_truncation: bool = False  # False: a time limit is a terminal, as in all five papers' code
+    gae_lambda: float = 1.0  # of generalised advantages, and of V-trace; 1 = n-step returns
+    ratio_clip: float = 0.2  # ppo: at step 0
+    ratio_clip_final: float = 0.2  # ppo: reached at total_steps, in a straight line; equal to ratio_clip = constant
+    value_clip: float | None = None  # ppo: a value's error counts where it moved further than this; None = not
+    normalize_advantage: bool = False  # ppo: mean 0 and standard deviation 1 in each minibatch
+    rho_clip: float = 1.0  # impala: largest weight of an error and of a policy gradient
+    c_clip: float = 1.0  # impala: largest weight that carries an error back by one step
     epochs: int = 1  # updates from each transition; 0 = experience is gathered and not learned from
-    minibatches: int = 1  # parts, of whole environments, that a batch is learned from in, one after the other
+    minibatches: int = 1  # parts that a batch is learned from in: of environments, or of transitions if they can part
 
     def __post_init__(self) -> None:
         """Refuse numbers for which the loss has no meaning."""
@@ -47,6 +55,13 @@ class AlgorithmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             "entropy_cost": (self.entropy_cost >= 0.0, "0 or more"),
             "value_cost": (self.value_cost >= 0.0, "0 or more"),
             "loss_scale": (self.loss_scale > 0.0, "above 0"),
+            "reduction": (self.reduction in ("mean", "sum"), "'mean' or 'sum'"),
+            "gae_lambda": (0.0 <= self.gae_lambda <= 1.0, "within [0, 1]"),
+            "ratio_clip": (self.ratio_clip > 0.0, "above 0"),
+            "ratio_clip_final": (self.ratio_clip_final >= 0.0, "0 or more"),
+            "value_clip": (self.value_clip is None or self.value_clip > 0.0, "above 0, or null for no clipping"),
+            "rho_clip": (self.rho_clip > 0.0, "above 0"),
+            "c_clip": (self.c_clip > 0.0, "above 0"),
             "epochs": (self.epochs >= 0, "0 or more"),
             "minibatches": (self.minibatches >= 1, "1 or more"),
             "reward_clip": (self.reward_clip is None or self.reward_clip > 0.0, "above 0, or null for raw rewards"),
@@ -61,7 +76,7 @@ class Batch:
     """T transitions of B environments, in action -> outcome order, all on one device."""
 
     observation: Tensor  # [T+1, B, *shape]
-    action: Tensor  # [T, B] int64
+    action: Tensor  # [T, B] int64, or [T, B, n] float32
     reward: Tensor  # [T, B] float32, raw or, with normalize_reward, scaled
     terminated: Tensor  # [T, B] bool
     truncated: Tensor  # [T, B] bool
@@ -77,6 +92,12 @@ class Batch:
         parts = {name: getattr(self, name)[:, chosen] for name in Batch.__slots__ if name != "columns"}
         return Batch(**parts, columns=columns)
 
+    def transitions(self) -> Batch:
+        """The same as one row of T * B transitions, for what needs no order; observation and first must have T rows."""
+        columns = {name: column.flatten(0, 1)[None] for name, column in self.columns.items()}
+        rows = {name: getattr(self, name).flatten(0, 1)[None] for name in Batch.__slots__ if name != "columns"}
+        return Batch(**rows, columns=columns)
+
 
 class Algorithm(Protocol):
     """A learning algorithm; pure but for the generator it is handed. Constructed from `AlgorithmSettings`."""
@@ -84,17 +105,20 @@ class Algorithm(Protocol):
     prepared_rows: int
     """Rows at the end of a batch whose outputs `prepare` needs; 0 = none."""
 
-    def heads(self, actions: int) -> dict[str, int]:
-        """Name and size of each network output; called by every role that makes a network, before it does."""
+    def heads(self, actions: int | tuple[int, ...]) -> dict[str, int]:
+        """Name and size of each network output; called by every role that makes a network, before it does.
 
-    def columns(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        `actions`: how many discrete actions there are, or the shape (n,) of a Box action.
+        """
+
+    def columns(self, actions: int | tuple[int, ...]) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Name -> (numpy dtype name, shape of one cell) of what `act` writes besides the action.
 
         Called once, when the blocks' layout is planned.
         """
 
     def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:
-        """Choose "action", int64 [N], and the cells of `columns`, from outputs [N, size].
+        """Choose "action", int64 [N] or float32 [N, n], and the cells of `columns`, from outputs [N, size].
 
         Called by inference servers for each batch of rows, and by evaluators; `greedy` draws nothing.
         """

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from typing import cast
 
 from actorlearn.algorithms.a2c import A2C
+from actorlearn.algorithms.impala import IMPALA
 from actorlearn.algorithms.interface import Algorithm, AlgorithmSettings
+from actorlearn.algorithms.ppo import PPO
 
-SHIPPED: dict[str, Callable[[AlgorithmSettings], Algorithm]] = {"a2c": A2C}
+SHIPPED: dict[str, Callable[[AlgorithmSettings], Algorithm]] = {"a2c": A2C, "ppo": PPO, "impala": IMPALA}
 
 
 def make(settings: AlgorithmSettings) -> Algorithm:

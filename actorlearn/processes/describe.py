@@ -38,7 +38,7 @@ def run(settings: DescribeSettings) -> None:
     except Exception as error:  # a user's environment or model may raise anything
         print(json.dumps({"error": " ".join(str(error).split()) or type(error).__name__}), flush=True)
         sys.exit(2)
-    columns = {name: [dtype, list(shape)] for name, (dtype, shape) in algorithm.columns().items()}
+    columns = {name: [dtype, list(shape)] for name, (dtype, shape) in algorithm.columns(spec.actions).items()}
     sizes = {"weights": weights.numel(), "statistics": weights.numel() - gradients.numel()}
     answer = {**msgspec.to_builtins(spec), "columns": columns, **sizes}
     print(json.dumps(answer), flush=True)

@@ -87,9 +87,10 @@ class Learning:
         """
         if not self.algorithm_settings.epochs:
             return {}
-        self.finite, numbers = True, {}
-        if isinstance(self.network, Normalized):  # the last row is the first of the environments' next batch
-            self.exchange.merge(moments_of(batch.observation[:-1]), merge_into)
+        self.finite = True
+        numbers: dict[str, float] = {}
+        if isinstance(self.network, Normalized):  # a further row is the first of the environments' next batch
+            self.exchange.merge(moments_of(batch.observation[: len(batch.action)]), merge_into)
         size, parts = batch.action.shape[1], self._parts(batch)
         generator = torch.Generator().manual_seed((self.settings.seed << 32) + round_)
         for _ in range(self.algorithm_settings.epochs):

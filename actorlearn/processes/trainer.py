@@ -48,7 +48,7 @@ class Trainer:
         self.rewards = RewardScale(algorithm.discount) if algorithm.normalize_reward else None
         self.published = Published(Segment.open(Path(settings.weights)))
         rounds = Rounds(Segment.open(Path(settings.rounds)))
-        columns = sorted(self.learning.algorithm.columns())
+        columns = sorted(self.learning.algorithm.columns(settings.policy.actions))
         self.batches = Batches(rounds, settings.blocks, settings.device, columns, self.episodes)
         self.bells = Bells()
         self.checkpoints = checkpoints_of(settings)

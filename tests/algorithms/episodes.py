@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.policies import heads
 
 # What happened on arrival. "reset" is the transition whose action was ignored; a game's end is followed by one.
 GO, LIFE, TERMINATED, TRUNCATED, BOTH, RESET = "go", "life", "terminated", "truncated", "both", "reset"
 ENDS = (TERMINATED, TRUNCATED, BOTH)
 
 
-def batch_of(*environments: Sequence[str], seed: int = 0, actions: int = 3) -> Batch:
-    """Build a batch from one row of words per environment; rewards (0 on a reset) and actions are random."""
+def batch_of(*environments: Sequence[str], seed: int = 0, actions: int | tuple[int, ...] = 3) -> Batch:
+    """Build a batch from one row of words per environment; rewards (0 on a reset), actions and columns are random."""
     generator = torch.Generator().manual_seed(seed)
     horizon, count = len(environments[0]), len(environments)
 
@@ -25,9 +26,14 @@ def batch_of(*environments: Sequence[str], seed: int = 0, actions: int = 3) -> B
         return torch.tensor([[environment[t] in words for environment in environments] for t in range(horizon)])
 
     valid = ~where(RESET)
+    if isinstance(actions, int):
+        action = torch.randint(actions, (horizon, count), generator=generator)
+    else:
+        action = torch.randn((horizon, count, *actions), generator=generator)
+    columns = {name: torch.randn(horizon, count, generator=generator) for name in ("log_prob", "value")}
     return Batch(
         observation=torch.zeros(horizon + 1, count, 1),
-        action=torch.randint(actions, (horizon, count), generator=generator),
+        action=action,
         reward=torch.randn(horizon, count, generator=generator).mul(2.0).where(valid, 0.0),
         terminated=where(TERMINATED, BOTH),
         truncated=where(TRUNCATED, BOTH),
@@ -35,17 +41,18 @@ def batch_of(*environments: Sequence[str], seed: int = 0, actions: int = 3) -> B
         first=torch.cat([torch.zeros(1, count, dtype=torch.bool), ~valid]),
         valid=valid,
         policy_version=torch.zeros(horizon, count, dtype=torch.int64),
+        columns=columns,
     )
 
 
-def random_outputs(batch: Batch, seed: int = 0, actions: int = 3) -> dict[str, Tensor]:
-    """Draw float64 network outputs that want a gradient."""
+def random_outputs(batch: Batch, seed: int = 0, more_rows: int = 1) -> dict[str, Tensor]:
+    """Draw float64 network outputs that want a gradient, of so many rows more than there are transitions."""
     generator = torch.Generator().manual_seed(seed)
-    rows, count = batch.action.shape[0] + 1, batch.action.shape[1]
-    shapes = {"logits": (rows, count, actions), "value": (rows, count, 1)}
+    rows, count = batch.valid.shape[0] + more_rows, batch.valid.shape[1]
+    sizes = heads(3 if batch.action.ndim == 2 else tuple(batch.action.shape[2:]))
     return {
-        name: torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
-        for name, shape in shapes.items()
+        name: torch.randn(rows, count, size, generator=generator, dtype=torch.float64).requires_grad_()
+        for name, size in {**sizes, "value": 1}.items()
     }
 
 
@@ -53,12 +60,12 @@ def rows_of(batch: Batch, start: int, stop: int) -> Batch:
     """Cut transitions [start, stop) out of a batch."""
     longer = {name: getattr(batch, name)[start : stop + 1] for name in ("observation", "first")}
     cut = {name: getattr(batch, name)[start:stop] for name in batch.__slots__ if name not in (*longer, "columns")}
-    return replace(batch, **longer, **cut)
+    return replace(batch, **longer, **cut, columns={name: c[start:stop] for name, c in batch.columns.items()})
 
 
 @st.composite
-def batches(draw: st.DrawFn) -> Batch:
-    """Draw any batch that the environments can produce."""
+def batches(draw: st.DrawFn, actions: tuple[int | tuple[int, ...], ...] = (3, (2,))) -> Batch:
+    """Draw any batch that the environments can produce, of discrete or of Box actions."""
     horizon = draw(st.integers(1, 7))
     environments = []
     for _ in range(draw(st.integers(1, 3))):
@@ -68,7 +75,7 @@ def batches(draw: st.DrawFn) -> Batch:
             words.append(RESET if resetting else draw(st.sampled_from((GO, GO, GO, LIFE, *ENDS))))
             resetting = words[-1] in ENDS
         environments.append(words)
-    return batch_of(*environments, seed=draw(st.integers(0, 1000)))
+    return batch_of(*environments, seed=draw(st.integers(0, 1000)), actions=draw(st.sampled_from(actions)))
 
 
 settings_of_all_kinds = st.builds(
@@ -77,6 +84,12 @@ settings_of_all_kinds = st.builds(
     entropy_cost=st.sampled_from((0.0, 0.1)),
     value_cost=st.sampled_from((0.25, 1.0)),
     loss_scale=st.sampled_from((1.0, 5.0)),
+    reduction=st.sampled_from(("mean", "sum")),
+    gae_lambda=st.sampled_from((0.0, 0.9, 1.0)),
+    value_clip=st.sampled_from((None, 0.3)),
+    normalize_advantage=st.booleans(),
+    rho_clip=st.sampled_from((0.8, 1.0, 2.0)),
+    c_clip=st.sampled_from((0.7, 1.0)),
     reward_clip=st.sampled_from((None, 0.5, 1.0)),
     life_loss_terminal=st.booleans(),
     bootstrap_on_truncation=st.booleans(),

@@ -9,19 +9,30 @@ import msgspec
 import pytest
 
 from actorlearn.algorithms.a2c import A2C
+from actorlearn.algorithms.impala import IMPALA
 from actorlearn.algorithms.interface import AlgorithmSettings
 from actorlearn.algorithms.make import make
+from actorlearn.algorithms.ppo import PPO
 
 
 class Own(A2C):
     """Stands for an algorithm outside the library."""
 
 
-def test_a2c_asks_for_logits_and_a_value_and_no_columns():
-    algorithm = make(AlgorithmSettings())
-    assert isinstance(algorithm, A2C)
+@pytest.mark.parametrize(
+    ("name", "kind", "columns"),
+    [
+        ("a2c", A2C, []),
+        ("ppo", PPO, ["log_prob", "value"]),
+        ("impala", IMPALA, ["log_prob"]),
+    ],
+)
+def test_names_make_algorithms_that_ask_for_heads_and_columns(name, kind, columns):
+    algorithm = make(AlgorithmSettings(name=name))
+    assert isinstance(algorithm, kind)
     assert algorithm.heads(6) == {"logits": 6, "value": 1}
-    assert algorithm.columns() == {}
+    assert algorithm.heads((2,)) == {"mean": 2, "log_std": 2, "value": 1}
+    assert algorithm.columns(6) == algorithm.columns((2,)) == dict.fromkeys(columns, ("float32", ()))
 
 
 def test_an_algorithm_of_ones_own_is_constructed_with_the_settings():
@@ -32,7 +43,9 @@ def test_an_algorithm_of_ones_own_is_constructed_with_the_settings():
 
 @pytest.mark.parametrize("name", ["a3c", "json", "no.such.module:X", "json:NoSuchName", ""])
 def test_names_that_lead_nowhere_are_refused_with_the_way_out(name):
-    with pytest.raises(ValueError, match=r"algorithm\.name: .* must be one of \['a2c'\] or 'package\.module:Name'"):
+    with pytest.raises(
+        ValueError, match=r"algorithm\.name: .* must be one of \['a2c', 'impala', 'ppo'\] or 'package\.module:Name'"
+    ):
         make(AlgorithmSettings(name=name))
 
 
@@ -46,6 +59,13 @@ def test_names_that_lead_nowhere_are_refused_with_the_way_out(name):
         ("value_cost", -1.0),
         ("loss_scale", 0.0),
         ("reward_clip", 0.0),
+        ("reduction", "median"),
+        ("gae_lambda", 1.5),
+        ("ratio_clip", 0.0),
+        ("ratio_clip_final", -0.1),
+        ("value_clip", 0.0),
+        ("rho_clip", 0.0),
+        ("c_clip", float("nan")),
     ],
 )
 def test_numbers_without_meaning_are_refused_by_name(key, number):

@@ -1,10 +1,11 @@
-"""Episode rules and n-step returns, by hand numbers, against the slow reference, and by their properties."""
+"""Episode rules, returns and V-trace: by hand and published numbers, against slow references, by their properties."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
 
+import msgspec
 import pytest
 import torch
 from hypothesis import given
@@ -12,7 +13,17 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from actorlearn.algorithms.interface import AlgorithmSettings, Batch
-from actorlearn.algorithms.returns import discounts, mean_over, n_step_returns, restarts, rewards
+from actorlearn.algorithms.returns import (
+    Outcomes,
+    VTrace,
+    discounts,
+    lambda_returns,
+    mean_over,
+    outcomes,
+    restarts,
+    rewards,
+    vtrace,
+)
 from tests import reference
 from tests.algorithms.episodes import (
     BOTH,
@@ -30,8 +41,20 @@ from tests.algorithms.episodes import (
 
 
 def returns_of(batch: Batch, value: Tensor, settings: AlgorithmSettings) -> Tensor:
-    """Return [T, B] for values [T+1, B]."""
-    return n_step_returns(rewards(batch, settings), discounts(batch, settings), value[1:], restarts(batch))
+    """Return n-step returns [T, B] for values [T+1, B]."""
+    return lambda_returns(outcomes(batch, settings), value[1:], 1.0)
+
+
+def corrected(batch: Batch, value: Tensor, ratio: Tensor, settings: AlgorithmSettings) -> VTrace:
+    """Return V-trace's targets and advantages for values [T+1, B]."""
+    return vtrace(outcomes(batch, settings), value[:-1], value[1:], ratio, settings)
+
+
+def block(reward: list[list[float]], discount: list[list[float]]) -> Outcomes:
+    """Return outcomes [T, B] of rows that are environments, which restart at the end alone."""
+    restart_t = torch.zeros(len(reward[0]), len(reward), dtype=torch.bool)
+    restart_t[-1] = True
+    return Outcomes(torch.tensor(reward).T, torch.tensor(discount).T, restart_t)
 
 
 def column(*numbers: float) -> Tensor:
@@ -40,7 +63,7 @@ def column(*numbers: float) -> Tensor:
 
 def test_returns_count_from_the_whole_block_down_to_one_step():
     value = column(0.0, 0.0, 8.0)  # of the arrivals; only the last is used
-    returns = n_step_returns(column(1, 2, 4), torch.full((3, 1), 0.5), value, column(0, 0, 1).bool())
+    returns = lambda_returns(Outcomes(column(1, 2, 4), torch.full((3, 1), 0.5), column(0, 0, 1).bool()), value, 1.0)
     assert returns.flatten().tolist() == [1 + 0.5 * (2 + 0.5 * (4 + 0.5 * 8)), 2 + 0.5 * (4 + 0.5 * 8), 4 + 0.5 * 8]
 
 
@@ -131,8 +154,10 @@ def test_an_invalid_successor_restarts_the_return_even_without_a_flag():
 
 def test_shapes_that_differ_are_named():
     row = torch.zeros(3, 2)
-    with pytest.raises(ValueError, match=r"\(4, 2\)"):
-        n_step_returns(row, row, torch.zeros(4, 2), row.bool())
+    with pytest.raises(ValueError, match=r"lambda_returns: .*\(4, 2\)"):
+        lambda_returns(Outcomes(row, row, row.bool()), torch.zeros(4, 2), 1.0)
+    with pytest.raises(ValueError, match=r"vtrace: .*\(3, 1\)"):
+        vtrace(Outcomes(row, row, row.bool()), row, row, torch.ones(3, 1), AlgorithmSettings())
 
 
 def test_mean_is_over_valid_transitions_and_zero_without_any():
@@ -140,3 +165,80 @@ def test_mean_is_over_valid_transitions_and_zero_without_any():
     valid = torch.tensor([[True, False], [True, False]])
     assert mean_over(valid, x).item() == 2.0
     assert mean_over(torch.zeros(2, 2, dtype=torch.bool), x).item() == 0.0
+
+
+# DeepMind's rlax, multistep_test.py: two environments, the second with a terminal, and what each lambda makes of them.
+RLAX_VALUES = [[1.0, 4.0, -3.0, -2.0, -1.0, -1.0], [-3.0, -2.0, -1.0, 0.0, 5.0, -1.0]]
+RLAX_OUTCOMES = block([[0.0, 0.0, 1.0, 0.0, -0.5], [0.0, 0.0, 0.0, 0.0, 1.0]], [[0.99] * 5, [0.9, 0.9, 0.9, 0.0, 0.9]])
+
+
+@pytest.mark.parametrize(
+    ("lambda_", "expected"),
+    [
+        (1.0, [[-1.45118, -4.4557, 2.5396, 0.5249, -0.49], [3.0, 2.0, 1.0, 0.0, -4.9]]),
+        (0.7, [[-0.676979, -5.248167, 2.4846, 0.6704, -0.49], [2.2899, 1.73, 1.0, 0.0, -4.9]]),
+        (0.4, [[0.56731, -6.042, 2.3431, 0.815, -0.49], [1.725, 1.46, 1.0, 0.0, -4.9]]),
+    ],
+)
+def test_generalised_advantages_are_those_of_rlax(lambda_: float, expected: list[list[float]]) -> None:
+    value = torch.tensor(RLAX_VALUES).T
+    advantages = lambda_returns(RLAX_OUTCOMES, value[1:], lambda_) - value[:-1]
+    torch.testing.assert_close(advantages, torch.tensor(expected).T, rtol=0.0, atol=1e-3)  # printed so
+
+
+def test_vtrace_is_that_of_rlax() -> None:
+    """Its vtrace_test.py: errors and advantages from logits of two policies, both clips 1."""
+    acting = torch.tensor(
+        [[[8.9, 0.7], [5.0, 1.0], [0.6, 0.1], [-0.9, -0.1]], [[0.3, -5.0], [1.0, -8.0], [0.3, 1.7], [4.7, 3.3]]]
+    )
+    learned = torch.tensor(
+        [[[0.4, 0.5], [9.2, 8.8], [0.7, 4.4], [7.9, 1.4]], [[1.0, 0.9], [1.0, -1.0], [-4.3, 8.7], [0.8, 0.3]]]
+    )
+    action = torch.tensor([[0, 1, 0, 0], [1, 0, 0, 1]]).unsqueeze(-1)
+    ratio = (learned.log_softmax(-1) - acting.log_softmax(-1)).exp().gather(-1, action).squeeze(-1).T
+    seen = block([[-1.3, -1.3, 2.3, 42.0], [1.3, 5.3, -3.3, -5.0]], [[0.0, 0.89, 0.85, 0.99], [0.88, 1.0, 0.83, 0.95]])
+    value = torch.tensor([[2.1, 1.1, -3.1, 0.0, 8.4], [3.1, 0.1, -1.1, 7.4, -1.2]]).T
+    target, advantage = vtrace(seen, value[:-1], value[1:], ratio, AlgorithmSettings())
+    errors = [[-1.6155143, -3.4973226, 1.8670533, 50.316002], [1.4662437, 3.6116405, -8.3327293e-5, -13.54]]
+    torch.testing.assert_close(target - value[:-1], torch.tensor(errors).T, rtol=1e-3, atol=1e-6)
+    torch.testing.assert_close(advantage, torch.tensor(errors).T, rtol=1e-3, atol=1e-6)
+
+
+def test_vtrace_by_hand():
+    """Ratios 2 and 1/2, rho cut at 1.5 and c at 1: two corrected errors, the second carried back by half of 1."""
+    seen = block([[1.0, 2.0]], [[0.5, 0.5]])
+    settings = AlgorithmSettings(rho_clip=1.5, c_clip=1.0)
+    target, advantage = vtrace(seen, column(10, 20), column(20, 40), column(2.0, 0.5), settings)
+    late = 20 + 0.5 * (2 + 0.5 * 40 - 20)
+    early = 10 + 1.5 * (1 + 0.5 * 20 - 10) + 0.5 * 1.0 * (late - 20)
+    assert target.flatten().tolist() == [early, late]
+    assert advantage.flatten().tolist() == [1.5 * (1 + 0.5 * late - 10), 0.5 * (2 + 0.5 * 40 - 20)]
+
+
+@given(batches(), settings_of_all_kinds)
+def test_generalised_advantages_equal_the_slow_reference(batch, settings):
+    value = random_outputs(batch)["value"].detach().squeeze(-1)
+    advantages = lambda_returns(outcomes(batch, settings), value[1:], settings.gae_lambda) - value[:-1]
+    for t, b in batch.valid.nonzero().tolist():
+        expected = reference.gae(batch, value, settings, t, b)
+        assert advantages[t, b].item() == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+@given(batches(), settings_of_all_kinds)
+def test_vtrace_targets_equal_the_slow_reference(batch, settings):
+    value = random_outputs(batch)["value"].detach().squeeze(-1)
+    ratio = batch.columns["log_prob"].double().exp()
+    targets = corrected(batch, value, ratio, settings).target_tm1
+    for t, b in batch.valid.nonzero().tolist():
+        expected = reference.vtrace_target(batch, value, ratio, settings, t, b)
+        assert targets[t, b].item() == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+@given(batches(), settings_of_all_kinds)
+def test_vtrace_on_policy_is_lambda_returns_and_generalised_advantages(batch, settings):
+    settings = msgspec.structs.replace(settings, rho_clip=1.0, c_clip=1.0)
+    value = random_outputs(batch)["value"].detach().squeeze(-1)
+    target, advantage = corrected(batch, value, torch.ones_like(value[1:]), settings)
+    returns = lambda_returns(outcomes(batch, settings), value[1:], settings.gae_lambda)
+    torch.testing.assert_close(target[batch.valid], returns[batch.valid])
+    torch.testing.assert_close(advantage[batch.valid], (returns - value[:-1])[batch.valid])

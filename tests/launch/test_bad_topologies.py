@@ -129,7 +129,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         ["t:2", "'nipz'", "nips, nature, a3c, impala, mlp", "did you mean nips?"],
     ),
     "path as model": (OK + "model: {name: ../x.py}\n", ["t:2", "'../x.py'", "package.module:Name", "for example"]),
-    "unknown algorithm": (OK + "algorithm: {name: a2d}\n", ["t:2", "'a2d'", "a2c or", "did you mean a2c?"]),
+    "unknown algorithm": (OK + "algorithm: {name: a2d}\n", ["t:2", "'a2d'", "impala or", "did you mean a2c?"]),
     "unknown optimizer": (OK + "optimizer: {name: adma}\n", ["t:2", "'adma'", "rmsprop or adam", "did you mean adam?"]),
     "unknown preset": (OK.replace("}", ", preset: pac}"), ["t:1", "'pac'", "dqn or paac", "did you mean paac?"]),
     "unknown init": (OK + "model: {init: zeros}\n", ["t:2", "'zeros'", "torch or orthogonal", "write torch"]),

@@ -1,0 +1,80 @@
+"""What A2C, PPO and IMPALA have in common: a policy and a state value, how they act, and how three terms make a loss.
+
+Reads network outputs "value" and those of `policies.heads`, and a `Batch`; knows no network, optimizer or process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from actorlearn.algorithms import policies
+from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.returns import mean_over
+
+
+class ActorCritic:
+    """Base of the policy-gradient algorithms; each adds its `loss`."""
+
+    prepared_rows = 0
+    recorded: tuple[str, ...] = ()
+    """What is kept of the acting network's own: "log_prob" of the action, "value" of the observation."""
+
+    def __init__(self, settings: AlgorithmSettings) -> None:
+        """Keep the settings; there is no other state."""
+        self.settings = settings
+
+    def heads(self, actions: int | tuple[int, ...]) -> dict[str, int]:
+        """Ask for what makes a policy, and for a state value."""
+        return {**policies.heads(actions), "value": 1}
+
+    def columns(self, actions: int | tuple[int, ...]) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Ask for one number for each thing that is recorded."""
+        return {name: ("float32", ()) for name in self.recorded}
+
+    def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:
+        """Sample actions [N] or [N, n] from the policy, or take the most probable."""
+        policy = policies.policy(outputs)
+        chosen = {"action": policy.greedy() if greedy else policy.sample(generator)}
+        if "log_prob" in self.recorded:
+            chosen["log_prob"] = policy.log_prob(chosen["action"])
+        if "value" in self.recorded:
+            chosen["value"] = outputs["value"].squeeze(-1)
+        return chosen
+
+    def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
+        """Return the batch as it is."""
+        return batch
+
+    def total(self, valid: Tensor, policy_loss: Tensor, value_loss: Tensor, entropy: Tensor) -> Tensor:
+        """Return the scalar to descend, from three means over the valid transitions."""
+        settings = self.settings
+        total = policy_loss + settings.value_cost * value_loss - settings.entropy_cost * entropy
+        if settings.reduction == "sum":
+            total = total * valid.sum()
+        return settings.loss_scale * total
+
+    def check_shapes(self, outputs: Mapping[str, Tensor], batch: Batch, bootstrap_rows: int) -> None:
+        """Refuse outputs that have not so many rows more than the batch has transitions."""
+        horizon, environments = batch.valid.shape
+        expected = (horizon + bootstrap_rows, environments)
+        for name, output in outputs.items():
+            if tuple(output.shape[:-1]) != expected:
+                raise ValueError(
+                    f"{self.settings.name}: outputs[{name!r}] begins with {tuple(output.shape[:-1])}, but a batch of "
+                    f"{horizon} transitions of {environments} environments needs {expected}: run the network on all "
+                    "rows of its observation and keep [rows, B, size]"
+                )
+
+
+@torch.no_grad()
+def fit(valid: Tensor, return_tm1: Tensor, value_tm1: Tensor) -> dict[str, Tensor]:
+    """Return mean value and return, and the share of the returns' variance the value explains (0 if there is none)."""
+    value_mean, return_mean = mean_over(valid, value_tm1), mean_over(valid, return_tm1)
+    error_tm1 = return_tm1 - value_tm1
+    unexplained = mean_over(valid, (error_tm1 - (return_mean - value_mean)).square())
+    variance = mean_over(valid, (return_tm1 - return_mean).square())
+    explained = torch.where(variance > 0.0, 1.0 - unexplained / variance, torch.zeros_like(variance))
+    return {"value_mean": value_mean, "return_mean": return_mean, "explained_variance": explained}

@@ -1,0 +1,49 @@
+"""IMPALA: an actor-critic for experience that older policies made, corrected by V-trace (Espeholt et al. 2018).
+
+Reads network outputs and a `Batch` with the column "log_prob" of the policy that acted; knows no network, optimizer or
+process. Values, the bootstrap one too, come from the learner's own forward pass.
+
+The paper and torchbeast add their terms up over a batch, and their rates and clip_norm 40 presume it: `reduction: sum`.
+The weight of torchbeast's squared error is 0.25: a half of 0.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from actorlearn.algorithms.actor_critic import ActorCritic, fit
+from actorlearn.algorithms.interface import Batch
+from actorlearn.algorithms.policies import played, policy
+from actorlearn.algorithms.returns import mean_over, outcomes, vtrace
+
+
+class IMPALA(ActorCritic):
+    """Policy gradient with V-trace advantages, a regression on V-trace targets and an entropy bonus."""
+
+    recorded = ("log_prob",)
+
+    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the scalar to descend, and its terms; outputs are [T+1, B, size] of one forward pass."""
+        self.check_shapes(outputs, batch, bootstrap_rows=1)
+        settings, valid = self.settings, batch.valid
+        value = outputs["value"].squeeze(-1)  # [T+1, B]
+        value_tm1, known = value[:-1], value.detach()
+        policy_tm1 = policy({name: output[:-1] for name, output in outputs.items()})
+
+        # How much likelier the action is now than when it was chosen; then targets and advantages (section 4.1).
+        log_prob_tm1 = policy_tm1.log_prob(played(batch))
+        ratio_tm1 = (log_prob_tm1.detach() - batch.columns["log_prob"]).where(valid, 0.0).exp()
+        corrected = vtrace(outcomes(batch, settings), known[:-1], known[1:], ratio_tm1, settings)
+
+        # The three terms of section 4.2.
+        policy_loss = -mean_over(valid, log_prob_tm1 * corrected.advantage_tm1)
+        entropy = mean_over(valid, policy_tm1.entropy())
+        value_loss = mean_over(valid, (corrected.target_tm1 - value_tm1).square())
+
+        total = self.total(valid, policy_loss, value_loss, entropy)
+        metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+        metrics["ratio_mean"] = mean_over(valid, ratio_tm1)
+        metrics |= fit(valid, corrected.target_tm1, value_tm1)
+        return total, {name: metric.detach() for name, metric in metrics.items()}

@@ -1,0 +1,118 @@
+"""Policies as distributions over actions, given by network outputs: softmax over discrete ones, Gaussian over Box ones.
+
+Reads outputs by head; knows no network and no loss. Leading dimensions, written … here, are [N] when acting and
+[rows, B] when learning. `actions` is what an environment says: how many discrete actions, or the shape (n,) of a Box.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from math import log, pi
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from actorlearn.algorithms.interface import Batch
+
+
+class Policy(Protocol):
+    """The distribution of actions for each row of some outputs."""
+
+    def sample(self, generator: torch.Generator) -> Tensor:
+        """Draw one action a row: int64 […] or float32 […, n]."""
+
+    def greedy(self) -> Tensor:
+        """Return the most probable action of each row."""
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Return the logarithm of each action's probability, or density: […]."""
+
+    def entropy(self) -> Tensor:
+        """Return the entropy of each row in nats: […]."""
+
+
+def heads(actions: int | tuple[int, ...]) -> dict[str, int]:
+    """Name and size of the outputs that make a policy."""
+    if isinstance(actions, int):
+        return {"logits": actions}
+    return {"mean": actions[0], "log_std": actions[0]}
+
+
+def policy(outputs: Mapping[str, Tensor]) -> Policy:
+    """Return the policy that these outputs describe."""
+    if "logits" in outputs:
+        return Categorical(outputs["logits"])
+    return Gaussian(outputs["mean"], outputs["log_std"])
+
+
+def played(batch: Batch) -> Tensor:
+    """Return the actions of a batch, and 0 where they were ignored: any number may stand there."""
+    valid = batch.valid.view(*batch.valid.shape, *[1] * (batch.action.ndim - batch.valid.ndim))
+    return batch.action.where(valid, 0)
+
+
+class Categorical:
+    """softmax(logits) over actions 0 … A-1."""
+
+    def __init__(self, logits: Tensor) -> None:
+        """Take logits […, A]."""
+        self.logits = logits
+
+    @cached_property
+    def log_policy(self) -> Tensor:
+        """The logarithm of all probabilities […, A]."""
+        return self.logits.log_softmax(-1)
+
+    def sample(self, generator: torch.Generator) -> Tensor:
+        """Draw one action a row.
+
+        argmax(p / e) with e ~ Exponential(1) has distribution p; in logarithms it needs no softmax, as a constant a row
+        does not move the argmax. Four small operations and no check that waits for the device, unlike
+        torch.multinomial.
+        """
+        noise = torch.empty_like(self.logits).exponential_(generator=generator)
+        return (self.logits - noise.log_()).argmax(-1)
+
+    def greedy(self) -> Tensor:
+        """Return the most probable action of each row; the lowest index of equals."""
+        return self.logits.argmax(-1)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Return the logarithm of each action's probability."""
+        return self.log_policy.gather(-1, action.unsqueeze(-1)).squeeze(-1)
+
+    def entropy(self) -> Tensor:
+        """Return -sum p log p of each row."""
+        return -(self.log_policy.exp() * self.log_policy).sum(-1)
+
+
+class Gaussian:
+    """Independent normal distributions over the n numbers of a Box action, which may lie outside its bounds.
+
+    The environment clips what it is given; the action recorded, and its density, are those before clipping.
+    """
+
+    def __init__(self, mean: Tensor, log_std: Tensor) -> None:
+        """Take means and logarithms of the standard deviations, each […, n]."""
+        self.mean = mean
+        self.log_std = log_std
+
+    def sample(self, generator: torch.Generator) -> Tensor:
+        """Draw one action a row."""
+        noise = torch.empty_like(self.mean).normal_(generator=generator)
+        return self.mean + self.log_std.exp() * noise
+
+    def greedy(self) -> Tensor:
+        """Return the means."""
+        return self.mean
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Return the logarithm of each action's density."""
+        distance = (action - self.mean) * (-self.log_std).exp()  # in standard deviations
+        return -(0.5 * distance.square() + self.log_std + 0.5 * log(2.0 * pi)).sum(-1)
+
+    def entropy(self) -> Tensor:
+        """Return the differential entropy of each row."""
+        return (self.log_std + 0.5 * (1.0 + log(2.0 * pi))).sum(-1)

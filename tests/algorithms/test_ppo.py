@@ -1,0 +1,126 @@
+"""What is PPO's alone: what it prepares, its clips and their way along a run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.ppo import PPO, normalized
+from tests import reference
+from tests.algorithms.episodes import GO, RESET, TERMINATED, TRUNCATED, batch_of
+
+SETTINGS = AlgorithmSettings(name="ppo", gae_lambda=0.9, loss_scale=1.0, value_cost=1.0, entropy_cost=0.0)
+EPISODES = ([GO, TRUNCATED, RESET, GO], [GO, GO, TERMINATED, RESET])
+
+
+def one(log_prob: float, advantage: float) -> tuple[Batch, dict[str, Tensor]]:
+    """A prepared batch of one transition, its action chosen with this log-probability and now with 1/2."""
+    columns = {
+        "log_prob": torch.full((1, 1), log_prob),
+        "value": torch.zeros(1, 1),
+        "return": torch.ones(1, 1),
+        "advantage": torch.full((1, 1), advantage),
+    }
+    batch = replace(batch_of([GO]), action=torch.zeros(1, 1, dtype=torch.int64), columns=columns)
+    outputs = {"logits": torch.zeros(1, 1, 2, requires_grad=True), "value": torch.zeros(1, 1, 1, requires_grad=True)}
+    return batch, outputs
+
+
+def test_preparing_works_out_advantages_from_the_recorded_values_and_that_of_the_last_row() -> None:
+    batch = batch_of(*EPISODES)
+    last = torch.tensor([[[5.0], [7.0]]])
+    made = PPO(SETTINGS).prepare(batch, {"value": last})
+    value = torch.cat([batch.columns["value"], last.squeeze(-1)])
+    for t, b in batch.valid.nonzero().tolist():
+        expected = reference.gae(batch, value, SETTINGS, t, b)
+        assert made.columns["advantage"][0, t * 2 + b].item() == pytest.approx(expected, abs=1e-5)
+        assert made.columns["return"][0, t * 2 + b].item() == pytest.approx(expected + value[t, b].item(), abs=1e-5)
+
+
+def test_preparing_lets_transitions_part_and_leaves_sequences_of_recurrent_networks_whole() -> None:
+    batch = batch_of(*EPISODES)
+    batch = replace(batch, observation=torch.arange(10.0).view(5, 2, 1))
+    last = {"value": torch.zeros(1, 2, 1)}
+    made = PPO(SETTINGS).prepare(batch, last)
+    assert made.observation.flatten().tolist() == list(range(8))  # without the last row
+    assert made.action.shape == made.first.shape == made.columns["log_prob"].shape == (1, 8)
+    assert torch.equal(made.action[0], batch.action.flatten())
+    part = made.environments(torch.tensor([6, 1]))
+    assert part.observation.flatten().tolist() == [6.0, 1.0]
+    assert part.reward[0].tolist() == [batch.reward[3, 0].item(), batch.reward[0, 1].item()]
+    state = torch.zeros(4, 2, 3)
+    whole = PPO(SETTINGS).prepare(replace(batch, columns={**batch.columns, "state": state}), last)
+    assert whole.observation.shape == (4, 2, 1) and whole.first.shape == whole.columns["advantage"].shape == (4, 2)
+    assert torch.equal(whole.columns["state"], state)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "counts"),
+    [(1.1, 2.0, 1.1), (1.5, 2.0, 1.2), (1.5, -2.0, 1.5), (0.5, 2.0, 0.5), (0.5, -2.0, 0.8)],
+)
+def test_the_ratio_is_cut_where_more_would_be_gained(ratio: float, advantage: float, counts: float) -> None:
+    batch, outputs = one(math.log(0.5 / ratio), advantage)
+    _, metrics = PPO(SETTINGS).loss(outputs, batch, 0.0)
+    assert metrics["policy_loss"].item() == pytest.approx(-counts * advantage)
+    assert metrics["clipped_share"].item() == (abs(ratio - 1) > 0.2)
+    assert metrics["divergence"].item() == pytest.approx(ratio - 1 - math.log(ratio), abs=1e-6)
+    batch, outputs = one(math.log(0.5 / ratio), advantage)
+    loss, _ = PPO(SETTINGS).loss(outputs, batch, 0.0)
+    gradient = torch.autograd.grad(loss, outputs["logits"])[0]
+    assert gradient.any() == (counts == ratio), "a ratio that is cut has no gradient"
+
+
+def test_the_clip_goes_straight_from_the_first_to_the_final() -> None:
+    annealed = PPO(AlgorithmSettings(ratio_clip=0.2, ratio_clip_final=0.0))
+    assert [annealed.ratio_clip(progress) for progress in (0.0, 0.25, 1.0)] == pytest.approx([0.2, 0.15, 0.0])
+    assert PPO(AlgorithmSettings(ratio_clip=0.1, ratio_clip_final=0.1)).ratio_clip(0.7) == pytest.approx(0.1)
+    batch, outputs = one(math.log(0.5 / 1.15), 2.0)
+    counted = [-annealed.loss(outputs, batch, progress)[1]["policy_loss"].item() for progress in (0.0, 0.5)]
+    assert counted == pytest.approx([2 * 1.15, 2 * 1.1])
+
+
+@pytest.mark.parametrize(
+    ("value", "target", "expected"),
+    [(0.2, 1.0, 0.64), (0.8, 1.0, 0.49), (-0.8, 1.0, 3.24), (0.8, -1.0, 3.24)],
+)
+def test_a_value_that_moved_far_counts_as_if_it_had_not_unless_that_is_better(
+    value: float, target: float, expected: float
+) -> None:
+    """The value when acting was 0, and it may move by 0.3."""
+    batch, outputs = one(math.log(0.5), 0.0)
+    batch.columns["return"].fill_(target)
+    outputs["value"] = torch.full((1, 1, 1), value)
+    clipped, free = (
+        PPO(AlgorithmSettings(value_clip=clip)).loss(outputs, batch, 0.0)[1]["value_loss"].item()
+        for clip in (0.3, None)
+    )
+    assert clipped == pytest.approx(expected)
+    assert free == pytest.approx((target - value) ** 2)
+
+
+def test_normalized_advantages_are_over_the_valid_ones() -> None:
+    valid = torch.tensor([[True, True, True, False]])
+    found = normalized(valid, torch.tensor([[1.0, 2.0, 6.0, 1000.0]]))[0, :3]
+    assert found.mean().item() == pytest.approx(0.0, abs=1e-6)
+    assert found.square().mean().item() == pytest.approx(1.0)
+    assert not normalized(valid, torch.full((1, 4), 3.0))[0, :3].any()
+
+
+def test_before_the_first_step_of_an_epoch_the_gradient_is_that_of_the_policy_gradient() -> None:
+    """With the ratio 1 everywhere, d ratio = d log pi: PPO begins as advantage actor-critic."""
+    generator = torch.Generator().manual_seed(3)
+    batch = batch_of(*EPISODES)
+    logits = torch.randn(4, 2, 3, generator=generator).requires_grad_()
+    log_prob = logits.log_softmax(-1).gather(-1, batch.action.unsqueeze(-1)).squeeze(-1)
+    batch = replace(batch, columns={**batch.columns, "log_prob": log_prob.detach()})
+    made = PPO(SETTINGS).prepare(batch, {"value": torch.zeros(1, 2, 1)})
+    outputs = {"logits": logits.view(1, 8, 3), "value": torch.zeros(1, 8, 1)}
+    found = torch.autograd.grad(PPO(SETTINGS).loss(outputs, made, 0.0)[0], logits)[0]
+    advantage = made.columns["advantage"].view(4, 2)
+    plain = -(log_prob * advantage)[batch.valid].mean()
+    torch.testing.assert_close(found, torch.autograd.grad(plain, logits)[0])
