@@ -29,7 +29,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
     observation_shape: tuple[int, ...]
     observation_dtype: str
-    actions: int
+    actions: int | tuple[int, ...]
     frames_per_step: int
     columns: dict[str, tuple[str, tuple[int, ...]]]
     weights: int

@@ -67,6 +67,7 @@ class Plan:
             envs_per_group=t.simulators.envs // t.simulators.groups,
             observation_shape=d.observation_shape,
             observation_dtype=d.observation_dtype,
+            actions=d.actions,
             columns=d.columns,
         )
 

@@ -1,4 +1,4 @@
-"""Any gymnasium environment with discrete actions and box observations, by registered id or "package.module:Class".
+"""Any gymnasium environment with box observations and discrete or box actions, by id or "package.module:Class".
 
 Reads: EnvSettings, one seed per environment, actions. Writes: rows, but only values that may be learned from: what an
 environment returns is checked here, at the boundary, before a row is touched. Refuses to know: frame stacks, blocks.
@@ -41,7 +41,8 @@ class Gymnasium:
         self._envs, limits = zip(*(_construct(settings.id) for _ in seeds), strict=True)
         self.spec = _spec(settings.id, self._envs[0])
         self._box = _box(settings.id, self._envs[0])
-        self._first_action = int(self._envs[0].action_space.start)
+        self._action_space = self._envs[0].action_space
+        self._start = int(self._action_space.start) if isinstance(self._action_space, Discrete) else 0
         self._limit = min(limits[0] or 2**62, settings.time_limit_steps or 2**62)
         self._steps = [0] * self.count  # of the running game
         self._ended = [False] * self.count
@@ -59,8 +60,8 @@ class Gymnasium:
         self._ended = [False] * self.count
         self._write(row, self._ended, self._ended, first=[True] * self.count)
 
-    def step(self, action: npt.NDArray[np.integer[Any]], row: Row) -> None:
-        """Take action [B]; writes the rows it leads to."""
+    def step(self, action: npt.NDArray[Any], row: Row) -> None:
+        """Take action [B] or [B, n]; writes the rows it leads to."""
         first, limit, steps = self._ended, self._limit, self._steps
         terminated, truncated = [False] * self.count, [False] * self.count
         for i, choice in enumerate(self._choices(action)):
@@ -91,12 +92,15 @@ class Gymnasium:
         if not self._envs:
             raise RuntimeError("the environments are closed")
 
-    def _choices(self, action: npt.NDArray[np.integer[Any]]) -> list[int]:
-        """Actions as the environments count them, which is from `Discrete.start`."""
+    def _choices(self, action: npt.NDArray[Any]) -> list[Any]:
+        """Actions as the environments take them: counted from `Discrete.start`, or within the bounds of a Box."""
         self._need_open()
         check_actions(action, self.count, self.spec.actions)
+        space = self._action_space
+        if isinstance(space, Box):
+            return list(np.clip(action, space.low, space.high).astype(space.dtype, copy=False))
         choices: list[int] = action.tolist()
-        return [choice + self._first_action for choice in choices] if self._first_action else choices
+        return [choice + self._start for choice in choices] if self._start else choices
 
     def _begin(self, i: int, seed: int | None = None) -> None:
         result = self._envs[i].reset(seed=seed)
@@ -182,12 +186,10 @@ def spec(settings: EnvSettings) -> EnvSpec:
 
 def _spec(env_id: str, env: Environment) -> EnvSpec:
     box = _box(env_id, env)
-    if not isinstance(env.action_space, Discrete):
-        raise ValueError(f"env.id: {env_id!r} has action space {env.action_space}; only Discrete is supported")
     return EnvSpec(
         observation_shape=tuple(int(size) for size in box.shape),
         observation_dtype="uint8" if box.dtype == np.uint8 else "float32",
-        actions=int(env.action_space.n),
+        actions=_actions(env_id, env),
         frames_per_step=1,
     )
 
@@ -197,6 +199,19 @@ def _box(env_id: str, env: Environment) -> Box:
     if not isinstance(space, Box):
         raise ValueError(f"env.id: {env_id!r} has observation space {space}; only Box is supported")
     return space
+
+
+def _actions(env_id: str, env: Environment) -> int | tuple[int, ...]:
+    """How many discrete actions there are, or the shape of a Box of them."""
+    space = env.action_space
+    if isinstance(space, Discrete):
+        return int(space.n)
+    rule = "only Discrete and Box are supported"
+    if isinstance(space, Box):
+        if len(space.shape) == 1 and space.dtype.kind == "f" and space.is_bounded():
+            return tuple(int(size) for size in space.shape)
+        rule = "a Box must have one dimension of floats, all with bounds, to which actions are clipped"
+    raise ValueError(f"env.id: {env_id!r} has action space {space}; {rule}")
 
 
 def _construct(env_id: str) -> tuple[Environment, int | None]:

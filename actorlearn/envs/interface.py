@@ -54,7 +54,7 @@ class EnvSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     observation_shape: tuple[int, ...]  # of one environment
     observation_dtype: str  # "uint8" or "float32"
-    actions: int  # actions are 0 … actions-1
+    actions: int | tuple[int, ...]  # discrete: actions are 0 … actions-1; Box: the shape (n,) of a float32 action
     frames_per_step: int
 
 
@@ -91,8 +91,10 @@ class VectorEnv(Protocol):
     def reset(self, row: Row) -> None:
         """Start every environment from its seed and write the first row; the same seeds replay the same games."""
 
-    def step(self, action: npt.NDArray[np.integer[Any]], row: Row) -> None:
-        """Take action [B] and write the row it leads to; an environment whose last row was written starts a new game.
+    def step(self, action: npt.NDArray[Any], row: Row) -> None:
+        """Take action [B], integers, or [B, n], floats that are clipped to the action space's bounds; write the row.
+
+        An environment whose last row was written starts a new game.
 
         Raises ActionError for an action outside the action space, MalformedStepError for values that may not be
         learned from; the row is then not to be used.
@@ -103,7 +105,7 @@ class VectorEnv(Protocol):
 
 
 class ActionError(ValueError):
-    """An action outside 0 … actions-1, or a wrong number of them: the policy's fault, not the environment's."""
+    """An action outside 0 … actions-1 or not finite, or a wrong number of them: the policy's fault."""
 
 
 class MalformedStepError(ValueError):
@@ -119,13 +121,24 @@ class MalformedStepError(ValueError):
         super().__init__(f"environment {environment} of {env_id!r}: {field} is {shown}; {rule}")
 
 
-def check_actions(action: npt.NDArray[np.integer[Any]], count: int, actions: int) -> None:
-    """Raise ActionError unless there are `count` integers in 0 … actions-1; costs microseconds."""
+def check_actions(action: npt.NDArray[Any], count: int, actions: int | tuple[int, ...]) -> None:
+    """Raise ActionError unless there are `count` integers in 0 … actions-1, or finite floats of the shape `actions`."""
+    if not isinstance(actions, int):
+        return _check_box_actions(action, (count, *actions))
     if action.shape != (count,) or action.dtype.kind not in "iu":
         raise ActionError(f"action is {action.dtype}{list(action.shape)}; it must be one integer for each of {count}")
     if action.min() < 0 or action.max() >= actions:
         environment = int(np.flatnonzero((action < 0) | (action >= actions))[0])
         raise ActionError(f"environment {environment}: action {action[environment]} must be in 0 … {actions - 1}")
+
+
+def _check_box_actions(action: npt.NDArray[Any], shape: tuple[int, ...]) -> None:
+    if action.shape != shape or action.dtype.kind != "f":
+        raise ActionError(f"action is {action.dtype}{list(action.shape)}; it must be floats of shape {list(shape)}")
+    finite = np.isfinite(action).all(axis=-1)
+    if not finite.all():
+        environment = int(np.argmin(finite))
+        raise ActionError(f"environment {environment}: action {action[environment].tolist()} must be finite")
 
 
 def seed31(seed: int) -> int:

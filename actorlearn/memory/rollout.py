@@ -57,6 +57,8 @@ class BlockShape(msgspec.Struct, frozen=True, kw_only=True):
     envs_per_group: int
     observation_shape: tuple[int, ...]
     observation_dtype: str
+    actions: int | tuple[int, ...]
+    """How many discrete actions, or the shape (n,) of a Box action."""
     columns: dict[str, tuple[str, tuple[int, ...]]] = {}
     """The algorithm's own columns per row and environment: name -> (dtype, shape)."""
 
@@ -79,10 +81,16 @@ def block_fields(shape: BlockShape) -> list[Field]:
         Field("truncated", "bool", per_env, 1),
         Field("life_lost", "bool", per_env, 1),
         Field("first", "bool", per_env, 1),
-        Field("action", "int64", per_env, -1),
+        _action_field(shape.actions, per_env),
         Field("policy_version", "int64", rows, -1),
         *(Field(name, dtype, (*per_env, *extra)) for name, (dtype, extra) in sorted(shape.columns.items())),
     ]
+
+
+def _action_field(actions: int | tuple[int, ...], per_env: tuple[int, ...]) -> Field:
+    if isinstance(actions, int):
+        return Field("action", "int64", per_env, -1)
+    return Field("action", "float32", (*per_env, *actions), float("nan"))
 
 
 def rounds_fields() -> list[Field]:

@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import sqrt
 
+import torch
 from torch import Tensor, nn
 
 # Gains of the last layers (GALA, after OpenAI baselines); a head not named here gets 1.
-HEAD_GAINS = {"logits": 0.01}
+HEAD_GAINS = {"logits": 0.01, "mean": 0.01}
+FREE = ("log_std",)
+"""Heads that are parameters and no functions of the observation (Schulman et al. 2017, section 6.1)."""
 
 
 class SharedTrunk(nn.Module):
@@ -21,7 +24,9 @@ class SharedTrunk(nn.Module):
         """Put one linear layer per head on the encoder's features."""
         super().__init__()
         self.encoder = encoder
-        self.heads = nn.ModuleDict({name: nn.Linear(features, size) for name, size in heads.items()})
+        self.heads = nn.ModuleDict(
+            {name: Free(size) if name in FREE else nn.Linear(features, size) for name, size in heads.items()}
+        )
 
     def forward(self, observation: Tensor) -> dict[str, Tensor]:
         """Map [N, *shape] to float32 [N, size] for each head."""
@@ -41,12 +46,27 @@ class SeparateTrunks(nn.Module):
         """Put one linear layer on each head's own encoder."""
         super().__init__()
         self.trunks = nn.ModuleDict(
-            {name: SharedTrunk(encoders[name], features, {name: size}) for name, size in heads.items()}
+            {name: SharedTrunk(encoder, features, {name: heads[name]}) for name, encoder in encoders.items()}
         )
+        self.free = nn.ModuleDict({name: Free(size) for name, size in heads.items() if name in FREE})
 
     def forward(self, observation: Tensor) -> dict[str, Tensor]:
         """Map [N, *shape] to float32 [N, size] for each head."""
-        return {name: trunk(observation)[name] for name, trunk in self.trunks.items()}
+        outputs = {name: trunk(observation)[name] for name, trunk in self.trunks.items()}
+        return outputs | {name: free(observation) for name, free in self.free.items()}
+
+
+class Free(nn.Module):
+    """An output that is the same for every observation: a parameter, 0 at first."""
+
+    def __init__(self, size: int) -> None:
+        """Hold so many numbers."""
+        super().__init__()
+        self.value = nn.Parameter(torch.zeros(size))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Repeat them for each of N rows: [N, size]."""
+        return self.value.expand(len(rows), -1)
 
 
 def orthogonal(network: nn.Module) -> None:

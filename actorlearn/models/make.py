@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from actorlearn.models.encoders import STACKS, ConvolutionalEncoder, Perceptron, PixelConvolution
-from actorlearn.models.heads import SeparateTrunks, SharedTrunk, orthogonal
+from actorlearn.models.heads import FREE, SeparateTrunks, SharedTrunk, orthogonal
 from actorlearn.models.interface import ModelSettings
 from actorlearn.models.normalize import Normalized, statistics
 from actorlearn.models.residual import RESIDUAL_FEATURES, ResidualEncoder
@@ -62,7 +62,7 @@ def construct(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[st
     if settings.name == "impala":
         return SharedTrunk(ResidualEncoder(shape), RESIDUAL_FEATURES, heads)
     if settings.name == "mlp":
-        perceptrons = {head: Perceptron(shape, settings.hidden_sizes) for head in heads}
+        perceptrons = {head: Perceptron(shape, settings.hidden_sizes) for head in heads if head not in FREE}
         return SeparateTrunks(perceptrons, perceptrons[next(iter(heads))].features, heads)
     return imported(settings.name)(shape, dict(heads))
 

@@ -9,10 +9,11 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from actorlearn.envs.interface import empty_row
 from actorlearn.envs.make import make as make_env
@@ -41,8 +42,11 @@ def simulate(settings: AloneSettings) -> float:
     row = empty_row(env.spec, environments)
     env.reset(row)
     random = np.random.default_rng(settings.simulator.seed)
-    actions = env.spec.actions
-    return measured(lambda: env.step(random.integers(actions, size=environments), row), environments, settings.seconds)
+
+    def once() -> None:
+        env.step(random_actions(env.spec.actions, environments, random), row)
+
+    return measured(once, environments, settings.seconds)
 
 
 def infer(settings: AloneSettings) -> float:
@@ -83,7 +87,7 @@ def learn(settings: AloneSettings) -> float:
     no = torch.zeros(shape, dtype=torch.bool, device=device)
     batch = Batch(
         observation=seen.to(device),
-        action=torch.randint(policy.actions, shape, device=device),
+        action=torch.from_numpy(random_actions(policy.actions, shape, np.random.default_rng(0))).to(device),
         reward=torch.zeros(shape, device=device),
         terminated=no,
         truncated=no,
@@ -93,7 +97,7 @@ def learn(settings: AloneSettings) -> float:
         policy_version=torch.zeros(shape, dtype=torch.int64),
         columns={
             name: torch.zeros((*shape, *cell), dtype=getattr(torch, dtype)).to(device)
-            for name, (dtype, cell) in learning.algorithm.columns().items()
+            for name, (dtype, cell) in learning.algorithm.columns(policy.actions).items()
         },
     )
     end = trainer.total_steps  # where the learning rate has come down to 0
@@ -107,6 +111,15 @@ def observations(shape: tuple[int, ...], dtype: str, rows: tuple[int, ...]) -> T
     if dtype == "uint8":
         return torch.randint(256, (*rows, *shape), dtype=torch.uint8)
     return torch.rand((*rows, *shape)).to(getattr(torch, dtype))
+
+
+def random_actions(
+    actions: int | tuple[int, ...], count: int | tuple[int, ...], random: np.random.Generator
+) -> NDArray[Any]:
+    """Any of so many discrete actions, or numbers from 0 to 1 in the shape of a Box action; `count` of them."""
+    if isinstance(actions, int):
+        return random.integers(actions, size=count)
+    return random.random((*np.atleast_1d(count), *actions), np.float32)
 
 
 def measured(once: Callable[[], object], steps: int, seconds: float) -> float:

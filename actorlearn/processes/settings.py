@@ -35,7 +35,8 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     observation_shape: tuple[int, ...]
     observation_dtype: str
-    actions: int
+    actions: int | tuple[int, ...]
+    """How many discrete actions, or the shape (n,) of a Box action."""
     model: dict[str, Any]
     algorithm: dict[str, Any]
     precision: str = "fp32"

@@ -32,8 +32,11 @@ def opened(settings: EnvSettings, seeds: Sequence[int]) -> Iterator[VectorEnv]:
         env.close()
 
 
-def random_actions(spec: EnvSpec, count: int, steps: int, seed: int = 0) -> npt.NDArray[np.int64]:
-    return np.random.default_rng(seed).integers(0, spec.actions, (steps, count))
+def random_actions(spec: EnvSpec, count: int, steps: int, seed: int = 0) -> npt.NDArray[Any]:
+    generator = np.random.default_rng(seed)
+    if isinstance(spec.actions, int):
+        return generator.integers(0, spec.actions, (steps, count))
+    return generator.normal(0.0, 2.0, (steps, count, *spec.actions)).astype(np.float32)
 
 
 def play(env: VectorEnv, actions: npt.NDArray[Any]) -> list[Row]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -24,6 +25,7 @@ CASES = {  # settings, and steps enough for a game to end in every environment
     "cartpole": (EnvSettings(id="CartPole-v1", time_limit_steps=20), 300),
     "registered-limit": (EnvSettings(id="MountainCar-v0"), 450),
     "catch": (EnvSettings(id="actorlearn.envs.catch:Catch"), 100),
+    "box-actions": (EnvSettings(id=f"{__name__}:Walk", time_limit_steps=9), 40),
     "start-and-float64": (EnvSettings(id=f"{__name__}:Counter", time_limit_steps=5), 40),
 }
 SEEDS = (3, 11)
@@ -45,6 +47,24 @@ class Counter(gymnasium.Env):
         assert action in (-1, 0, 1)
         self.state[0] += action
         return self.state, np.float32(action), np.bool_(self.state[0] == 3), False, {}
+
+
+class Walk(gymnasium.Env):
+    """Adds up two numbers within -1 … 0.5 and -0.5 … 1, which it trusts its caller to give; ends far from the start."""
+
+    def __init__(self) -> None:
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+        self.action_space = gymnasium.spaces.Box(np.array([-1.0, -0.5]), np.array([0.5, 1.0]), (2,), np.float64)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = self.np_random.random(2).astype(np.float32)
+        return self.place, {}
+
+    def step(self, action):
+        assert action in self.action_space, action
+        self.place = (self.place + action).astype(np.float32)
+        return self.place, float(action.sum()), bool(np.abs(self.place).max() > 4), False, {}
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -70,7 +90,7 @@ def env(settings: EnvSettings) -> Iterator[VectorEnv]:
 
 
 @pytest.fixture(scope="module")
-def actions(env: VectorEnv, steps: int) -> npt.NDArray[np.int64]:
+def actions(env: VectorEnv, steps: int) -> npt.NDArray[Any]:
     return random_actions(env.spec, env.count, steps)
 
 
@@ -140,7 +160,11 @@ def test_seeds_and_not_neighbours_make_the_games(env: VectorEnv, settings: EnvSe
 def test_the_action_after_a_game_is_ignored(env: VectorEnv, actions: npt.NDArray[np.int64], rows: list[Row]) -> None:
     ignored = column(rows, "first")[1:]  # the action before a first row
     assert ignored.any()
-    assert_same(rows, play(env, np.where(ignored, (actions + 1) % env.spec.actions, actions)))
+    if isinstance(env.spec.actions, int):
+        others = np.where(ignored, (actions + 1) % env.spec.actions, actions)
+    else:
+        others = np.where(ignored[..., None], actions + 1, actions)
+    assert_same(rows, play(env, others))
 
 
 def test_a_written_row_is_left_alone(env: VectorEnv) -> None:
@@ -152,12 +176,12 @@ def test_a_written_row_is_left_alone(env: VectorEnv) -> None:
         np.testing.assert_array_equal(copy.observation, row.observation)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.int64])
-def test_any_integer_dtype_will_do_for_actions(env: VectorEnv, dtype: type) -> None:
+def test_any_dtype_of_the_kind_will_do_for_actions(env: VectorEnv) -> None:
     row = poisoned_row(env.spec, env.count)
     env.reset(row)
-    env.step(np.ones(env.count, dtype), row)
-    assert np.isfinite(row.reward).all()
+    for dtype in (np.uint8, np.int32, np.int64) if isinstance(env.spec.actions, int) else (np.float32, np.float64):
+        env.step(np.ones_like(random_actions(env.spec, env.count, 1)[0], dtype), row)
+        assert np.isfinite(row.reward).all()
 
 
 @pytest.mark.parametrize(
@@ -170,12 +194,14 @@ def test_any_integer_dtype_will_do_for_actions(env: VectorEnv, dtype: type) -> N
     ],
 )
 def test_a_wrong_action_is_refused_and_does_no_harm(env: VectorEnv, action, says: str) -> None:
+    actions = env.spec.actions
+    if not isinstance(actions, int):
+        actions, says = 2, r"action is .*; it must be floats of shape \[2, 2\]"  # which none of them is
     row = poisoned_row(env.spec, env.count)
     env.reset(row)
-    actions = env.spec.actions
     with pytest.raises(ActionError, match=says.format(actions=actions, last=actions - 1)):
         env.step(action(actions), row)
-    env.step(np.zeros(env.count, np.int64), row)
+    env.step(np.zeros_like(random_actions(env.spec, env.count, 1)[0]), row)
     assert np.isfinite(row.reward).all()
 
 
@@ -186,6 +212,6 @@ def test_closing_twice_is_harmless_and_stepping_after_it_is_not(settings: EnvSet
     env.close()
     env.close()
     with pytest.raises(RuntimeError, match="closed"):
-        env.step(np.zeros(1, np.int64), row)
+        env.step(random_actions(env.spec, 1, 1)[0], row)
     with pytest.raises(RuntimeError, match="closed"):
         env.reset(row)

@@ -9,12 +9,12 @@ import sys
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from actorlearn.envs.interface import EnvSettings, MalformedStepError
+from actorlearn.envs.interface import ActionError, EnvSettings, MalformedStepError
 from actorlearn.envs.make import make, spec
 from tests.envs.playing import column, opened, play, poisoned_row, random_actions
 
@@ -45,6 +45,33 @@ class Bytes(Scripted):
 class Integers(Scripted):
     observation_space = Box(-9, 9, (3,), np.int64)
     start = (np.arange(3), {})
+
+
+class Unbounded(Scripted):
+    action_space = Box(np.array([-1, -np.inf], np.float32), np.array([1, 1], np.float32))
+
+
+class Image(Scripted):
+    action_space = Box(0, 1, (2, 2), np.float32)
+
+
+class Whole(Scripted):
+    action_space = Box(0, 9, (2,), np.int64)
+
+
+class Several(Scripted):
+    action_space = MultiDiscrete([2, 3])
+
+
+class Remembers(Scripted):
+    """Keeps what it was given, as an environment may."""
+
+    action_space = Box(np.array([-1, 0], np.float32), np.array([1, 5], np.float32))
+    answers = ((GOOD, 0.0, False, False, {}),)
+
+    def step(self, action):
+        self.given = action
+        return super().step(action)
 
 
 class NeedsArgument(Scripted):
@@ -164,6 +191,33 @@ def test_whatever_comes_back_a_row_is_fit_to_learn_from_or_refused(answer: objec
             assert np.isfinite(row.observation).all() and np.isfinite(row.reward).all() and not row.first.any()
 
 
+def test_box_actions_are_clipped_for_the_environment_and_not_where_they_are_kept() -> None:
+    with opened(EnvSettings(id=f"{__name__}:Remembers"), [0, 1]) as env:
+        assert env.spec.actions == (2,)
+        action = np.array([[0.5, -3.0], [-7.0, 9.0]], np.float32)
+        play(env, action[None])
+        assert [game.given.tolist() for game in env._envs] == [[0.5, 0.0], [-1.0, 5.0]]
+        assert all(game.given.dtype == np.float32 for game in env._envs)
+        assert action.tolist() == [[0.5, -3.0], [-7.0, 9.0]]
+
+
+@pytest.mark.parametrize(
+    ("action", "says"),
+    [
+        (np.array([[0.0, 0.0], [0.0, np.nan]], np.float32), r"environment 1: action \[0.0, nan\] must be finite"),
+        (np.array([[np.inf, 0.0], [0.0, 0.0]], np.float32), r"environment 0: action \[inf, 0.0\] must be finite"),
+        (np.zeros((2, 3), np.float32), r"action is float32\[2, 3\]; it must be floats of shape \[2, 2\]"),
+        (np.zeros((2, 2), np.int64), "action is int64"),
+    ],
+)
+def test_box_actions_without_sense_are_refused(action: np.ndarray, says: str) -> None:
+    with opened(EnvSettings(id=f"{__name__}:Remembers"), [0, 1]) as env:
+        row = poisoned_row(env.spec, 2)
+        env.reset(row)
+        with pytest.raises(ActionError, match=says):
+            env.step(action, row)
+
+
 def test_an_end_outranks_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scripted, "answers", [(GOOD, 1.0, True, True, {})])
     with opened(SETTINGS, [0]) as env:
@@ -211,7 +265,10 @@ def test_games_are_those_of_gymnasium_itself() -> None:
         ("CartPoll-v1", r"'CartPoll-v1' is not registered with gymnasium; did you mean 'CartPole-v\d'"),
         ("CartPole-v9", r"'CartPole-v9' is not registered with gymnasium; did you mean 'CartPole-v\d'"),
         ("", "'' is not registered with gymnasium; Ids are like"),
-        ("Pendulum-v1", r"action space Box.*; only Discrete is supported"),
+        (f"{__name__}:Unbounded", r"action space Box.*inf.*; a Box must have one dimension of floats, all with bounds"),
+        (f"{__name__}:Image", r"action space Box.*; a Box must have one dimension of floats"),
+        (f"{__name__}:Whole", r"action space Box.*int64\); a Box must have one dimension of floats"),
+        (f"{__name__}:Several", r"action space MultiDiscrete.*; only Discrete and Box are supported"),
         ("FrozenLake-v1", r"observation space Discrete\(16\); only Box is supported"),
         ("nowhere.at_all:Game", "cannot be imported as package.module:Class: No module named 'nowhere'"),
         (f"{__name__}:Missing", "cannot be imported as package.module:Class: .*no attribute 'Missing'"),

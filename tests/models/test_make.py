@@ -231,3 +231,20 @@ def test_an_observation_type_that_is_no_number_is_refused():
 def test_settings_do_not_share_their_hidden_sizes():
     assert ModelSettings().hidden_sizes == [64, 64]
     assert ModelSettings().hidden_sizes is not ModelSettings().hidden_sizes
+
+
+@pytest.mark.parametrize(("name", "shape", "dtype"), [("nips", ATARI, "uint8"), ("mlp", (3,), "float32")])
+@pytest.mark.parametrize("init", ["torch", "orthogonal"])
+def test_a_deviation_is_a_parameter_of_its_own_whatever_is_seen(name, shape, dtype, init):
+    heads = {"mean": 2, "log_std": 2, "value": 1}
+    module = make(ModelSettings(name=name, init=init), shape, dtype, heads, 0)
+    seen = images(5, shape) if dtype == "uint8" else torch.randn(5, *shape)
+    outputs = module(seen)
+    assert {head: output.shape for head, output in outputs.items()} == {h: (5, size) for h, size in heads.items()}
+    assert not outputs["log_std"].any()
+    free = {path: p for path, p in module.named_parameters() if "log_std" in path}
+    assert [tuple(p.shape) for p in free.values()] == [(2,)]
+    outputs["log_std"].sum().backward()
+    assert next(iter(free.values())).grad.tolist() == [5.0, 5.0]
+    if init == "orthogonal":
+        assert outputs["mean"].abs().max() < 0.1, "a policy begins around 0"

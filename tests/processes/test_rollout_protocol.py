@@ -87,6 +87,7 @@ class Protocol(RuleBasedStateMachine):
         self.folder_of_this_run.mkdir()
         self.rounds = Rounds(Segment.create(self.folder_of_this_run / "rounds", rounds_fields()))
         self.shape = BlockShape(
+            actions=2,
             groups=groups,
             blocks=blocks,
             horizon=HORIZON,
