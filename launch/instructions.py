@@ -42,7 +42,7 @@ def instructions(
         return _simulator(plan, process, incarnation, base, env or {})
     if process.role == "trainer":
         return _trainer(plan, process, base, resume)
-    acting = {"policy": policy(plan), "weights": plan.weights(process.learner)}
+    acting: dict[str, Any] = {"policy": policy(plan), "weights": plan.weights(process.learner)}
     if process.role == "inference":
         return InferenceSettings(
             **base, **acting, bell=plan.bell(name), server=process.number, device=t.inference.device

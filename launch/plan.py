@@ -24,7 +24,7 @@ from actorlearn.parameters.store import store_fields
 from actorlearn.wire.messages import Seat
 from launch.choices import Choice, choose, cpu_flags
 from launch.description import Description
-from launch.planned import PlannedProcess, PlannedSegment, first_processes, trainer_name
+from launch.planned import PlannedProcess, PlannedSegment, first_processes
 from launch.topology import Topology, TopologyError
 
 

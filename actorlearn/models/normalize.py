@@ -21,7 +21,7 @@ LIMIT = 10.0
 class Moments(NamedTuple):
     """Number, mean and variance (over the number, not one less) of what was seen."""
 
-    count: Tensor  # []
+    count: Tensor  # type: ignore[assignment]  # [], and not a tuple's method
     mean: Tensor  # [*shape]
     variance: Tensor  # [*shape]
 
@@ -74,7 +74,8 @@ def moments_of(observation: Tensor) -> Tensor:
 def merge_into(own: Tensor, moments: Tensor) -> None:
     """Change a network's statistics, as they lie behind its parameters, by the moments of what was seen, in place."""
     elements = len(own) // 2
-    both = [Moments(*vector.double().split((1, elements, elements))) for vector in (own, moments.to(own.device))]
+    sizes = (1, elements, elements)
+    both = [Moments(*torch.split(vector.double(), sizes)) for vector in (own, moments.to(own.device))]
     own.copy_(torch.cat(both[0].merged(both[1])))
 
 

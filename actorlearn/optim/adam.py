@@ -28,6 +28,11 @@ class Adam:
     @torch.no_grad()
     def step(self, parameters: Tensor, gradients: Tensor, learning_rate: float) -> None:
         """Change the parameters in place by one update (Kingma & Ba 2015, the reordering at the end of section 2)."""
+        rate = self.advance(gradients, learning_rate)
+        parameters.addcdiv_(self.mean, self.root, value=-rate)
+
+    def advance(self, gradients: Tensor, learning_rate: float) -> float:
+        """Take the gradients into the state; the update is the returned rate times mean / root."""
         beta_mean, beta_square = self.settings.betas
         self.steps += 1
         steps = int(self.steps)
@@ -37,8 +42,7 @@ class Adam:
         # The corrections fold into the rate; the paper's epsilon then shrinks with them, epsilon hat does not.
         epsilon = self.settings.epsilon * (1.0 if self.settings.epsilon_hat else root_correction)
         torch.sqrt(self.square, out=self.root).add_(epsilon)
-        rate = learning_rate * root_correction / (1.0 - beta_mean**steps)
-        parameters.addcdiv_(self.mean, self.root, value=-rate)
+        return learning_rate * root_correction / (1.0 - beta_mean**steps)
 
     def state(self) -> dict[str, Tensor]:
         """Return the accumulators and the count of steps themselves."""

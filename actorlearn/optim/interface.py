@@ -58,8 +58,18 @@ class OptimizerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
                 raise ValueError(f"optimizer.{key}: {getattr(self, key)!r} must be {rule}")
 
 
+def state_vectors(settings: OptimizerSettings) -> tuple[str, ...]:
+    """Names of the optimizer's state that is as long as the parameters, number for number."""
+    if settings.name == "adam":
+        return ("mean", "square")
+    return ("square", "mean") if settings.centered else ("square",)
+
+
 class Optimizer(Protocol):
-    """An update rule for one flat float32 vector, with what it remembers between steps."""
+    """An update rule for one flat float32 vector, with what it remembers between steps.
+
+    Numbers of the vector do not influence one another, so that one optimizer per slice does what one of the whole does.
+    """
 
     def step(self, parameters: Tensor, gradients: Tensor, learning_rate: float) -> None:
         """Change `parameters` in place, reading `gradients`; called by the trainer once an update, after clipping."""

@@ -41,7 +41,7 @@ class RewardScale:
         for t in range(len(reward)):
             running = (self._discount * running + reward[t]).where(~first[t + 1], 0.0)
             returns[t] = running
-        self._returns = dict(zip(zeros, running.split([count for _, count in owners]), strict=True))
+        self._returns = dict(zip(zeros, torch.split(running, [count for _, count in owners]), strict=True))
         self._moments = self._moments.merged(Moments.of(returns[~first[1:]]))  # a reset is no step
         deviation = float((self._moments.variance + EPSILON).sqrt())
         return dataclasses.replace(batch, reward=batch.reward / deviation)

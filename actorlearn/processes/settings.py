@@ -80,14 +80,6 @@ class TrainerSettings(ProcessSettings, frozen=True):
     bell: str
     learner: int
     """Which of the learners this is; it learns from the seats that name it."""
-    learners: int = 1
-    """How many there are."""
-    exchange: dict[str, Any] = {}
-    """How they exchange what they learn (parameters.interface.ExchangeSettings); empty: this one is alone."""
-    rate_scaling: str = "none"
-    """Of the learning rate with the number of learners: none, sqrt or linear."""
-    pull_rows: int = 0
-    """Rows of a batch after which the store is looked at, again and again, while it is gathered; 0 = never."""
     policy: PolicySettings
     optimizer: dict[str, Any]
     weights: str
@@ -110,6 +102,14 @@ class TrainerSettings(ProcessSettings, frozen=True):
     """Where CLOCK_MONOTONIC stood when the run's clock, which goes on through restarts, stood at zero."""
     resume: bool
     """Start from the newest valid checkpoint of the run; required to exist."""
+    learners: int = 1
+    """How many there are."""
+    exchange: dict[str, Any] = {}
+    """How they exchange what they learn (parameters.interface.ExchangeSettings); empty: this one is alone."""
+    rate_scaling: str = "none"
+    """Of the learning rate with the number of learners: none, sqrt or linear."""
+    pull_rows: int = 0
+    """Rows of a batch after which the store is looked at, again and again, while it is gathered; 0 = never."""
 
 
 class EvaluatorSettings(ProcessSettings, frozen=True):

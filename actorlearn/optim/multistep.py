@@ -1,0 +1,48 @@
+"""Adam that takes several steps by itself before it brings them home to parameters that others change too.
+
+Reads gradients, writes parameters and state; knows no network and no process. Source: Stooke & Abbeel (2018), appendix
+A, with either form of epsilon. With nobody else it is Adam.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from actorlearn.optim.adam import Adam
+from actorlearn.optim.interface import OptimizerSettings
+
+
+class MultiStepAdam(Adam):
+    """Local steps are Adam's; beside them it accumulates what they would have done to any other starting point."""
+
+    def __init__(self, settings: OptimizerSettings, parameters: Tensor) -> None:
+        """Start state and accumulators, as long as the flat `parameters` and on their device."""
+        super().__init__(settings, parameters)
+        self.gradient_sum = torch.zeros_like(parameters)  # the appendix's a_g
+        self.square_sum = torch.zeros_like(parameters)  # a_g²
+        self.moved = torch.zeros_like(parameters)  # a_s
+        self.pending = 0  # n
+        """Steps since the last merge."""
+
+    @torch.no_grad()
+    def step(self, parameters: Tensor, gradients: Tensor, learning_rate: float) -> None:
+        """Change the parameters in place by one local update."""
+        beta_mean, beta_square = self.settings.betas
+        rate = self.advance(gradients, learning_rate)
+        parameters.addcdiv_(self.mean, self.root, value=-rate)
+        self.moved.addcdiv_(self.mean, self.root, value=rate)
+        self.gradient_sum.mul_(beta_mean).add_(gradients)
+        self.square_sum.mul_(beta_square).addcmul_(gradients, gradients)
+        self.pending += 1
+
+    @torch.no_grad()
+    def merge(self, parameters: Tensor) -> None:
+        """Repeat the local steps on central values: `parameters` and this state, where the caller has put them."""
+        beta_mean, beta_square = self.settings.betas
+        parameters.sub_(self.moved)
+        self.mean.mul_(beta_mean**self.pending).add_(self.gradient_sum, alpha=1.0 - beta_mean)
+        self.square.mul_(beta_square**self.pending).add_(self.square_sum, alpha=1.0 - beta_square)
+        for accumulator in (self.gradient_sum, self.square_sum, self.moved):
+            accumulator.zero_()
+        self.pending = 0

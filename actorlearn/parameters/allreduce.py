@@ -1,0 +1,179 @@
+"""Learners in lock-step: the same weights everywhere, moved by the mean of all gradients.
+
+Reads gradients; writes the flat weights and the optimizer's state, which are identical in every learner. Source: Stooke
+& Abbeel (2018), section 4.2; as in their code gradients are summed and divided by the number of learners, and clipped
+after that.
+
+Learners wait for one another at the rendezvous, before a batch. torch.distributed then carries vectors between learners
+that are all there: its own waiting cannot be broken off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from torch import Tensor
+
+from actorlearn.memory.shared import Segment
+from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.parameters.exchange import Alone
+from actorlearn.parameters.interface import Agreed, Disagreement, ExchangeSettings, PeerLost, Stepped
+from actorlearn.parameters.rendezvous import Rendezvous
+from actorlearn.parameters.waits import Waits
+
+_LIMIT = timedelta(minutes=5)
+"""After which a collective fails. A dead peer is noticed at once, and the supervisor ends one that hangs."""
+_LOOK = timedelta(milliseconds=50)
+_GPU_LOOK_S = 1e-4
+_ENV_STEPS, _OPTIMIZER_STEPS, _DRAINING, _BUSY_NS, _HASH = range(5)
+
+
+class Sync:
+    """One of several learners that take every step together."""
+
+    def __init__(
+        self,
+        settings: ExchangeSettings,
+        optimizer: OptimizerSettings,
+        weights: Tensor,
+        gradients: Tensor,
+        alive: Callable[[], bool],
+    ) -> None:
+        """Take the place at the rendezvous; waits for nobody yet."""
+        self.settings, self.weights, self._alive = settings, weights, alive
+        self.own = Alone(optimizer, weights, gradients)
+        self.rendezvous = Rendezvous(Segment.open(Path(settings.rendezvous)), settings.rank, alive)
+        self._waits = Waits(settings.learners)
+        self._agreements = 0
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the optimizer's state."""
+        return self.own.state()
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Copy a checkpoint's state in."""
+        self.own.restore(state)
+
+    def join(self, env_steps: int, updates: int) -> tuple[int, int]:
+        """Wait for all, then take everything from the learner with most updates, the first of these.
+
+        Learners that outlived a lost peer know more than the newest checkpoint does.
+        """
+        said = self.rendezvous.meet([env_steps, updates])
+        self._connect()
+        best = int(said[:, 1].argmax())
+        for tensor in (self.weights, *self.state().values()):
+            if tensor.numel():
+                self._finish(partial(dist.broadcast, tensor, best, async_op=True))
+        self._waits = Waits(self.settings.learners)
+        return self.own.join(int(said[best, 0]), int(said[best, 1]))
+
+    def _connect(self) -> None:
+        # Nobody outside this machine has to reach a learner. Ports are the kernel's choice, and told through the file.
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
+        try:
+            dist.init_process_group(
+                "cpu:gloo,cuda:nccl" if self.settings.backend == "nccl" else "gloo",
+                init_method=f"file://{self.settings.rendezvous}.ports",
+                rank=self.settings.rank,
+                world_size=self.settings.learners,
+                timeout=_LIMIT,
+            )
+        except RuntimeError as error:
+            raise PeerLost(f"learner {self.settings.rank} could not connect to the others: {error}") from error
+
+    def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
+        """Wait for all learners; see that they are about to do the same, and now and then that they are the same."""
+        every = self.settings.hash_every
+        checked = every > 0 and self._agreements % every == 0
+        self._agreements += 1
+        fingerprint = self._fingerprint() if checked else 0
+        with self._waits.waiting():
+            said = self.rendezvous.meet([env_steps, optimizer_steps, draining, self._waits.busy_ns, fingerprint])
+        self._waits.count(said[:, _BUSY_NS])
+        leaving = bool(said[:, _DRAINING].any())
+        self._compare("hash of the weights", said[:, _HASH])
+        if not leaving:
+            self._compare("optimizer steps in a batch", said[:, _OPTIMIZER_STEPS])
+        return self.own.agree(int(said[:, _ENV_STEPS].sum()), optimizer_steps, leaving)
+
+    def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
+        """Combine every learner's moments with the statistics, in the order of ranks."""
+        rows = moments.new_zeros((self.settings.learners, *moments.shape))
+        rows[self.settings.rank] = moments
+        self._finish(partial(dist.all_reduce, rows, async_op=True))  # a sum with zeros: each row arrives as it was
+        for row in rows:
+            self.own.merge(row, combine)
+
+    def step(self, gradients: Tensor, learning_rate: float, usable: bool = True) -> Stepped:
+        """Average the gradients, clip, step. One learner's unusable gradient makes the mean unusable for all."""
+        if not usable:
+            gradients.fill_(torch.nan)
+        self._finish(partial(dist.all_reduce, gradients, async_op=True))
+        gradients.mul_(1.0 / self.settings.learners)
+        return self.own.step(gradients, learning_rate)
+
+    def settle(self) -> None:
+        """Everything has been given."""
+
+    def pull(self) -> bool:
+        """Nobody learns alone."""
+        return False
+
+    def numbers(self) -> dict[str, float]:
+        """Who made the others wait, and how long this learner did."""
+        return self._waits.told()
+
+    def close(self) -> None:
+        """Leave. Learners that still wait for this one get PeerLost."""
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        self.rendezvous.close()
+
+    def _finish(self, start: Callable[[], dist.Work | None]) -> None:
+        """Run a collective to its end; raises PeerLost.
+
+        It shows signs of life meanwhile, but goes on even when told to end: nobody leaves in the middle of a batch.
+        """
+        with self._waits.waiting():
+            try:
+                work = start()
+                while work is not None and not work.is_completed():
+                    self._alive()
+                    self._sleep(work)
+                if work is not None:
+                    work.wait()
+            except RuntimeError as error:
+                if self.settings.backend == "nccl" and dist.group.WORLD is not None:
+                    dist.group.WORLD.abort()  # the GPU would go on waiting
+                self.close()  # those who wait for this learner instead of the lost one fail in their turn
+                raise PeerLost(f"learner {self.settings.rank}, in update {self.own.updates}: {error}") from error
+
+    def _sleep(self, work: dist.Work) -> None:
+        if self.settings.backend == "gloo":
+            with suppress(RuntimeError):  # not done yet, or failed: the caller asks which
+                work.wait(_LOOK)
+        else:  # waiting for NCCL would only queue the wait on the GPU, and it notices no death
+            self.rendezvous.check()
+            time.sleep(_GPU_LOOK_S)
+
+    def _fingerprint(self) -> int:
+        weights = self.weights.detach().cpu().numpy()
+        return int.from_bytes(hashlib.blake2b(weights.tobytes(), digest_size=8).digest(), "big", signed=True)
+
+    def _compare(self, what: str, values: NDArray[np.int64]) -> None:
+        if (values != values[0]).any():
+            told = ", ".join(f"learner {rank}: {value}" for rank, value in enumerate(values))
+            raise Disagreement(f"after update {self.own.updates} the learners differ in {what}: {told}")

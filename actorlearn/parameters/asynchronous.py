@@ -1,0 +1,185 @@
+"""Learners that do not wait for one another: each applies its gradient to the newest central weights.
+
+Reads gradients and the store; writes the store, the flat weights and the optimizer's state, which are the store's each
+time this learner has been there. Source: Stooke & Abbeel (2018), section 4.3 and, for several local steps, appendix A.
+
+The gradient is clipped here; then, chunk by chunk, central weights and optimizer state are taken to this learner's
+device, updated there, and written back. Adam's count of steps is each learner's own, as in their code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from actorlearn.memory.shared import Segment
+from actorlearn.optim.clip import clip_by_global_norm
+from actorlearn.optim.interface import Optimizer, OptimizerSettings, copy_state, state_vectors
+from actorlearn.optim.make import make as make_optimizer
+from actorlearn.optim.multistep import MultiStepAdam
+from actorlearn.parameters.interface import Agreed, ExchangeSettings, Stepped
+from actorlearn.parameters.store import Store
+
+
+class Async:
+    """One of several learners that share a parameter store."""
+
+    def __init__(
+        self,
+        settings: ExchangeSettings,
+        optimizer: OptimizerSettings,
+        weights: Tensor,
+        gradients: Tensor,
+        alive: Callable[[], bool],
+    ) -> None:
+        """Bind to the store, with an optimizer for each of its chunks."""
+        if settings.local_steps > 1 and optimizer.name != "adam":
+            raise ValueError(
+                f"exchange.local_steps: {settings.local_steps} needs optimizer.name: adam, not {optimizer.name}; "
+                "the rule for several local steps is Adam's"
+            )
+        self.weights, self.clip_norm, self.local_steps = weights, optimizer.clip_norm, settings.local_steps
+        self.store = Store(Segment.open(Path(settings.store)), settings.rank, gradients.numel(), alive)
+        self.spans = {chunk: span for chunk, span in enumerate(self.store.spans) if span.start < span.stop}
+        self.statistics = len(self.store.spans) - 1
+        chunks = [chunk for chunk in self.spans if chunk != self.statistics]
+        first = settings.rank % len(chunks)
+        self.chunks = chunks[first:] + chunks[:first]  # learners that come together begin at different chunks
+        self.local: dict[int, MultiStepAdam] = {}
+        if settings.local_steps > 1:
+            self.local = {chunk: MultiStepAdam(optimizer, weights[self.spans[chunk]]) for chunk in chunks}
+        self.optimizers: dict[int, Optimizer] = {
+            chunk: self.local.get(chunk) or make_optimizer(optimizer, weights[self.spans[chunk]]) for chunk in chunks
+        }
+        self.vectors = state_vectors(optimizer)
+        self.pending = 0
+        """Local steps that the store has not got."""
+        self.env_steps = 0
+        """In the batch that is being learned."""
+        self._seen = [0] * len(self.store.spans)
+        """Version of each chunk when this learner was last there."""
+        self._staleness: list[int] = []
+        """Of each chunk in each update since the last report."""
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the optimizer's state as it was taken home last, the chunks' vectors joined to new ones."""
+        parts = [optimizer.state() for optimizer in self.optimizers.values()]
+        return {
+            name: torch.cat([part[name] for part in parts]) if name in self.vectors else tensor
+            for name, tensor in parts[0].items()
+        }
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Copy a checkpoint's state in; it is the store's if this learner fills that."""
+        copy_state(state, self.state())  # refuses what does not fit; a chunk's part always would
+        for chunk, optimizer in self.optimizers.items():
+            span = self.spans[chunk]
+            optimizer.restore({name: state[name][span] if name in self.vectors else state[name] for name in state})
+
+    def join(self, env_steps: int, updates: int) -> tuple[int, int]:
+        """Fill the store if nobody has, and take what it holds."""
+        with self.store.locked([0]):
+            if not self.store.filled:
+                for chunk in self.spans:
+                    self._give(chunk)
+                self.store.fill(env_steps, updates)
+        self.pull()
+        return self.store.env_steps, self.store.updates
+
+    def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
+        """Agree with oneself, on top of what all have learned until now."""
+        self.env_steps, updates = (0, 0) if draining else (env_steps, 1)
+        return Agreed(self.store.env_steps + self.env_steps, self.store.updates + updates, draining)
+
+    def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
+        """Combine the moments with the store's statistics, under their lock."""
+        with self.store.locked([self.statistics]) as chunk:
+            self._take(chunk)
+            combine(self.weights[self.spans[chunk]], moments)
+            self._give(chunk)
+
+    def step(self, gradients: Tensor, learning_rate: float, usable: bool = True) -> Stepped:
+        """Clip, then step: on central values chunk by chunk, or on the own ones until `local_steps` are together."""
+        norm = clip_by_global_norm(gradients, self.clip_norm)
+        taken = usable and bool(torch.isfinite(norm))
+        if taken:
+
+            def step(chunk: int) -> None:
+                span = self.spans[chunk]
+                self.optimizers[chunk].step(self.weights[span], gradients[span], learning_rate)
+
+            if self.local_steps == 1:
+                self._update(step)
+            else:
+                for chunk in self.chunks:
+                    step(chunk)
+                self.pending += 1
+                if self.pending == self.local_steps:
+                    self._bring_home()
+        return Stepped(float(norm), taken)
+
+    def settle(self) -> None:
+        """Give the store the local steps it has not got, and count the batch."""
+        if self.pending:
+            self._bring_home()
+        self.store.count(self.env_steps, 1)
+
+    def pull(self) -> bool:
+        """Take the chunks that others have changed."""
+        waiting = [chunk for chunk in self.spans if self.store.version(chunk) != self._seen[chunk]]
+        changed = bool(waiting)
+        while waiting:
+            with self.store.locked(waiting) as chunk:
+                self._take(chunk)
+            waiting.remove(chunk)
+        return changed
+
+    def numbers(self) -> dict[str, float]:
+        """Updates by others between this learner's last look at a chunk and its own update of it; waiting for locks."""
+        stale, waited_s = self._staleness, self.store.waited_s
+        self._staleness, self.store.waited_s = [], 0.0
+        mean = sum(stale) / max(len(stale), 1)
+        return {"staleness_mean": mean, "staleness_max": max(stale, default=0), "lock_wait_s": waited_s}
+
+    def close(self) -> None:
+        """Leave; what this learner gave stays."""
+        self.store.close()
+
+    def _bring_home(self) -> None:
+        def merge(chunk: int) -> None:
+            self.local[chunk].merge(self.weights[self.spans[chunk]])
+
+        self._update(merge)
+        self.pending = 0
+
+    def _update(self, rule: Callable[[int], None]) -> None:
+        """Take every chunk, apply the rule to it and give it back, in the order in which their locks are free."""
+        waiting = list(self.chunks)
+        while waiting:
+            with self.store.locked(waiting) as chunk:
+                self._staleness.append(self.store.version(chunk) - self._seen[chunk])
+                self._take(chunk)
+                rule(chunk)
+                self._give(chunk)
+            waiting.remove(chunk)
+
+    def _take(self, chunk: int) -> None:
+        for own, central in zip(self._rows(chunk), torch.from_numpy(self.store.current(chunk)), strict=False):
+            own.copy_(central)
+        self._seen[chunk] = self.store.version(chunk)
+
+    def _give(self, chunk: int) -> None:
+        for own, central in zip(self._rows(chunk), torch.from_numpy(self.store.spare(chunk)), strict=False):
+            central.copy_(own)
+        self._seen[chunk] = self.store.commit(chunk)
+
+    def _rows(self, chunk: int) -> list[Tensor]:
+        """The chunk's weights and optimizer vectors on this learner's device, in the store's order."""
+        weights = self.weights[self.spans[chunk]]
+        if chunk == self.statistics:
+            return [weights]
+        state = self.optimizers[chunk].state()
+        return [weights, *(state[name] for name in self.vectors)]

@@ -1,0 +1,72 @@
+"""The exchange of a learner that is alone: clip, and step.
+
+Reads gradients; writes the flat weights and the optimizer's state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from actorlearn.optim.clip import clip_by_global_norm
+from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.optim.make import make as make_optimizer
+from actorlearn.parameters.interface import Agreed, Stepped
+
+
+class Alone:
+    """One learner: clip by the global norm, step."""
+
+    def __init__(self, optimizer: OptimizerSettings, weights: Tensor, gradients: Tensor) -> None:
+        """Start an optimizer for the parameters at the front of the weights."""
+        self.parameters, self.statistics = weights[: gradients.numel()], weights[gradients.numel() :]
+        self.clip_norm = optimizer.clip_norm
+        self.optimizer = make_optimizer(optimizer, self.parameters)
+        self.env_steps = self.updates = 0
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the optimizer's state."""
+        return self.optimizer.state()
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Copy a checkpoint's state in."""
+        self.optimizer.restore(state)
+
+    def join(self, env_steps: int, updates: int) -> tuple[int, int]:
+        """Nobody else knows better."""
+        self.env_steps, self.updates = env_steps, updates
+        return env_steps, updates
+
+    def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
+        """Agree with oneself."""
+        if not draining:
+            self.env_steps, self.updates = self.env_steps + env_steps, self.updates + 1
+        return Agreed(self.env_steps, self.updates, draining)
+
+    def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
+        """Combine the moments with the own statistics."""
+        combine(self.statistics, moments)
+
+    def step(self, gradients: Tensor, learning_rate: float, usable: bool = True) -> Stepped:
+        """Clip, then step; a gradient that is not finite changes nothing."""
+        norm = clip_by_global_norm(gradients, self.clip_norm)
+        taken = usable and bool(torch.isfinite(norm))
+        if taken:
+            self.optimizer.step(self.parameters, gradients, learning_rate)
+        return Stepped(float(norm), taken)
+
+    def settle(self) -> None:
+        """There is nobody to give anything to."""
+
+    def pull(self) -> bool:
+        """There is nobody to take anything from."""
+        return False
+
+    def numbers(self) -> dict[str, float]:
+        """Nothing to tell."""
+        return {}
+
+    def close(self) -> None:
+        """There is nothing to leave."""

@@ -1,0 +1,130 @@
+"""What learners that learn together are to the rest of the system: settings, errors, and the calls of an Exchange.
+
+Reads and writes nothing; imports torch for the type checker only, because processes without torch read these settings.
+
+An exchange is how one learner's gradient becomes new weights. The trainer calls the same methods in the same places in
+every mode: alone, sync (Stooke & Abbeel 2018, section 4.2) and async (section 4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import msgspec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MODES = ("alone", "sync", "async")
+BACKENDS = ("gloo", "nccl")
+
+
+class ExchangeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which exchange, and which learner of how many this is."""
+
+    mode: str = "alone"
+    rank: int = 0  # which learner this is, from 0
+    learners: int = 1
+    rendezvous: str = ""  # sync: path of this generation's rendezvous segment
+    backend: str = "gloo"  # sync: "gloo", or "nccl" where every learner has a GPU of its own
+    hash_every: int = 100  # sync: batches between two comparisons of the weights' hash; 0 = never
+    store: str = ""  # async: path of the store's segment
+    local_steps: int = 1  # async: optimizer steps between two synchronisations; more than 1 only with adam
+
+    def __post_init__(self) -> None:
+        """Refuse numbers and words no exchange has."""
+        rules = {
+            "mode": (self.mode in MODES, f"one of {list(MODES)}"),
+            "rank": (0 <= self.rank < self.learners, f"from 0 to {self.learners - 1}, as there are so many learners"),
+            "learners": (self.learners == 1 or self.mode != "alone", "1 in mode alone"),
+            "backend": (self.backend in BACKENDS, f"one of {list(BACKENDS)}"),
+            "hash_every": (self.hash_every >= 0, "0 (never) or more"),
+            "local_steps": (self.local_steps >= 1, "1 or more"),
+        }
+        for key, (holds, rule) in rules.items():
+            if not holds:
+                raise ValueError(f"exchange.{key}: {getattr(self, key)!r} must be {rule}")
+
+
+def backend(devices: Sequence[str]) -> str:
+    """Who carries gradients between learners on these devices: NCCL refuses two processes on one GPU, Gloo does not."""
+    own = all(device.startswith("cuda") for device in devices) and len(set(devices)) == len(devices)
+    return "nccl" if own else "gloo"
+
+
+class PeerLost(RuntimeError):
+    """Another learner has gone without a word. What was being exchanged is lost; the next generation starts anew."""
+
+
+class Stopped(RuntimeError):
+    """This process was told to end while it waited for other learners."""
+
+
+class Disagreement(RuntimeError):
+    """Learners that must be equal are not; names them."""
+
+
+class Stepped(NamedTuple):
+    """What one optimizer step came to."""
+
+    norm: float
+    """Of the gradient, before clipping."""
+    taken: bool
+    """False: not finite, here or at another learner that must do the same; nothing was changed."""
+
+
+class Agreed(NamedTuple):
+    """What all learners are about to do; in mode sync the same for each of them."""
+
+    env_steps: int
+    """Environment steps that all learners together have learned from once this batch is done."""
+    updates: int
+    """Batches, likewise; in mode sync the learners' batches of one update count as one."""
+    draining: bool
+    """A learner is leaving: nobody learns this batch."""
+
+
+class Exchange(Protocol):
+    """How one learner's gradient becomes new weights; owns the optimizer, and changes the flat weights in place."""
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the optimizer's state, for a checkpoint."""
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Copy a checkpoint's `state` in; called before `join`."""
+
+    def join(self, env_steps: int, updates: int) -> tuple[int, int]:
+        """Make weights and optimizer state those of all learners; once, before anything else is asked.
+
+        Takes what the own checkpoint says (0, 0 for a new run); returns what has been learned from in those weights.
+        """
+
+    def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
+        """Before a batch is learned: say what is in it, and hear what all do. In mode sync it waits for all.
+
+        `optimizer_steps` is how often `step` will be called. A learner that drains says so, with or without a batch.
+        Raises PeerLost, Stopped and Disagreement.
+        """
+
+    def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
+        """Change the statistics behind the parameters by a batch's moments; once a batch, after `agree`.
+
+        `combine(statistics, moments)` does that in place for one learner's moments. In mode sync it is called for every
+        learner's, in the same order everywhere.
+        """
+
+    def step(self, gradients: Tensor, learning_rate: float, usable: bool = True) -> Stepped:
+        """One optimizer step with a gradient that may be overwritten. `usable`: the loss was finite."""
+
+    def settle(self) -> None:
+        """After the last step of a batch: give away what has not been given yet."""
+
+    def pull(self) -> bool:
+        """Between batches: take what others have learned, if they may learn alone; True when the weights changed."""
+
+    def numbers(self) -> dict[str, float]:
+        """What the time since the last call was like, for a report."""
+
+    def close(self) -> None:
+        """Leave; nothing may be asked afterwards."""

@@ -1,0 +1,98 @@
+"""Where learners of one machine meet: each says a few numbers, and goes on when all have.
+
+Reads and writes one row of words per learner in shared memory; rings the others' bells.
+
+A learner may wait here for minutes, for one that is slow or has not started. So the wait can be broken off, which a
+collective of torch.distributed cannot, and it ends when a peer dies: each learner holds a lock that the kernel lets go
+however it ends, and who waits tries the others' locks.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from actorlearn.memory.fields import Field
+from actorlearn.memory.shared import Segment
+from actorlearn.parameters.interface import PeerLost, Stopped
+from actorlearn.wire.bell import Bell, Bells
+from actorlearn.wire.channel import Waiter
+
+NUMBERS = 8
+"""Most numbers a learner can say."""
+_POLL_MS = 50
+
+
+def rendezvous_fields(learners: int) -> list[Field]:
+    """Fields of the rendezvous segment of one generation of learners: a learner that has died cannot come back to it.
+
+    Two slots are enough: nobody begins the meeting after next before all have left this one.
+    """
+    return [Field("met", "int64", (learners, 8), 0), Field("numbers", "int64", (2, learners, NUMBERS), 0)]
+
+
+class Rendezvous:
+    """One learner's place in a generation."""
+
+    def __init__(self, segment: Segment, rank: int, alive: Callable[[], bool]) -> None:
+        """Take the place; raises RuntimeError when somebody has it or had it."""
+        self._met, self._numbers = segment["met"][:, 0], segment["numbers"]
+        self.rank, self._alive = rank, alive
+        self._meetings = 0
+        ranks = range(len(self._met))
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._locks = [os.open(f"{segment.path}.lock-{other}", flags, 0o600) for other in ranks]
+        if self._met[rank] or not _free(self._locks[rank]):
+            raise RuntimeError(f"{segment.path}: learner {rank} has been here before; it needs a new generation")
+        fcntl.flock(self._locks[rank], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        bells = {str(other): f"{segment.path}.bell-{other}" for other in ranks}
+        self._bell = Bell(Path(bells.pop(str(rank))))
+        self._bells = Bells(bells)
+        self._waiter = Waiter(self._bell, None)
+
+    def meet(self, numbers: Sequence[int]) -> NDArray[np.int64]:
+        """Say these and wait for all; what each said, [learners, NUMBERS]. Raises PeerLost and Stopped."""
+        slot = self._meetings % 2
+        self._numbers[slot, self.rank, : len(numbers)] = numbers
+        self._meetings += 1
+        self._met[self.rank] = self._meetings  # the word last
+        self._bells.ring_all()
+        while self._met.min() < self._meetings:
+            if not self._alive():
+                raise Stopped(f"told to end while {self._absent()} had not come to meeting {self._meetings}")
+            if not self._waiter.wait(_POLL_MS):
+                self.check()
+        said: NDArray[np.int64] = self._numbers[slot].copy()
+        return said
+
+    def check(self) -> None:
+        """Raise PeerLost when a learner that had come is gone."""
+        for rank, lock in enumerate(self._locks):
+            if rank != self.rank and self._met[rank] and _free(lock):
+                raise PeerLost(f"learner {rank} has gone after {self._met[rank]} meetings, before {self._meetings}")
+
+    def _absent(self) -> list[int]:
+        return [rank for rank, met in enumerate(self._met) if met < self._meetings]
+
+    def close(self) -> None:
+        """Give up the place, for good; once or more often."""
+        if self._locks:
+            for lock in self._locks:
+                os.close(lock)
+            self._locks = []
+            self._bell.close()
+            self._bells.close()
+
+
+def _free(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    fcntl.flock(lock, fcntl.LOCK_UN)
+    return True

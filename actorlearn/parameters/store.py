@@ -1,0 +1,138 @@
+"""The central parameter store of learners that do not wait for one another: weights and optimizer state, in chunks.
+
+Reads and writes one segment of shared memory; knows no update rule. Source: Stooke & Abbeel (2018), section 4.3.
+
+Each chunk has a lock of its own, and a learner takes whichever is free first, so that nobody stands in a queue. A lock
+is a file locked with ``flock``: the kernel lets it go when its holder is killed. Byte ranges of the segment itself
+would be that too, but a process loses all of them when it closes any descriptor of the file, as ``Segment.open`` does.
+Each chunk has two slots, and the version word, written last, names the valid one; so a writer that is killed half-way
+leaves the chunk as it was.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from actorlearn.memory.fields import Field
+from actorlearn.memory.shared import Segment
+
+CHUNKS = 3  # as many as Stooke & Abbeel's code has
+SLOTS = 2
+_ALIGNMENT = 1024
+"""Chunks begin at multiples of this many numbers, as vector instructions do: then a step by chunks is the whole one."""
+_TURN_S = 2e-4
+"""Sleep after a turn in which every lock was taken. A chunk is held for some milliseconds."""
+_ENV_STEPS, _UPDATES = range(2)
+
+
+def store_fields(parameters: int, vectors: int, statistics: int, learners: int, chunks: int = CHUNKS) -> list[Field]:
+    """Fields of the store's segment for a flat vector of parameters and, behind them, statistics.
+
+    `vectors` is how many vectors as long as the parameters the optimizer keeps. The last chunk is the statistics.
+    """
+    return [
+        Field("filled", "int64", (8,), 0),  # 1 once there are weights; env steps and updates that they begin with
+        Field("counts", "int64", (learners, 8), 0),  # env steps and updates of each learner
+        Field("version", "int64", (chunks + 1, 8), 0),
+        Field("values", "float32", (SLOTS, 1 + vectors, parameters + statistics), float("nan")),
+    ]
+
+
+class Store:
+    """One learner's access to the store."""
+
+    def __init__(self, segment: Segment, rank: int, parameters: int, beat: Callable[[], object]) -> None:
+        """Bind to a store's segment; `beat` is called while this learner waits for a lock."""
+        self._filled, self._counts = segment["filled"], segment["counts"]
+        self._version, self._values = segment["version"][:, 0], segment["values"]
+        self._own = self._counts[rank]
+        self._beat = beat
+        chunks, size = len(self._version) - 1, self._values.shape[2]
+        length = -(-parameters // (chunks * _ALIGNMENT)) * _ALIGNMENT
+        edges = [*(min(chunk * length, parameters) for chunk in range(chunks)), parameters, size]
+        self.spans = [slice(start, stop) for start, stop in pairwise(edges)]
+        """What each chunk is of the flat vector; the last one's are the statistics, of which there may be none."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._locks = [os.open(f"{segment.path}.lock-{chunk}", flags, 0o600) for chunk in range(len(self.spans))]
+        self.waited_s = 0.0
+        """Time spent waiting for locks."""
+
+    @contextmanager
+    def locked(self, chunks: Sequence[int]) -> Iterator[int]:
+        """One of these chunks, whichever is free first; nobody else reads or writes it meanwhile."""
+        began_s = time.monotonic()
+        while (chunk := self._try(chunks)) is None:
+            self._beat()
+            time.sleep(_TURN_S)
+        self.waited_s += time.monotonic() - began_s
+        try:
+            yield chunk
+        finally:
+            fcntl.flock(self._locks[chunk], fcntl.LOCK_UN)
+
+    def _try(self, chunks: Sequence[int]) -> int | None:
+        for chunk in chunks:
+            try:
+                fcntl.flock(self._locks[chunk], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            return chunk
+        return None
+
+    def version(self, chunk: int) -> int:
+        """How often the chunk has been written."""
+        return int(self._version[chunk])
+
+    def current(self, chunk: int) -> NDArray[np.float32]:
+        """The chunk's weights and optimizer vectors [1 + vectors, size]; read under its lock."""
+        return self._slot(chunk, self.version(chunk))
+
+    def spare(self, chunk: int) -> NDArray[np.float32]:
+        """Where the chunk's next version goes, likewise; written under its lock, then committed."""
+        return self._slot(chunk, self.version(chunk) + 1)
+
+    def commit(self, chunk: int) -> int:
+        """What was written to the spare slot is the chunk from now on; returns its version."""
+        self._version[chunk] += 1
+        return self.version(chunk)
+
+    def _slot(self, chunk: int, version: int) -> NDArray[np.float32]:
+        return self._values[version % SLOTS, :, self.spans[chunk]]
+
+    @property
+    def filled(self) -> bool:
+        """Whether there are weights in it."""
+        return bool(self._filled[0])
+
+    def fill(self, env_steps: int, updates: int) -> None:
+        """What has been committed to all chunks is what learning goes on from, after so many steps and updates."""
+        self._filled[1:3] = env_steps, updates
+        self._filled[0] = 1  # the word last
+
+    def count(self, env_steps: int, updates: int) -> None:
+        """Add to this learner's own counts."""
+        self._own[:2] += (env_steps, updates)
+
+    @property
+    def env_steps(self) -> int:
+        """Environment steps that all learners together have learned from."""
+        return int(self._filled[1] + self._counts[:, _ENV_STEPS].sum())
+
+    @property
+    def updates(self) -> int:
+        """Batches that all learners together have learned from."""
+        return int(self._filled[2] + self._counts[:, _UPDATES].sum())
+
+    def close(self) -> None:
+        """Let go of the locks."""
+        for lock in self._locks:
+            os.close(lock)
+        self._locks = []

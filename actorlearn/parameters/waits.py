@@ -1,0 +1,57 @@
+"""Whom learners in lock-step wait for, and how long; reads the clock only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Waits:
+    """One learner's times: busy with its own work, or waiting for the others.
+
+    All leave a wait together, so the learner that was busy longest until the next one is the one that comes last.
+    """
+
+    def __init__(self, learners: int) -> None:
+        """Start the clock."""
+        self.busy_ns = 0
+        """Own work since the last `count`."""
+        self._since_ns = time.monotonic_ns()
+        self._waited_ns = 0
+        self._last = np.zeros(learners, np.int64)
+        self._cost_ns = np.zeros(learners, np.int64)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Time in here is not this learner's work."""
+        began_ns = time.monotonic_ns()
+        self.busy_ns += began_ns - self._since_ns
+        try:
+            yield
+        finally:
+            self._since_ns = time.monotonic_ns()
+            self._waited_ns += self._since_ns - began_ns
+
+    def count(self, busy_ns: NDArray[np.int64]) -> None:
+        """Learn how long each learner [learners] was busy before an update."""
+        *_, second, last = (0, *np.argsort(busy_ns, kind="stable"))
+        self._last[last] += 1
+        self._cost_ns[last] += busy_ns[last] - busy_ns[second]
+        self.busy_ns = 0
+
+    def told(self) -> dict[str, float]:
+        """Who cost the others most time since the last call, by rank, and how long this learner waited."""
+        straggler = int(self._cost_ns.argmax())
+        told = {
+            "learner_wait_s": self._waited_ns / 1e9,
+            "straggler": straggler,
+            "straggler_share": float(self._last[straggler] / max(self._last.sum(), 1)),
+            "straggler_wait_s": float(self._cost_ns[straggler] / 1e9),
+        }
+        self._waited_ns = 0
+        self._last[:] = self._cost_ns[:] = 0
+        return told
