@@ -148,7 +148,8 @@ class Plan:
         t = self.topology
         if t.mode == "async":
             store = str(self.shm / "store")
-            return {"mode": "async", "rank": learner, "store": store, "local_steps": t.learners.local_steps}
+            who = {"rank": learner, "learners": t.learners.count}
+            return {"mode": "async", **who, "store": store, "local_steps": t.learners.local_steps}
         if t.learners.count == 1:
             return {}
         meeting = str(self.shm / "learners")  # trainers complete it with who they are

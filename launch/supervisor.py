@@ -246,8 +246,9 @@ class Supervisor:
         """End a run that has lost what it cannot do without."""
         given_up = [c for c in self._children.of_role("inference") if c.state is State.FATAL]
         trainers = self._children.of_role("trainer")
-        if all(trainer.state is State.FATAL for trainer in trainers):  # while one is left, it learns
-            given_up = [*trainers, *given_up]
+        lost = [trainer for trainer in trainers if trainer.state is State.FATAL]
+        if len(lost) == len(trainers) or self.phase == "starting":  # later, while one is left, it learns
+            given_up = [*lost, *given_up]
         if given_up:
             self._end(ev.Done("failed", 1, f"{given_up[0].name}: {given_up[0].error}"))
             return

@@ -74,7 +74,7 @@ def moments_of(observation: Tensor) -> Tensor:
 def merge_into(own: Tensor, moments: Tensor) -> None:
     """Change a network's statistics, as they lie behind its parameters, by the moments of what was seen, in place."""
     elements = len(own) // 2
-    sizes = (1, elements, elements)
+    sizes = [1, elements, elements]
     both = [Moments(*torch.split(vector.double(), sizes)) for vector in (own, moments.to(own.device))]
     own.copy_(torch.cat(both[0].merged(both[1])))
 

@@ -797,6 +797,13 @@ def test_learners_begin_when_all_have_come() -> None:
     assert {seat.name for seat in story.supervisor.order.roster} == {"simulator-0", "simulator-1"}
 
 
+def test_a_learner_that_never_comes_ends_the_run_before_it_has_begun() -> None:
+    story = Story(TWO).at(0, ev.Begin(), *up("trainer-0", "simulator-0"), spawned("trainer-1"))
+    story.at(1, failed("trainer-1", "ValueError: x"), ev.Exited("trainer-1", 0, 1))
+    story.at(2, *exits(["trainer-0", "simulator-0", "simulator-1"]))
+    assert story.done is not None and (story.done.status, story.done.error) == ("failed", "trainer-1: ValueError: x")
+
+
 def test_a_learner_that_dies_is_told_to_the_others_and_comes_back_as_another() -> None:
     story = two().at(2, ev.Exited("trainer-1", 0, -9))
     assert story.orders["trainer-0.0"].learners == ["trainer-0.0"]
