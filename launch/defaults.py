@@ -18,7 +18,13 @@ Tree = dict[str, Any]
 EVERYWHERE: Tree = {
     "seed": 1,
     "mode": "sync",
-    "model": {"hidden_sizes": [64, 64], "init": "torch", "normalize_observation": False},
+    "model": {
+        "hidden_sizes": [64, 64],
+        "init": "torch",
+        "recurrence": "none",
+        "recurrent_size": 256,
+        "normalize_observation": False,
+    },
     "algorithm": {
         "name": "a2c",
         "reduction": "mean",

@@ -35,6 +35,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     weights: int
     """Numbers that are published: parameters, and statistics behind them."""
     statistics: int = 0
+    state_size: int = 0
+    """Numbers in a recurrent network's state; 0 = it is not recurrent."""
 
 
 def describe(topology: Topology) -> Description:

@@ -69,6 +69,7 @@ class Plan:
             observation_dtype=d.observation_dtype,
             actions=d.actions,
             columns=d.columns,
+            state_size=d.state_size,
         )
 
     @property

@@ -117,6 +117,8 @@ class ModelSection(Section):
     name: ModelName = Field(description="nips, nature, a3c, impala, mlp or package.module:Name")
     hidden_sizes: list[Width] = Field(max_length=16, description="units per hidden layer of mlp")
     init: Literal["torch", "orthogonal"] = Field(description="initial weights; torch = U(+-1/sqrt(fan_in)), biases too")
+    recurrence: Literal["none", "lstm", "gru"] = Field(description="a cell between encoder and heads; none = no memory")
+    recurrent_size: Width = Field(description="units of the cell")
     normalize_observation: bool = Field(description="running mean and deviation per element; not of images")
 
 

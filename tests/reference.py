@@ -185,3 +185,25 @@ def adam(
                 parameter -= rate * (m / (1.0 - beta1**t)) / (sqrt(v / (1.0 - beta2**t)) + settings.epsilon)
         result.append(parameter)
     return result
+
+
+def cell(recurrence: str, weights: dict[str, Tensor], x: Tensor, state: Tensor) -> Tensor:
+    """One step of one environment's "lstm" (state: h, then c) or "gru", a unit at a time, by torch's documentation."""
+    size = weights["weight_hh"].shape[1]
+    h, c = state[:size], state[size:]
+
+    def drive(gate: int, unit: int, of_state: bool) -> Tensor:
+        row, suffix, seen = gate * size + unit, "hh" if of_state else "ih", h if of_state else x
+        return (weights[f"weight_{suffix}"][row] * seen).sum() + weights[f"bias_{suffix}"][row]
+
+    new_h, new_c = [], []
+    for unit in range(size):
+        if recurrence == "lstm":
+            i, f, g, o = (drive(gate, unit, False) + drive(gate, unit, True) for gate in range(4))
+            new_c.append(f.sigmoid() * c[unit] + i.sigmoid() * g.tanh())
+            new_h.append(o.sigmoid() * new_c[-1].tanh())
+        else:
+            r, z = ((drive(gate, unit, False) + drive(gate, unit, True)).sigmoid() for gate in range(2))
+            n = (drive(2, unit, False) + r * drive(2, unit, True)).tanh()
+            new_h.append((1.0 - z) * n + z * h[unit])
+    return torch.stack(new_h + new_c)

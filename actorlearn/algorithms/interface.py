@@ -84,7 +84,8 @@ class Batch:
     first: Tensor  # [T+1, B] bool: the row's observation is the first of a game
     valid: Tensor  # [T, B] bool
     policy_version: Tensor  # [T, B] int64
-    columns: Mapping[str, Tensor] = field(default_factory=dict)  # the algorithm's own, [T, B, ...]
+    columns: Mapping[str, Tensor] = field(default_factory=dict)
+    """The algorithm's own, [T, B, ...]; of recurrent networks also "state" before row 0, [1, B, S]."""
 
     def environments(self, chosen: Tensor) -> Batch:
         """The part of the batch that some environments made; chosen: indices into the second dimension."""

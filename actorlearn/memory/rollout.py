@@ -8,10 +8,13 @@ column                                                written by  meaning
 observation[t], reward[t], terminated[t],             simulator   the result of arriving at row t (reward is raw;
 truncated[t], life_lost[t], first[t]                              first = a new game starts here, nothing happened)
 action[t], policy_version[t], the algorithm's own     inference   chosen from observation[t]
+state[t + 1], of recurrent networks alone             inference   the network's state after observation[t], which is
+                                                                  that before observation[t + 1]
 ====================================================  ==========  ================================================
 
-Row T of a block is row 0 of the next. So ``action[t]`` leads to ``reward[t + 1]``; the shift is made in one place,
-``processes/batches.py``.
+Row T of a block is row 0 of the next, where the simulator copies it. So ``action[t]`` leads to ``reward[t + 1]``; the
+shift is made in one place, ``processes/batches.py``. Where ``first[t]`` is set, whoever reads ``state[t]`` takes zeros
+in its place: a game begins without memories, and nobody has written the state of a simulator's very first row.
 
 Turns are words, never messages. Time is cut in *rounds* of T rows, numbered over the whole run; round r lies in block
 ``r % blocks`` of every group, and tick n = r * T + t is row t of round r.
@@ -61,6 +64,8 @@ class BlockShape(msgspec.Struct, frozen=True, kw_only=True):
     """How many discrete actions, or the shape (n,) of a Box action."""
     columns: dict[str, tuple[str, tuple[int, ...]]] = {}
     """The algorithm's own columns per row and environment: name -> (dtype, shape)."""
+    state_size: int = 0
+    """Numbers of a recurrent network's state per row and environment; 0 = there is no such column."""
 
 
 def block_fields(shape: BlockShape) -> list[Field]:
@@ -68,6 +73,7 @@ def block_fields(shape: BlockShape) -> list[Field]:
     rows = (shape.groups, shape.blocks, shape.horizon + 1)
     per_env = (*rows, shape.envs_per_group)
     observation_poison = 0xA5 if shape.observation_dtype == "uint8" else float("nan")
+    state = [Field("state", "float32", (*per_env, shape.state_size), float("nan"))] if shape.state_size else []
     return [
         Field("shape", "int64", (4,)),
         Field("joined", "int64", (1,), -1),
@@ -83,6 +89,7 @@ def block_fields(shape: BlockShape) -> list[Field]:
         Field("first", "bool", per_env, 1),
         _action_field(shape.actions, per_env),
         Field("policy_version", "int64", rows, -1),
+        *state,
         *(Field(name, dtype, (*per_env, *extra)) for name, (dtype, extra) in sorted(shape.columns.items())),
     ]
 
@@ -134,6 +141,8 @@ class Blocks:
         self._completed = segment["completed"]
         self._joined = segment["joined"]
         self._left = segment["left"]
+        state = [field.name for field in segment.fields if field.name == "state"]
+        self._carried = (*ARRIVAL_COLUMNS, *state)
 
     # Membership, written by the trainer ------------------------------------------------------------------------
 
@@ -199,6 +208,12 @@ class Blocks:
         view: NDArray[Any] = self.segment[name][group, round_ % self.blocks, t]
         return view
 
+    def row_after(self, name: str, group: int, tick: int) -> NDArray[Any]:
+        """Column ``name`` of the row that this tick leads to, in the same block: [B, ...]."""
+        round_, t = divmod(tick, self.horizon)
+        view: NDArray[Any] = self.segment[name][group, round_ % self.blocks, t + 1]
+        return view
+
     def last_row(self, name: str, group: int, round_: int) -> NDArray[Any]:
         """Column ``name`` of row T of a round: what becomes row 0 of the next."""
         view: NDArray[Any] = self.segment[name][group, round_ % self.blocks, self.horizon]
@@ -211,7 +226,7 @@ class Blocks:
 
     def begin(self, group: int, round_: int) -> None:
         """Copy row T of the round before into row 0 of this one."""
-        for name in ARRIVAL_COLUMNS:
+        for name in self._carried:
             self.row(name, group, round_ * self.horizon)[:] = self.last_row(name, group, round_ - 1)
 
 

@@ -5,33 +5,34 @@ For inference, whose batches are so small that launching costs more than computi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from actorlearn.models.make import autocast
+from actorlearn.models.unroll import Outputs, unroll
 
 _WARMUPS = 3
 
 
 class Graph:
-    """One forward pass for observations of one shape; the weights are read anew in every replay."""
+    """One forward pass over rows of one shape, as `unroll` takes them; the weights are read anew in every replay."""
 
-    def __init__(self, network: nn.Module, example: Tensor, precision: str) -> None:
-        """Capture the pass for observations like ``example`` on its GPU, and check it against the eager one.
+    def __init__(self, network: nn.Module, example: Sequence[Tensor], precision: str) -> None:
+        """Capture the pass for rows like ``example`` on their GPU, and check it against the eager one.
 
         Raises RuntimeError when the replay gives other numbers: a network whose pass depends on more than its input
         cannot be captured.
         """
-        self._device = example.device
-        self._observation = example.clone()
+        self._device = example[0].device
+        self._rows = [tensor.clone() for tensor in example]
         with torch.cuda.device(self._device):
             self._capture(network, precision)
-        other = example.flip(-1)  # not what was captured: outputs left from the capture must not pass for a replay
+        other = [tensor.flip(-1) for tensor in example]  # outputs left from the capture must not pass for a replay
         with autocast(str(self._device), precision):
-            eager = network(other)
-        for name, output in self(other).items():
+            eager, _ = unroll(network, *other)
+        for name, output in self(*other)[0].items():
             if not torch.allclose(output, eager[name], rtol=1e-3, atol=1e-3):
                 raise RuntimeError(f"the CUDA graph of {type(network).__name__} differs from its eager pass in {name}")
 
@@ -40,15 +41,16 @@ class Graph:
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side), autocast(str(self._device), precision):
             for _ in range(_WARMUPS):  # libraries choose their kernels now, not during the capture
-                network(self._observation)
+                unroll(network, *self._rows)
         torch.cuda.current_stream().wait_stream(side)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph), autocast(str(self._device), precision):
-            self._outputs: Mapping[str, Tensor] = network(self._observation)
+            self._outputs = unroll(network, *self._rows)
 
-    def __call__(self, observation: Tensor) -> Mapping[str, Tensor]:
-        """Outputs for observations of the captured shape; they are overwritten by the next call."""
+    def __call__(self, *rows: Tensor) -> tuple[Outputs, Tensor | None]:
+        """Outputs, and state, for rows of the captured shape; they are overwritten by the next call."""
         with torch.cuda.device(self._device):
-            self._observation.copy_(observation, non_blocking=True)
+            for captured, tensor in zip(self._rows, rows, strict=True):
+                captured.copy_(tensor, non_blocking=True)
             self._graph.replay()
         return self._outputs

@@ -70,7 +70,7 @@ class Free(nn.Module):
 
 
 def orthogonal(network: nn.Module) -> None:
-    """Re-initialise orthogonally, with gain sqrt(2), the heads by HEAD_GAINS, and biases 0.
+    """Re-initialise orthogonally, with gain sqrt(2), cells with gain 1, the heads by HEAD_GAINS, and biases 0.
 
     Draws from torch's global generator.
     """
@@ -80,3 +80,6 @@ def orthogonal(network: nn.Module) -> None:
             nn.init.orthogonal_(layer.weight, gain=HEAD_GAINS.get(name, 1.0) if group == "heads" else sqrt(2.0))
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
+        elif isinstance(layer, nn.LSTMCell | nn.GRUCell):
+            for parameter in layer.parameters():
+                nn.init.orthogonal_(parameter) if parameter.ndim == 2 else nn.init.zeros_(parameter)

@@ -5,7 +5,7 @@ Reads and writes nothing; imports torch for the type checker only, because proce
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -23,12 +23,18 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     name: str = "nips"  # "nips", "nature", "a3c", "impala", "mlp" or "package.module:Name"
     hidden_sizes: list[int] = msgspec.field(default_factory=lambda: [64, 64])  # mlp only
     init: str = "torch"  # "torch" = U(+-1/sqrt(fan_in)), weights and biases, as PAAC; "orthogonal" as GALA
+    recurrence: str = "none"  # "none", "lstm" or "gru": a cell between encoder and heads
+    recurrent_size: int = 256  # units of the cell
     normalize_observation: bool = False  # less the running mean, over the running deviation, cut to +-10; not of images
 
     def __post_init__(self) -> None:
         """Refuse numbers and words no network has."""
         if self.init not in ("torch", "orthogonal"):
             raise ValueError(f"model.init: {self.init!r} must be 'torch' or 'orthogonal'")
+        if self.recurrence not in ("none", "lstm", "gru"):
+            raise ValueError(f"model.recurrence: {self.recurrence!r} must be 'none', 'lstm' or 'gru'")
+        if self.recurrent_size < 1:
+            raise ValueError(f"model.recurrent_size: {self.recurrent_size!r} must be 1 or more units")
         if any(size < 1 for size in self.hidden_sizes):
             raise ValueError(f"model.hidden_sizes: {self.hidden_sizes!r} must be numbers of units, each 1 or more")
 
@@ -43,7 +49,10 @@ class Model(Protocol):
     * It initialises itself from torch's global generator, which `make` seeds for the construction.
     * Only its parameters travel between processes: constants are buffers with persistent=False.
       (`normalize_observation` puts statistics in front of any network: `normalize.Normalized`.)
+    * A recurrent one has `state_size` above 0, and is called with observations [T, B, *observation_shape], the state
+      [B, state_size] before them and `first` [T, B], which says where it must be cleared (by `torch.where`: it may be
+      NaN there); it returns the outputs [T, B, size] and the state after. See `recurrent.Recurrent`.
     """
 
-    def __call__(self, observation: Tensor) -> dict[str, Tensor]:
-        """Return one float32 [N, size] tensor per head."""
+    def __call__(self, observation: Tensor) -> Any:
+        """Return one float32 [N, size] tensor per head, as a dict."""

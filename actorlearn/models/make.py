@@ -16,9 +16,11 @@ from actorlearn.models.encoders import STACKS, ConvolutionalEncoder, Perceptron,
 from actorlearn.models.heads import FREE, SeparateTrunks, SharedTrunk, orthogonal
 from actorlearn.models.interface import ModelSettings
 from actorlearn.models.normalize import Normalized, statistics
-from actorlearn.models.residual import RESIDUAL_FEATURES, ResidualEncoder
+from actorlearn.models.recurrent import Recurrent
+from actorlearn.models.residual import ResidualEncoder
 
 SHIPPED = (*STACKS, "impala", "mlp")
+Encoder = ConvolutionalEncoder | ResidualEncoder | Perceptron
 
 
 def make(
@@ -30,7 +32,8 @@ def make(
 ) -> nn.Module:
     """Construct the network, whose weights depend on nothing but the arguments; torch's global generator is left alone.
 
-    It maps observations [N, *observation_shape] to {head: float32 [N, size]}; see `interface.Model`.
+    It maps observations [N, *observation_shape] to {head: float32 [N, size]}; see `interface.Model`. `unroll.unroll`
+    calls any of them over time.
     """
     shape = tuple(observation_shape)
     if not observation_dtype.startswith(("uint8", "float", "int", "bool")):
@@ -57,14 +60,28 @@ def make(
 
 def construct(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[str, int]) -> nn.Module:
     """Construct the network that the settings name."""
-    if settings.name in STACKS:
-        return SharedTrunk(ConvolutionalEncoder(shape, settings.name), STACKS[settings.name].features, heads)
-    if settings.name == "impala":
-        return SharedTrunk(ResidualEncoder(shape), RESIDUAL_FEATURES, heads)
+    if settings.name not in SHIPPED:
+        if settings.recurrence != "none":
+            raise ValueError(
+                f"model.recurrence: {settings.recurrence!r} is for {list(SHIPPED)}; {settings.name!r} has a cell of "
+                "its own or none, so leave model.recurrence at 'none'"
+            )
+        return imported(settings.name)(shape, dict(heads))
+    if settings.recurrence != "none":
+        encoder = encode(settings, shape)
+        return Recurrent(encoder, encoder.features, settings.recurrence, settings.recurrent_size, heads)
     if settings.name == "mlp":
         perceptrons = {head: Perceptron(shape, settings.hidden_sizes) for head in heads if head not in FREE}
         return SeparateTrunks(perceptrons, perceptrons[next(iter(heads))].features, heads)
-    return imported(settings.name)(shape, dict(heads))
+    encoder = encode(settings, shape)
+    return SharedTrunk(encoder, encoder.features, heads)
+
+
+def encode(settings: ModelSettings, shape: tuple[int, ...]) -> Encoder:
+    """Construct the encoder of a shipped network."""
+    if settings.name in STACKS:
+        return ConvolutionalEncoder(shape, settings.name)
+    return ResidualEncoder(shape) if settings.name == "impala" else Perceptron(shape, settings.hidden_sizes)
 
 
 def imported(name: str) -> Callable[[tuple[int, ...], dict[str, int]], nn.Module]:

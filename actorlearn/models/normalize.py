@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from actorlearn.models.unroll import state_size
+
 EPSILON = 1e-8
 """Added to the variance, as gymnasium's NormalizeObservation does."""
 LIMIT = 10.0
@@ -21,7 +23,7 @@ LIMIT = 10.0
 class Moments(NamedTuple):
     """Number, mean and variance (over the number, not one less) of what was seen."""
 
-    count: Tensor  # type: ignore[assignment]  # [], and not a tuple's method
+    number: Tensor  # []
     mean: Tensor  # [*shape]
     variance: Tensor  # [*shape]
 
@@ -29,24 +31,24 @@ class Moments(NamedTuple):
     def of(cls, rows: Tensor) -> Moments:
         """Moments of rows [N, *shape], in float64."""
         rows = rows.double()
-        count = torch.tensor(len(rows), dtype=torch.float64, device=rows.device)
+        number = torch.tensor(len(rows), dtype=torch.float64, device=rows.device)
         if not len(rows):
-            return cls(count, rows.new_zeros(rows.shape[1:]), rows.new_zeros(rows.shape[1:]))
-        return cls(count, rows.mean(0), rows.var(0, correction=0))
+            return cls(number, rows.new_zeros(rows.shape[1:]), rows.new_zeros(rows.shape[1:]))
+        return cls(number, rows.mean(0), rows.var(0, correction=0))
 
     def merged(self, other: Moments) -> Moments:
         """Moments of both together (Chan, Golub & LeVeque 1979)."""
-        count = self.count + other.count
-        share = other.count / count.clamp(min=1.0)
+        number = self.number + other.number
+        share = other.number / number.clamp(min=1.0)
         difference = other.mean - self.mean
         variance = self.variance.lerp(other.variance, share) + difference.square() * share * (1.0 - share)
-        return Moments(count, self.mean + difference * share, variance)
+        return Moments(number, self.mean + difference * share, variance)
 
 
 class Normalized(nn.Module):
     """A network that is shown normalised observations; before anything was observed, the observations as they are."""
 
-    count: Tensor
+    number: Tensor
     mean: Tensor
     variance: Tensor
 
@@ -54,7 +56,8 @@ class Normalized(nn.Module):
         """Put the statistics of observations of this shape in front of the network."""
         super().__init__()
         self.network = network
-        self.register_buffer("count", torch.zeros(()))  # float32: exact to 16 million rows, to a part in that beyond
+        self.state_size = state_size(network)
+        self.register_buffer("number", torch.zeros(()))  # float32: exact to 16 million rows, to a part in that beyond
         self.register_buffer("mean", torch.zeros(shape))
         self.register_buffer("variance", torch.ones(shape))
 

@@ -32,6 +32,7 @@ class ResidualEncoder(nn.Module):
             channels, height, width = section, (height + 1) // 2, (width + 1) // 2
         layers += [nn.ReLU(True), nn.Flatten(), nn.Linear(channels * height * width, RESIDUAL_FEATURES), nn.ReLU(True)]
         self.layers = nn.Sequential(*layers)
+        self.features = RESIDUAL_FEATURES
 
     def forward(self, observation: Tensor) -> Tensor:
         """Map [N, C, H, W] to [N, 256]."""

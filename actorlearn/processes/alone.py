@@ -58,13 +58,15 @@ def infer(settings: AloneSettings) -> float:
     torch.set_num_threads(settings.threads)
     policy = Policy(settings.simulator.policy, "", settings.device, settings.simulator.seed, stream=0)
     shape, dtype = settings.simulator.policy.observation_shape, settings.simulator.policy.observation_dtype
+    memory = [torch.zeros(settings.environments, policy.state_size), torch.zeros(settings.environments).bool()]
     batches = min(MOST_BATCHES, max(2, POOL_BYTES // observations(shape, dtype, (settings.environments,)).nbytes))
     pool = observations(shape, dtype, (batches, settings.environments))
     moment = 0
 
     def once() -> None:
         nonlocal moment
-        for column in policy.choose(pool[moment % batches], moment).values():
+        chosen = policy.choose(pool[moment % batches], moment, False, *(memory if policy.state_size else []))
+        for column in chosen.values():
             column.cpu()
         moment += 1
 
@@ -85,6 +87,7 @@ def learn(settings: AloneSettings) -> float:
     policy, shape, device = trainer.policy, (horizon, environments), trainer.device
     seen = observations(policy.observation_shape, policy.observation_dtype, (horizon + 1, environments))
     no = torch.zeros(shape, dtype=torch.bool, device=device)
+    state = torch.zeros((1, environments, learning.state_size), device=device)
     batch = Batch(
         observation=seen.to(device),
         action=torch.from_numpy(random_actions(policy.actions, shape, np.random.default_rng(0))).to(device),
@@ -98,7 +101,8 @@ def learn(settings: AloneSettings) -> float:
         columns={
             name: torch.zeros((*shape, *cell), dtype=getattr(torch, dtype)).to(device)
             for name, (dtype, cell) in learning.algorithm.columns(policy.actions).items()
-        },
+        }
+        | ({"state": state} if learning.state_size else {}),
     )
     end = trainer.total_steps  # where the learning rate has come down to 0
     return measured(lambda: learning.learn(batch, end, 0), horizon * environments, settings.seconds)

@@ -116,8 +116,9 @@ class Batches:
     def take(self, round_: int, parts: Sequence[Part]) -> Batch:
         """Gather a round into a batch: observation and first [T + 1, B, …], the rest [T, B, …]."""
 
-        def gather(name: str) -> Tensor:
-            return self.staging.join(name, [blocks.block(name, group, round_) for _, blocks, group in parts], dim=1)
+        def gather(name: str, rows: slice = slice(None)) -> Tensor:
+            arrays = [blocks.block(name, group, round_)[rows] for _, blocks, group in parts]
+            return self.staging.join(name, arrays, dim=1)
 
         reward, first = gather("reward"), gather("first")
         terminated, truncated = gather("terminated"), gather("truncated")
@@ -132,7 +133,7 @@ class Batches:
             first=first,
             valid=~first[1:],  # an action that met a resetting environment did nothing
             policy_version=_versions(round_, parts)[:-1],
-            columns={name: gather(name)[:-1] for name in self.columns},
+            columns={name: gather(name, slice(1 if name == "state" else -1)) for name in self.columns},
         )
 
     def _count_episodes(self, round_: int, parts: Sequence[Part]) -> None:

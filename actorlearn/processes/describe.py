@@ -18,6 +18,7 @@ from actorlearn.envs.make import spec as env_spec
 from actorlearn.models.interface import ModelSettings
 from actorlearn.models.make import flatten
 from actorlearn.models.make import make as make_model
+from actorlearn.models.unroll import state_size
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.make import make as make_optimizer
 from actorlearn.processes.settings import DescribeSettings
@@ -40,6 +41,7 @@ def run(settings: DescribeSettings) -> None:
         sys.exit(2)
     columns = {name: [dtype, list(shape)] for name, (dtype, shape) in algorithm.columns(spec.actions).items()}
     sizes = {"weights": weights.numel(), "statistics": weights.numel() - gradients.numel()}
+    sizes["state_size"] = state_size(network)
     answer = {**msgspec.to_builtins(spec), "columns": columns, **sizes}
     print(json.dumps(answer), flush=True)
 

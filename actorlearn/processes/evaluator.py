@@ -33,12 +33,14 @@ def play(policy: Policy, env: EnvSettings, episodes: int, greedy: bool, seed: in
     left = np.array([len(range(i, episodes, count)) for i in range(count)])
     games = make(env, [seed + i for i in range(count)])
     row = empty_row(games.spec, count)
+    memory = [torch.zeros(count, policy.state_size), torch.from_numpy(row.first)] if policy.state_size else []
     returns = np.zeros(count)
     games.reset(row)
     moment = 0
     while left.any():
-        action = policy.choose(torch.from_numpy(row.observation), moment, greedy)["action"].cpu().numpy()
-        games.step(action, row)
+        chosen = policy.choose(torch.from_numpy(row.observation), moment, greedy, *memory)
+        memory[:1] = [chosen["state"]] if memory else []
+        games.step(chosen["action"].cpu().numpy(), row)
         moment += 1
         returns += row.reward
         for i in np.flatnonzero((row.terminated | row.truncated) & (left > 0)):

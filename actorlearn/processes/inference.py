@@ -1,13 +1,15 @@
 """Stage 2 of 5: runs the policy on rows that are ready and writes the actions back into them.
 
-Reads: the observation column of rows named by the word ``observed``; the newest published weights.
-Writes: action, the algorithm's own columns and policy_version; the word ``acted``; rings the simulator.
+Reads: the observation column of rows named by the word ``observed``, also state and first for a recurrent network; the
+newest published weights.
+Writes: action, the algorithm's own columns and policy_version, and the state of the row after; the word ``acted``;
+rings the simulator.
 Next: the simulator steps on (stage 1); complete blocks go to ``processes/batches.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,6 +24,7 @@ from actorlearn.models.graph import Graph
 from actorlearn.models.interface import ModelSettings
 from actorlearn.models.make import autocast, flatten
 from actorlearn.models.make import make as make_model
+from actorlearn.models.unroll import Outputs, state_size, unroll
 from actorlearn.parameters.published import Published
 from actorlearn.processes.role import POLL_MS, Role, open_seats
 from actorlearn.processes.settings import InferenceSettings, PolicySettings
@@ -50,6 +53,7 @@ class Policy:
             seed,
         ).to(device)
         self.flat, _ = flatten(self.network)
+        self.state_size = state_size(self.network)
         self.published = Published(Segment.open(Path(weights))) if weights else None
         self._arrived = torch.empty_like(self.flat, device="cpu") if device != "cpu" else self.flat
         self.version = -1
@@ -71,38 +75,53 @@ class Policy:
         return self.version >= 0
 
     @torch.inference_mode()
-    def choose(self, observation: Tensor, moment: int, greedy: bool = False) -> dict[str, Tensor]:
+    def choose(
+        self,
+        observation: Tensor,
+        moment: int,
+        greedy: bool = False,
+        state: Tensor | None = None,
+        first: Tensor | None = None,
+    ) -> dict[str, Tensor]:
         """Actions and columns [N, …] for observations [N, …].
 
-        The random numbers depend on seed, stream and moment only, so they need no saving and no restoring.
+        A recurrent network needs the state [N, S] before them and which are `first` [N]; then "state", after them, is
+        among what is returned. The random numbers depend on seed, stream and moment only: they need no saving.
         """
         self._generator.manual_seed(mix(self._seed, moment))
-        return self.algorithm.act(self._outputs(observation.to(self.device)), self._generator, greedy)
+        rows = [observation.to(self.device)[None]]
+        if state is not None and first is not None:
+            rows += [state.to(self.device), first.to(self.device)[None]]
+        outputs, after = self._outputs(*rows)
+        chosen = self.algorithm.act({name: output[0] for name, output in outputs.items()}, self._generator, greedy)
+        return chosen if after is None else {**chosen, "state": after}
 
-    def _outputs(self, observation: Tensor) -> Mapping[str, Tensor]:
+    def _outputs(self, *rows: Tensor) -> tuple[Outputs, Tensor | None]:
         """One forward pass; on a GPU as a graph for each shape that is met."""
-        if observation.is_cuda:
-            shape = tuple(observation.shape)
+        if rows[0].is_cuda:
+            shape = tuple(rows[0].shape)
             if shape not in self._graphs:
-                self._graphs[shape] = Graph(self.network, observation, self._precision)
-            return self._graphs[shape](observation)
+                self._graphs[shape] = Graph(self.network, rows, self._precision)
+            return self._graphs[shape](*rows)
         with autocast(self.device, self._precision):
-            outputs: Mapping[str, Tensor] = self.network(observation)
-        return outputs
+            return unroll(self.network, *rows)
 
     def act(self, rows: Sequence[tuple[Blocks, int]], tick: int) -> None:
         """Answer the rows of one tick, given as (blocks, group), in that order."""
         self.ready()
-        seen = self._staging.join("observation", [blocks.row("observation", group, tick) for blocks, group in rows], 0)
+        names = ("observation", "state", "first") if self.state_size else ("observation",)
+        seen, *memory = (
+            self._staging.join(name, [blocks.row(name, group, tick) for blocks, group in rows], 0) for name in names
+        )
         first_blocks, first_group = rows[0]
         moment = tick * first_blocks.groups + first_group
-        chosen = self.choose(seen, moment)
+        chosen = self.choose(seen, moment, False, *memory)
         start = 0
         answers = {name: column.cpu().numpy() for name, column in chosen.items()}
         for blocks, group in rows:
             end = start + blocks.envs_per_group
             for name, column in answers.items():
-                blocks.row(name, group, tick)[:] = column[start:end]
+                (blocks.row_after if name == "state" else blocks.row)(name, group, tick)[:] = column[start:end]
             start = end
         for blocks, group in rows:  # all or none, as nearly as can be, should this process be killed
             blocks.mark_acted(group, tick, self.version)

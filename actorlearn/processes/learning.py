@@ -18,6 +18,7 @@ from actorlearn.models.interface import ModelSettings
 from actorlearn.models.make import autocast, flatten, set_layout
 from actorlearn.models.make import make as make_model
 from actorlearn.models.normalize import Normalized, merge_into, moments_of
+from actorlearn.models.unroll import state_size, unroll
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.schedules import linear, scaled
 from actorlearn.parameters import checkpoint
@@ -45,6 +46,7 @@ class Learning:
         set_layout(self.network, settings.layout)
         self.weights, self.gradients = flatten(self.network)
         self.parameters = self.weights[: self.gradients.numel()]  # the rest are statistics
+        self.state_size = state_size(self.network)
         self.forward = torch.compile(self.network) if settings.compile else self.network
         self.optimizer_settings = msgspec.convert(settings.optimizer, OptimizerSettings)
         self.exchange: Exchange = self._exchange(ExchangeSettings(), lambda: True)
@@ -111,11 +113,15 @@ class Learning:
         return self.algorithm.prepare(batch, self.outputs(batch, last) if last else {})
 
     def outputs(self, batch: Batch, last: int = 0) -> dict[str, Tensor]:
-        """One forward pass over all rows of a batch, or over so many at its end: {head: [rows, B, size]}."""
-        observation = batch.observation[-last:]
+        """Outputs for all rows of a batch, or for so many at its end: {head: [rows, B, size]}, from one forward pass.
+
+        A recurrent network passes over all rows, from the state it had when it acted on the first.
+        """
+        state = batch.columns["state"][0] if self.state_size else None
+        observation = batch.observation if self.state_size else batch.observation[-last:]
         with autocast(observation.device.type, self.settings.precision):
-            outputs = self.forward(observation.flatten(0, 1))
-        return {name: output.unflatten(0, observation.shape[:2]) for name, output in outputs.items()}
+            outputs, _ = unroll(self.forward, observation, state, batch.first)
+        return {name: output[-last:] for name, output in outputs.items()}
 
     def update(self, batch: Batch, env_steps: int) -> dict[str, float]:
         """One forward pass, one backward pass, one step. Non-finite updates change nothing."""

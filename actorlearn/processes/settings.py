@@ -74,7 +74,7 @@ class InferenceSettings(ProcessSettings, frozen=True):
     device: str
 
 
-class TrainerSettings(ProcessSettings, frozen=True):
+class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     """The trainer: batches, gradients, updates, checkpoints."""
 
     bell: str

@@ -49,6 +49,7 @@ class Trainer:
         self.published = Published(Segment.open(Path(settings.weights)))
         rounds = Rounds(Segment.open(Path(settings.rounds)))
         columns = sorted(self.learning.algorithm.columns(settings.policy.actions))
+        columns += ["state"] if self.learning.state_size else []
         self.batches = Batches(rounds, settings.blocks, settings.device, columns, self.episodes)
         self.bells = Bells()
         self.checkpoints = checkpoints_of(settings)

@@ -26,6 +26,7 @@ CASES = {  # settings, and steps enough for a game to end in every environment
     "registered-limit": (EnvSettings(id="MountainCar-v0"), 450),
     "catch": (EnvSettings(id="actorlearn.envs.catch:Catch"), 100),
     "box-actions": (EnvSettings(id=f"{__name__}:Walk", time_limit_steps=9), 40),
+    "recall": (EnvSettings(id="actorlearn.envs.recall:Recall", time_limit_steps=5), 40),
     "start-and-float64": (EnvSettings(id=f"{__name__}:Counter", time_limit_steps=5), 40),
 }
 SEEDS = (3, 11)

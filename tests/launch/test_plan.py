@@ -20,6 +20,7 @@ DESCRIPTION = Description(
     frames_per_step=1,
     columns={"action": ("int32", ())},
     weights=10,
+    state_size=0,
 )
 
 

@@ -62,6 +62,8 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
                         "name": st.sampled_from(MODELS) | code,
                         "hidden_sizes": st.lists(st.integers(1, 65_536), max_size=16),
                         "init": st.sampled_from(["torch", "orthogonal"]),
+                        "recurrence": st.sampled_from(["none", "lstm", "gru"]),
+                        "recurrent_size": st.integers(1, 65_536),
                         "normalize_observation": st.booleans(),
                     }
                 ),

@@ -38,7 +38,7 @@ def test_rows_are_observed_once_and_the_optimizer_sees_parameters_alone() -> Non
     assert all(tensor.numel() <= parameters for tensor in made.exchange.state().values())
     for round_ in range(2):
         made.learn(shifted(round_), 0, round_)
-    assert made.network.count == 2 * HORIZON * ENVIRONMENTS
+    assert made.network.number == 2 * HORIZON * ENVIRONMENTS
     seen = torch.cat([shifted(round_).observation[:-1].flatten(0, 1) for round_ in range(2)])
     torch.testing.assert_close(made.weights[parameters + 1 : parameters + 3], seen.mean(0))
     torch.testing.assert_close(made.weights[parameters + 3 :], seen.var(0, correction=0), rtol=1e-3, atol=1e-3)

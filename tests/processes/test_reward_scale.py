@@ -81,4 +81,4 @@ def test_returns_belong_to_owners_who_may_join_and_leave() -> None:
     carried = pytest.approx(0.9 * (0.9 * 1.9 + 1.0) + 1.0)
     assert scale.state()["returns"] == {"b/0": [carried, carried], "c/0": [pytest.approx(1.9)]}
     scale.scaled(steady(1, 1.0, first=True), [("c/0", 1)])
-    assert scale.state()["count"] == 6 + 6 + 2
+    assert scale.state()["number"] == 6 + 6 + 2

@@ -1,7 +1,8 @@
 """The words that say whose turn it is, under random schedules: simulators come, go and die; nothing is used twice.
 
 Simulators, inference and batches are the real classes over real segments in one process; only the environment is
-replaced, by a ledger whose observation says who saw it and when, and the schedule is drawn by hypothesis.
+replaced, by a ledger whose observation says who saw it and when, and the schedule is drawn by hypothesis. The network
+is replaced by one that counts: its state is the number of rows of a game that it has seen.
 """
 
 from __future__ import annotations
@@ -94,9 +95,10 @@ class Protocol(RuleBasedStateMachine):
             envs_per_group=ENVS,
             observation_shape=(4,),
             observation_dtype="float32",
+            state_size=1,
         )
         self.episodes = Episodes()
-        self.batches = Batches(self.rounds, blocks, "cpu", [], self.episodes)
+        self.batches = Batches(self.rounds, blocks, "cpu", ["state"], self.episodes)
         self.simulators = [self._simulator() for _ in range(count)]
         self.leaving: list[str] = []
         self.learned = 0
@@ -122,13 +124,17 @@ class Protocol(RuleBasedStateMachine):
             self.simulators.remove(simulator)
             self._order()
 
-    @rule(group=st.integers(0, 1))
-    def infer(self, group: int) -> None:
+    @rule(group=st.integers(0, 1), killed=st.booleans())
+    def infer(self, group: int, killed: bool = False) -> None:
         if group >= self.shape.groups:
             return
         tick, seats = due([s.blocks for s in self.simulators], group)
         for blocks in seats:
+            first = blocks.row("first", group, tick)[:, None]
             blocks.row("action", group, tick)[:] = tick
+            blocks.row_after("state", group, tick)[:] = np.where(first, 0.0, blocks.row("state", group, tick)) + 1.0
+            if killed:
+                return  # the next server finds this row unanswered, and answers it and the others
             blocks.mark_acted(group, tick, self.version)
 
     @rule()
@@ -151,6 +157,8 @@ class Protocol(RuleBasedStateMachine):
             assert bool(batch.valid[t, b]) != over
             assert batch.reward[t, b] == (0.0 if over else 1.0)
             assert bool(batch.terminated[t, b]) == (after[3] % 6 == 5)
+        seen_before = batch.columns["state"][0, :, 0].where(~batch.first[0], 0.0)
+        assert seen_before.tolist() == [row[3] % 6 for row in observation[0]]
         lag = self.version - batch.policy_version.numpy()
         assert (lag >= 0).all() and (lag < self.shape.blocks).all(), "older than the open rounds allow"
         self.steps_used += batch.valid.numel()
@@ -184,7 +192,7 @@ class Protocol(RuleBasedStateMachine):
             for blocks in self.batches.pending.values():
                 blocks.admit(self.rounds.open)
         self.episodes = Episodes()
-        self.batches = Batches(self.rounds, self.shape.blocks, "cpu", [], self.episodes)
+        self.batches = Batches(self.rounds, self.shape.blocks, "cpu", ["state"], self.episodes)
         self.learned = max(self.learned, self.rounds.open - self.shape.blocks)
         self._order()
 

@@ -1,0 +1,47 @@
+"""Recall: a cue is shown in a game's first observation and must be given back as the game's last action.
+
+The smallest task that needs a memory, for tests and first tries: `actorlearn.envs.recall:Recall`. All games look alike
+but for their first observation, so a policy that sees one observation at a time scores 0 on average, whatever it does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+Seen = npt.NDArray[np.float32]
+
+LENGTH = 6
+"""Steps of a game."""
+
+
+class Recall(gymnasium.Env[Seen, np.int64]):
+    """Observation float32 [2]: the cue, -1 or 1, in the first row and 0 after it; 1 in the row of the last action.
+
+    Two actions; the reward of the last one is 1 if it is 0 for the cue -1 or 1 for the cue 1, and -1 otherwise. The
+    others count for nothing.
+    """
+
+    def __init__(self) -> None:
+        """Takes no arguments, as environments named by their class must."""
+        self.observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(2)
+        self._cue = 0
+        self._steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Seen, dict[str, Any]]:
+        """Show a cue drawn from the environment's generator."""
+        super().reset(seed=seed, options=options)
+        self._cue = int(self.np_random.integers(2))
+        self._steps = 0
+        return np.array([2 * self._cue - 1, 0], np.float32), {}
+
+    def step(self, action: np.int64 | int) -> tuple[Seen, float, bool, bool, dict[str, Any]]:
+        """Show nothing but whether the next action is the last, and judge that one."""
+        self._steps += 1
+        over = self._steps == LENGTH
+        reward = (1.0 if int(action) == self._cue else -1.0) if over else 0.0
+        return np.array([0, self._steps == LENGTH - 1], np.float32), reward, over, False, {}

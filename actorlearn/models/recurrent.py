@@ -1,0 +1,47 @@
+"""Recurrent networks: an encoder, an LSTM or GRU cell over time, heads on what the cell gives.
+
+The state is cleared where a game begins, and is handed in and out: nothing is remembered between calls. Knows no
+process; where the state lies meanwhile is said in ``memory/rollout.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from actorlearn.models.heads import SharedTrunk
+
+
+class Recurrent(nn.Module):
+    """A network whose outputs depend on the game so far (as Espeholt et al. 2018, figure 3, with an LSTM)."""
+
+    def __init__(self, encoder: nn.Module, features: int, recurrence: str, size: int, heads: Mapping[str, int]) -> None:
+        """Put a cell of ``size`` units on the encoder's features: "lstm" or "gru"."""
+        super().__init__()
+        self.encoder = encoder
+        self.cell = {"lstm": nn.LSTMCell, "gru": nn.GRUCell}[recurrence](features, size)
+        self.trunk = SharedTrunk(nn.Identity(), size, heads)
+        self.size = size
+        self.state_size = 2 * size if recurrence == "lstm" else size  # an LSTM's is output and cell, side by side
+
+    def forward(self, observation: Tensor, state: Tensor, first: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+        """Map [T, B, *shape] to float32 [T, B, size] for each head, and the state [B, S] before to that after.
+
+        `first` [T, B]: the row begins a game, and whatever the state was, NaN too, does not count.
+        """
+        features = self.encoder(observation.flatten(0, 1)).float().unflatten(0, first.shape)
+        with torch.autocast(observation.device.type, enabled=False):  # rounding would add up over time
+            hidden = []
+            for features_t, first_t in zip(features, first, strict=True):
+                state = self._step(features_t, torch.where(first_t[:, None], 0.0, state))
+                hidden.append(state[:, : self.size])
+            outputs = self.trunk(torch.cat(hidden))
+        return {name: output.unflatten(0, first.shape) for name, output in outputs.items()}, state
+
+    def _step(self, features: Tensor, state: Tensor) -> Tensor:
+        """The state [B, S] after one row."""
+        if isinstance(self.cell, nn.LSTMCell):
+            return torch.cat(self.cell(features, state.chunk(2, -1)), -1)
+        return self.cell(features, state)  # type: ignore[no-any-return]

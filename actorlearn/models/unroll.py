@@ -1,0 +1,32 @@
+"""One way to call any network over time, recurrent or not: all that acting, learning and evaluating call.
+
+Knows no algorithm and no process.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+Outputs = dict[str, Tensor]
+
+
+def state_size(network: Any) -> int:
+    """Numbers in the state of one environment; 0 for a network that is not recurrent."""
+    return int(getattr(network, "state_size", 0))
+
+
+def unroll(
+    network: Any, observation: Tensor, state: Tensor | None = None, first: Tensor | None = None
+) -> tuple[Outputs, Tensor | None]:
+    """Outputs {head: [T, B, size]} for observations [T, B, *shape], and the state after the last row.
+
+    A recurrent network needs the state [B, S] before the first row, and which rows begin games, `first` [T, B]. Others
+    need neither, and hand the state back as it was.
+    """
+    if state_size(network):
+        outputs, state = network(observation, state, first)
+        return outputs, state
+    outputs = network(observation.flatten(0, 1))
+    return {name: output.unflatten(0, observation.shape[:2]) for name, output in outputs.items()}, state

@@ -1,0 +1,32 @@
+"""The project's own memory task."""
+
+from __future__ import annotations
+
+import numpy as np
+from gymnasium.utils.env_checker import check_env
+
+from actorlearn.envs.interface import EnvSettings
+from actorlearn.envs.recall import LENGTH, Recall
+from tests.envs.playing import column, opened, play
+
+SETTINGS = EnvSettings(id="actorlearn.envs.recall:Recall")
+
+
+def test_gymnasiums_own_checker_agrees() -> None:
+    check_env(Recall(), skip_render_check=True)
+
+
+def test_only_the_first_row_tells_the_cue_and_only_the_last_action_is_judged() -> None:
+    actions = np.random.default_rng(0).integers(2, size=(400 * (LENGTH + 1) - 1, 1))
+    with opened(SETTINGS, [0]) as env:
+        rows = play(env, actions)
+    seen = column(rows, "observation").reshape(400, LENGTH + 1, 2)
+    reward = column(rows, "reward").reshape(400, LENGTH + 1)
+    cue = seen[:, 0, 0]
+    assert set(cue) == {-1.0, 1.0}
+    np.testing.assert_array_equal(seen[:, 1:], np.broadcast_to(seen[0, 1:], (400, LENGTH, 2)))
+    assert seen[0, :, 1].tolist() == [0.0] * (LENGTH - 1) + [1.0, 0.0]
+    given = 2 * actions[LENGTH - 1 :: LENGTH + 1, 0] - 1
+    np.testing.assert_array_equal(reward[:, LENGTH], np.where(given == cue, 1.0, -1.0))
+    assert not reward[:, :LENGTH].any()
+    assert column(rows, "terminated").reshape(400, LENGTH + 1)[:, LENGTH].all()

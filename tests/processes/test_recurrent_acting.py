@@ -1,0 +1,129 @@
+"""A recurrent network's state on its way through blocks: what is learned from is what was acted on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+import torch
+from torch import Tensor
+
+from actorlearn.algorithms.a2c import A2C
+from actorlearn.envs.interface import EnvSettings
+from actorlearn.envs.make import make
+from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, rounds_fields
+from actorlearn.memory.shared import Segment
+from actorlearn.metrics.episodes import Episodes
+from actorlearn.models.interface import ModelSettings
+from actorlearn.processes.batches import Batches
+from actorlearn.processes.evaluator import play
+from actorlearn.processes.inference import Policy
+from actorlearn.processes.simulator import Group
+from actorlearn.wire.messages import Seat
+from tests.processes.test_learning import ENVIRONMENTS as LEARNED
+from tests.processes.test_learning import HORIZON, batch, learning
+
+ENV = EnvSettings(id=f"{__name__}:Short", time_limit_steps=4)
+ENVIRONMENTS = 3
+SIZE = 5
+
+
+class Short(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """CartPole by two of its four numbers."""
+
+    def __init__(self) -> None:
+        super().__init__(gymnasium.make("CartPole-v1"))
+        self.observation_space = gymnasium.spaces.Box(-10.0, 10.0, (2,))
+
+    def observation(self, observation: Any) -> Any:
+        return observation[2:]
+
+
+class Recording(A2C):
+    """Keeps what the network said when it acted."""
+
+    def columns(self, *_: Any) -> dict[str, tuple[str, tuple[int, ...]]]:
+        return {"logits": ("float32", (2,)), "value": ("float32", (1,))}
+
+    def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:
+        return {**super().act(outputs, generator, greedy), "logits": outputs["logits"], "value": outputs["value"]}
+
+
+@pytest.mark.parametrize(("groups", "blocks"), [(1, 1), (2, 1), (2, 2)])
+@pytest.mark.parametrize("recurrence", ["lstm", "gru"])
+def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: str, groups: int, blocks: int) -> None:
+    """Over many rounds, with games that begin and end in the middle, and the bootstrap row that opens the next one."""
+    model = ModelSettings(name="mlp", hidden_sizes=[6], recurrence=recurrence, recurrent_size=SIZE)
+    learner = learning(model, name=f"{__name__}:Recording")
+    policy = Policy(learner.settings.policy, "", "cpu", seed=5, stream=0)
+    policy.flat.copy_(learner.weights)
+    shape = BlockShape(
+        groups=groups,
+        blocks=blocks,
+        horizon=HORIZON,
+        envs_per_group=ENVIRONMENTS,
+        observation_shape=(2,),
+        observation_dtype="float32",
+        columns=learner.algorithm.columns(2),
+        state_size=learner.state_size,
+    )
+    rounds = Rounds(Segment.create(tmp_path / "rounds", rounds_fields()))
+    seat = Blocks(make_segment(tmp_path / "simulator-0.0", shape))
+    batches = Batches(rounds, blocks, "cpu", ["logits", "state", "value"], Episodes())
+    batches.follow([Seat(name="simulator-0", incarnation=0, segment=str(tmp_path / "simulator-0.0"))], [])
+    batches.open_after(0)
+    envs = [make(ENV, [7 * g + i for i in range(ENVIRONMENTS)]) for g in range(groups)]
+    players = [Group(g, env, seat, rounds) for g, env in enumerate(envs)]
+    begun, last = 0, None
+    for round_ in range(8):
+        while (parts := batches.parts(round_)) is None:
+            for player in players:
+                if player.advance() == "observed":
+                    policy.act([(seat, player.index)], player.tick)
+        taken = batches.take(round_, parts)
+        assert taken.columns["state"].shape == (1, groups * ENVIRONMENTS, learner.state_size)
+        with torch.no_grad():
+            outputs = learner.outputs(taken)
+            bootstrap = learner.outputs(taken, 1)["value"]
+        for head in ("logits", "value"):
+            torch.testing.assert_close(outputs[head][:-1], taken.columns[head], atol=1e-5, rtol=1e-4)
+        if last is not None:
+            torch.testing.assert_close(last[0], taken.columns["value"][0], atol=1e-5, rtol=1e-4)
+        last = bootstrap
+        begun += int(taken.first[1:-1].any())
+        batches.open_after(round_ + 1)
+    assert begun >= 2, "games should begin in the middle of blocks"
+    for env in envs:
+        env.close()
+
+
+@pytest.mark.parametrize("recurrence", ["lstm", "gru"])
+def test_parts_of_a_batch_are_whole_environments_with_their_state(recurrence: str) -> None:
+    model = ModelSettings(name="mlp", hidden_sizes=[6], recurrence=recurrence, recurrent_size=SIZE)
+    learner = learning(model)
+    state = torch.randn(1, LEARNED, learner.state_size, generator=torch.Generator().manual_seed(1))
+    whole = dataclasses.replace(batch(), columns={"state": state})
+    value = learner.outputs(whole)["value"]
+    for chosen in (torch.tensor([3]), torch.tensor([5, 0, 2])):
+        torch.testing.assert_close(learner.outputs(whole.environments(chosen))["value"], value[:, chosen])
+
+
+def test_an_evaluation_remembers_its_games_and_forgets_between_them() -> None:
+    learner = learning(ModelSettings(name="mlp", recurrence="gru", recurrent_size=1))
+    policy = Policy(learner.settings.policy, "", "cpu", seed=5, stream=0)
+    seen: list[tuple[list[bool], Tensor]] = []
+    choose = policy.choose
+
+    def watched(observation: Tensor, moment: int, greedy: bool, state: Tensor, first: Tensor) -> dict[str, Tensor]:
+        seen.append((first.tolist(), state.clone()))
+        return choose(observation, moment, greedy, state, first)
+
+    policy.choose = watched  # type: ignore[method-assign, assignment]
+    games = [score for score in play(policy, ENV, 3, greedy=False, seed=1) if score is not None]
+    assert games == [4.0] * 3
+    assert [any(first) for first, _ in seen] == [True] + [False] * 3
+    assert not seen[0][1].any() and seen[1][1].all(), "the state goes on from the first row"

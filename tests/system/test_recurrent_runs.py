@@ -1,0 +1,60 @@
+"""Runs whose network remembers: they learn what needs it, repeat, and lose nothing with an inference server."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.system.conftest import PACED, Start
+from tests.system.test_whole_runs import finished
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+
+RECALL = ["recall", "simulators.envs=16", "total_steps=60_000", "checkpoint.every_steps=1_000_000"]
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        ["model.recurrence=gru"],
+        ["model.recurrence=lstm", "inference.count=1", "simulators.groups=2", "simulators.blocks=2"],
+    ],
+    ids=["gru, local inference", "lstm, two blocks and two groups"],
+)
+def test_a_recurrent_policy_remembers_a_cue(launched: Start, way: list[str]) -> None:
+    run = launched(*RECALL, *way)
+    finished(run)
+    assert run.rows()[-1]["episode_return_mean"] >= 0.9
+
+
+def test_a_policy_without_memory_scores_by_chance(launched: Start) -> None:
+    run = launched(*RECALL, "model.recurrence=none")
+    assert finished(run)["episodes"] > 5000
+    scores = [row["episode_return_mean"] for row in run.rows() if row["episodes"] >= 100]
+    assert max(abs(score) for score in scores) <= 0.5, scores  # five standard deviations of a hundred games
+
+
+def test_the_seed_decides_everything_also_with_a_memory(launched: Start) -> None:
+    way = ["simulators.groups=2", "inference.count=1", "total_steps=3000", "model.recurrence=lstm"]
+    one, again, other = (finished(launched("recall", *way, f"seed={seed}")) for seed in (7, 7, 8))
+    assert one["weights_sha256"] == again["weights_sha256"] != other["weights_sha256"]
+
+
+@pytest.mark.faults
+def test_a_memory_outlives_its_inference_server(launched: Start) -> None:
+    """With one simulator every batch is composed alike, so the weights at the end say whether anything was lost."""
+    way = ["simulators.count=1", "simulators.groups=2", "inference.count=1", "total_steps=3000"]
+    way += [PACED, "model.recurrence=gru", "model.recurrent_size=16"]
+    run = launched("catch", *way)
+    run.wait_for(run.rows, "row")
+    for incarnation in (0, 1):
+        os.kill(run.pids()["inference-0"], signal.SIGKILL)
+        run.wait_for_event("ready", "inference-0", incarnation + 1)
+        run.wait_for_steps(run.env_steps())
+    run.full_speed()
+    assert run.end() == 0, run.screen()
+    assert run.summary()["deaths"] == 2
+    assert run.rows()[-1]["steps_dropped"] == 0
+    assert run.summary()["weights_sha256"] == finished(launched("catch", *way))["weights_sha256"]
