@@ -33,7 +33,7 @@ def learning(model: ModelSettings | None = None, **algorithm: Any) -> Learning:
     return Learning(
         TrainerSettings(
             **nowhere,
-            **dict.fromkeys(("incarnation", "index", "checkpoint_every_steps", "checkpoint_keep"), 0),
+            **dict.fromkeys(("incarnation", "index", "learner", "checkpoint_every_steps", "checkpoint_keep"), 0),
             **{"name": "trainer", "seed": 5, "policy": policy, "device": "cpu", "precision": "fp32"},
             **{"layout": "plain", "compile": False, "total_steps": 1000, "blocks": 1, "frames_per_step": 1},
             **{"report_every_s": 1.0, "began_s": 0.0, "resume": False},

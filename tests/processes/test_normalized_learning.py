@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import pytest
 import torch
 
 from actorlearn.algorithms.interface import Batch
@@ -20,7 +21,8 @@ NORMALIZED = ModelSettings(name="mlp", hidden_sizes=[4], normalize_observation=T
 def shifted(round_: int) -> Batch:
     """Observations far from 0, other ones in every round."""
     observation = batch().observation * (1.0 + round_) + 100.0
-    return dataclasses.replace(batch(), observation=observation)
+    columns = {name: torch.zeros(HORIZON, ENVIRONMENTS) for name in ("log_prob", "value")}
+    return dataclasses.replace(batch(), observation=observation, columns=columns)
 
 
 def resumed(folder: Path, made: Learning, **algorithm: int) -> Learning:
@@ -31,8 +33,9 @@ def resumed(folder: Path, made: Learning, **algorithm: int) -> Learning:
     return other
 
 
-def test_rows_are_observed_once_and_the_optimizer_sees_parameters_alone() -> None:
-    made = learning(NORMALIZED, epochs=3, minibatches=2)
+@pytest.mark.parametrize("name", ["a2c", "ppo"])
+def test_rows_are_observed_once_and_the_optimizer_sees_parameters_alone(name: str) -> None:
+    made = learning(NORMALIZED, name=name, epochs=3, minibatches=2)
     parameters = made.gradients.numel()
     assert made.weights.numel() == parameters + 1 + 2 + 2
     assert all(tensor.numel() <= parameters for tensor in made.exchange.state().values())

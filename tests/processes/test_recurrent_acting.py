@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from actorlearn.algorithms.a2c import A2C
+from actorlearn.algorithms.policies import Categorical
 from actorlearn.envs.interface import EnvSettings
 from actorlearn.envs.make import make
 from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, rounds_fields
@@ -43,22 +42,15 @@ class Short(gymnasium.ObservationWrapper[Any, Any, Any]):
         return observation[2:]
 
 
-class Recording(A2C):
-    """Keeps what the network said when it acted."""
-
-    def columns(self, *_: Any) -> dict[str, tuple[str, tuple[int, ...]]]:
-        return {"logits": ("float32", (2,)), "value": ("float32", (1,))}
-
-    def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:
-        return {**super().act(outputs, generator, greedy), "logits": outputs["logits"], "value": outputs["value"]}
-
-
 @pytest.mark.parametrize(("groups", "blocks"), [(1, 1), (2, 1), (2, 2)])
 @pytest.mark.parametrize("recurrence", ["lstm", "gru"])
 def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: str, groups: int, blocks: int) -> None:
-    """Over many rounds, with games that begin and end in the middle, and the bootstrap row that opens the next one."""
+    """Over many rounds, with games that begin and end in the middle, and the bootstrap row that opens the next one.
+
+    By PPO, which keeps the value and the action's probability.
+    """
     model = ModelSettings(name="mlp", hidden_sizes=[6], recurrence=recurrence, recurrent_size=SIZE)
-    learner = learning(model, name=f"{__name__}:Recording")
+    learner = learning(model, name="ppo")
     policy = Policy(learner.settings.policy, "", "cpu", seed=5, stream=0)
     policy.flat.copy_(learner.weights)
     shape = BlockShape(
@@ -68,17 +60,18 @@ def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: st
         envs_per_group=ENVIRONMENTS,
         observation_shape=(2,),
         observation_dtype="float32",
+        actions=2,
         columns=learner.algorithm.columns(2),
         state_size=learner.state_size,
     )
     rounds = Rounds(Segment.create(tmp_path / "rounds", rounds_fields()))
     seat = Blocks(make_segment(tmp_path / "simulator-0.0", shape))
-    batches = Batches(rounds, blocks, "cpu", ["logits", "state", "value"], Episodes())
+    batches = Batches(rounds, blocks, "cpu", ["log_prob", "state", "value"], Episodes())
     batches.follow([Seat(name="simulator-0", incarnation=0, segment=str(tmp_path / "simulator-0.0"))], [])
     batches.open_after(0)
     envs = [make(ENV, [7 * g + i for i in range(ENVIRONMENTS)]) for g in range(groups)]
     players = [Group(g, env, seat, rounds) for g, env in enumerate(envs)]
-    begun, last = 0, None
+    begun, bootstrap = 0, None
     for round_ in range(8):
         while (parts := batches.parts(round_)) is None:
             for player in players:
@@ -88,12 +81,15 @@ def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: st
         assert taken.columns["state"].shape == (1, groups * ENVIRONMENTS, learner.state_size)
         with torch.no_grad():
             outputs = learner.outputs(taken)
-            bootstrap = learner.outputs(taken, 1)["value"]
-        for head in ("logits", "value"):
-            torch.testing.assert_close(outputs[head][:-1], taken.columns[head], atol=1e-5, rtol=1e-4)
-        if last is not None:
-            torch.testing.assert_close(last[0], taken.columns["value"][0], atol=1e-5, rtol=1e-4)
-        last = bootstrap
+            of_prepared = learner.outputs(learner.prepare(taken))
+        log_prob, value = Categorical(outputs["logits"][:-1]).log_prob(taken.action), taken.columns["value"]
+        torch.testing.assert_close(log_prob, taken.columns["log_prob"], atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(outputs["value"][:-1].squeeze(-1), value, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(of_prepared["logits"], outputs["logits"][:-1], atol=1e-5, rtol=1e-4)
+        if bootstrap is not None:
+            torch.testing.assert_close(bootstrap[0], value[0], atol=1e-5, rtol=1e-4)
+        bootstrap = outputs["value"][-1:].squeeze(-1)
+        torch.testing.assert_close(learner.outputs(taken, 1)["value"].squeeze(-1), bootstrap)
         begun += int(taken.first[1:-1].any())
         batches.open_after(round_ + 1)
     assert begun >= 2, "games should begin in the middle of blocks"
