@@ -69,6 +69,11 @@ def spread(name: str, incarnation: int) -> float:
     return 0.8 + 0.4 * (zlib.crc32(f"{name}.{incarnation}".encode()) / 0xFFFFFFFF)
 
 
+def cause_of(returncode: int) -> str:
+    """A return code in words."""
+    return f"signal {-returncode}" if returncode < 0 else f"exit {returncode}"
+
+
 @dataclass
 class Child:
     """One name in the process list, through all its incarnations."""

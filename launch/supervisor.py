@@ -29,7 +29,7 @@ from actorlearn.wire.messages import (
     Warned,
 )
 from launch import events as ev
-from launch.child import Child, Jitter, State, spread
+from launch.child import Child, Jitter, State, cause_of, spread
 from launch.children import Children
 from launch.requests import OPEN, Desk
 from launch.rows import together
@@ -298,8 +298,3 @@ class Supervisor:
         self._do(ev.Note(self._outcome.status, cause=self._outcome.error))
         self._do(self._outcome)
         self.phase = "over"
-
-
-def cause_of(returncode: int) -> str:
-    """A return code in words."""
-    return f"signal {-returncode}" if returncode < 0 else f"exit {returncode}"
