@@ -42,7 +42,7 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
             {
                 "name": names | words.filter(lambda word: word != "~"),
                 "seed": st.integers(0, 2**31 - 1),
-                "mode": st.just("sync"),
+                "mode": st.sampled_from(["sync", "async"]),
                 "total_steps": steps,
                 "env": st.fixed_dictionaries(
                     {
@@ -106,7 +106,15 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
                         "clip_norm": number,
                     }
                 ),
-                "learners": st.fixed_dictionaries({"count": st.integers(1, 64)}),
+                "learners": st.fixed_dictionaries(
+                    {
+                        "count": st.integers(1, 64),
+                        "rate_scaling": st.sampled_from(["none", "sqrt", "linear"]),
+                        "chunks": st.integers(1, 1024),
+                        "local_steps": st.integers(1, 10_000),
+                        "pull_rows": st.integers(0, 10_000),
+                    }
+                ),
                 "simulators": st.fixed_dictionaries(
                     {
                         "count": st.just(count),
