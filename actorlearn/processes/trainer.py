@@ -163,7 +163,8 @@ class Trainer:
                     f"non-finite updates from {self.learning.skipped} batches in a row at {self.env_steps} steps; "
                     "lower optimizer.learning_rate or set optimizer.clip_norm, and resume from the last checkpoint"
                 )
-        self._publish()
+        if self.learning.algorithm_settings.epochs:
+            self._publish()
         self._open()
         self.role.timings.add("publish")
         if time.monotonic() - self.last_report[0] >= self.settings.report_every_s:
