@@ -156,10 +156,11 @@ class Sync:
                 if work is not None:
                     work.wait()
             except RuntimeError as error:
+                gone = f"in update {self.own.updates} learners {self.rendezvous.gone()} have gone: {error}"
                 if self.settings.backend == "nccl" and dist.group.WORLD is not None:
                     dist.group.WORLD.abort()  # the GPU would go on waiting
                 self.close()  # those who wait for this learner instead of the lost one fail in their turn
-                raise PeerLost(f"learner {self.settings.rank}, in update {self.own.updates}: {error}") from error
+                raise PeerLost(gone) from error
 
     def _sleep(self, work: dist.Work) -> None:
         if self.settings.backend == "gloo":

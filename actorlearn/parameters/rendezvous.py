@@ -47,13 +47,14 @@ class Rendezvous:
         ranks = range(len(self._met))
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._locks = [os.open(f"{segment.path}.lock-{other}", flags, 0o600) for other in ranks]
-        if self._met[rank] or not _free(self._locks[rank]):
-            raise RuntimeError(f"{segment.path}: learner {rank} has been here before; it needs a new generation")
-        fcntl.flock(self._locks[rank], fcntl.LOCK_EX | fcntl.LOCK_NB)
         bells = {str(other): f"{segment.path}.bell-{other}" for other in ranks}
         self._bell = Bell(Path(bells.pop(str(rank))))
         self._bells = Bells(bells)
         self._waiter = Waiter(self._bell, None)
+        if self._met[rank] or not _free(self._locks[rank]):
+            self.close()
+            raise RuntimeError(f"{segment.path}: learner {rank} has been here before; it needs a new generation")
+        fcntl.flock(self._locks[rank], fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def meet(self, numbers: Sequence[int]) -> NDArray[np.int64]:
         """Say these and wait for all; what each said, [learners, NUMBERS]. Raises PeerLost and Stopped."""
@@ -72,9 +73,13 @@ class Rendezvous:
 
     def check(self) -> None:
         """Raise PeerLost when a learner that had come is gone."""
-        for rank, lock in enumerate(self._locks):
-            if rank != self.rank and self._met[rank] and _free(lock):
-                raise PeerLost(f"learner {rank} has gone after {self._met[rank]} meetings, before {self._meetings}")
+        if gone := self.gone():
+            raise PeerLost(f"learners {gone} have gone; this one is at meeting {self._meetings}")
+
+    def gone(self) -> list[int]:
+        """Learners that have come once, and have died or left since."""
+        others = ((rank, lock) for rank, lock in enumerate(self._locks) if rank != self.rank)
+        return [rank for rank, lock in others if self._met[rank] and _free(lock)]
 
     def _absent(self) -> list[int]:
         return [rank for rank, met in enumerate(self._met) if met < self._meetings]

@@ -26,8 +26,6 @@ from actorlearn.memory.shared import Segment
 
 CHUNKS = 3  # as many as Stooke & Abbeel's code has
 SLOTS = 2
-_ALIGNMENT = 1024
-"""Chunks begin at multiples of this many numbers, as vector instructions do: then a step by chunks is the whole one."""
 _TURN_S = 2e-4
 """Sleep after a turn in which every lock was taken. A chunk is held for some milliseconds."""
 _ENV_STEPS, _UPDATES = range(2)
@@ -56,8 +54,7 @@ class Store:
         self._own = self._counts[rank]
         self._beat = beat
         chunks, size = len(self._version) - 1, self._values.shape[2]
-        length = -(-parameters // (chunks * _ALIGNMENT)) * _ALIGNMENT
-        edges = [*(min(chunk * length, parameters) for chunk in range(chunks)), parameters, size]
+        edges = [*(parameters * chunk // chunks for chunk in range(chunks + 1)), size]
         self.spans = [slice(start, stop) for start, stop in pairwise(edges)]
         """What each chunk is of the flat vector; the last one's are the statistics, of which there may be none."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from actorlearn.optim.clip import clip_by_global_norm
-from actorlearn.optim.schedules import linear
+from actorlearn.optim.schedules import linear, scaled
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,14 @@ def test_a_straight_line_is_held_at_both_ends(fraction, expected):
 
 def test_a_line_between_equal_numbers_is_constant_and_exact_at_the_end():
     assert {linear(0.1, 0.1, 0.0), linear(0.1, 0.1, 1.0)} == {0.1}
+
+
+@pytest.mark.parametrize(("scaling", "expected"), [("none", 0.1), ("sqrt", 0.2), ("linear", 0.4)])
+def test_the_rate_of_four_learners(scaling, expected):
+    assert scaled(0.1, 4, scaling) == pytest.approx(expected)
+    assert scaled(0.1, 1, scaling) == 0.1
+
+
+def test_a_scaling_that_is_none_of_the_rules_is_refused():
+    with pytest.raises(ValueError, match="'cubic' must be one of"):
+        scaled(0.1, 2, "cubic")

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.optim.interface import OptimizerSettings, state_vectors
 from actorlearn.optim.make import make
 from tests import reference
 
@@ -135,6 +135,24 @@ def test_a_restored_optimizer_goes_on_exactly(settings):
         if step > 4:
             second.step(resumed, gradient, 0.01)
     assert torch.equal(unbroken, resumed)
+
+
+@given(settings_of_all_kinds, st.integers(0, 100))
+def test_one_optimizer_per_slice_does_what_one_of_the_whole_does(settings, seed):
+    parameters, gradients = problem(seed)
+    sliced = parameters.clone()
+    parts = list(zip(sliced.split([2, 3]), gradients.split([2, 3], dim=1), strict=True))
+    optimizers = [make(settings, part) for part, _ in parts]
+    for optimizer, (part, slopes) in zip(optimizers, parts, strict=True):
+        for slope in slopes:
+            optimizer.step(part, slope, 0.01)
+    torch.testing.assert_close(sliced, run(settings, parameters, gradients, [0.01] * STEPS))
+
+
+@given(settings_of_all_kinds)
+def test_the_vectors_of_the_state_are_named_without_torch(settings):
+    state = make(settings, torch.zeros(7)).state()
+    assert state_vectors(settings) == tuple(name for name, tensor in state.items() if tensor.shape == (7,))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,158 @@
+"""One learner of mode sync, as a process: `python -m tests.parameters.sync_learner <scenario> <rank> <path>...`.
+
+It prints what happened to it as lines of JSON; the paths are those of the generations' rendezvous.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.parameters.interface import Agreed, Disagreement, Exchange, ExchangeSettings, PeerLost, Stopped
+from actorlearn.parameters.make import make
+
+ROWS, INPUTS, HIDDEN, STATISTICS = 24, 4, 8, 2
+PARAMETERS = INPUTS * HIDDEN + HIDDEN
+UPDATES, UNUSABLE, RATE = 8, 5, 0.05
+OPTIMIZER = OptimizerSettings(name="adam", epsilon=1e-5, clip_norm=0.5)
+
+
+def start() -> Tensor:
+    return torch.linspace(-1.0, 1.0, PARAMETERS + STATISTICS)
+
+
+def gradient(weights: Tensor, rows: slice, update: int) -> Tensor:
+    """Of a mean squared error over some rows of an update's data."""
+    generator = torch.Generator().manual_seed(update)
+    inputs, targets = torch.randn(ROWS, INPUTS, generator=generator), torch.randn(ROWS, generator=generator)
+    parameters = weights[:PARAMETERS].detach().clone().requires_grad_()
+    hidden = torch.tanh(inputs[rows] @ parameters[: INPUTS * HIDDEN].view(INPUTS, HIDDEN))
+    loss = (hidden @ parameters[INPUTS * HIDDEN :] - targets[rows]).square().mean()
+    return torch.autograd.grad(loss, parameters)[0]
+
+
+def combine(statistics: Tensor, moments: Tensor) -> None:
+    """Something that depends on the order."""
+    statistics.mul_(0.5).add_(moments)
+
+
+def told(**what: object) -> None:
+    print(json.dumps(what), flush=True)
+
+
+class Learner:
+    """Weights, and the exchange of each generation in turn."""
+
+    def __init__(self, rank: int, learners: int, paths: list[str]) -> None:
+        self.rank, self.learners, self.paths = rank, learners, paths
+        self.weights = start()
+        self.env_steps = self.updates = 0
+        self.alive: Callable[[], bool] = lambda: True
+
+    def join(self, generation: int) -> Exchange:
+        settings = ExchangeSettings(
+            mode="sync", rank=self.rank, learners=self.learners, rendezvous=self.paths[generation], hash_every=1
+        )
+        exchange = make(settings, OPTIMIZER, self.weights, torch.zeros(PARAMETERS), lambda: self.alive())
+        self.env_steps, self.updates = exchange.join(self.env_steps, self.updates)
+        return exchange
+
+    def learn(self, exchange: Exchange, middle: Callable[[], None] = lambda: None) -> Agreed:
+        """One update with this learner's share of the rows."""
+        agreed = exchange.agree(10 * (self.rank + 1), 1)
+        if agreed.draining:
+            return agreed
+        middle()
+        exchange.merge(torch.tensor([self.rank + 1.0, float(self.updates)]), combine)
+        each = ROWS // self.learners
+        rows = slice(self.rank * each, (self.rank + 1) * each)
+        usable = not (self.rank == 1 and self.updates == UNUSABLE)
+        stepped = exchange.step(gradient(self.weights, rows, self.updates), RATE, usable)
+        exchange.settle()
+        told(update=self.updates, norm=stepped.norm, taken=stepped.taken)
+        self.env_steps, self.updates = agreed.env_steps, agreed.updates
+        return agreed
+
+    def end(self, exchange: Exchange) -> None:
+        told(weights=self.weights.tolist(), env_steps=self.env_steps, updates=self.updates)
+        exchange.close()
+        exchange.close()
+
+
+def learn(learner: Learner) -> None:
+    """Some updates, and then learner 1 drains without a batch."""
+    exchange = learner.join(0)
+    for _ in range(UPDATES):
+        learner.learn(exchange)
+    told(**exchange.numbers())
+    agreed = exchange.agree(0, 0, draining=True) if learner.rank == 1 else learner.learn(exchange)
+    told(**agreed._asdict())
+    learner.end(exchange)
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def lose(learner: Learner) -> None:
+    """Learner 2 dies in the third update, the others go on in a second generation, and learner 0 is told to end."""
+    generation = len(learner.paths) - 2  # a newcomer is told of the second generation alone
+    exchange = learner.join(max(generation, 0))
+    if generation == 0:
+        try:
+            for update in range(UPDATES):
+                learner.learn(exchange, die if (learner.rank, update) == (2, 2) else lambda: None)
+        except PeerLost as error:
+            told(lost=str(error))  # and the exchange has left
+        exchange = learner.join(1)
+    told(joined=learner.updates)
+    for _ in range(2):
+        learner.learn(exchange)
+    told(weights=learner.weights.tolist(), env_steps=learner.env_steps, updates=learner.updates)
+    if learner.rank == 0:
+        learner.alive = lambda: False
+    else:
+        time.sleep(0.3)
+    try:
+        learner.learn(exchange)
+    except (Stopped, PeerLost) as error:
+        told(ended=type(error).__name__)
+    exchange.close()
+
+
+def differ(learner: Learner) -> None:
+    """Learner 1 changes a weight by itself."""
+    exchange = learner.join(0)
+    learner.learn(exchange)
+    learner.weights[0] += 1e-6 * learner.rank
+    try:
+        learner.learn(exchange)
+    except Disagreement as error:
+        told(differ=str(error))
+    exchange.close()
+
+
+def miscount(learner: Learner) -> None:
+    """Learner 1 is about to make more steps than the other."""
+    exchange = learner.join(0)
+    try:
+        exchange.agree(10, 1 + learner.rank)
+    except Disagreement as error:
+        told(differ=str(error))
+    exchange.close()
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    scenario, rank, learners, *paths = sys.argv[1:]
+    {"learn": learn, "lose": lose, "differ": differ, "miscount": miscount}[scenario](
+        Learner(int(rank), int(learners), paths)
+    )

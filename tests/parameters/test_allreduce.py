@@ -1,0 +1,96 @@
+"""Learners in lock-step, as real processes: together they are one learner with all their environments."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from actorlearn.memory.shared import Segment
+from actorlearn.parameters.exchange import Alone
+from actorlearn.parameters.rendezvous import rendezvous_fields
+from tests.parameters import sync_learner as program
+
+
+def rendezvous(folder: Path, learners: int, generation: int = 0) -> str:
+    return str(Segment.create(folder / f"learners.{generation}", rendezvous_fields(learners)).path)
+
+
+def begin(scenario: str, rank: int, learners: int, paths: Sequence[str]) -> subprocess.Popen[bytes]:
+    arguments = [scenario, str(rank), str(learners), *paths]
+    command = [sys.executable, "-W", "error", "-m", "tests.parameters.sync_learner", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE)
+
+
+def told(process: subprocess.Popen[bytes]) -> list[dict[str, Any]]:
+    output, _ = process.communicate()
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def run(scenario: str, learners: int, paths: Sequence[str]) -> list[list[dict[str, Any]]]:
+    processes = [begin(scenario, rank, learners, paths) for rank in range(learners)]
+    lines = [told(process) for process in processes]
+    assert [process.returncode for process in processes] == [0] * learners
+    return lines
+
+
+def test_two_learners_are_one_with_the_environments_of_both(tmp_path: Path) -> None:
+    first, second = run("learn", 2, [rendezvous(tmp_path, 2)])
+    weights = program.start()
+    alone = Alone(program.OPTIMIZER, weights, torch.zeros(program.PARAMETERS))
+    for update in range(program.UPDATES):
+        for rank in range(2):
+            program.combine(weights[program.PARAMETERS :], torch.tensor([rank + 1.0, float(update)]))
+        gradient = program.gradient(weights, slice(0, program.ROWS), update)
+        stepped = alone.step(gradient, program.RATE, usable=update != program.UNUSABLE)
+        for lines in (first, second):
+            assert lines[update]["taken"] == stepped.taken == (update != program.UNUSABLE)
+            if stepped.taken:
+                assert lines[update]["norm"] == pytest.approx(stepped.norm, rel=1e-5)
+    assert first[-1] == second[-1]  # bit for bit
+    torch.testing.assert_close(torch.tensor(first[-1]["weights"]), weights, rtol=1e-5, atol=1e-6)
+    assert (first[-1]["env_steps"], first[-1]["updates"]) == (30 * program.UPDATES, program.UPDATES)
+    # Learner 1 drained: nobody learned the last batch.
+    assert first[-2] == second[-2] == {"env_steps": 240, "updates": 8, "draining": True}
+    numbers = first[-3]
+    assert numbers["straggler"] in (0, 1) and 0.0 < numbers["straggler_share"] <= 1.0
+    assert numbers["learner_wait_s"] > 0.0
+
+
+@pytest.mark.faults
+def test_a_killed_learner_ends_the_generation_and_survivors_bring_the_newest_weights_to_the_next(
+    tmp_path: Path,
+) -> None:
+    paths = [rendezvous(tmp_path, 3, generation) for generation in range(2)]
+    learners = [begin("lose", rank, 3, paths) for rank in range(3)]
+    learners[2].communicate()
+    assert learners[2].returncode == -9
+    newcomer = begin("lose", 2, 3, paths[1:])
+    survivors, new = [told(learner) for learner in learners[:2]], told(newcomer)
+    assert [learners[0].returncode, learners[1].returncode, newcomer.returncode] == [0, 0, 0]
+    for lines in survivors:
+        assert [line["update"] for line in lines[:2]] == [0, 1]
+        assert "in update 3 learners" in lines[2]["lost"]
+    for lines in (*(lines[3:] for lines in survivors), new):
+        assert lines[0] == {"joined": 2}
+        assert [line["update"] for line in lines[1:3]] == [2, 3]
+        assert lines[3] == new[3]  # weights, bit for bit
+    assert (new[3]["env_steps"], new[3]["updates"]) == (60 * 4, 4)
+    assert survivors[0][-1]["ended"] == "Stopped"
+    assert survivors[1][-1]["ended"] == new[-1]["ended"] == "PeerLost"
+
+
+def test_weights_that_differ_are_an_error_that_names_the_learners(tmp_path: Path) -> None:
+    for lines in run("differ", 2, [rendezvous(tmp_path, 2)]):
+        assert "after update 1 the learners differ in hash of the weights: learner 0: " in lines[-1]["differ"]
+
+
+def test_batches_of_different_numbers_of_steps_are_an_error_before_anybody_hangs(tmp_path: Path) -> None:
+    for lines in run("miscount", 2, [rendezvous(tmp_path, 2)]):
+        assert "optimizer steps in a batch: learner 0: 1, learner 1: 2" in lines[-1]["differ"]

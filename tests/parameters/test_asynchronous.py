@@ -1,0 +1,265 @@
+"""Learners that share a store: one alone is exactly Alone, several are the updates one after the other."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from actorlearn.memory.shared import Segment
+from actorlearn.optim.interface import OptimizerSettings, state_vectors
+from actorlearn.parameters.asynchronous import Async
+from actorlearn.parameters.exchange import Alone
+from actorlearn.parameters.interface import ExchangeSettings
+from actorlearn.parameters.make import make
+from actorlearn.parameters.store import store_fields
+from tests import reference
+
+PARAMETERS, STATISTICS = 5003, 3  # three chunks, the last one no multiple of anything
+RATE = 0.01
+PAAC = OptimizerSettings()
+OPTIMIZERS = [
+    PAAC,
+    OptimizerSettings(centered=True, epsilon_inside_root=False, clip_norm=0.0),
+    OptimizerSettings(name="adam", epsilon=1e-5, clip_norm=0.5),
+]
+
+LEARNER = """
+import sys
+from pathlib import Path
+import torch
+from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.parameters.interface import ExchangeSettings
+from actorlearn.parameters.make import make
+torch.set_num_threads(1)
+rank, learners, updates, size = map(int, sys.argv[2:])
+weights, gradients = torch.zeros(size), torch.zeros(size)
+# Without decay the rule remembers nothing, so the order of updates does not matter.
+optimizer = OptimizerSettings(decay=0.0, accumulator_init=0.0, epsilon=1e-6, clip_norm=0.0)
+settings = ExchangeSettings(mode="async", rank=rank, learners=learners, store=sys.argv[1])
+exchange = make(settings, optimizer, weights, gradients, lambda: True)
+exchange.join(0, 0)
+for update in range(updates):
+    exchange.agree(7, 1)
+    gradients.fill_(float((-1) ** rank))
+    assert exchange.step(gradients, 0.5 if update % 2 else 0.25).taken
+    exchange.settle()
+exchange.close()
+"""
+
+
+@contextmanager
+def learners(
+    folder: Path, optimizer: OptimizerSettings, count: int = 1, local_steps: int = 1
+) -> Iterator[list[tuple[Async, Tensor]]]:
+    """So many learners with their weights, in one process: the locks are each learner's own all the same."""
+    fields = store_fields(PARAMETERS, len(state_vectors(optimizer)), STATISTICS, count)
+    path = Segment.create(folder / "store", fields).path
+    made = []
+    for rank in range(count):
+        weights = start()
+        which = ExchangeSettings(mode="async", rank=rank, learners=count, store=str(path), local_steps=local_steps)
+        exchange = make(which, optimizer, weights, torch.zeros(PARAMETERS), lambda: True)
+        assert isinstance(exchange, Async)
+        made.append((exchange, weights))
+    try:
+        yield made
+    finally:
+        for exchange, _ in made:
+            exchange.close()
+
+
+def start() -> Tensor:
+    return torch.linspace(-1.0, 1.0, PARAMETERS + STATISTICS)
+
+
+def gradients_of(count: int, seed: int = 0) -> Tensor:
+    return torch.randn(count, PARAMETERS, generator=torch.Generator().manual_seed(seed))
+
+
+def add(statistics: Tensor, moments: Tensor) -> None:
+    statistics.add_(moments)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_one_learner_is_exactly_a_learner_alone(tmp_path: Path, optimizer: OptimizerSettings) -> None:
+    expected = start()
+    alone = Alone(optimizer, expected, torch.zeros(PARAMETERS))
+    assert alone.join(100, 3) == (100, 3)
+    with learners(tmp_path, optimizer) as ((exchange, weights),):
+        assert exchange.join(100, 3) == (100, 3)
+        for gradient in gradients_of(6):
+            assert exchange.agree(80, 1) == alone.agree(80, 1)
+            for each in (exchange, alone):
+                each.merge(torch.ones(STATISTICS), add)
+            assert exchange.step(gradient.clone(), RATE) == alone.step(gradient.clone(), RATE)
+            exchange.settle()
+            assert not exchange.pull()
+        assert torch.equal(weights, expected)
+        for name, tensor in alone.state().items():
+            assert torch.equal(exchange.state()[name], tensor)
+        assert exchange.numbers()["staleness_max"] == 0
+        assert exchange.agree(0, 0, draining=True) == alone.agree(0, 0, draining=True)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=12), st.integers(0, 100))
+def test_updates_of_several_learners_are_those_of_one_in_the_same_order(tmp_path_factory, turns, seed):
+    """For a rule that centralises all it remembers; gradients do not depend on the weights here."""
+    gradients = gradients_of(len(turns), seed)
+    expected = start()
+    alone = Alone(PAAC, expected, torch.zeros(PARAMETERS))
+    with learners(tmp_path_factory.mktemp("async"), PAAC, 3) as made:
+        for exchange, _ in made:
+            exchange.join(0, 0)
+        seen, late = [0] * 3, [[], [], []]
+        for number, (turn, gradient) in enumerate(zip(turns, gradients, strict=True)):
+            exchange, weights = made[turn]
+            late[turn].append(number - seen[turn])
+            seen[turn] = number + 1
+            assert exchange.agree(10, 1).env_steps == 10 * (number + 1)
+            exchange.step(gradient.clone(), RATE)
+            exchange.settle()
+            alone.step(gradient.clone(), RATE)
+            assert torch.equal(weights, expected)
+        for (exchange, weights), delays in zip(made, late, strict=True):
+            told = exchange.numbers()
+            assert told["staleness_max"] == max(delays, default=0)
+            assert told["staleness_mean"] == pytest.approx(sum(delays) / max(len(delays), 1))
+            assert exchange.pull() == (exchange is not made[turns[-1]][0])
+            assert torch.equal(weights, expected)
+
+
+def test_adam_counts_each_learners_own_steps(tmp_path: Path) -> None:
+    adam = OPTIMIZERS[2]
+    with learners(tmp_path, adam, 2) as made:
+        for exchange, _ in made:
+            exchange.join(0, 0)
+        for gradient, turn in zip(gradients_of(3), (0, 0, 1), strict=True):
+            made[turn][0].step(gradient, RATE)
+        assert [int(exchange.state()["steps"]) for exchange, _ in made] == [2, 1]
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 4), st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(0, 100))
+def test_several_local_steps_of_one_learner_are_adam(tmp_path_factory, local_steps, batches, seed):
+    """Whatever is left over at the end of a batch is brought home with it."""
+    adam = OptimizerSettings(name="adam", epsilon=1e-5, clip_norm=0.5)
+    expected = start()
+    alone = Alone(adam, expected, torch.zeros(PARAMETERS))
+    with learners(tmp_path_factory.mktemp("async"), adam, 1, local_steps) as ((exchange, weights),):
+        exchange.join(0, 0)
+        for number, steps in enumerate(batches):
+            exchange.agree(10, steps)
+            for gradient in gradients_of(steps, seed + number):
+                assert exchange.step(gradient.clone(), RATE) == alone.step(gradient, RATE)
+            exchange.settle()
+            home = weights.clone()
+            weights.zero_()
+            exchange._seen = [-1] * 4  # as if others had been there
+            assert exchange.pull()
+            assert torch.equal(weights, home)
+        torch.testing.assert_close(weights, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_local_steps_of_two_learners_follow_the_appendix(tmp_path: Path) -> None:
+    adam = OptimizerSettings(name="adam", epsilon=1e-5, epsilon_hat=True, clip_norm=0.0)
+    turns = (0, 1, 1, 0, 0, 0, 1, 1)
+    gradients = gradients_of(len(turns))
+    events, slopes, alone = [], [], [0, 0]
+    with learners(tmp_path, adam, 2, local_steps=2) as made:
+        for exchange, _ in made:
+            exchange.join(0, 0)
+        for turn, gradient in zip(turns, gradients, strict=True):
+            made[turn][0].step(gradient.clone(), RATE)
+            events.append(("step", turn))
+            slopes.append(gradient[:3].tolist())
+            alone[turn] += 1
+            if alone[turn] % 2 == 0:
+                events.append(("home", turn))
+                slopes.append([0.0] * 3)
+        slow = reference.multi_step_adam(start()[:3].tolist(), events, slopes, RATE, adam)
+        found = torch.stack([weights[:3] for _, weights in made])
+    torch.testing.assert_close(found, torch.tensor(slow[1:]), rtol=1e-5, atol=1e-6)
+
+
+def test_several_local_steps_need_adam(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ValueError, match=r"exchange\.local_steps: 2 needs optimizer\.name: adam, not rmsprop"),
+        learners(tmp_path, PAAC, 1, local_steps=2),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_an_update_that_is_not_finite_reaches_nobody(tmp_path: Path, bad: float) -> None:
+    with learners(tmp_path, PAAC, 2) as ((exchange, weights), (other, _)):
+        exchange.join(0, 0), other.join(0, 0)
+        assert not exchange.step(torch.full((PARAMETERS,), bad), RATE).taken
+        assert exchange.step(torch.ones(PARAMETERS), RATE, usable=False).taken is False
+        assert torch.equal(weights, start())
+        assert not other.pull()
+
+
+def test_who_comes_later_takes_weights_state_statistics_and_counts(tmp_path: Path) -> None:
+    with learners(tmp_path, PAAC, 2) as ((first, weights), (second, others)):
+        first.weights[-STATISTICS:] = 5.0
+        first.join(1000, 10)
+        first.agree(40, 1)
+        first.merge(torch.ones(STATISTICS), add)
+        first.step(gradients_of(1)[0], RATE)
+        first.settle()
+        assert second.join(0, 0) == (1040, 11)
+        assert torch.equal(others, weights)
+        assert (others[-STATISTICS:] == 6.0).all()
+        assert torch.equal(second.state()["square"], first.state()["square"])
+
+
+def test_what_a_learner_drops_is_not_counted(tmp_path: Path) -> None:
+    with learners(tmp_path, PAAC) as ((exchange, _),):
+        exchange.join(0, 0)
+        exchange.agree(40, 1)
+        assert exchange.store.env_steps == 0  # learned from only when it has settled
+        assert exchange.agree(40, 1, draining=True).env_steps == 0
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_checkpoint_fits_every_mode(tmp_path: Path, optimizer: OptimizerSettings) -> None:
+    alone = Alone(optimizer, start(), torch.zeros(PARAMETERS))
+    for gradient in gradients_of(3):
+        alone.step(gradient, RATE)
+    with learners(tmp_path, optimizer) as ((exchange, _),):
+        exchange.restore(alone.state())
+        exchange.join(0, 0)
+        for name, tensor in alone.state().items():
+            assert torch.equal(exchange.state()[name], tensor)
+        again = Alone(optimizer, start(), torch.zeros(PARAMETERS))
+        again.restore(exchange.state())
+        with pytest.raises(ValueError, match="the checkpoint's state is"):
+            exchange.restore(Alone(optimizer, torch.zeros(9000), torch.zeros(9000)).state())
+
+
+@pytest.mark.faults
+def test_processes_that_hammer_one_store_lose_no_update(tmp_path: Path) -> None:
+    count, updates = 3, 40
+    path = Segment.create(tmp_path / "store", store_fields(PARAMETERS, 1, 0, count)).path
+    arguments = [str(count), str(updates), str(PARAMETERS)]
+    processes = [
+        subprocess.Popen([sys.executable, "-c", LEARNER, str(path), str(rank), *arguments]) for rank in range(count)
+    ]
+    assert [process.wait() for process in processes] == [0] * count
+    segment = Segment.open(path)
+    assert (segment["version"][:3, 0] == count * updates + 1).all()  # filling the store was one
+    newest = torch.from_numpy(segment["values"])[(count * updates + 1) % 2, 0]
+    # Ranks 0 and 2 go down by the rate and rank 1 up; every step is the rate but for epsilon.
+    expected = -(updates / 2 * 0.75) / (1.0 + 1e-6) ** 0.5
+    torch.testing.assert_close(newest, torch.full((PARAMETERS,), expected), rtol=1e-4, atol=1e-4)
+    assert segment["counts"][:, 0].tolist() == [7 * updates] * count

@@ -1,0 +1,40 @@
+"""Settings of an exchange: what is refused, and who carries gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from actorlearn.parameters.interface import ExchangeSettings, backend
+
+
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [
+        (["cpu"], "gloo"),
+        (["cuda:0", "cuda:1"], "nccl"),
+        (["cuda:0", "cuda:0"], "gloo"),
+        (["cuda:0", "cpu"], "gloo"),
+    ],
+)
+def test_nccl_is_for_learners_with_a_gpu_each(devices: list[str], expected: str) -> None:
+    assert backend(devices) == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "given"),
+    [
+        ("mode", {"mode": "both"}),
+        ("rank", {"mode": "sync", "rank": 2, "learners": 2}),
+        ("rank", {"rank": -1}),
+        ("learners", {"learners": 2}),
+        ("backend", {"backend": "mpi"}),
+        ("hash_every", {"hash_every": -1}),
+        ("local_steps", {"local_steps": 0}),
+    ],
+)
+def test_what_no_exchange_has_is_refused_by_name(key: str, given: dict[str, Any]) -> None:
+    with pytest.raises(msgspec.ValidationError, match=rf"exchange\.{key}: .* must be"):
+        msgspec.convert(given, ExchangeSettings)

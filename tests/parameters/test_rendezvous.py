@@ -1,0 +1,115 @@
+"""The rendezvous: everybody hears the same, nobody goes ahead, the dead are missed, the wait can be broken off."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from actorlearn.memory.shared import Segment
+from actorlearn.parameters.interface import PeerLost, Stopped
+from actorlearn.parameters.rendezvous import Rendezvous, rendezvous_fields
+
+LEARNERS = 3
+
+LEARNER = """
+import sys
+from pathlib import Path
+from actorlearn.memory.shared import Segment
+from actorlearn.parameters.rendezvous import Rendezvous
+place = Rendezvous(Segment.open(Path(sys.argv[1])), int(sys.argv[2]), lambda: True)
+for meeting in range(int(sys.argv[3])):
+    print(place.meet([meeting, place.rank])[:, :2].tolist(), flush=True)
+input()  # until it is killed
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return Segment.create(tmp_path / "learners.0", rendezvous_fields(LEARNERS)).path
+
+
+@contextmanager
+def places(path: Path, ranks: range, alive: Callable[[], bool] = lambda: True) -> Iterator[list[Rendezvous]]:
+    taken = [Rendezvous(Segment.open(path), rank, alive) for rank in ranks]
+    try:
+        yield taken
+    finally:
+        for place in taken:
+            place.close()
+
+
+def test_everybody_hears_what_everybody_said_whoever_is_faster(path: Path) -> None:
+    meetings = 200
+
+    def attend(place: Rendezvous) -> list[list[list[int]]]:
+        return [place.meet([meeting, 10**15 * place.rank + meeting])[:, :2].tolist() for meeting in range(meetings)]
+
+    with places(path, range(LEARNERS)) as taken, ThreadPoolExecutor(LEARNERS) as threads:
+        heard = list(threads.map(attend, taken))
+    expected = [[[meeting, 10**15 * rank + meeting] for rank in range(LEARNERS)] for meeting in range(meetings)]
+    assert heard == [expected] * LEARNERS
+
+
+def test_a_learner_alone_waits_for_nobody(tmp_path: Path) -> None:
+    Segment.create(tmp_path / "one", rendezvous_fields(1))
+    with places(tmp_path / "one", range(1)) as (place,):
+        assert place.meet([7])[0, 0] == 7
+
+
+def test_who_is_told_to_end_stops_waiting_for_a_learner_that_never_came(path: Path) -> None:
+    looks = iter([True, True, False])
+    with places(path, range(1), lambda: next(looks)) as (place,), pytest.raises(Stopped, match=r"\[1, 2\]"):
+        place.meet([])
+
+
+@pytest.mark.faults
+def test_a_killed_learner_is_missed_by_name_and_its_place_is_not_given_again(path: Path) -> None:
+    program = [sys.executable, "-c", LEARNER, str(path)]
+    learners = [
+        subprocess.Popen([*program, str(rank), "2"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) for rank in (1, 2)
+    ]
+    try:
+        with places(path, range(1)) as (place,):
+            for meeting in range(2):
+                assert place.meet([meeting, 0])[:, 1].tolist() == [0, 1, 2]
+            os.kill(learners[0].pid, signal.SIGKILL)
+            with pytest.raises(PeerLost, match=r"learners \[1\] have gone"):
+                place.meet([2, 0])
+        learners[0].wait()
+        with pytest.raises(RuntimeError, match="learner 1 has been here before"):
+            Rendezvous(Segment.open(path), 1, lambda: True)
+    finally:
+        for learner in learners:
+            learner.kill()
+            learner.communicate()
+
+
+def test_a_learner_that_has_left_is_missed_too(path: Path) -> None:
+    with places(path, range(2, 3)) as (staying,):
+        with places(path, range(2)) as leaving, ThreadPoolExecutor(2) as threads:
+            both = [threads.submit(place.meet, [0]) for place in leaving]
+            staying.meet([0])
+            assert all((meeting.result() == 0).all() for meeting in both)
+        with pytest.raises(PeerLost, match=r"learners \[0, 1\] have gone"):
+            staying.meet([1])
+
+
+def test_a_place_that_is_taken_is_refused(path: Path) -> None:
+    with places(path, range(1)), pytest.raises(RuntimeError, match="learner 0 has been here before"):
+        Rendezvous(Segment.open(path), 0, lambda: True)
+
+
+def test_closing_twice_is_closing_once_and_keeps_no_lock_and_no_bell(path: Path) -> None:
+    with places(path, range(1)) as (place,):
+        place.close()
+        handles = Path("/proc/self/fd").iterdir()
+        opened = {handle.readlink().name for handle in handles if handle.exists()}
+    assert not {name for name in opened if ".lock-" in name or ".bell-" in name}
