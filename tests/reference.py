@@ -207,3 +207,46 @@ def cell(recurrence: str, weights: dict[str, Tensor], x: Tensor, state: Tensor) 
             n = (drive(2, unit, False) + r * drive(2, unit, True)).tanh()
             new_h.append((1.0 - z) * n + z * h[unit])
     return torch.stack(new_h + new_c)
+
+
+def multi_step_adam(
+    start: list[float],
+    events: list[tuple[str, int]],
+    gradients: list[list[float]],
+    rate: float,
+    settings: OptimizerSettings,
+) -> list[list[float]]:
+    """Two learners by appendix A of Stooke & Abbeel (2018), number by number; central parameters, then each learner's.
+
+    An event is a local step by one learner with its gradient, or its bringing home what it has accumulated.
+    """
+    beta1, beta2 = settings.betas
+    result: list[list[float]] = [[], [], []]
+    for i, value in enumerate(start):
+        central = {"theta": value, "m": 0.0, "v": 0.0}
+        nothing = {"a_g": 0.0, "a_gg": 0.0, "a_s": 0.0, "n": 0}
+        learners = [{**central, **nothing, "t": 0} for _ in range(2)]
+        for (event, which), gradient in zip(events, gradients, strict=True):
+            own, g = learners[which], gradient[i]
+            if event == "step":
+                own["t"] += 1
+                a = rate * sqrt(1.0 - beta2 ** own["t"]) / (1.0 - beta1 ** own["t"])
+                own["m"] = beta1 * own["m"] + (1.0 - beta1) * g
+                own["v"] = beta2 * own["v"] + (1.0 - beta2) * g**2
+                epsilon = settings.epsilon * (1.0 if settings.epsilon_hat else sqrt(1.0 - beta2 ** own["t"]))
+                s = a * own["m"] / (sqrt(own["v"]) + epsilon)
+                own["theta"] -= s
+                own["a_g"] = beta1 * own["a_g"] + g
+                own["a_gg"] = beta2 * own["a_gg"] + g**2
+                own["a_s"] += s
+                own["n"] += 1
+            else:
+                n = own["n"]
+                central["theta"] -= own["a_s"]
+                central["m"] = beta1**n * central["m"] + (1.0 - beta1) * own["a_g"]
+                central["v"] = beta2**n * central["v"] + (1.0 - beta2) * own["a_gg"]
+                own.update(central)
+                own.update(nothing)
+        for row, found in zip(result, (central, *learners), strict=True):
+            row.append(found["theta"])
+    return result
