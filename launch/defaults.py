@@ -125,15 +125,15 @@ OPTIMIZERS: dict[tuple[str, str], Tree] = {
     | {"learning_rate": 3e-3, "epsilon": 1e-5, "epsilon_inside_root": False, "accumulator_init": 0.0, "clip_norm": 0.5},
 }
 
-# Espeholt et al. 2018, table G.1; epsilon inside the root and the accumulator from 1 as TensorFlow has them.
+# Espeholt et al. 2018, appendix G; epsilon inside the root and the accumulator from 1 as TensorFlow has them.
 OPTIMIZERS_OF: dict[tuple[str, str, str], Tree] = {
     ("atari", "impala", "rmsprop"): _SHARED
     | {"learning_rate": 6e-4, "epsilon": 0.01, "epsilon_inside_root": True, "accumulator_init": 1.0, "clip_norm": 40.0},
 }
 
 # What an algorithm wants otherwise than a2c. Atari with ppo: 32 environments x 64 steps, minibatches of 256, a clip of
-# 0.1 as in Schulman et al. 2017. With impala: Espeholt et al. 2018, table G.1, where 32 trajectories of 20 steps make a
-# batch, losses are sums, and the squared error counts a half of 0.5. Cheap environments with ppo:
+# 0.1 as in Schulman et al. 2017. Atari with impala: Espeholt et al. 2018, appendix G, where 32 trajectories of 20 steps
+# make a batch, losses are sums, and the squared error counts a half of 0.5.
 ALGORITHMS: dict[tuple[str, str], Tree] = {
     ("atari", "ppo"): {
         "algorithm": {

@@ -242,8 +242,8 @@ def _event(event: Mapping[str, Any]) -> Text:
 
 
 def loss_terms(row: Mapping[str, Any]) -> dict[str, float | None]:
-    """The numbers of a row that say how learning goes: losses, entropy, norms, learning rate, explained variance."""
-    words = ("loss", "entropy", "norm", "learning_rate", "explained")
+    """The numbers of a row that say how learning goes: losses, entropy, norms, ratios, learning rate, explained."""
+    words = ("loss", "entropy", "norm", "learning_rate", "explained", "clipped", "divergence", "ratio")
     return {name: value for name, value in row.items() if any(word in name for word in words)}
 
 

@@ -112,6 +112,12 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "no learning rate": (OK + "optimizer: {learning_rate: 0}\n", ["t:2", "= 0", "more than 0", "default"]),
     "negative clip": (OK + "optimizer: {clip_norm: -1}\n", ["t:2", "= -1", "at least 0", "default 0.5"]),
     "no reward clip by 0": (OK + "algorithm: {reward_clip: 0}\n", ["t:2", "= 0", "more than 0", "default null"]),
+    "lambda above 1": (OK + "algorithm: {gae_lambda: 1.5}\n", ["t:2", "= 1.5", "at most 1", "default 1.0"]),
+    "no ratio clip": (OK + "algorithm: {ratio_clip: 0}\n", ["t:2", "= 0", "more than 0", "default 0.2"]),
+    "unknown reduction": (
+        OK + "algorithm: {reduction: mena}\n",
+        ["t:2", "'mena'", "mean or sum", "did you mean mean?"],
+    ),
     "decay of 1": (OK + "optimizer: {decay: 1.0}\n", ["t:2", "= 1.0", "less than 1", "default 0.99"]),
     "one beta": (OK + "optimizer: {betas: [0.9]}\n", ["t:2", "= [0.9]", "at least 2 items", "list of that length"]),
     "beta of 1": (OK + "optimizer: {betas: [0.9, 1]}\n", ["t:2", "betas[1] = 1", "less than 1", "in that range"]),
@@ -152,6 +158,14 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "more groups than environments": (
         OK + "simulators: {envs: 1, groups: 4}\n",
         ["t:2", "simulators.envs = 1", "no multiple of 4", "write envs: 4,"],
+    ),
+    "more parts than environments": (
+        OK + "algorithm: {minibatches: 9}\nsimulators: {count: 2, envs: 4}\n",
+        ["t:2", "algorithm.minibatches = 9", "whole environments, and there are 8", "1 to 8"],
+    ),
+    "more parts than transitions": (
+        OK + "algorithm: {name: ppo, horizon: 2, minibatches: 17}\nsimulators: {count: 2, envs: 4}\n",
+        ["t:2", "algorithm.minibatches = 17", "transitions, and there are 16", "1 to 16"],
     ),
     "idle inference servers": (
         OK + "simulators: {count: 2}\ninference: {count: 3}\n",

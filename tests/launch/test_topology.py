@@ -204,6 +204,31 @@ def test_cheap_environments_have_defaults_of_their_own() -> None:
     assert t.algorithm.loss_scale == 1.0
 
 
+def test_algorithms_have_defaults_of_their_own() -> None:
+    ppo, impala = (parse(f"env: {{id: ALE/Pong-v5}}\nalgorithm: {{name: {name}}}") for name in ("ppo", "impala"))
+    assert (ppo.algorithm.horizon, ppo.algorithm.epochs, ppo.algorithm.gae_lambda) == (64, 4, 0.95)
+    assert (ppo.optimizer.name, ppo.optimizer.learning_rate) == ("adam", 1e-3)
+    transitions = ppo.simulators.count * ppo.simulators.envs * ppo.algorithm.horizon
+    assert transitions // ppo.algorithm.minibatches == 256
+    assert (impala.algorithm.reduction, impala.algorithm.horizon, impala.simulators.blocks) == ("sum", 20, 2)
+    assert (impala.optimizer.name, impala.optimizer.learning_rate, impala.optimizer.clip_norm) == ("rmsprop", 6e-4, 40)
+    other = parse("env: {id: ALE/Pong-v5}\nalgorithm: {name: impala}", ["optimizer.name=adam"])
+    assert other.optimizer == parse(PONG, ["optimizer.name=adam"]).optimizer
+
+
+@pytest.mark.parametrize(
+    ("keys", "first", "final"),
+    [
+        ([], 0.2, 0.2),
+        (["algorithm.ratio_clip=0.3"], 0.3, 0.3),
+        (["algorithm.ratio_clip=0.3", "algorithm.ratio_clip_final=0"], 0.3, 0.0),
+    ],
+)
+def test_a_clip_stays_where_it_is_unless_it_is_told_where_to_go(keys: list[str], first: float, final: float) -> None:
+    algorithm = parse("env: {id: CartPole-v1}\nalgorithm: {name: ppo}", keys).algorithm
+    assert (algorithm.ratio_clip, algorithm.ratio_clip_final) == (first, final)
+
+
 def test_another_optimizer_does_not_inherit_paacs_learning_rate() -> None:
     assert parse(PONG, ["optimizer.name=adam"]).optimizer.learning_rate < 0.01
 

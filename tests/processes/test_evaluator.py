@@ -13,11 +13,15 @@ from actorlearn.processes.settings import PolicySettings
 CARTPOLE = EnvSettings(id="CartPole-v1", frame_skip=1, stack=1, noop_max=0, time_limit_steps=0)
 
 
-def policy(seed: int = 0) -> Policy:
-    """An untrained policy for CartPole."""
+def policy(seed: int = 0, numbers: int = 4, actions: int | tuple[int, ...] = 2, algorithm: str = "a2c") -> Policy:
+    """An untrained policy for CartPole, or for another environment."""
     model: dict[str, Any] = {"name": "mlp", "hidden_sizes": [8], "init": "torch"}
     settings = PolicySettings(
-        observation_shape=(4,), observation_dtype="float32", actions=2, model=model, algorithm={"name": "a2c"}
+        observation_shape=(numbers,),
+        observation_dtype="float32",
+        actions=actions,
+        model=model,
+        algorithm={"name": algorithm},
     )
     return Policy(settings, "", "cpu", seed, stream=0)
 
@@ -34,6 +38,15 @@ def test_exactly_as_many_whole_games_as_asked_for(episodes: int) -> None:
     assert len(scores) == episodes
     assert all(score >= 8 for score in scores), "CartPole pays 1 a step and cannot fall in fewer than 8"
     assert steps >= max(scores)
+
+
+@pytest.mark.parametrize("algorithm", ["a2c", "ppo", "impala"])
+def test_games_of_box_actions_are_played_sampled_and_greedily(algorithm: str) -> None:
+    pendulum = EnvSettings(id="Pendulum-v1", frame_skip=1, stack=1, noop_max=0, time_limit_steps=20)
+    box = policy(numbers=3, actions=(1,), algorithm=algorithm)
+    sampled, greedy = ([s for s in play(box, pendulum, 3, greedy, seed=1) if s is not None] for greedy in (False, True))
+    assert len(sampled) == len(greedy) == 3
+    assert sampled != greedy and max(sampled + greedy) < 0
 
 
 def test_the_same_seed_plays_the_same_games_and_another_does_not() -> None:

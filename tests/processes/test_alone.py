@@ -1,0 +1,48 @@
+"""Parts measured alone do what a run does: with any algorithm, with discrete and with Box actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from actorlearn.processes import alone
+from actorlearn.processes.settings import AloneSettings
+from launch.description import describe
+from launch.plan import plan
+from launch.topology import parse
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Steps of one call of each part, in place of a measurement."""
+    steps: list[int] = []
+
+    def once(call: Callable[[], object], number: int, _seconds: float) -> float:
+        call()
+        steps.append(number)
+        return float(number)
+
+    monkeypatch.setattr(alone, "measured", once)
+    return steps
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
+@pytest.mark.parametrize("name", ["a2c", "ppo", "impala"])
+def test_every_part_runs_alone(counted: list[int], tmp_path: Path, env_id: str, name: str) -> None:
+    keys = ["simulators.count=1", "simulators.envs=4", "algorithm.horizon=8", "algorithm.minibatches=2"]
+    topology = parse(f"env: {{id: {env_id}}}\nalgorithm: {{name: {name}}}\n", keys)
+    made = plan(topology, tmp_path, "run", tmp_path, describe(topology))
+    settings = AloneSettings(
+        part="",
+        simulator=made.settings("simulator-0", 0),
+        trainer=made.settings("trainer", 0),
+        device="cpu",
+        threads=1,
+        environments=4,
+        seconds=0.0,
+    )
+    for part in (alone.simulate, alone.infer, alone.learn):
+        part(settings)
+    assert counted == [4, 4, 32]

@@ -1,0 +1,54 @@
+"""Every algorithm in a whole run: it learns what it is given, and repeats itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.system.conftest import Start
+from tests.system.test_whole_runs import finished
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+
+CATCH = ["simulators.envs=16", "model.hidden_sizes=[128]", "model.init=orthogonal", "checkpoint.every_steps=1_000_000"]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        [
+            *("algorithm.name=a2c", "algorithm.gae_lambda=0.95", "total_steps=80_000", "algorithm.horizon=10"),
+            *("algorithm.entropy_cost=0.05", "optimizer.learning_rate=0.006"),
+        ],
+        ["algorithm.name=ppo", "total_steps=60_000", "algorithm.entropy_cost=0.01"],
+        [
+            *("algorithm.name=impala", "total_steps=80_000", "algorithm.horizon=10"),
+            *("algorithm.entropy_cost=0.05", "optimizer.learning_rate=0.006"),
+        ],
+    ],
+    ids=["a2c with lambda", "ppo", "impala"],
+)
+def test_catch_is_learned(launched: Start, keys: list[str]) -> None:
+    run = launched("catch", *CATCH, *keys)
+    finished(run)
+    scores = [row["episode_return_mean"] for row in run.rows() if row["episodes"] >= 100]
+    assert max(scores) >= 0.8, scores
+
+
+@pytest.mark.parametrize("name", ["a2c", "ppo", "impala"])
+@pytest.mark.parametrize(
+    "way", [["inference.count=0"], ["inference.count=1", "simulators.groups=2"]], ids=["own", "server"]
+)
+def test_box_actions_pass_through_a_run_that_repeats_itself(launched: Start, name: str, way: list[str]) -> None:
+    keys = ["total_steps=3000", f"algorithm.name={name}", "algorithm.horizon=16", "simulators.blocks=1", *way]
+    if name != "ppo":
+        keys += ["algorithm.minibatches=1"]
+    one, again = (finished(launched("classic/pendulum", *keys)) for _ in range(2))
+    assert one["episodes"] > 0
+    assert one["weights_sha256"] == again["weights_sha256"]
+
+
+@pytest.mark.slow
+def test_ppo_solves_pendulum(launched: Start) -> None:
+    run = launched("classic/pendulum", "simulators.envs=8", "checkpoint.every_steps=1_000_000")
+    finished(run)
+    assert run.rows()[-1]["episode_return_mean"] > -300
