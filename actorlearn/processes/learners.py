@@ -52,7 +52,7 @@ class Learners:
         wanted = self._wanted()
         if self._exchange.mode == "alone":
             self._members = wanted
-            return env_steps, updates
+            return self._learning.exchange.join(env_steps, updates)
         if self._role.peer not in wanted or wanted == self._lost:
             if self._lost and time.monotonic() - self._lost_s > PATIENCE_S:
                 raise PeerLost(f"no other list of learners came within {PATIENCE_S:g} s of losing {', '.join(wanted)}")

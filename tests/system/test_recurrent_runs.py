@@ -51,7 +51,7 @@ def test_a_memory_outlives_its_inference_server(launched: Start) -> None:
     run.wait_for(run.rows, "row")
     for incarnation in (0, 1):
         os.kill(run.pids()["inference-0"], signal.SIGKILL)
-        run.wait_for_event("ready", "inference-0", incarnation + 1)
+        run.wait_for_event("restarted", "inference-0", incarnation + 1)
         run.wait_for_steps(run.env_steps())
     run.full_speed()
     assert run.end() == 0, run.screen()
