@@ -144,6 +144,7 @@ def test_processes_that_hammer_one_store_lose_no_update(tmp_path: Path) -> None:
         assert store.version(chunk) == learners * updates
         assert (store.current(chunk) == learners * updates).all()
     assert (store.env_steps, store.updates) == (10 * learners * updates, learners * updates)
+    assert Segment.open(path)["counts"][:, :2].tolist() == [[10 * updates, updates]] * learners
     store.close()
 
 
