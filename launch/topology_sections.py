@@ -185,6 +185,9 @@ class SimulatorsSection(Section):
     groups: int = Field(ge=1, le=16, description="alternating groups per process: one waits while another simulates")
     blocks: int = Field(ge=1, le=64, description="blocks per group: 1 = on-policy, 2 = one update of lag, ...")
     pin: bool = Field(description="each process stays on one of the allowed cores, in turn")
+    decorrelation_steps: int = Field(
+        ge=0, le=100_000, description="most random actions of each environment before its first round; no env steps"
+    )
 
     @model_validator(mode="after")
     def _whole_groups(self) -> SimulatorsSection:

@@ -106,13 +106,7 @@ class Atari:
     def reset(self, row: Row) -> None:
         """Start every game from its seed; writes first rows."""
         observation, info = self._open().reset(seed=self._seeds)
-        row.observation[...] = observation[:, :, : self._lines]
-        row.reward.fill(0.0)
-        for flag in (row.terminated, row.truncated, row.life_lost):
-            flag.fill(False)
-        row.first.fill(True)
-        self._ended.fill(False)
-        self._lives = info["lives"]
+        self._begin(observation, info, slice(None), row)
 
     def step(self, action: npt.NDArray[np.integer[Any]], row: Row) -> None:
         """Take action [B]; writes the rows it leads to."""
@@ -129,6 +123,26 @@ class Atari:
         row.life_lost[...] = (lives < self._lives) & (lives > 0) & ~(boundary | self._ended)
         self._lives = lives
         self._ended = boundary
+
+    def restart(self, chosen: npt.NDArray[np.bool_], row: Row) -> None:
+        """Start a new game in the chosen environments; writes their first rows."""
+        observation, info = self._open().reset(options={"reset_mask": chosen})
+        self._begin(observation, info, chosen, row)
+
+    def _begin(
+        self, observation: npt.NDArray[Any], info: dict[str, Any], chosen: slice | npt.NDArray[np.bool_], row: Row
+    ) -> None:
+        row.observation[chosen] = observation[chosen, :, : self._lines]
+        row.reward[chosen] = 0.0
+        for flag in (row.terminated, row.truncated, row.life_lost):
+            flag[chosen] = False
+        row.first[chosen] = True
+        self._ended[chosen] = False
+        self._lives = info["lives"]
+
+    def random_actions(self, random: np.random.Generator) -> npt.NDArray[np.int64]:
+        """Draw one action for each game."""
+        return random.integers(self.spec.actions, size=self.count)
 
     def close(self) -> None:
         """Join ALE's thread and free its memory."""

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from gymnasium.envs.registration import EnvSpec as Registered
 from gymnasium.spaces import Box, Discrete
 
-from actorlearn.envs.interface import EnvSettings, EnvSpec, MalformedStepError, Row, check_actions, seed31
+from actorlearn.envs.interface import EnvSettings, EnvSpec, MalformedStepError, Row, check_actions, empty_row, seed31
 
 Environment = gymnasium.Env[Any, Any]
 
@@ -60,6 +60,17 @@ class Gymnasium:
         self._ended = [False] * self.count
         self._write(row, self._ended, self._ended, first=[True] * self.count)
 
+    def restart(self, chosen: npt.NDArray[np.bool_], row: Row) -> None:
+        """Start a new game in the chosen environments; writes their first rows."""
+        self._need_open()
+        for i in np.flatnonzero(chosen).tolist():
+            self._begin(i)
+            self._reward[i] = 0.0
+            self._ended[i] = False
+        begun = empty_row(self.spec, self.count)
+        self._write(begun, self._ended, self._ended, first=[True] * self.count)
+        row.take(begun, chosen)
+
     def step(self, action: npt.NDArray[Any], row: Row) -> None:
         """Take action [B] or [B, n]; writes the rows it leads to."""
         first, limit, steps = self._ended, self._limit, self._steps
@@ -81,6 +92,13 @@ class Gymnasium:
             truncated[i] = (cut or steps[i] >= limit) and not terminated[i]
         self._write(row, terminated, truncated, first)
         self._ended = [over or cut for over, cut in zip(terminated, truncated, strict=True)]
+
+    def random_actions(self, random: np.random.Generator) -> npt.NDArray[Any]:
+        """Draw one action for each environment."""
+        space, actions = self._action_space, self.spec.actions
+        if isinstance(space, Box):
+            return random.uniform(space.low, space.high, (self.count, *space.shape)).astype(np.float32)
+        return random.integers(actions, size=self.count)
 
     def close(self) -> None:
         """Close every environment."""

@@ -17,7 +17,7 @@ autoreset). So the final observation is always there to bootstrap from, without 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import msgspec
@@ -69,6 +69,11 @@ class Row:
     life_lost: npt.NDArray[np.bool_]  # [B] a life was lost and the game goes on
     first: npt.NDArray[np.bool_]  # [B] the observation is a game's first; the action before it was ignored
 
+    def take(self, other: Row, chosen: npt.NDArray[np.bool_]) -> None:
+        """Copy the chosen environments' cells of another row."""
+        for column in fields(self):
+            getattr(self, column.name)[chosen] = getattr(other, column.name)[chosen]
+
 
 def empty_row(spec: EnvSpec, count: int) -> Row:
     """A row of its own for ``count`` environments."""
@@ -99,6 +104,15 @@ class VectorEnv(Protocol):
         Raises ActionError for an action outside the action space, MalformedStepError for values that may not be
         learned from; the row is then not to be used.
         """
+
+    def restart(self, chosen: npt.NDArray[np.bool_], row: Row) -> None:
+        """Start a new game in the chosen environments [B], whatever they play, and write their cells of its first row.
+
+        The others play on, and their cells are left alone. The random numbers of each environment go on.
+        """
+
+    def random_actions(self, random: np.random.Generator) -> npt.NDArray[Any]:
+        """Draw an action for each environment, uniformly from the action space; `step` takes it."""
 
     def close(self) -> None:
         """Give back what the environments hold; twice does no harm."""

@@ -23,6 +23,7 @@ Turns are words, never messages. Time is cut in *rounds* of T rows, numbered ove
 word                one writer          meaning
 ==================  ==================  ==========================================================================
 open (run)          trainer             rounds below it may be begun; raising it is what frees the older blocks
+ready (seat)        simulator           1 from when it could begin its first round; it is not admitted before
 joined (seat)       trainer             first round the simulator takes part in; -1 until it is admitted
 left (seat)         trainer             first round it takes part in no more
 observed[group]     simulator           ticks below it have their observation
@@ -76,6 +77,7 @@ def block_fields(shape: BlockShape) -> list[Field]:
     state = [Field("state", "float32", (*per_env, shape.state_size), float("nan"))] if shape.state_size else []
     return [
         Field("shape", "int64", (4,)),
+        Field("ready", "int64", (1,), 0),
         Field("joined", "int64", (1,), -1),
         Field("left", "int64", (1,), FAR),
         Field("observed", "int64", (shape.groups, 8), 0),
@@ -139,12 +141,22 @@ class Blocks:
         self._observed = segment["observed"]
         self._acted = segment["acted"]
         self._completed = segment["completed"]
+        self._ready = segment["ready"]
         self._joined = segment["joined"]
         self._left = segment["left"]
         state = [field.name for field in segment.fields if field.name == "state"]
         self._carried = (*ARRIVAL_COLUMNS, *state)
 
-    # Membership, written by the trainer ------------------------------------------------------------------------
+    # Membership, written by the trainer but for the first word ---------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        """Whether the simulator's environments stand where their first round begins."""
+        return bool(self._ready[0])
+
+    def mark_ready(self) -> None:
+        """The first round may begin; simulator only."""
+        self._ready[0] = 1
 
     @property
     def joined(self) -> int:

@@ -83,17 +83,23 @@ class Batches:
         someone = any(blocks.takes_part(learned) for blocks in self.seats.values())
         if someone and self.rounds.open >= learned + self.blocks:
             return learned
-        if not someone and not self.pending and any(blocks.joined > learned for blocks in self.seats.values()):
+        if not someone and not self._admissible() and any(blocks.joined > learned for blocks in self.seats.values()):
             learned += 1  # one by one: complete blocks of the dead in between still count
         self.open_after(learned)
         return learned
 
     def _admit(self, first_round: int) -> None:
-        for blocks in self.pending.values():
+        admitted = self._admissible()
+        for blocks in admitted.values():
             blocks.admit(first_round)
-        seated = {**self.seats, **self.pending}
+        seated = {**self.seats, **admitted}
         self.seats = {peer: seated[peer] for peer in self._roster if peer in seated}
-        self.pending = {}
+        self.pending = {peer: blocks for peer, blocks in self.pending.items() if peer not in admitted}
+
+    def _admissible(self) -> dict[str, Blocks]:
+        """Who is ready of those that wait. Where nobody has a seat yet all are awaited, so that they begin together."""
+        ready = {peer: blocks for peer, blocks in self.pending.items() if blocks.ready}
+        return ready if self.seats or len(ready) == len(self.pending) else {}
 
     def parts(self, round_: int) -> list[Part] | None:
         """The blocks that make this round's batch, in roster order; None while one is still being written."""

@@ -59,6 +59,8 @@ class SimulatorSettings(ProcessSettings, frozen=True):
     """One per environment, group by group."""
     weights: str
     policy: PolicySettings
+    decorrelation_steps: int = 0
+    """Most random actions each environment takes before its first round."""
     core: int | None = None
     """The one core it stays on."""
 

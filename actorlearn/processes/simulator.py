@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actorlearn.envs.interface import Row, VectorEnv
+import numpy as np
+
+from actorlearn.envs.decorrelation import decorrelate
+from actorlearn.envs.interface import Row, VectorEnv, empty_row
 from actorlearn.envs.make import make
 from actorlearn.memory.rollout import ARRIVAL_COLUMNS, Blocks, Rounds
 from actorlearn.memory.shared import Segment
@@ -40,6 +44,12 @@ class Group:
         """Newest tick whose observation is written; -1 before the first."""
         self.between_rounds = True
         """Whether the next thing to do is to begin a round, once it is open."""
+        self.begun = empty_row(env.spec, env.count)
+        """Where the environments stand before the first round."""
+
+    def start(self, decorrelation_steps: int, seeds: Sequence[int]) -> Iterator[None]:
+        """Bring the environments to where their first round begins; yields after each step of them."""
+        return decorrelate(self.env, self.begun, decorrelation_steps, seeds)
 
     def advance(self) -> str:
         """Write one more row if it is this group's turn; says what happened: waiting, observed, completed or left."""
@@ -61,7 +71,7 @@ class Group:
             return "waiting"
         self.tick = round_ * self.blocks.horizon
         if starting:
-            self.env.reset(self._row(self.tick))
+            self._row(self.tick).take(self.begun, np.ones(self.env.count, np.bool_))
         else:
             self.blocks.begin(self.index, round_)
         self.between_rounds = False
@@ -102,6 +112,9 @@ def run(settings: SimulatorSettings) -> None:
     bells = Bells({"trainer": settings.trainer_bell, "inference": settings.inference_bell})
     waiter = Waiter(Bell(Path(settings.bell)), role.control.dealer)
     role.hello(describe(settings, blocks, groups[0].env))
+    if _started(groups, seeds, settings, role):
+        blocks.mark_ready()
+        bells.ring("trainer")
     while role.alive():
         if role.control.ordered:
             role.control.applied()  # membership comes to a simulator through its segment's words
@@ -125,6 +138,16 @@ def run(settings: SimulatorSettings) -> None:
     for group in groups:
         group.env.close()
     role.control.close()
+
+
+def _started(groups: Sequence[Group], seeds: Sequence[Sequence[int]], settings: SimulatorSettings, role: Role) -> bool:
+    """Bring all environments to where the first round begins; False when told to stop meanwhile."""
+    for group in groups:
+        for _ in group.start(settings.decorrelation_steps, seeds[group.index]):
+            role.timings.add("simulate")
+            if not role.alive():
+                return False
+    return True
 
 
 def describe(settings: SimulatorSettings, blocks: Blocks, env: VectorEnv) -> dict[str, str]:

@@ -13,7 +13,7 @@ import pytest
 
 from actorlearn.envs.interface import ActionError, EnvSettings, Row, VectorEnv
 from actorlearn.envs.make import make, spec
-from tests.envs.playing import assert_same, column, opened, play, poisoned_row, random_actions
+from tests.envs.playing import FLAGS, assert_same, column, opened, play, poisoned_row, random_actions
 
 STOOKE_ABBEEL = EnvSettings(
     id="ALE/MsPacman-v5", preset="stooke-abbeel", time_limit_steps=25, repeat_action_probability=0.25, stack=1
@@ -177,6 +177,77 @@ def test_a_written_row_is_left_alone(env: VectorEnv) -> None:
         np.testing.assert_array_equal(copy.observation, row.observation)
 
 
+BOTH, SECOND = np.array([True, True]), np.array([False, True])
+
+
+def test_a_restart_begins_the_chosen_games_and_leaves_the_others_alone(
+    env: VectorEnv, actions: npt.NDArray[np.int64], rows: list[Row]
+) -> None:
+    """Whatever the chosen environment plays: a game's first row, its middle, its last."""
+    played = play(env, actions[:0])
+    ended = column(rows, "terminated") | column(rows, "truncated")
+    moments = {0, 3, *np.flatnonzero(ended[:, 0])[:1].tolist(), *np.flatnonzero(ended[:, 1])[:2].tolist()}
+    for t, action in enumerate(actions):
+        if t in moments:
+            begun = poisoned_row(env.spec, env.count)
+            env.restart(SECOND, begun)
+            assert np.isnan(begun.reward[0]) and begun.terminated[0], "a cell of the other environment was written"
+            assert (begun.reward[1], begun.first[1]) == (0.0, True)
+            assert not (begun.terminated | begun.truncated | begun.life_lost)[1]
+            assert not (begun.observation[1] == 0xA5).all() and not np.isnan(begun.observation[1].astype(float)).any()
+        played.append(poisoned_row(env.spec, env.count))
+        env.step(action, played[-1])
+        if t in moments:
+            assert not played[-1].first[1], "the first action of a game that was restarted was ignored"
+    for name in ("observation", "reward", *FLAGS):
+        np.testing.assert_array_equal(column(played, name)[:, 0], column(rows, name)[:, 0], err_msg=name)
+
+
+def test_restarts_are_repeated_by_the_same_seeds(env: VectorEnv, actions: npt.NDArray[np.int64]) -> None:
+    def once() -> list[Row]:
+        played = play(env, actions[:10])
+        begun = [poisoned_row(env.spec, env.count) for _ in range(2)]
+        env.restart(BOTH, begun[0])
+        begun[1].take(begun[0], BOTH)
+        env.restart(SECOND, begun[1])
+        for action in actions[10:30]:
+            played.append(poisoned_row(env.spec, env.count))
+            env.step(action, played[-1])
+        return [*played, *begun]
+
+    assert_same(once(), once())
+
+
+def test_a_time_limit_counts_from_the_restart(env: VectorEnv, settings: EnvSettings) -> None:
+    limit = settings.time_limit_steps
+    if limit > 100:
+        pytest.skip("no game reaches the limit")
+    played = limit // 2
+    stay = np.zeros_like(random_actions(env.spec, env.count, played))
+    row = play(env, stay)[-1]
+    env.restart(SECOND, row)
+    steps = 0
+    while not (row.terminated | row.truncated)[1]:
+        env.step(stay[0], row)
+        steps += 1
+    if row.terminated[1]:
+        pytest.skip("games end before the limit")
+    assert limit - played < steps <= limit  # no-ops count too, and are fewer than the steps before the restart
+
+
+def test_random_actions_are_uniform_and_the_generators_own(env: VectorEnv) -> None:
+    drawn = [np.stack([env.random_actions(np.random.default_rng(seed)) for seed in range(600)]) for _ in range(2)]
+    np.testing.assert_array_equal(*drawn)
+    if not isinstance(env.spec.actions, int):
+        assert drawn[0].shape == (600, env.count, *env.spec.actions)
+        assert drawn[0].dtype == np.float32
+        return
+    counts = np.bincount(drawn[0].ravel(), minlength=env.spec.actions)
+    assert drawn[0].shape == (600, env.count)
+    assert len(counts) == env.spec.actions
+    assert counts.min() > 0.7 * drawn[0].size / env.spec.actions
+
+
 def test_any_dtype_of_the_kind_will_do_for_actions(env: VectorEnv) -> None:
     row = poisoned_row(env.spec, env.count)
     env.reset(row)
@@ -216,3 +287,5 @@ def test_closing_twice_is_harmless_and_stepping_after_it_is_not(settings: EnvSet
         env.step(random_actions(env.spec, 1, 1)[0], row)
     with pytest.raises(RuntimeError, match="closed"):
         env.reset(row)
+    with pytest.raises(RuntimeError, match="closed"):
+        env.restart(np.array([True]), row)

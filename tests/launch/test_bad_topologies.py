@@ -103,6 +103,10 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "no steps": (OK + "total_steps: 0\n", ["t:2", "total_steps = 0", "at least 1", "default 500_000"]),
     "no simulators": (OK + "simulators: {count: 0}\n", ["t:2", "= 0", "at least 1 and at most 1_024", "range"]),
     "too many simulators": (OK + "simulators: {count: 10_000}\n", ["t:2", "= 10000", "at most 1_024", "range"]),
+    "negative decorrelation": (
+        OK + "simulators: {decorrelation_steps: -1}\n",
+        ["t:2", "= -1", "at least 0 and at most 100_000", "default 0"],
+    ),
     "two evaluators": (OK + "evaluator: {count: 2}\n", ["t:2", "evaluator.count = 2", "at least 0 and at most 1"]),
     "too many games": (OK + "evaluator: {episodes: 10_001}\n", ["t:2", "= 10001", "at most 10_000", "range"]),
     "no environments": (OK + "simulators: {envs: 0}\n", ["t:2", "simulators.envs = 0", "at least 1", "range"]),

@@ -46,6 +46,12 @@ class Ledger:
     def reset(self, row: Row) -> None:
         self._write(row, first=True)
 
+    def restart(self, chosen: Any, row: Row) -> None:
+        raise AssertionError("no game has to be restarted")
+
+    def random_actions(self, random: np.random.Generator) -> Any:
+        return random.integers(2, size=ENVS)
+
     def step(self, action: Any, row: Row) -> None:
         assert (action >= 0).all(), "stepped with poison instead of an action"
         self.acted.append(int(action[0]))
@@ -74,7 +80,16 @@ class Simulator:
         self.seat = Seat(name=f"simulator-{self.number}", incarnation=0, segment=str(path))
         self.envs = [Ledger(self.number, g) for g in range(shape.groups)]
         self.groups = [Group(g, env, self.blocks, rounds) for g, env in enumerate(self.envs)]
-        self.gone = False
+
+    def start(self) -> None:
+        for group in self.groups:
+            list(group.start(0, [self.number, group.index]))
+        self.blocks.mark_ready()
+
+    def advance(self) -> list[str]:
+        if not self.blocks.ready:
+            self.start()
+        return [group.advance() for group in self.groups]
 
 
 class Protocol(RuleBasedStateMachine):
@@ -111,6 +126,11 @@ class Protocol(RuleBasedStateMachine):
     def _simulator(self) -> Simulator:
         return Simulator(self.folder_of_this_run, self.rounds, self.shape)
 
+    def get_ready(self) -> None:
+        for simulator in self.simulators:
+            if not simulator.blocks.ready:
+                simulator.start()
+
     def _order(self) -> None:
         self.batches.follow([s.seat for s in self.simulators], self.leaving)
 
@@ -119,7 +139,7 @@ class Protocol(RuleBasedStateMachine):
         if not self.simulators:
             return
         simulator = data.draw(st.sampled_from(self.simulators))
-        results = [group.advance() for group in simulator.groups]
+        results = simulator.advance()
         if all(result == "left" for result in results):
             self.simulators.remove(simulator)
             self._order()
@@ -188,8 +208,9 @@ class Protocol(RuleBasedStateMachine):
 
     @rule(died_before_opening=st.booleans())
     def restart_trainer(self, died_before_opening: bool) -> None:
-        if died_before_opening and not self.batches.seats:
-            for blocks in self.batches.pending.values():
+        waiting = self.batches.pending.values()
+        if died_before_opening and not self.batches.seats and all(blocks.ready for blocks in waiting):
+            for blocks in waiting:
                 blocks.admit(self.rounds.open)
         self.episodes = Episodes()
         self.batches = Batches(self.rounds, self.shape.blocks, "cpu", ["state"], self.episodes)
@@ -211,7 +232,7 @@ class Protocol(RuleBasedStateMachine):
         goal = self.learned + 3
         for _ in range(400):
             for simulator in list(self.simulators):
-                if all(result == "left" for result in [g.advance() for g in simulator.groups]):
+                if all(result == "left" for result in simulator.advance()):
                     self.simulators.remove(simulator)
                     self.simulators = self.simulators or [self._simulator()]
                     self._order()
@@ -236,11 +257,13 @@ def machine(folder: None) -> Protocol:
 
 def test_a_round_whose_only_participant_has_died_is_passed_over(machine: Protocol) -> None:
     machine.start(groups=1, blocks=2, count=1)
+    machine.get_ready()
     machine.learn()  # takes the seat, opens rounds 0 and 1
     for _ in range(2 * HORIZON):
         machine.simulators[0].groups[0].advance()
         machine.infer(group=0)
     machine.attach()
+    machine.get_ready()
     machine.learn()
     first, second = (simulator.blocks for simulator in machine.simulators)
     assert (machine.learned, machine.rounds.open) == (1, 3)
@@ -254,14 +277,48 @@ def test_a_round_whose_only_participant_has_died_is_passed_over(machine: Protoco
 
 def test_a_seat_told_to_leave_before_it_was_admitted_leaves(machine: Protocol) -> None:
     machine.start(groups=1, blocks=1, count=2)
+    machine.get_ready()
     machine.leaving = [machine.simulators[1].seat.name]
     machine._order()
     machine.learn()
     assert [simulator.groups[0].advance() for simulator in machine.simulators] == ["observed", "left"]
 
 
+def test_at_the_start_nobody_begins_before_all_are_ready(machine: Protocol) -> None:
+    machine.start(groups=1, blocks=1, count=2)
+    one, other = machine.simulators
+    one.start()
+    machine.learn()
+    assert [simulator.blocks.joined for simulator in machine.simulators] == [-1, -1]
+    other.start()
+    machine.learn()
+    assert [simulator.blocks.joined for simulator in machine.simulators] == [0, 0]
+
+
+def test_who_arrives_later_is_not_waited_for(machine: Protocol) -> None:
+    machine.start(groups=1, blocks=1, count=1)
+    machine.get_ready()
+    machine.learn()
+    machine.attach()
+    working, late = machine.simulators
+    for _ in range(3):
+        for _ in range(HORIZON):
+            working.advance()
+            machine.infer(group=0)
+        assert working.advance() == ["completed"]
+        machine.learn()
+    assert (machine.learned, late.blocks.joined) == (3, -1)
+    late.start()
+    for _ in range(HORIZON + 1):
+        working.advance()
+        machine.infer(group=0)
+    machine.learn()
+    assert (machine.learned, late.blocks.joined) == (4, 4)
+
+
 def test_only_steps_are_counted_as_lost(machine: Protocol) -> None:
     machine.start(groups=1, blocks=1, count=2)
+    machine.get_ready()
     machine.learn()
     victim = machine.simulators[0]
     victim.groups[0].advance()  # the first observation of a game: nothing was done yet

@@ -93,6 +93,7 @@ def test_the_seed_decides_everything(launched: Start) -> None:
 
 def test_two_runs_at_once_do_not_meet_and_repeat_one_another(launched: Start, command: Command) -> None:
     way = ["simulators.count=3", "simulators.groups=2", "inference.count=2", "total_steps=3000"]
+    way += ["simulators.decorrelation_steps=20"]
     runs = [launched("catch", PACED, *way) for _ in range(2)]
     for run in runs:
         run.wait_for(run.rows, "row")
