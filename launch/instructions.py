@@ -88,6 +88,7 @@ def _simulator(
         trainer_bell=plan.bell(trainer_name(t, process.learner)),
         env_seeds=[int(seed >> 1) for seed in seeds],  # 31 bits: what every simulator's generator takes
         decorrelation_steps=t.simulators.decorrelation_steps,
+        reset=t.simulators.reset,
         weights=plan.weights(process.learner),
         policy=policy(plan),
         core=cores[process.number % len(cores)] if t.simulators.pin else None,

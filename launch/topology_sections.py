@@ -188,6 +188,9 @@ class SimulatorsSection(Section):
     decorrelation_steps: int = Field(
         ge=0, le=100_000, description="most random actions of each environment before its first round; no env steps"
     )
+    reset: Literal["inside", "wait"] = Field(
+        description="a game begins inside a block, or waits for the next one; the steps until then do not count"
+    )
 
     @model_validator(mode="after")
     def _whole_groups(self) -> SimulatorsSection:

@@ -12,9 +12,18 @@ state[t + 1], of recurrent networks alone             inference   the network's 
                                                                   that before observation[t + 1]
 ====================================================  ==========  ================================================
 
-Row T of a block is row 0 of the next, where the simulator copies it. So ``action[t]`` leads to ``reward[t + 1]``; the
-shift is made in one place, ``processes/batches.py``. Where ``first[t]`` is set, whoever reads ``state[t]`` takes zeros
-in its place: a game begins without memories, and nobody has written the state of a simulator's very first row.
+Row T of a block is row 0 of the next. So ``action[t]`` leads to ``reward[t + 1]``; the shift is made in one place,
+``processes/batches.py``. Where a game ends inside a block, ``simulators.reset`` says what follows:
+
+================  ===============================================  ===================================================
+reset             the row after a game's last                      row 0 of the next block
+================  ===============================================  ===================================================
+inside            the first of the next game                       row T of this one
+wait              void, and so are all to row T: first, reward 0,  the first of the next game; row T of this one where
+                  no flag, any observation                         the game goes on
+================  ===============================================  ===================================================
+
+A void row reads like a reset that takes long: the action that leads to a row with ``first`` counts for nothing, always.
 
 Turns are words, never messages. Time is cut in *rounds* of T rows, numbered over the whole run; round r lies in block
 ``r % blocks`` of every group, and tick n = r * T + t is row t of round r.
@@ -245,9 +254,10 @@ class Blocks:
 def unfinished_steps(blocks: Blocks, group: int) -> int:
     """Environment steps of a group that belong to no complete round: what is lost when its simulator dies.
 
-    Row 0 of a round is no step: it is row T of the round before, or a new game.
+    Row 0 of a round is no step: it is row T of the round before, or a new game. Nor is a row with ``first``.
     """
     if blocks.joined < 0:
         return 0
-    rows = blocks.observed(group) - blocks.completed(group) * blocks.horizon
-    return max(0, rows - 1) * blocks.envs_per_group
+    round_ = blocks.completed(group)
+    rows = blocks.observed(group) - round_ * blocks.horizon
+    return int((~blocks.block("first", group, round_)[1 : max(rows, 1)]).sum())

@@ -27,13 +27,15 @@ class Episodes:
         """Count the block [T + 1, B] of one owner (simulator incarnation and group), in the order of rounds.
 
         ``over`` is terminated | truncated (a life lost is not); ``first`` marks rows that begin a game. Row 0 was
-        counted as row T of the block before. A game whose first row was not seen here, because this process began in
-        the middle of it, is no score.
+        counted as row T of the block before, or begins a game. A game whose first row was not seen here, because this
+        process, or the policy, began in the middle of it, is no score.
         """
         if owner not in self._returns:
-            self._returns[owner] = np.where(first[0], 0.0, np.nan)
+            self._returns[owner] = np.full(first.shape[1], np.nan)
             self._lengths[owner] = np.zeros(first.shape[1], np.int64)
         returns, lengths = self._returns[owner], self._lengths[owner]
+        returns[first[0]] = 0.0
+        lengths[first[0]] = 0
         for reward_t, over_t, first_t in zip(reward[1:], over[1:], first[1:], strict=True):
             if first_t.any():
                 returns[first_t] = 0.0

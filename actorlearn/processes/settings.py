@@ -61,6 +61,8 @@ class SimulatorSettings(ProcessSettings, frozen=True):
     policy: PolicySettings
     decorrelation_steps: int = 0
     """Most random actions each environment takes before its first round."""
+    reset: str = "inside"
+    """Where a new game begins: inside the block its predecessor ended in, or wait, for the next block."""
     core: int | None = None
     """The one core it stays on."""
 

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from actorlearn.envs.decorrelation import decorrelate
-from actorlearn.envs.interface import Row, VectorEnv, empty_row
+from actorlearn.envs.interface import Row, VectorEnv
 from actorlearn.envs.make import make
+from actorlearn.envs.starts import Starts
 from actorlearn.memory.rollout import ARRIVAL_COLUMNS, Blocks, Rounds
 from actorlearn.memory.shared import Segment
 from actorlearn.processes.role import POLL_MS, Role
@@ -34,22 +32,17 @@ SETTINGS = SimulatorSettings
 class Group:
     """The environments of one group and their place in time; ``advance`` does what can be done now."""
 
-    def __init__(self, index: int, env: VectorEnv, blocks: Blocks, rounds: Rounds) -> None:
+    def __init__(self, index: int, env: VectorEnv, blocks: Blocks, rounds: Rounds, reset: str = "inside") -> None:
         """Start before the first round; the trainer's ``joined`` word says which one that is."""
         self.index = index
         self.env = env
         self.blocks = blocks
         self.rounds = rounds
+        self.starts = Starts(env, reset)
         self.tick = -1
         """Newest tick whose observation is written; -1 before the first."""
         self.between_rounds = True
         """Whether the next thing to do is to begin a round, once it is open."""
-        self.begun = empty_row(env.spec, env.count)
-        """Where the environments stand before the first round."""
-
-    def start(self, decorrelation_steps: int, seeds: Sequence[int]) -> Iterator[None]:
-        """Bring the environments to where their first round begins; yields after each step of them."""
-        return decorrelate(self.env, self.begun, decorrelation_steps, seeds)
 
     def advance(self) -> str:
         """Write one more row if it is this group's turn; says what happened: waiting, observed, completed or left."""
@@ -67,13 +60,13 @@ class Group:
         round_ = joined if starting else (self.tick + 1) // self.blocks.horizon
         if round_ >= self.blocks.left:
             return "left"
+        self.starts.restart()
         if self.rounds.open <= round_:
             return "waiting"
         self.tick = round_ * self.blocks.horizon
-        if starting:
-            self._row(self.tick).take(self.begun, np.ones(self.env.count, np.bool_))
-        else:
+        if not starting:
             self.blocks.begin(self.index, round_)
+        self.starts.begin(self._row(self.tick))
         self.between_rounds = False
         self.blocks.mark_observed(self.index, self.tick)
         return "observed"
@@ -81,12 +74,14 @@ class Group:
     def _step(self) -> str:
         action = self.blocks.row("action", self.index, self.tick)
         round_, t = divmod(self.tick, self.blocks.horizon)
-        if t + 1 == self.blocks.horizon:
-            self.env.step(action, self._last_row(round_))
+        last = t + 1 == self.blocks.horizon
+        row = self._last_row(round_) if last else self._row(self.tick + 1)
+        self.env.step(action, row)
+        self.starts.void(row)
+        if last:
             self.between_rounds = True
             self.blocks.mark_completed(self.index, round_)
             return "completed"
-        self.env.step(action, self._row(self.tick + 1))
         self.tick += 1
         self.blocks.mark_observed(self.index, self.tick)
         return "observed"
@@ -107,7 +102,7 @@ def run(settings: SimulatorSettings) -> None:
     rounds = Rounds(Segment.open(Path(settings.rounds)))
     size = blocks.envs_per_group
     seeds = [settings.env_seeds[g * size : (g + 1) * size] for g in range(blocks.groups)]
-    groups = [Group(g, make(settings.env, seeds[g]), blocks, rounds) for g in range(blocks.groups)]
+    groups = [Group(g, make(settings.env, seeds[g]), blocks, rounds, settings.reset) for g in range(blocks.groups)]
     policy = _local_policy(settings, role) if not settings.inference_bell else None
     bells = Bells({"trainer": settings.trainer_bell, "inference": settings.inference_bell})
     waiter = Waiter(Bell(Path(settings.bell)), role.control.dealer)
@@ -143,7 +138,7 @@ def run(settings: SimulatorSettings) -> None:
 def _started(groups: Sequence[Group], seeds: Sequence[Sequence[int]], settings: SimulatorSettings, role: Role) -> bool:
     """Bring all environments to where the first round begins; False when told to stop meanwhile."""
     for group in groups:
-        for _ in group.start(settings.decorrelation_steps, seeds[group.index]):
+        for _ in group.starts.first(settings.decorrelation_steps, seeds[group.index]):
             role.timings.add("simulate")
             if not role.alive():
                 return False

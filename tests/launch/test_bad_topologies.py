@@ -103,6 +103,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "no steps": (OK + "total_steps: 0\n", ["t:2", "total_steps = 0", "at least 1", "default 500_000"]),
     "no simulators": (OK + "simulators: {count: 0}\n", ["t:2", "= 0", "at least 1 and at most 1_024", "range"]),
     "too many simulators": (OK + "simulators: {count: 10_000}\n", ["t:2", "= 10000", "at most 1_024", "range"]),
+    "unknown reset": (OK + "simulators: {reset: never}\n", ["t:2", "= 'never'", "inside or wait", "default 'inside'"]),
     "negative decorrelation": (
         OK + "simulators: {decorrelation_steps: -1}\n",
         ["t:2", "= -1", "at least 0 and at most 100_000", "default 0"],

@@ -55,6 +55,14 @@ def test_a_game_joined_in_the_middle_is_no_score() -> None:
     assert list(episodes.recent) == [2.0] and list(episodes.recent_lengths) == [1]
 
 
+def test_a_game_that_waited_for_the_next_block_begins_in_row_0() -> None:
+    episodes = Episodes()
+    first, over = np.array([[True], [False], [False]]), np.array([[False], [False], [True]])
+    for reward in (3.0, 4.0):
+        episodes.add("waits", np.array([[0.0], [1.0], [reward]], np.float32), over, first)
+    assert list(episodes.recent) == [4.0, 5.0] and list(episodes.recent_lengths) == [2, 2]
+
+
 def test_before_the_first_game_there_is_no_mean() -> None:
     assert Episodes().mean() is None and Episodes().mean_length() is None
 

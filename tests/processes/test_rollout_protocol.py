@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
+import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from actorlearn.algorithms.interface import Batch
 from actorlearn.envs.interface import EnvSpec, Row
 from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, rounds_fields, unfinished_steps
 from actorlearn.memory.shared import Segment
@@ -29,61 +32,78 @@ from actorlearn.wire.messages import Seat
 
 HORIZON = 3
 ENVS = 2
+Cell = tuple[float, ...]
 COUNTER = itertools.count()
 
 
-class Ledger:
-    """Observation = (seat, group, environment, step number); games of 5 steps, each step worth 1."""
+LENGTHS = (5, 6)
+"""Steps of a game in each environment; every step is worth 1."""
 
-    spec = EnvSpec(observation_shape=(4,), observation_dtype="float32", actions=2, frames_per_step=1)
+
+class Ledger:
+    """Observation = (seat, group, environment, game, step of the game)."""
+
+    spec = EnvSpec(observation_shape=(5,), observation_dtype="float32", actions=2, frames_per_step=1)
     count = ENVS
 
     def __init__(self, seat: int, group: int) -> None:
         self.identity = (seat, group)
-        self.steps = 0
+        self.games = np.zeros(ENVS, np.int64)
+        self.steps = np.zeros(ENVS, np.int64)
         self.acted: list[int] = []
 
     def reset(self, row: Row) -> None:
-        self._write(row, first=True)
+        self._write(row, np.ones(ENVS, np.bool_))
 
-    def restart(self, chosen: Any, row: Row) -> None:
-        raise AssertionError("no game has to be restarted")
+    def restart(self, chosen: npt.NDArray[np.bool_], row: Row) -> None:
+        assert chosen.any()
+        self.games[chosen] += 1
+        self.steps[chosen] = 0
+        self._write(row, chosen)
 
-    def random_actions(self, random: np.random.Generator) -> Any:
+    def random_actions(self, random: np.random.Generator) -> npt.NDArray[np.int64]:
         return random.integers(2, size=ENVS)
 
-    def step(self, action: Any, row: Row) -> None:
+    def step(self, action: npt.NDArray[np.int64], row: Row) -> None:
         assert (action >= 0).all(), "stepped with poison instead of an action"
         self.acted.append(int(action[0]))
-        self.steps += 1
-        self._write(row, first=self.steps % 6 == 0)
+        over = self.steps == LENGTHS
+        self.games[over] += 1
+        self.steps = np.where(over, 0, self.steps + 1)
+        self._write(row, np.ones(ENVS, np.bool_))
 
     def close(self) -> None:
         pass
 
-    def _write(self, row: Row, first: bool) -> None:
-        for environment in range(ENVS):
-            row.observation[environment] = (*self.identity, environment, self.steps)
-        row.reward[:] = 0.0 if first else 1.0
-        row.first[:] = first
-        row.terminated[:] = self.steps % 6 == 5
-        row.truncated[:] = row.life_lost[:] = False
+    def _write(self, row: Row, chosen: npt.NDArray[np.bool_]) -> None:
+        for b in np.flatnonzero(chosen):
+            row.observation[b] = (*self.identity, b, self.games[b], self.steps[b])
+            row.first[b] = self.steps[b] == 0
+            row.reward[b] = 0.0 if row.first[b] else 1.0
+            row.terminated[b] = self.steps[b] == LENGTHS[b]
+            row.truncated[b] = row.life_lost[b] = False
+
+
+def following(row: Cell) -> Cell:
+    """What a step leads to."""
+    *place, game, step = row
+    return (*place, game + 1.0, 0.0) if step == LENGTHS[int(place[2])] else (*place, game, step + 1.0)
 
 
 class Simulator:
     """One simulator as the supervisor sees it: a seat with its groups."""
 
-    def __init__(self, folder: Path, rounds: Rounds, shape: BlockShape) -> None:
+    def __init__(self, folder: Path, rounds: Rounds, shape: BlockShape, reset: str) -> None:
         self.number = next(COUNTER)
         path = folder / f"simulator-{self.number}.0"
         self.blocks = Blocks(make_segment(path, shape))
         self.seat = Seat(name=f"simulator-{self.number}", incarnation=0, segment=str(path))
         self.envs = [Ledger(self.number, g) for g in range(shape.groups)]
-        self.groups = [Group(g, env, self.blocks, rounds) for g, env in enumerate(self.envs)]
+        self.groups = [Group(g, env, self.blocks, rounds, reset) for g, env in enumerate(self.envs)]
 
     def start(self) -> None:
         for group in self.groups:
-            list(group.start(0, [self.number, group.index]))
+            list(group.starts.first(0, [self.number, group.index]))
         self.blocks.mark_ready()
 
     def advance(self) -> list[str]:
@@ -97,8 +117,13 @@ class Protocol(RuleBasedStateMachine):
 
     folder: Path
 
-    @initialize(groups=st.integers(1, 2), blocks=st.integers(1, 3), count=st.integers(1, 3))
-    def start(self, groups: int, blocks: int, count: int) -> None:
+    @initialize(
+        groups=st.integers(1, 2),
+        blocks=st.integers(1, 3),
+        count=st.integers(1, 3),
+        reset=st.sampled_from(["inside", "wait"]),
+    )
+    def start(self, groups: int, blocks: int, count: int, reset: str = "inside") -> None:
         self.folder_of_this_run = self.folder / str(next(COUNTER))
         self.folder_of_this_run.mkdir()
         self.rounds = Rounds(Segment.create(self.folder_of_this_run / "rounds", rounds_fields()))
@@ -108,23 +133,31 @@ class Protocol(RuleBasedStateMachine):
             blocks=blocks,
             horizon=HORIZON,
             envs_per_group=ENVS,
-            observation_shape=(4,),
+            observation_shape=(5,),
             observation_dtype="float32",
             state_size=1,
         )
-        self.episodes = Episodes()
-        self.batches = Batches(self.rounds, blocks, "cpu", ["state"], self.episodes)
+        self.reset = reset
+        self._start_trainer()
         self.simulators = [self._simulator() for _ in range(count)]
         self.leaving: list[str] = []
         self.learned = 0
         self.version = 0
         self.steps_used = 0
-        self.seen: set[tuple[float, ...]] = set()
-        self.next_step: dict[tuple[float, float, float], float] = {}
+        self.seen: set[Cell] = set()
+        self.next_row: dict[Cell, Cell] = {}
+        """Of each environment: what the next block begins with."""
         self._order()
 
+    def _start_trainer(self) -> None:
+        self.episodes = Episodes()
+        self.batches = Batches(self.rounds, self.shape.blocks, "cpu", [], self.episodes)
+        self.begun: set[Cell] = set()
+        """Games whose first row this trainer has seen."""
+        self.whole_games = 0
+
     def _simulator(self) -> Simulator:
-        return Simulator(self.folder_of_this_run, self.rounds, self.shape)
+        return Simulator(self.folder_of_this_run, self.rounds, self.shape, self.reset)
 
     def get_ready(self) -> None:
         for simulator in self.simulators:
@@ -164,27 +197,37 @@ class Protocol(RuleBasedStateMachine):
             self.learned = self.batches.unblock(self.learned)
             return
         batch = self.batches.take(self.learned, parts)
-        observation = batch.observation.numpy()
-        for t, b in np.ndindex(*batch.action.shape):
-            row, after = tuple(observation[t, b]), tuple(observation[t + 1, b])
-            assert row not in self.seen, "a row was learned from twice"
-            self.seen.add(row)
-            assert after == (*row[:3], row[3] + 1), "a transition joins rows that do not follow one another"
-            assert self.next_step.get(row[:3], 0.0) == row[3], "a committed row was skipped"
-            self.next_step[row[:3]] = row[3] + 1
-            assert batch.action[t, b] >= 0
-            over = row[3] % 6 == 5
-            assert bool(batch.valid[t, b]) != over
-            assert batch.reward[t, b] == (0.0 if over else 1.0)
-            assert bool(batch.terminated[t, b]) == (after[3] % 6 == 5)
-        seen_before = batch.columns["state"][0, :, 0].where(~batch.first[0], 0.0)
-        assert seen_before.tolist() == [row[3] % 6 for row in observation[0]]
+        for b in range(batch.action.shape[1]):
+            self._check(batch.environments(torch.tensor([b])))
+        assert self.episodes.finished == self.whole_games
         lag = self.version - batch.policy_version.numpy()
         assert (lag >= 0).all() and (lag < self.shape.blocks).all(), "older than the open rounds allow"
-        self.steps_used += batch.valid.numel()
+        self.steps_used += int(batch.valid.sum())
         self.learned += 1
         self.version += 1
         self.batches.open_after(self.learned)
+
+    def _check(self, batch: Batch) -> None:
+        """One environment's block is what its ledger wrote, and follows the block before."""
+        rows = [tuple(row) for row in batch.observation[:, 0].tolist()]
+        environment, length = rows[0][:3], LENGTHS[int(rows[0][2])]
+        assert rows[0] == self.next_row.get(environment, (*environment, 0.0, 0.0)), "a committed row was skipped"
+        assert self.seen.isdisjoint(rows[:-1]), "a row was learned from twice"
+        self.seen.update(rows[:-1])
+        over = False
+        self.begun |= {row[:4] for row in rows if row[4] == 0.0}
+        for t, (row, after) in enumerate(itertools.pairwise(rows)):
+            assert after == following(row), "a transition joins rows that do not follow one another"
+            void = over if self.reset == "wait" else after[4] == 0.0
+            ended = after[4] == length and not void
+            assert bool(batch.valid[t, 0]) != void
+            assert batch.reward[t, 0] == (0.0 if void else 1.0)
+            assert bool(batch.terminated[t, 0]) == ended
+            assert batch.action[t, 0] >= 0
+            self.whole_games += ended and after[:4] in self.begun
+            over = over or ended
+        restarted = over and self.reset == "wait"
+        self.next_row[environment] = (*environment, rows[-1][3] + 1.0, 0.0) if restarted else rows[-1]
 
     @rule()
     @precondition(lambda self: len(self.simulators) < 4)
@@ -212,15 +255,15 @@ class Protocol(RuleBasedStateMachine):
         if died_before_opening and not self.batches.seats and all(blocks.ready for blocks in waiting):
             for blocks in waiting:
                 blocks.admit(self.rounds.open)
-        self.episodes = Episodes()
-        self.batches = Batches(self.rounds, self.shape.blocks, "cpu", ["state"], self.episodes)
+        self._start_trainer()
         self.learned = max(self.learned, self.rounds.open - self.shape.blocks)
         self._order()
 
     @invariant()
     def scores_are_whole_games(self) -> None:
         if hasattr(self, "episodes"):
-            assert all(score == 5.0 for score in self.episodes.recent)
+            assert set(self.episodes.recent) <= set(LENGTHS)
+            assert self.episodes.recent == self.episodes.recent_lengths
 
     def teardown(self) -> None:
         """Whatever happened, the run goes on: with everyone taking turns, rounds are learned again."""
@@ -327,6 +370,43 @@ def test_only_steps_are_counted_as_lost(machine: Protocol) -> None:
     machine.infer(group=0)
     victim.groups[0].advance()
     assert unfinished_steps(victim.blocks, 0) == ENVS
+
+
+def play_rounds(machine: Protocol, rounds: int) -> None:
+    """Let the only simulator finish so many rounds, and learn from each."""
+    for _ in range(rounds):
+        while machine.simulators[0].advance() != ["completed"]:
+            machine.infer(group=0)
+        machine.learn()
+
+
+def test_the_reset_of_a_game_is_no_lost_step(machine: Protocol) -> None:
+    machine.start(groups=1, blocks=1, count=1)
+    machine.get_ready()
+    machine.learn()
+    play_rounds(machine, 2)
+    (simulator,) = machine.simulators
+    simulator.advance()  # row 0 of round 2: step 0 of the second game, step 6 and last of the first
+    machine.infer(group=0)
+    simulator.advance()
+    assert unfinished_steps(simulator.blocks, 0) == 1
+
+
+def test_waiting_games_begin_while_the_trainer_learns_from_the_block_they_ended_in(machine: Protocol) -> None:
+    machine.start(groups=1, blocks=1, count=1, reset="wait")
+    machine.get_ready()
+    machine.learn()
+    play_rounds(machine, 1)
+    (simulator,) = machine.simulators
+    while simulator.advance() != ["completed"]:
+        machine.infer(group=0)
+    before = simulator.blocks.block("observation", 0, 1).copy()
+    assert simulator.advance() == ["waiting"], "the round is not open yet"
+    assert simulator.envs[0].steps.tolist() == [0, 0], "both games have ended in round 1"
+    np.testing.assert_array_equal(simulator.blocks.block("observation", 0, 1), before)
+    machine.learn()
+    simulator.advance()
+    assert simulator.blocks.row("first", 0, 2 * HORIZON).all()
 
 
 @pytest.fixture

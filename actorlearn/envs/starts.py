@@ -1,0 +1,54 @@
+"""Where games begin: environments that start a block anew, at a run's start and where games wait for the next block.
+
+Reads and writes rows. Refuses to know: blocks and rounds. What a void row looks like is in ``memory/rollout.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from actorlearn.envs.decorrelation import decorrelate
+from actorlearn.envs.interface import Row, VectorEnv, empty_row
+
+
+class Starts:
+    """The environments of a group that begin the next block anew: all at first, later those whose game has ended."""
+
+    def __init__(self, env: VectorEnv, reset: str) -> None:
+        """``reset``: a game begins ``inside`` the block the one before has ended in, or has to ``wait`` for the next."""
+        self._env = env
+        self._waits = reset == "wait"
+        self._row = empty_row(env.spec, env.count)
+        """Where those stand that begin anew."""
+        self._anew = np.ones(env.count, np.bool_)
+        self._over = np.zeros(env.count, np.bool_)
+        """Those whose game has ended in this block and waits."""
+
+    def first(self, decorrelation_steps: int, seeds: Sequence[int]) -> Iterator[None]:
+        """Bring all environments to where their first block begins; yields after each step of them."""
+        return decorrelate(self._env, self._row, decorrelation_steps, seeds)
+
+    def void(self, row: Row) -> None:
+        """Void what environments did whose game is over: all are stepped together, and these play on for nothing."""
+        if not self._waits:
+            return
+        row.reward[self._over] = 0.0
+        for flag in (row.terminated, row.truncated, row.life_lost):
+            flag[self._over] = False
+        row.first[self._over] = True
+        self._over |= row.terminated | row.truncated
+
+    def restart(self) -> None:
+        """Begin the games that wait. Called between blocks, while the trainer learns."""
+        if self._over.any():
+            self._env.restart(self._over, self._row)
+            self._anew |= self._over
+            self._over[:] = False
+
+    def begin(self, row: Row) -> None:
+        """Write those that begin anew into row 0 of a block; the others go on from the block before."""
+        if self._anew.any():
+            row.take(self._row, self._anew)
+            self._anew[:] = False
