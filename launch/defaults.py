@@ -37,6 +37,8 @@ EVERYWHERE: Tree = {
         "c_clip": 1.0,
         "epochs": 1,
         "minibatches": 1,
+        "max_policy_lag": None,
+        "on_policy_lag": "wait",
     },
     "learners": {"count": 1, "rate_scaling": "none", "chunks": 3, "local_steps": 1, "pull_rows": 0},
     "simulators": {"groups": 1, "blocks": 1, "pin": False, "decorrelation_steps": 0, "reset": "inside"},

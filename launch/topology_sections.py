@@ -145,6 +145,12 @@ class AlgorithmSection(Section):
     c_clip: float = Field(gt=0, le=1_000_000, description="impala: largest ratio that carries errors back a step")
     epochs: int = Field(ge=0, le=1_000, description="updates from each transition; 0 = sample and learn nothing")
     minibatches: int = Field(ge=1, le=10_000, description="parts of a batch: of environments; ppo: of transitions")
+    max_policy_lag: int | None = Field(
+        ge=0, le=1_000, description="updates that acting weights may be behind; null = as many as rounds are open"
+    )
+    on_policy_lag: Literal["wait", "drop"] = Field(
+        description="beyond it: wait = fewer rounds are open, drop = older transitions are not learned from"
+    )
 
 
 class OptimizerSection(Section):

@@ -46,6 +46,8 @@ class AlgorithmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     c_clip: float = 1.0  # impala: largest weight that carries an error back by one step
     epochs: int = 1  # updates from each transition; 0 = experience is gathered and not learned from
     minibatches: int = 1  # parts that a batch is learned from in: of environments, or of transitions if they can part
+    max_policy_lag: int | None = None  # updates that acting weights may be behind; None = as many as rounds are open
+    on_policy_lag: str = "wait"  # "wait": fewer rounds are open; "drop": transitions that are older are not learned from
 
     def __post_init__(self) -> None:
         """Refuse numbers for which the loss has no meaning."""
@@ -64,6 +66,8 @@ class AlgorithmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             "c_clip": (self.c_clip > 0.0, "above 0"),
             "epochs": (self.epochs >= 0, "0 or more"),
             "minibatches": (self.minibatches >= 1, "1 or more"),
+            "max_policy_lag": (self.max_policy_lag is None or self.max_policy_lag >= 0, "0 or more, or null"),
+            "on_policy_lag": (self.on_policy_lag in ("wait", "drop"), "wait or drop"),
             "reward_clip": (self.reward_clip is None or self.reward_clip > 0.0, "above 0, or null for raw rewards"),
         }
         for key, (holds, rule) in rules.items():

@@ -47,6 +47,11 @@ class Learners:
         """Whether this learner is joined with all that there are now."""
         return bool(self._members) and self._members == self._wanted()
 
+    @property
+    def in_step(self) -> bool:
+        """Whether others wait for this one's update, so that it must make one of every batch."""
+        return self._exchange.mode == "sync"
+
     def join(self, env_steps: int, updates: int) -> tuple[int, int] | None:
         """Join those there are now; the steps and updates of all, or None while they are not complete."""
         wanted = self._wanted()

@@ -17,10 +17,11 @@ from actorlearn.algorithms.interface import Batch
 from actorlearn.memory.rollout import Rounds
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
+from actorlearn.metrics.lags import Lags
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.interface import PeerLost, Stopped
 from actorlearn.parameters.published import Published
-from actorlearn.processes.batches import Batches, lag, steps_in
+from actorlearn.processes.batches import Batches, lags, open_rounds, steps_in, without_stale
 from actorlearn.processes.learners import Learners
 from actorlearn.processes.learning import Learning
 from actorlearn.processes.reward_scale import RewardScale
@@ -49,8 +50,8 @@ class Trainer:
         self.published = Published(Segment.open(Path(settings.weights)))
         rounds = Rounds(Segment.open(Path(settings.rounds)))
         columns = sorted(self.learning.algorithm.columns(settings.policy.actions))
-        columns += ["state"] if self.learning.state_size else []
-        self.batches = Batches(rounds, settings.blocks, settings.device, columns, self.episodes)
+        at_once = open_rounds(settings.blocks, algorithm)
+        self.batches = Batches(rounds, at_once, settings.device, columns, self.episodes)
         self.bells = Bells()
         self.checkpoints = checkpoints_of(settings)
         self.learners = Learners(settings, self.role, self.learning)
@@ -61,11 +62,11 @@ class Trainer:
         """A batch whose learning another learner's end broke off."""
         self.numbers: dict[str, Any] = {}
         """What the newest update said of itself."""
-        self.lags: list[tuple[float, int]] = []
-        """Mean and largest lag of each update since the last report."""
+        self.lags = Lags()
+        """Of the steps learned from since the last report."""
         if settings.resume:
             self._restore(checkpoint.newest(self.checkpoints if self.checkpoints.is_dir() else self.checkpoints.parent))
-        self.learned = max(self.learned, rounds.open - settings.blocks)  # a restarted trainer goes on with open rounds
+        self.learned = max(self.learned, rounds.open - at_once)  # a restarted trainer goes on with open rounds
         self.last_report = (time.monotonic(), self.own_steps)
         self._publish()
         if not settings.resume:
@@ -119,9 +120,16 @@ class Trainer:
             self._pull()
             return None
         batch = self.batches.take(self.learned, parts)
-        if self.rewards is None:
-            return batch
-        return self.rewards.scaled(batch, [(f"{peer}/{g}", b.envs_per_group) for peer, b, g in parts])
+        if self.rewards is not None:
+            batch = self.rewards.scaled(batch, [(f"{peer}/{g}", b.envs_per_group) for peer, b, g in parts])
+        fresh = without_stale(batch, self.published.version, self.learning.algorithm_settings)
+        dropped = steps_in(batch) - steps_in(fresh)
+        self.batches.dropped_steps += dropped
+        if dropped and dropped == steps_in(batch) and not self.learners.in_step:
+            self.learned += 1
+            self._open()
+            return self._batch()
+        return fresh
 
     def _pull(self) -> None:
         """Act by what others have learned meanwhile, every so many rows."""
@@ -143,7 +151,7 @@ class Trainer:
         self.role.timings.add("wait")
         if agreed.draining:
             return True
-        self.lags.append(lag(batch, self.published.version))
+        self.lags.add(lags(batch, self.published.version))
         self.numbers = self.learning.pass_over(prepared, self.env_steps, self.learned)
         exchange.settle()
         self.env_steps = agreed.env_steps
@@ -210,14 +218,12 @@ class Trainer:
         then_s, then_steps = self.last_report
         rate = (self.own_steps - then_steps) / max(time.monotonic() - then_s, 1e-9)
         rates = {"env_steps_per_s": rate, "frames_per_s": rate * self.settings.frames_per_step}
-        means, largest = zip(*self.lags, strict=True)
-        lags = {"policy_lag_mean": sum(means) / len(means), "policy_lag_max": max(largest)}
         between = self.learning.exchange.numbers()
         if self.settings.learner == 0 and (said := self.learners.straggler(between, time.monotonic() - then_s)):
             self._warn(said)
-        self.role.control.send(Report(row={**self._row(), **rates, **lags, **self.numbers, **between}))
+        self.role.control.send(Report(row={**self._row(), **rates, **self.lags.row(), **self.numbers, **between}))
         self.last_report = (time.monotonic(), self.own_steps)
-        self.lags = []
+        self.lags = Lags()
 
     def _warn(self, text: str) -> None:
         self.role.control.send(Warned(name=self.settings.name, incarnation=self.settings.incarnation, text=text))

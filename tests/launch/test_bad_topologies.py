@@ -103,6 +103,10 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "no steps": (OK + "total_steps: 0\n", ["t:2", "total_steps = 0", "at least 1", "default 500_000"]),
     "no simulators": (OK + "simulators: {count: 0}\n", ["t:2", "= 0", "at least 1 and at most 1_024", "range"]),
     "too many simulators": (OK + "simulators: {count: 10_000}\n", ["t:2", "= 10000", "at most 1_024", "range"]),
+    "unknown way with lag": (
+        OK + "algorithm: {on_policy_lag: drp}\n",
+        ["t:2", "= 'drp'", "wait or drop", "did you mean drop?"],
+    ),
     "unknown reset": (OK + "simulators: {reset: never}\n", ["t:2", "= 'never'", "inside or wait", "default 'inside'"]),
     "negative decorrelation": (
         OK + "simulators: {decorrelation_steps: -1}\n",
@@ -128,6 +132,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "beta of 1": (OK + "optimizer: {betas: [0.9, 1]}\n", ["t:2", "betas[1] = 1", "less than 1", "in that range"]),
     "empty layer": (OK + "model: {hidden_sizes: [0]}\n", ["t:2", "hidden_sizes[0] = 0", "at least 1", "range"]),
     "many layers": (OK + "model: {hidden_sizes: [" + "1," * 17 + "]}", ["t:2", "at most 16 items", "length"]),
+    "negative lag": (OK + "algorithm: {max_policy_lag: -1}\n", ["t:2", "= -1", "at least 0", "default null"]),
     "no reports": (OK + "report: {every_s: 0}\n", ["t:2", "= 0", "at least 0.1", "default 2.0"]),
     "keep nothing": (OK + "checkpoint: {keep: 0}\n", ["t:2", "= 0", "at least 1", "default 3"]),
     "always sticky": (OK.replace("}", ", repeat_action_probability: 1}"), ["t:1", "= 1", "less than 1", "default"]),

@@ -89,6 +89,8 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
                         "bootstrap_on_truncation": st.booleans(),
                         "epochs": st.integers(0, 1000),
                         "minibatches": st.integers(1, count),
+                        "max_policy_lag": st.none() | st.integers(0, 1000),
+                        "on_policy_lag": st.sampled_from(["wait", "drop"]),
                     }
                 ),
                 "optimizer": st.fixed_dictionaries(
@@ -122,6 +124,8 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
                         "groups": st.just(groups),
                         "blocks": st.integers(1, 64),
                         "pin": st.booleans(),
+                        "decorrelation_steps": st.integers(0, 100_000),
+                        "reset": st.sampled_from(["inside", "wait"]),
                     }
                 ),
                 "inference": st.fixed_dictionaries(

@@ -20,12 +20,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from actorlearn.algorithms.interface import Batch
+from actorlearn.algorithms.interface import AlgorithmSettings, Batch
 from actorlearn.envs.interface import EnvSpec, Row
 from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, rounds_fields, unfinished_steps
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
-from actorlearn.processes.batches import Batches
+from actorlearn.processes.batches import Batches, open_rounds
 from actorlearn.processes.inference import due
 from actorlearn.processes.simulator import Group
 from actorlearn.wire.messages import Seat
@@ -122,8 +122,9 @@ class Protocol(RuleBasedStateMachine):
         blocks=st.integers(1, 3),
         count=st.integers(1, 3),
         reset=st.sampled_from(["inside", "wait"]),
+        most=st.none() | st.integers(0, 2),
     )
-    def start(self, groups: int, blocks: int, count: int, reset: str = "inside") -> None:
+    def start(self, groups: int, blocks: int, count: int, reset: str = "inside", most: int | None = None) -> None:
         self.folder_of_this_run = self.folder / str(next(COUNTER))
         self.folder_of_this_run.mkdir()
         self.rounds = Rounds(Segment.create(self.folder_of_this_run / "rounds", rounds_fields()))
@@ -138,6 +139,7 @@ class Protocol(RuleBasedStateMachine):
             state_size=1,
         )
         self.reset = reset
+        self.at_once = open_rounds(blocks, AlgorithmSettings(max_policy_lag=most))
         self._start_trainer()
         self.simulators = [self._simulator() for _ in range(count)]
         self.leaving: list[str] = []
@@ -151,7 +153,7 @@ class Protocol(RuleBasedStateMachine):
 
     def _start_trainer(self) -> None:
         self.episodes = Episodes()
-        self.batches = Batches(self.rounds, self.shape.blocks, "cpu", [], self.episodes)
+        self.batches = Batches(self.rounds, self.at_once, "cpu", [], self.episodes)
         self.begun: set[Cell] = set()
         """Games whose first row this trainer has seen."""
         self.whole_games = 0
@@ -201,7 +203,7 @@ class Protocol(RuleBasedStateMachine):
             self._check(batch.environments(torch.tensor([b])))
         assert self.episodes.finished == self.whole_games
         lag = self.version - batch.policy_version.numpy()
-        assert (lag >= 0).all() and (lag < self.shape.blocks).all(), "older than the open rounds allow"
+        assert (lag >= 0).all() and (lag < self.at_once).all(), "older than the open rounds allow"
         self.steps_used += int(batch.valid.sum())
         self.learned += 1
         self.version += 1
@@ -256,7 +258,7 @@ class Protocol(RuleBasedStateMachine):
             for blocks in waiting:
                 blocks.admit(self.rounds.open)
         self._start_trainer()
-        self.learned = max(self.learned, self.rounds.open - self.shape.blocks)
+        self.learned = max(self.learned, self.rounds.open - self.at_once)
         self._order()
 
     @invariant()

@@ -72,8 +72,10 @@ LEARNS_CATCH = [
         (["inference.count=1"], 0),
         (["inference.count=1", "simulators.blocks=2", "simulators.groups=2"], 1),
         (["inference.count=0"], 0),
+        (["simulators.blocks=3", "algorithm.max_policy_lag=1", "simulators.reset=wait"], 1),
+        (["simulators.blocks=3", "algorithm.max_policy_lag=1", "algorithm.on_policy_lag=drop"], 1),
     ],
-    ids=["lock step", "two blocks and two groups", "local inference"],
+    ids=["lock step", "two blocks and two groups", "local inference", "wait for weights and games", "drop"],
 )
 def test_catch_is_learned(launched: Start, way: list[str], largest_lag: int) -> None:
     run = launched("catch", *LEARNS_CATCH, *way)
