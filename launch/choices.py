@@ -47,7 +47,7 @@ def choose(topology: Topology, flags: Collection[str]) -> tuple[Topology, list[C
     if t.precision == AUTO:
         chosen["trainer.precision"] = _precision(topology, t.device, learned, flags)
     if i.precision == AUTO:
-        chosen["inference.precision"] = _precision(topology, acts_on, seats * s.envs // s.groups, flags)
+        chosen["inference.precision"] = _precision(topology, acts_on, i.batch_rows or seats * s.envs // s.groups, flags)
     if t.layout == AUTO:
         precision = chosen.get("trainer.precision", (t.precision, ""))[0]
         chosen["trainer.layout"] = _layout(topology, t.device, precision, flags)

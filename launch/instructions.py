@@ -45,7 +45,13 @@ def instructions(
     acting: dict[str, Any] = {"policy": policy(plan), "weights": plan.weights(process.learner)}
     if process.role == "inference":
         return InferenceSettings(
-            **base, **acting, bell=plan.bell(name), server=process.number, device=t.inference.device
+            **base,
+            **acting,
+            bell=plan.bell(name),
+            server=process.number,
+            device=t.inference.device,
+            batch_rows=t.inference.batch_rows,
+            deadline_ms=t.inference.deadline_ms,
         )
     return EvaluatorSettings(
         **base,

@@ -14,7 +14,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from launch.strict_yaml import MAX_SHOWN, Path, TopologyError, fault, short, show
-from launch.topology_sections import Topology, nearest
+from launch.topology_sections import Topology
+from launch.topology_types import nearest
 
 TYPES = {
     "int_type": "an integer",

@@ -9,63 +9,15 @@ about files or error lines, and does not look at the machine: whether a device o
 
 from __future__ import annotations
 
-import difflib
-import re
-from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+
+from launch.topology_types import Beta, Device, EnvId, Name, Precision, Width, known_or_code, refuse
 
 MODELS = ("nips", "nature", "a3c", "impala", "mlp")
 ALGORITHMS = ("a2c", "ppo", "impala")
 PLANNED_MODES = ("gossip",)
-
-NAME_PATTERN = r"^[A-Za-z0-9._-]{1,64}$"
-ENV_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_./:-]{0,199}$"
-CODE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$"
-DEVICE_PATTERN = r"^(cpu|cuda|cuda:(0|[1-9][0-9]?))$"
-
-
-def refuse(rule: str, way_out: str, key: str = "") -> NoReturn:
-    """Raise the error of a rule of ours; ``key`` is the field to blame where the rule is about several."""
-    raise PydanticCustomError("rule", "{rule}; {way_out}", {"rule": rule, "way_out": way_out, "key": key})
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return the known word closest to a mistyped one, or nothing."""
-    return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)), "")
-
-
-def _name(value: str) -> str:
-    if not re.fullmatch(NAME_PATTERN[1:-1], value) or value in {".", ".."}:
-        refuse("a run's name is 1 to 64 letters, digits, dots, dashes or underscores", "write for example pong-1")
-    return value
-
-
-def _env_id(value: str) -> str:
-    if not re.fullmatch(ENV_PATTERN[1:-1], value):
-        refuse("an environment is a gymnasium id or package.module:Name", "write for example ALE/Pong-v5")
-    return value
-
-
-def _device(value: str) -> str:
-    if not re.fullmatch(DEVICE_PATTERN[1:-1], value):
-        refuse("a device is cpu, cuda or cuda:0 to cuda:99", "write cpu, cuda or cuda:0")
-    return value
-
-
-def _known_or_code(known: tuple[str, ...]) -> Callable[[str], str]:
-    """Accept one of the built-in names or ``package.module:Name``."""
-
-    def check(value: str) -> str:
-        if value not in known and not re.fullmatch(CODE_PATTERN[1:-1], value):
-            closest = nearest(value[:64], known)
-            way_out = f"did you mean {closest}?" if closest else f"write for example {known[0]}"
-            refuse(f"must be {', '.join(known)} or package.module:Name", way_out)
-        return value
-
-    return check
 
 
 def _mode(value: object) -> object:
@@ -74,21 +26,11 @@ def _mode(value: object) -> object:
     return value
 
 
-def _pattern(pattern: str) -> Any:
-    return Field(json_schema_extra={"pattern": pattern})
-
-
-Name = Annotated[str, AfterValidator(_name), _pattern(NAME_PATTERN)]
-EnvId = Annotated[str, AfterValidator(_env_id), _pattern(ENV_PATTERN)]
-Device = Annotated[str, AfterValidator(_device), _pattern(DEVICE_PATTERN)]
-ModelName = Annotated[str, AfterValidator(_known_or_code(MODELS)), Field(json_schema_extra={"examples": [*MODELS]})]
+ModelName = Annotated[str, AfterValidator(known_or_code(MODELS)), Field(json_schema_extra={"examples": [*MODELS]})]
 AlgorithmName = Annotated[
-    str, AfterValidator(_known_or_code(ALGORITHMS)), Field(json_schema_extra={"examples": [*ALGORITHMS]})
+    str, AfterValidator(known_or_code(ALGORITHMS)), Field(json_schema_extra={"examples": [*ALGORITHMS]})
 ]
 Mode = Annotated[Literal["sync", "async"], BeforeValidator(_mode)]
-Width = Annotated[int, Field(ge=1, le=65_536)]
-Precision = Literal["auto", "fp32", "bf16"]
-Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Section(BaseModel):
@@ -218,6 +160,10 @@ class InferenceSection(Section):
     device: Device = Field(description="cpu, cuda or cuda:N")
     threads: int = Field(ge=1, le=1_024, description="torch threads per process")
     precision: Precision = Field(description="auto, fp32 or bf16 (autocast)")
+    batch_rows: int = Field(
+        ge=0, le=65_536, description="environments answered as soon as so many wait; 0 = all of a tick, deterministic"
+    )
+    deadline_ms: float = Field(ge=0, le=10_000, description="batch_rows > 0: longest wait of a row for others, in ms")
 
 
 class TrainerSection(Section):
@@ -283,6 +229,24 @@ class Topology(Section):
                 f"each simulator has one inference server, and simulators.count is {self.simulators.count}",
                 f"write a number from 1 to {self.simulators.count}, or more simulators",
                 "inference.count",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _inference_batches_that_fill(self) -> Topology:
+        rows, servers = self.inference.batch_rows, self.inference.count
+        if rows and not servers:
+            refuse(
+                "batches are gathered by inference servers, and inference.count is 0",
+                "write inference.count: 1 or more, or batch_rows: 0",
+                "inference.batch_rows",
+            )
+        environments = self.simulators.count // max(servers, 1) * self.simulators.envs
+        if rows > environments:
+            refuse(
+                f"a server answers {environments} environments, so that batch never fills",
+                f"write a number from 0 to {environments}",
+                "inference.batch_rows",
             )
         return self
 

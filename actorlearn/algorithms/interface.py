@@ -47,7 +47,7 @@ class AlgorithmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     epochs: int = 1  # updates from each transition; 0 = experience is gathered and not learned from
     minibatches: int = 1  # parts that a batch is learned from in: of environments, or of transitions if they can part
     max_policy_lag: int | None = None  # updates that acting weights may be behind; None = as many as rounds are open
-    on_policy_lag: str = "wait"  # "wait": fewer rounds are open; "drop": transitions that are older are not learned from
+    on_policy_lag: str = "wait"  # "wait": fewer rounds are open; "drop": older transitions are not learned from
 
     def __post_init__(self) -> None:
         """Refuse numbers for which the loss has no meaning."""

@@ -17,7 +17,7 @@ class Starts:
     """The environments of a group that begin the next block anew: all at first, later those whose game has ended."""
 
     def __init__(self, env: VectorEnv, reset: str) -> None:
-        """``reset``: a game begins ``inside`` the block the one before has ended in, or has to ``wait`` for the next."""
+        """``reset``: a game begins ``inside`` the block the one before ended in, or has to ``wait`` for the next."""
         self._env = env
         self._waits = reset == "wait"
         self._row = empty_row(env.spec, env.count)

@@ -12,8 +12,9 @@ state[t + 1], of recurrent networks alone             inference   the network's 
                                                                   that before observation[t + 1]
 ====================================================  ==========  ================================================
 
-Row T of a block is row 0 of the next. So ``action[t]`` leads to ``reward[t + 1]``; the shift is made in one place,
-``processes/batches.py``. Where a game ends inside a block, ``simulators.reset`` says what follows:
+Row T of a block is row 0 of the next, where the simulator copies it. So ``action[t]`` leads to ``reward[t + 1]``; the
+shift is made in one place, ``processes/batches.py``. Where ``first[t]`` is set, whoever reads ``state[t]`` takes zeros
+in its place: a game begins without memories. Where a game ends inside a block, ``simulators.reset`` says what follows:
 
 ================  ===============================================  ===================================================
 reset             the row after a game's last                      row 0 of the next block
@@ -246,9 +247,10 @@ class Blocks:
         return view
 
     def begin(self, group: int, round_: int) -> None:
-        """Copy row T of the round before into row 0 of this one."""
+        """Copy row T of the round before into row 0 of this one; zeros in the simulator's first round."""
         for name in self._carried:
-            self.row(name, group, round_ * self.horizon)[:] = self.last_row(name, group, round_ - 1)
+            before = self.last_row(name, group, round_ - 1) if round_ > self.joined else 0
+            self.row(name, group, round_ * self.horizon)[:] = before
 
 
 def unfinished_steps(blocks: Blocks, group: int) -> int:

@@ -8,15 +8,13 @@ Next: ``processes/trainer.py`` turns the batch into a gradient.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.interface import Batch
 from actorlearn.memory.rollout import Blocks, Rounds, unfinished_steps
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.role import open_seats
@@ -31,7 +29,7 @@ class Batches:
     """The seats, which round each takes part in, and the batch they make."""
 
     def __init__(self, rounds: Rounds, blocks: int, device: str, columns: Sequence[str], episodes: Episodes) -> None:
-        """``blocks`` rounds may be open at once (``open_rounds``): 1 is strictly on-policy, 2 is one update of lag."""
+        """``blocks`` rounds may be open at once: 1 is strictly on-policy, 2 is one update of lag."""
         self.rounds = rounds
         self.blocks = blocks
         self.staging = Staging(device)
@@ -160,27 +158,6 @@ def _versions(round_: int, parts: Sequence[Part]) -> Tensor:
 
 def _remaining(blocks: Blocks, learned: int) -> bool:
     return any(min(blocks.completed(group), blocks.left) > learned for group in range(blocks.groups))
-
-
-def open_rounds(blocks: int, algorithm: AlgorithmSettings) -> int:
-    """Rounds that may be open at once: each one more lets acting weights fall one more update behind."""
-    if algorithm.max_policy_lag is None or algorithm.on_policy_lag == "drop":
-        return blocks
-    return min(blocks, algorithm.max_policy_lag + 1)
-
-
-def lags(batch: Batch, version: int) -> NDArray[np.int64]:
-    """Number of updates by which the acting weights were older than these, for each valid step."""
-    behind: NDArray[np.int64] = version - batch.policy_version.numpy()[batch.valid.cpu().numpy()]
-    return behind
-
-
-def without_stale(batch: Batch, version: int, algorithm: AlgorithmSettings) -> Batch:
-    """Mask the transitions that are to be dropped because the acting weights were too old for these."""
-    if algorithm.max_policy_lag is None or algorithm.on_policy_lag == "wait":
-        return batch
-    fresh = version - batch.policy_version <= algorithm.max_policy_lag
-    return dataclasses.replace(batch, valid=batch.valid & fresh.to(batch.valid.device))
 
 
 def steps_in(batch: Batch) -> int:

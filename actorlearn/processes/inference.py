@@ -29,6 +29,7 @@ from actorlearn.parameters.published import Published
 from actorlearn.processes.role import POLL_MS, Role, open_seats
 from actorlearn.processes.settings import InferenceSettings, PolicySettings
 from actorlearn.processes.staging import Staging
+from actorlearn.processes.turns import Asked, Turns
 from actorlearn.wire.bell import Bell, Bells
 from actorlearn.wire.channel import Waiter
 from actorlearn.wire.messages import Seat
@@ -106,24 +107,23 @@ class Policy:
         with autocast(self.device, self._precision):
             return unroll(self.network, *rows)
 
-    def act(self, rows: Sequence[tuple[Blocks, int]], tick: int) -> None:
-        """Answer the rows of one tick, given as (blocks, group), in that order."""
+    def act(self, asked: Sequence[Asked], seat: int = 0) -> None:
+        """Answer rows, of one tick or of several, in that order; ``seat`` tells first rows of one tick apart."""
         self.ready()
         names = ("observation", "state", "first") if self.state_size else ("observation",)
         seen, *memory = (
-            self._staging.join(name, [blocks.row(name, group, tick) for blocks, group in rows], 0) for name in names
+            self._staging.join(name, [blocks.row(name, *at) for blocks, *at in asked], 0) for name in names
         )
-        first_blocks, first_group = rows[0]
-        moment = tick * first_blocks.groups + first_group
-        chosen = self.choose(seen, moment, False, *memory)
+        first, group, tick = asked[0]
+        chosen = self.choose(seen, (seat << 40) + tick * first.groups + group, False, *memory)
         start = 0
         answers = {name: column.cpu().numpy() for name, column in chosen.items()}
-        for blocks, group in rows:
+        for blocks, group, tick in asked:
             end = start + blocks.envs_per_group
             for name, column in answers.items():
                 (blocks.row_after if name == "state" else blocks.row)(name, group, tick)[:] = column[start:end]
             start = end
-        for blocks, group in rows:  # all or none, as nearly as can be, should this process be killed
+        for blocks, group, tick in asked:  # all or none, as nearly as can be, should this process be killed
             blocks.mark_acted(group, tick, self.version)
 
 
@@ -135,31 +135,15 @@ def mix(seed: int, moment: int) -> int:
     return (z ^ (z >> 31)) & 0xFFFFFFFF
 
 
-def due(seats: Sequence[Blocks], group: int) -> tuple[int, list[Blocks]]:
-    """The oldest unanswered tick of a group index, and the seats to answer: none until all participants are ready.
-
-    Waiting for all makes every batch the same in every run, and is what the papers' synchronous systems do. A seat
-    that has left or died is in no one's way: it takes no part, or is no longer on the roster.
-    """
-    active = [seat for seat in seats if seat.joined >= 0]
-    ticks = [seat.acted(group) for seat in active if seat.takes_part(seat.acted(group) // seat.horizon)]
-    if not ticks:
-        return -1, []
-    tick = min(ticks)
-    participants = [seat for seat in active if seat.takes_part(tick // seat.horizon)]
-    if any(seat.observed(group) <= tick for seat in participants):
-        return tick, []
-    return tick, [seat for seat in participants if seat.acted(group) == tick]
-
-
 class Server:
     """The seats this server answers, in roster order."""
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, settings: InferenceSettings) -> None:
         """Start with none."""
-        self.index = index
+        self.index = settings.server
         self.seats: dict[str, Blocks] = {}
         self.bells = Bells()
+        self.turns = Turns(settings.batch_rows, settings.deadline_ms)
 
     def seat(self, roster: Sequence[Seat]) -> None:
         """Follow the roster: map new simulators' segments, let go of those that are gone."""
@@ -168,16 +152,13 @@ class Server:
         self.bells.follow({seat.peer: seat.bell for seat in own})
 
     def answer(self, policy: Policy) -> bool:
-        """Answer every group whose turn it is; False when there was none."""
-        answered = False
-        groups = max((seat.groups for seat in self.seats.values()), default=0)
-        for group in range(groups):
-            tick, seats = due(list(self.seats.values()), group)
-            if not seats:
-                continue
-            policy.act([(seat, group) for seat in seats], tick)
-            for peer, seat in self.seats.items():
-                if seat in seats:
+        """Answer every row whose turn it is; False when there was none."""
+        answered, seats = False, list(self.seats.values())
+        for asked in self.turns.batches(seats):
+            policy.act(asked, seat=seats.index(asked[0][0]))
+            answering = [blocks for blocks, _, _ in asked]
+            for peer, blocks in self.seats.items():
+                if blocks in answering:
                     self.bells.ring(peer)
             answered = True
         return answered
@@ -188,7 +169,7 @@ def run(settings: InferenceSettings) -> None:
     role = Role(settings)
     torch.set_num_threads(settings.threads)
     policy = Policy(settings.policy, settings.weights, settings.device, settings.seed, stream=settings.server)
-    server = Server(settings.server)
+    server = Server(settings)
     waiter = Waiter(Bell(Path(settings.bell)), role.control.dealer)
     role.hello()
     while role.alive():
@@ -198,6 +179,6 @@ def run(settings: InferenceSettings) -> None:
         answered = policy.ready() and server.answer(policy)
         role.timings.add("infer")
         if not answered:
-            waiter.wait(POLL_MS)
+            waiter.wait(server.turns.sleep_ms(POLL_MS))
             role.timings.add("wait")
     role.control.close()

@@ -76,6 +76,10 @@ class InferenceSettings(ProcessSettings, frozen=True):
     policy: PolicySettings
     weights: str
     device: str
+    batch_rows: int = 0
+    """Environments whose rows are answered together as soon as so many wait; 0 = all participants of a tick."""
+    deadline_ms: float = 0.0
+    """Longest that a row waits for others, where ``batch_rows`` is not 0."""
 
 
 class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):

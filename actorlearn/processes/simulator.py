@@ -56,16 +56,14 @@ class Group:
         joined = self.blocks.joined
         if joined < 0:
             return "waiting"
-        starting = self.tick < 0
-        round_ = joined if starting else (self.tick + 1) // self.blocks.horizon
+        round_ = joined if self.tick < 0 else (self.tick + 1) // self.blocks.horizon
         if round_ >= self.blocks.left:
             return "left"
         self.starts.restart()
         if self.rounds.open <= round_:
             return "waiting"
         self.tick = round_ * self.blocks.horizon
-        if not starting:
-            self.blocks.begin(self.index, round_)
+        self.blocks.begin(self.index, round_)
         self.starts.begin(self._row(self.tick))
         self.between_rounds = False
         self.blocks.mark_observed(self.index, self.tick)
@@ -122,7 +120,7 @@ def run(settings: SimulatorSettings) -> None:
             elif results[-1] == "observed" and policy is None:
                 bells.ring("inference")
             elif results[-1] == "observed" and policy is not None:
-                policy.act([(blocks, group.index)], group.tick)
+                policy.act([(blocks, group.index, group.tick)])
                 role.timings.add("infer")
         if all(result == "left" for result in results):
             role.control.finished("drained")

@@ -21,12 +21,13 @@ from actorlearn.metrics.lags import Lags
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.interface import PeerLost, Stopped
 from actorlearn.parameters.published import Published
-from actorlearn.processes.batches import Batches, lags, open_rounds, steps_in, without_stale
+from actorlearn.processes.batches import Batches, steps_in
 from actorlearn.processes.learners import Learners
 from actorlearn.processes.learning import Learning
 from actorlearn.processes.reward_scale import RewardScale
 from actorlearn.processes.role import POLL_MS, Role
 from actorlearn.processes.settings import TrainerSettings
+from actorlearn.processes.staleness import lags, open_rounds, without_stale
 from actorlearn.wire.bell import Bell, Bells
 from actorlearn.wire.channel import Waiter
 from actorlearn.wire.messages import Report, Saved, Warned

@@ -181,6 +181,18 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         OK + "simulators: {count: 2}\ninference: {count: 3}\n",
         ["t:3", "inference.count = 3", "simulators.count is 2", "1 to 2"],
     ),
+    "batches without a server": (
+        OK + "inference: {count: 0, batch_rows: 4}\n",
+        ["t:2", "inference.batch_rows = 4", "inference.count is 0", "write inference.count: 1"],
+    ),
+    "batches that never fill": (
+        OK + "simulators: {count: 3, envs: 4}\ninference: {count: 2, batch_rows: 5}\n",
+        ["t:3", "inference.batch_rows = 5", "answers 4 environments", "0 to 4"],
+    ),
+    "no deadline": (
+        OK + "inference: {deadline_ms: null}\n",
+        ["t:2", "deadline_ms = null", "must be a number", "default 10.0"],
+    ),
     "long tag": ("!" * 200_000, ["t:1", "!!!", "...", "tags are not used", "remove the tag"]),
     "several": (OK + "seed: -1\nmode: x\n", ["t:2", "seed = -1", "at least 0", "(and 1 more)"]),
 }

@@ -134,6 +134,8 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
                         "device": device,
                         "threads": st.integers(1, 1024),
                         "precision": st.sampled_from(["auto", "fp32", "bf16"]),
+                        "batch_rows": st.just(0),
+                        "deadline_ms": st.floats(0, 10_000),
                     }
                 ),
                 "trainer": st.fixed_dictionaries(

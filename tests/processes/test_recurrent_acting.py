@@ -68,15 +68,18 @@ def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: st
     seat = Blocks(make_segment(tmp_path / "simulator-0.0", shape))
     batches = Batches(rounds, blocks, "cpu", ["log_prob", "state", "value"], Episodes())
     batches.follow([Seat(name="simulator-0", incarnation=0, segment=str(tmp_path / "simulator-0.0"))], [])
-    batches.open_after(0)
     envs = [make(ENV, [7 * g + i for i in range(ENVIRONMENTS)]) for g in range(groups)]
     players = [Group(g, env, seat, rounds) for g, env in enumerate(envs)]
+    for player in players:
+        list(player.starts.first(4, [player.index]))  # in the middle of a game, of which the network has seen nothing
+    seat.mark_ready()
+    batches.open_after(0)
     begun, bootstrap = 0, None
     for round_ in range(8):
         while (parts := batches.parts(round_)) is None:
             for player in players:
                 if player.advance() == "observed":
-                    policy.act([(seat, player.index)], player.tick)
+                    policy.act([(seat, player.index, player.tick)])
         taken = batches.take(round_, parts)
         assert taken.columns["state"].shape == (1, groups * ENVIRONMENTS, learner.state_size)
         with torch.no_grad():

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +24,14 @@ from actorlearn.envs.interface import EnvSpec, Row
 from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, rounds_fields, unfinished_steps
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
-from actorlearn.processes.batches import Batches, open_rounds
-from actorlearn.processes.inference import due
+from actorlearn.processes.batches import Batches
 from actorlearn.processes.simulator import Group
+from actorlearn.processes.staleness import open_rounds
+from actorlearn.processes.turns import Asked, Turns, due
 from actorlearn.wire.messages import Seat
 
 HORIZON = 3
+DEADLINE_S = 1.0
 ENVS = 2
 Cell = tuple[float, ...]
 COUNTER = itertools.count()
@@ -93,7 +94,7 @@ def following(row: Cell) -> Cell:
 class Simulator:
     """One simulator as the supervisor sees it: a seat with its groups."""
 
-    def __init__(self, folder: Path, rounds: Rounds, shape: BlockShape, reset: str) -> None:
+    def __init__(self, folder: Path, rounds: Rounds, shape: BlockShape, reset: str, decorrelation: int) -> None:
         self.number = next(COUNTER)
         path = folder / f"simulator-{self.number}.0"
         self.blocks = Blocks(make_segment(path, shape))
@@ -101,9 +102,16 @@ class Simulator:
         self.envs = [Ledger(self.number, g) for g in range(shape.groups)]
         self.groups = [Group(g, env, self.blocks, rounds, reset) for g, env in enumerate(self.envs)]
 
+        self.decorrelation = decorrelation
+        self.begins: dict[Cell, Cell] = {}
+        """The very first row of each environment, of all simulators together."""
+
     def start(self) -> None:
-        for group in self.groups:
-            list(group.starts.first(0, [self.number, group.index]))
+        for group, env in zip(self.groups, self.envs, strict=True):
+            list(group.starts.first(self.decorrelation, [self.number, group.index]))
+            for b in range(ENVS):
+                place = (float(self.number), float(group.index), float(b))
+                self.begins[place] = (*place, float(env.games[b]), float(env.steps[b]))
         self.blocks.mark_ready()
 
     def advance(self) -> list[str]:
@@ -123,8 +131,19 @@ class Protocol(RuleBasedStateMachine):
         count=st.integers(1, 3),
         reset=st.sampled_from(["inside", "wait"]),
         most=st.none() | st.integers(0, 2),
+        batch_rows=st.integers(0, 6),
+        decorrelation=st.sampled_from([0, 9]),
     )
-    def start(self, groups: int, blocks: int, count: int, reset: str = "inside", most: int | None = None) -> None:
+    def start(
+        self,
+        groups: int,
+        blocks: int,
+        count: int,
+        reset: str = "inside",
+        most: int | None = None,
+        batch_rows: int = 0,
+        decorrelation: int = 0,
+    ) -> None:
         self.folder_of_this_run = self.folder / str(next(COUNTER))
         self.folder_of_this_run.mkdir()
         self.rounds = Rounds(Segment.create(self.folder_of_this_run / "rounds", rounds_fields()))
@@ -138,9 +157,12 @@ class Protocol(RuleBasedStateMachine):
             observation_dtype="float32",
             state_size=1,
         )
-        self.reset = reset
+        self.reset, self.decorrelation = reset, decorrelation
+        self.now_s = 0.0
+        self.turns = Turns(batch_rows, DEADLINE_S * 1000, lambda: self.now_s) if batch_rows else None
         self.at_once = open_rounds(blocks, AlgorithmSettings(max_policy_lag=most))
         self._start_trainer()
+        self.begins: dict[Cell, Cell] = {}
         self.simulators = [self._simulator() for _ in range(count)]
         self.leaving: list[str] = []
         self.learned = 0
@@ -153,13 +175,15 @@ class Protocol(RuleBasedStateMachine):
 
     def _start_trainer(self) -> None:
         self.episodes = Episodes()
-        self.batches = Batches(self.rounds, self.at_once, "cpu", [], self.episodes)
+        self.batches = Batches(self.rounds, self.at_once, "cpu", ["state"], self.episodes)
         self.begun: set[Cell] = set()
         """Games whose first row this trainer has seen."""
         self.whole_games = 0
 
     def _simulator(self) -> Simulator:
-        return Simulator(self.folder_of_this_run, self.rounds, self.shape, self.reset)
+        made = Simulator(self.folder_of_this_run, self.rounds, self.shape, self.reset, self.decorrelation)
+        made.begins = self.begins
+        return made
 
     def get_ready(self) -> None:
         for simulator in self.simulators:
@@ -181,16 +205,26 @@ class Protocol(RuleBasedStateMachine):
 
     @rule(group=st.integers(0, 1), killed=st.booleans())
     def infer(self, group: int, killed: bool = False) -> None:
-        if group >= self.shape.groups:
-            return
-        tick, seats = due([s.blocks for s in self.simulators], group)
-        for blocks in seats:
+        seats = [simulator.blocks for simulator in self.simulators]
+        if self.turns is not None:
+            for asked in self.turns.batches(seats):
+                self._act(asked, killed)
+        elif group < self.shape.groups:
+            self._act(due(seats, group), killed)
+
+    def _act(self, asked: list[Asked], killed: bool) -> None:
+        for blocks, group, tick in asked:
+            assert (blocks.acted(group), blocks.observed(group)) == (tick, tick + 1)
             first = blocks.row("first", group, tick)[:, None]
             blocks.row("action", group, tick)[:] = tick
             blocks.row_after("state", group, tick)[:] = np.where(first, 0.0, blocks.row("state", group, tick)) + 1.0
             if killed:
                 return  # the next server finds this row unanswered, and answers it and the others
             blocks.mark_acted(group, tick, self.version)
+
+    @rule()
+    def let_time_pass(self) -> None:
+        self.now_s += DEADLINE_S
 
     @rule()
     def learn(self) -> None:
@@ -213,7 +247,11 @@ class Protocol(RuleBasedStateMachine):
         """One environment's block is what its ledger wrote, and follows the block before."""
         rows = [tuple(row) for row in batch.observation[:, 0].tolist()]
         environment, length = rows[0][:3], LENGTHS[int(rows[0][2])]
-        assert rows[0] == self.next_row.get(environment, (*environment, 0.0, 0.0)), "a committed row was skipped"
+        begin = self.begins[environment]
+        assert rows[0] == self.next_row.get(environment, begin), "a committed row was skipped"
+        unseen = begin[4] if rows[0][:4] == begin[:4] else 0.0
+        known = batch.columns["state"][0, 0, 0].where(~batch.first[0, 0], 0.0)
+        assert known == rows[0][4] - unseen, "the network's state is not that of the rows it has seen of this game"
         assert self.seen.isdisjoint(rows[:-1]), "a row was learned from twice"
         self.seen.update(rows[:-1])
         over = False
@@ -283,6 +321,7 @@ class Protocol(RuleBasedStateMachine):
                     self._order()
             for group in range(self.shape.groups):
                 self.infer(group)
+            self.let_time_pass()
             self.learn()
             if self.learned >= goal:
                 return
