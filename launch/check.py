@@ -35,10 +35,11 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
         console.print(
             f"[bold]auto[/] {choice.key}: {json_format.dumps(choice.value)}, because {choice.why}", highlight=False
         )
-    environments = loaded.learners.count * loaded.simulators.count * loaded.simulators.envs
+    environments = loaded.simulators.count * loaded.simulators.envs
     console.print(
         f"[bold]ok[/] {loaded.name}: {len(made.processes)} processes on {made.cores} cores, "
-        f"{environments} environments, "
+        f"{loaded.learners.count * environments} environments, "
+        f"{loaded.algorithm.horizon * environments:,} steps a batch, "
         f"{size(made.bytes_total)} of shared memory ({size(free_bytes())} free in {SHM_ROOT})",
         highlight=False,
         soft_wrap=True,

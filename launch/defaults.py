@@ -37,6 +37,7 @@ EVERYWHERE: Tree = {
         "c_clip": 1.0,
         "epochs": 1,
         "minibatches": 1,
+        "batch_steps": None,
         "max_policy_lag": None,
         "on_policy_lag": "wait",
     },
@@ -190,6 +191,9 @@ def resolve(raw: Tree, cores: int | None = None) -> Tree:
     resolved: Tree = copy.deepcopy(raw)
     kind = kind_of(section(resolved, "env").get("id"))
     algorithm = str(section(resolved, "algorithm").get("name", EVERYWHERE["algorithm"]["name"]))
+    cores = allowed_cores() if cores is None else cores
+    _fill(resolved, {"simulators": _simulators(resolved, kind, cores)})
+    _fill(resolved, {"algorithm": _horizon(resolved)})
     _fill(resolved, ALGORITHMS.get((kind, algorithm), {}))
     _fill(resolved, KINDS[kind])
     _fill(resolved, EVERYWHERE)
@@ -199,8 +203,6 @@ def resolve(raw: Tree, cores: int | None = None) -> Tree:
     numbers = OPTIMIZERS.get((kind, chosen), OPTIMIZERS[kind, own_optimizer])
     _fill(resolved, {"optimizer": OPTIMIZERS_OF.get((kind, algorithm, chosen), numbers)})
     _fill(resolved, {"algorithm": {"ratio_clip_final": section(resolved, "algorithm").get("ratio_clip")}})
-    cores = allowed_cores() if cores is None else cores
-    _fill(resolved, {"simulators": _simulators(resolved, kind, cores)})
     _fill(resolved, {"trainer": {"threads": _trainer_threads(resolved, kind, cores)}})
     _fill(resolved, {"name": _name(resolved)})
     return resolved
@@ -233,6 +235,13 @@ def _simulators(tree: Tree, kind: str, cores: int) -> Tree:
     groups = _positive(given.get("groups")) or 1
     envs = max(1, ENVIRONMENTS_IN_ALL[kind] // learners // count)
     return {"count": count, "envs": max(groups, envs // groups * groups)}
+
+
+def _horizon(tree: Tree) -> Tree:
+    """The horizon at which all environments together give ``batch_steps``; nothing where that is not asked for."""
+    steps = _positive(section(tree, "algorithm").get("batch_steps"))
+    count, envs = (_positive(section(tree, "simulators").get(key)) for key in ("count", "envs"))
+    return {"horizon": max(1, steps // (count * envs))} if steps and count and envs else {}
 
 
 def _trainer_threads(tree: Tree, kind: str, cores: int) -> int:

@@ -69,6 +69,11 @@ class AlgorithmSection(Section):
 
     name: AlgorithmName = Field(description="a2c, ppo, impala or package.module:Name")
     horizon: int = Field(ge=1, le=10_000, description="agent steps per environment and update (rows of a block)")
+    batch_steps: int | None = Field(
+        ge=1,
+        le=10**9,
+        description="agent steps of an update, of all a learner's environments: gives horizon; null = not",
+    )
     discount: float = Field(gt=0, le=1, description="per agent step")
     entropy_cost: float = Field(ge=0, le=1_000, description="weight of the entropy bonus")
     value_cost: float = Field(ge=0, le=1_000, description="weight of (return - value)^2, no half")
@@ -231,6 +236,24 @@ class Topology(Section):
                 "inference.count",
             )
         return self
+
+    @model_validator(mode="after")
+    def _horizon_of_batch_steps(self) -> Topology:
+        steps, environments = self.algorithm.batch_steps, self.simulators.count * self.simulators.envs
+        if steps is None or steps == self.algorithm.horizon * environments:
+            return self
+        lower = steps // environments * environments
+        if lower == steps:
+            refuse(
+                f"{steps} steps (batch_steps) of {environments} environments are {steps // environments} of each",
+                "leave the horizon out, or batch_steps",
+                "algorithm.horizon",
+            )
+        refuse(
+            f"all environments give as many steps, and {steps} is no multiple of {environments} (environments)",
+            f"write {f'{lower} or ' if lower else ''}{lower + environments}, or other simulators.envs",
+            "algorithm.batch_steps",
+        )
 
     @model_validator(mode="after")
     def _inference_batches_that_fill(self) -> Topology:

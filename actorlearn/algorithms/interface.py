@@ -28,6 +28,7 @@ class AlgorithmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
     name: str = "a2c"  # "a2c", "ppo", "impala" or "package.module:Name", constructed as Name(settings)
     horizon: int = 5  # transitions of one block, T
+    batch_steps: int | None = None  # steps of one update, which gave the horizon; None = it was given itself
     discount: float = 0.99
     entropy_cost: float = 0.02
     value_cost: float = 0.25  # of the squared error, without a further 1/2

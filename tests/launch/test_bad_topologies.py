@@ -181,6 +181,24 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         OK + "simulators: {count: 2}\ninference: {count: 3}\n",
         ["t:3", "inference.count = 3", "simulators.count is 2", "1 to 2"],
     ),
+    "batch that does not divide": (
+        OK + "simulators: {count: 2, envs: 8}\nalgorithm: {batch_steps: 1_000}\n",
+        ["t:3", "algorithm.batch_steps = 1000", "no multiple of 16", "write 992 or 1008"],
+    ),
+    "batch smaller than a row": (
+        OK + "simulators: {count: 2, envs: 8}\nalgorithm: {batch_steps: 10}\n",
+        ["t:3", "algorithm.batch_steps = 10", "no multiple of 16", "write 16,"],
+    ),
+    "two horizons": (
+        OK + "simulators: {count: 2, envs: 8}\nalgorithm: {batch_steps: 160, horizon: 5}\n",
+        [
+            "t:3",
+            "algorithm.horizon = 5",
+            "160 steps (batch_steps) of 16 environments are 10 of each",
+            "leave the horizon",
+        ],
+    ),
+    "no batch": (OK + "algorithm: {batch_steps: 0}\n", ["t:2", "= 0", "at least 1", "default null"]),
     "batches without a server": (
         OK + "inference: {count: 0, batch_rows: 4}\n",
         ["t:2", "inference.batch_rows = 4", "inference.count is 0", "write inference.count: 1"],

@@ -71,6 +71,7 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
                     {
                         "name": st.sampled_from(ALGORITHMS) | code,
                         "horizon": st.integers(1, 10_000),
+                        "batch_steps": st.none(),
                         "discount": st.floats(0, 1, exclude_min=True),
                         "entropy_cost": number,
                         "value_cost": number,
@@ -264,6 +265,24 @@ def test_default_environments_fit_count_and_groups() -> None:
     assert parse(PONG, ["simulators.count=5", "simulators.groups=4"]).simulators.envs == 4
     assert parse(PONG, ["simulators.count=100"]).simulators.envs == 1
     assert parse(PONG, ["simulators.count=32", "simulators.groups=2"]).simulators.envs == 2
+
+
+@pytest.mark.parametrize(
+    ("overrides", "horizon"),
+    [
+        (["simulators.count=1"], 128),
+        (["simulators.count=2"], 64),
+        (["simulators.count=8", "simulators.groups=2"], 16),
+        (["simulators.count=2", "simulators.envs=1024"], 1),
+        (["algorithm.batch_steps=null", "simulators.count=8"], 16),  # this kind's own
+    ],
+)
+def test_the_horizon_shrinks_as_simulators_grow(overrides: list[str], horizon: int) -> None:
+    text = "env: {id: CartPole-v1}\nalgorithm: {batch_steps: 2_048}\nsimulators: {envs: 16}"
+    t = parse(text, overrides)
+    assert t.algorithm.horizon == horizon
+    assert t.algorithm.batch_steps in (None, horizon * t.simulators.count * t.simulators.envs)
+    assert parse(dump(t)) == t
 
 
 def test_overrides_win_in_order_and_are_yaml() -> None:

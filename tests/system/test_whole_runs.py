@@ -74,13 +74,16 @@ LEARNS_CATCH = [
         (["inference.count=0"], 0),
         (["simulators.blocks=3", "algorithm.max_policy_lag=1", "simulators.reset=wait"], 1),
         (["simulators.blocks=3", "algorithm.max_policy_lag=1", "algorithm.on_policy_lag=drop"], 1),
+        (["inference.count=1", "inference.batch_rows=16", "simulators.blocks=2", "algorithm.batch_steps=320"], 1),
     ],
-    ids=["lock step", "two blocks and two groups", "local inference", "wait for weights and games", "drop"],
+    ids=["lock step", "two blocks and two groups", "local inference", "weights and games wait", "drop", "dynamic"],
 )
 def test_catch_is_learned(launched: Start, way: list[str], largest_lag: int) -> None:
     run = launched("catch", *LEARNS_CATCH, *way)
     finished(run)
     assert max(row["policy_lag_max"] for row in run.rows()) == largest_lag
+    assert all(sum(row[f"policy_lag_{lag}"] for lag in range(largest_lag + 1)) > 0.999 for row in run.rows())
+    assert (run.summary()["steps_dropped"] > 0) == ("algorithm.on_policy_lag=drop" in way)
     scores = [row["episode_return_mean"] for row in run.rows() if row["episodes"] >= 100]
     assert max(scores) >= 0.8, scores
 
