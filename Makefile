@@ -3,7 +3,7 @@
 #   TOPOLOGY=…  ARGS=…  what `make run` trains, and key=value changes to it
 
 PYTHON ?= python3
-TOPOLOGY ?= configs/pong.yaml
+TOPOLOGY ?= configs/pong-fast.yaml
 ARGS ?=
 
 SHELL := /bin/bash
@@ -34,7 +34,7 @@ setup:  ## make .venv with the versions in constraints.txt (once; again when the
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	echo "$(ROOT)" > $(STAMP)
 
-run: setup  ## train TOPOLOGY (configs/pong.yaml) and show it learn
+run: setup  ## train TOPOLOGY (configs/pong-fast.yaml) and show it learn
 	@cd "$(ROOT)"
 	exec $(BIN)/actorlearn run $(TOPOLOGY) $(ARGS)
 
