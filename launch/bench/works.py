@@ -1,8 +1,7 @@
 """The suites ``peers`` and ``peers-cheap``: whom we are compared with, and on what work.
 
 Same game, preprocessing size, environments and horizon on both sides; each case says network and precision. What "same
-work" cannot mean: Sample Factory is asynchronous, so it meets one update of lag; CleanRL's is PPO, so it meets as many
-passes over batches of the same size.
+work" cannot mean: Sample Factory is asynchronous, so it meets PPO with one update of lag.
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ from launch.bench.report import Report
 from launch.bench.request import Request, shipped
 from launch.defaults import allowed_cores
 
-PPO_SHAPED = ("model.name=nature", "algorithm.horizon=128", "simulators.envs=4")
-CLEANRL_SHAPED = (*PPO_SHAPED, "algorithm.epochs=4", "algorithm.minibatches=4")
-SAMPLE_FACTORY_SHAPED = (*PPO_SHAPED[:2], "algorithm.minibatches=8", "simulators.blocks=2")
+PPO = ("algorithm.name=ppo", "algorithm.normalize_advantage=true", "model.name=nature", "algorithm.horizon=128")
+CLEANRL_SHAPED = (*PPO, "simulators.envs=4", "algorithm.epochs=4", "algorithm.minibatches=4")
+SAMPLE_FACTORY_SHAPED = (*PPO, "algorithm.minibatches=8", "simulators.blocks=2")
 OURS: Mapping[str, tuple[str, ...]] = {
     "ours: A2C, nips, bf16, as shipped": (),
     "ours: A2C, nips, fp32": ("trainer.precision=fp32",),
     "ours: A2C, nature, fp32": ("trainer.precision=fp32", "model.name=nature"),
-    "ours: 8 x 128, nature, fp32, 4 epochs x 4 minibatches": (*CLEANRL_SHAPED, "trainer.precision=fp32"),
-    "ours: 8 x 128, nature, auto precision, 4 epochs x 4 minibatches": CLEANRL_SHAPED,
-    "ours: 16 x 128, nature, fp32, 1 epoch x 8 minibatches, lag 1": (*SAMPLE_FACTORY_SHAPED, "trainer.precision=fp32"),
-    "ours: 16 x 128, nature, auto precision, 1 epoch x 8 minibatches, lag 1": SAMPLE_FACTORY_SHAPED,
+    "ours: PPO 8 x 128, nature, fp32, 4 epochs x 4 minibatches": (*CLEANRL_SHAPED, "trainer.precision=fp32"),
+    "ours: PPO 8 x 128, nature, auto precision, 4 epochs x 4 minibatches": CLEANRL_SHAPED,
+    "ours: PPO 16 x 128, nature, fp32, 1 epoch x 8 minibatches, lag 1": (*SAMPLE_FACTORY_SHAPED, "trainer.precision=fp32"),
+    "ours: PPO 16 x 128, nature, auto precision, 1 epoch x 8 minibatches, lag 1": SAMPLE_FACTORY_SHAPED,
 }
 
 
