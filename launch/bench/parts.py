@@ -22,6 +22,7 @@ from launch.bench.errors import BenchError
 from launch.description import describe
 from launch.instructions import instructions
 from launch.plan import plan
+from launch.planned import trainer_name
 from launch.spawner import environment
 from launch.topology import load
 
@@ -65,14 +66,14 @@ class Parts:
         return self._rate("learn", 1, t.threads, s.count * s.envs, seconds)
 
     def _rate(self, part: str, processes: int, threads: int, environments: int, seconds: float) -> float:
-        """The sum over processes that measure at the same time."""
+        """The sum over processes, so many for each learner, that measure at the same time."""
         path = self._write(part, threads, environments, seconds)
         command = [sys.executable, "-m", "actorlearn.processes", "alone", str(path)]
         env = {**environment(threads), "ACTORLEARN_SUPERVISOR_PID": str(os.getpid())}  # it ends with us
         pipe = subprocess.PIPE
         running: list[subprocess.Popen[str]] = []
         try:
-            for _ in range(processes):
+            for _ in range(processes * self.topology.learners.count):
                 running.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=env))
             _wait_until_ready(running)
             answers = [self._answer(part, process, seconds) for process in _begun(running)]
@@ -84,7 +85,8 @@ class Parts:
 
     def _write(self, part: str, threads: int, environments: int, seconds: float) -> Path:
         """The settings of the measuring processes, all alike."""
-        simulator, trainer = instructions(self._plan, "simulator-0", 0), instructions(self._plan, "trainer", 0)
+        simulator = instructions(self._plan, "simulator-0", 0)
+        trainer = instructions(self._plan, trainer_name(self.topology, 0), 0)
         assert isinstance(simulator, SimulatorSettings) and isinstance(trainer, TrainerSettings)
         path = Path(self._folder.name) / f"{part}.json"
         alone = AloneSettings(
