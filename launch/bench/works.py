@@ -22,7 +22,10 @@ OURS: Mapping[str, tuple[str, ...]] = {
     "ours: A2C, nature, fp32": ("trainer.precision=fp32", "model.name=nature"),
     "ours: PPO 8 x 128, nature, fp32, 4 epochs x 4 minibatches": (*CLEANRL_SHAPED, "trainer.precision=fp32"),
     "ours: PPO 8 x 128, nature, auto precision, 4 epochs x 4 minibatches": CLEANRL_SHAPED,
-    "ours: PPO 16 x 128, nature, fp32, 1 epoch x 8 minibatches, lag 1": (*SAMPLE_FACTORY_SHAPED, "trainer.precision=fp32"),
+    "ours: PPO 16 x 128, nature, fp32, 1 epoch x 8 minibatches, lag 1": (
+        *SAMPLE_FACTORY_SHAPED,
+        "trainer.precision=fp32",
+    ),
     "ours: PPO 16 x 128, nature, auto precision, 1 epoch x 8 minibatches, lag 1": SAMPLE_FACTORY_SHAPED,
 }
 
