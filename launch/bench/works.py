@@ -15,7 +15,7 @@ from launch.defaults import allowed_cores
 
 PPO = ("algorithm.name=ppo", "algorithm.normalize_advantage=true", "model.name=nature", "algorithm.horizon=128")
 CLEANRL_SHAPED = (*PPO, "simulators.envs=4", "algorithm.epochs=4", "algorithm.minibatches=4")
-SAMPLE_FACTORY_SHAPED = (*PPO, "algorithm.minibatches=8", "simulators.blocks=2")
+FACTORY_SHAPED = (*PPO, "algorithm.minibatches=8", "simulators.blocks=2")
 OURS: Mapping[str, tuple[str, ...]] = {
     "ours: A2C, nips, bf16, as shipped": (),
     "ours: A2C, nips, fp32": ("trainer.precision=fp32",),
@@ -23,10 +23,10 @@ OURS: Mapping[str, tuple[str, ...]] = {
     "ours: PPO 8 x 128, nature, fp32, 4 epochs x 4 minibatches": (*CLEANRL_SHAPED, "trainer.precision=fp32"),
     "ours: PPO 8 x 128, nature, auto precision, 4 epochs x 4 minibatches": CLEANRL_SHAPED,
     "ours: PPO 16 x 128, nature, fp32, 1 epoch x 8 minibatches, lag 1": (
-        *SAMPLE_FACTORY_SHAPED,
+        *FACTORY_SHAPED,
         "trainer.precision=fp32",
     ),
-    "ours: PPO 16 x 128, nature, auto precision, 1 epoch x 8 minibatches, lag 1": SAMPLE_FACTORY_SHAPED,
+    "ours: PPO 16 x 128, nature, auto precision, 1 epoch x 8 minibatches, lag 1": FACTORY_SHAPED,
 }
 
 
