@@ -276,7 +276,7 @@ class Topology(Section):
     @model_validator(mode="after")
     def _minibatches_with_transitions(self) -> Topology:
         most, what = self.simulators.count * self.simulators.envs, "whole environments"
-        if self.algorithm.name == "ppo":
+        if self.algorithm.name == "ppo" and self.model.recurrence == "none":
             most, what = most * self.algorithm.horizon, "transitions"
         if self.algorithm.minibatches > most:
             refuse(

@@ -10,6 +10,7 @@ import pytest
 from actorlearn.processes import alone
 from actorlearn.processes.settings import AloneSettings
 from launch.description import describe
+from launch.instructions import instructions
 from launch.plan import plan
 from launch.topology import parse
 
@@ -36,8 +37,8 @@ def test_every_part_runs_alone(counted: list[int], tmp_path: Path, env_id: str, 
     made = plan(topology, tmp_path, "run", tmp_path, describe(topology))
     settings = AloneSettings(
         part="",
-        simulator=made.settings("simulator-0", 0),
-        trainer=made.settings("trainer", 0),
+        simulator=instructions(made, "simulator-0", 0),
+        trainer=instructions(made, "trainer", 0),
         device="cpu",
         threads=1,
         environments=4,

@@ -47,6 +47,17 @@ def test_box_actions_pass_through_a_run_that_repeats_itself(launched: Start, nam
     assert one["weights_sha256"] == again["weights_sha256"]
 
 
+@pytest.mark.parametrize("way", [["inference.count=0"], ["inference.count=1"], ["model.recurrence=gru"]])
+@pytest.mark.parametrize("topology", ["cartpole", "classic/pendulum"])
+def test_what_acting_recorded_is_what_learning_finds(launched: Start, topology: str, way: list[str]) -> None:
+    """On-policy, before the first step of a batch, both know the same probabilities: PPO's ratios are 1."""
+    keys = ["algorithm.name=ppo", "algorithm.epochs=1", "algorithm.minibatches=1", "algorithm.horizon=32"]
+    run = launched(topology, "total_steps=3000", *keys, *way)
+    finished(run)
+    assert max(row["divergence"] for row in run.rows()) < 1e-6
+    assert max(row["clipped_share"] for row in run.rows()) == 0.0
+
+
 @pytest.mark.slow
 def test_ppo_solves_pendulum(launched: Start) -> None:
     run = launched("classic/pendulum", "simulators.envs=8", "checkpoint.every_steps=1_000_000")
