@@ -68,9 +68,9 @@ class Normalized(nn.Module):
 
 
 @torch.no_grad()
-def moments_of(observation: Tensor) -> Tensor:
-    """Moments of rows [T, B, *shape] as one float64 vector, in the order of a network's statistics."""
-    return torch.cat([moment.reshape(-1) for moment in Moments.of(observation.flatten(0, 1))])
+def moments_of(rows: Tensor) -> Tensor:
+    """Moments of rows [N, *shape] as one float64 vector, in the order of a network's statistics."""
+    return torch.cat([moment.reshape(-1) for moment in Moments.of(rows)])
 
 
 @torch.no_grad()

@@ -91,8 +91,10 @@ class Learning:
             return {}
         self.finite = True
         numbers: dict[str, float] = {}
-        if isinstance(self.network, Normalized):  # a further row is the first of the environments' next batch
-            self.exchange.merge(moments_of(batch.observation[: len(batch.action)]), merge_into)
+        if isinstance(
+            self.network, Normalized
+        ):  # by the rows that were acted upon: each of them once, and no void ones
+            self.exchange.merge(moments_of(batch.observation[: len(batch.valid)][batch.valid]), merge_into)
         size, parts = batch.action.shape[1], self._parts(batch)
         generator = torch.Generator().manual_seed((self.settings.seed << 32) + round_)
         for _ in range(self.algorithm_settings.epochs):

@@ -19,10 +19,10 @@ def network(seed: int = 0) -> nn.Module:
     return make(ModelSettings(name="mlp", normalize_observation=True), (3,), "float32", HEADS, seed)
 
 
-def observe(module: Normalized, observation: torch.Tensor) -> None:
+def observe(module: Normalized, seen: torch.Tensor) -> None:
     """Merge as a trainer does, into statistics that lie behind each other."""
     own = torch.cat([buffer.reshape(-1) for buffer in statistics(module)])
-    merge_into(own, moments_of(observation))
+    merge_into(own, moments_of(seen))
     for buffer, merged in zip(statistics(module), own.split([b.numel() for b in statistics(module)]), strict=True):
         buffer.copy_(merged.view(buffer.shape))
 
@@ -46,10 +46,10 @@ def test_merged_parts_are_the_whole(sizes: list[int], seed: int) -> None:
 
 def test_a_network_that_observed_batches_normalises_by_all_their_rows() -> None:
     normalized = Normalized(nn.Identity(), (3,))
-    batches = [rows(5, 4, seed=seed) for seed in range(40)]
+    batches = [rows(20, seed=seed) for seed in range(40)]
     for batch in batches:
         observe(normalized, batch)
-    everything = torch.cat([batch.flatten(0, 1) for batch in batches])
+    everything = torch.cat(batches)
     assert normalized.number == len(everything)
     expected = (everything - everything.mean(0)) / (everything.var(0, correction=0) + EPSILON).sqrt()
     torch.testing.assert_close(normalized(everything), expected, atol=1e-3, rtol=1e-3)
@@ -63,7 +63,7 @@ def test_before_anything_was_observed_nothing_changes_and_far_values_are_cut() -
 
 def test_an_element_that_never_changes_is_zero_and_finite() -> None:
     normalized = Normalized(nn.Identity(), (3,))
-    observe(normalized, torch.full((2, 4, 3), 7.0))
+    observe(normalized, torch.full((8, 3), 7.0))
     assert normalized(torch.full((1, 3), 7.0)).abs().max() == 0.0
     assert normalized(torch.full((1, 3), 8.0)).max() == LIMIT
 
@@ -73,10 +73,10 @@ def test_statistics_lie_behind_the_parameters_and_get_no_gradients() -> None:
     weights, gradients = flatten(module)
     parameters = sum(parameter.numel() for parameter in module.parameters())
     assert gradients.numel() == parameters and weights.numel() == parameters + 1 + 3 + 3
-    merge_into(weights[parameters:], moments_of(rows(6, 4)))
+    merge_into(weights[parameters:], moments_of(rows(24)))
     observed = weights[parameters:].clone()
     assert observed[0] == 24
-    torch.testing.assert_close(observed[1:4], rows(6, 4).flatten(0, 1).mean(0))
+    torch.testing.assert_close(observed[1:4], rows(24).mean(0))
     sum(output.sum() for output in module(rows(2)).values()).backward()
     assert gradients.any()
     assert torch.equal(weights[parameters:], observed)
@@ -85,7 +85,7 @@ def test_statistics_lie_behind_the_parameters_and_get_no_gradients() -> None:
 def test_whoever_gets_the_vector_or_the_saved_tensors_sees_alike() -> None:
     module, by_vector, by_name = network(), network(seed=1), network(seed=2)
     weights, gradients = flatten(module)
-    merge_into(weights[gradients.numel() :], moments_of(rows(6, 4)))
+    merge_into(weights[gradients.numel() :], moments_of(rows(24)))
     flatten(by_vector)[0].copy_(weights)
     flatten(by_name)
     by_name.load_state_dict(module.state_dict())

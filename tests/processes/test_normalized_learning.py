@@ -22,7 +22,10 @@ def shifted(round_: int) -> Batch:
     """Observations far from 0, other ones in every round."""
     observation = batch().observation * (1.0 + round_) + 100.0
     columns = {name: torch.zeros(HORIZON, ENVIRONMENTS) for name in ("log_prob", "value")}
-    return dataclasses.replace(batch(), observation=observation, columns=columns)
+    valid = batch().valid.clone()
+    valid[2, 3] = False
+    observation[2, 3] = 1e6  # nobody acted upon it
+    return dataclasses.replace(batch(), observation=observation, valid=valid, columns=columns)
 
 
 def resumed(folder: Path, made: Learning, **algorithm: int) -> Learning:
@@ -41,8 +44,8 @@ def test_rows_are_observed_once_and_the_optimizer_sees_parameters_alone(name: st
     assert all(tensor.numel() <= parameters for tensor in made.exchange.state().values())
     for round_ in range(2):
         made.learn(shifted(round_), 0, round_)
-    assert made.network.number == 2 * HORIZON * ENVIRONMENTS
-    seen = torch.cat([shifted(round_).observation[:-1].flatten(0, 1) for round_ in range(2)])
+    assert made.network.number == 2 * (HORIZON * ENVIRONMENTS - 1)
+    seen = torch.cat([shifted(round_).observation[:-1][shifted(round_).valid] for round_ in range(2)])
     torch.testing.assert_close(made.weights[parameters + 1 : parameters + 3], seen.mean(0))
     torch.testing.assert_close(made.weights[parameters + 3 :], seen.var(0, correction=0), rtol=1e-3, atol=1e-3)
 
