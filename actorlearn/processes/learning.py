@@ -91,9 +91,7 @@ class Learning:
             return {}
         self.finite = True
         numbers: dict[str, float] = {}
-        if isinstance(
-            self.network, Normalized
-        ):  # by the rows that were acted upon: each of them once, and no void ones
+        if isinstance(self.network, Normalized):  # by the rows that were acted upon, each once, and no void ones
             self.exchange.merge(moments_of(batch.observation[: len(batch.valid)][batch.valid]), merge_into)
         size, parts = batch.action.shape[1], self._parts(batch)
         generator = torch.Generator().manual_seed((self.settings.seed << 32) + round_)
