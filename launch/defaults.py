@@ -202,7 +202,8 @@ def resolve(raw: Tree, cores: int | None = None) -> Tree:
     chosen = str(section(resolved, "optimizer").get("name"))
     numbers = OPTIMIZERS.get((kind, chosen), OPTIMIZERS[kind, own_optimizer])
     _fill(resolved, {"optimizer": OPTIMIZERS_OF.get((kind, algorithm, chosen), numbers)})
-    _fill(resolved, {"algorithm": {"ratio_clip_final": section(resolved, "algorithm").get("ratio_clip")}})
+    for key in ("ratio_clip", "entropy_cost"):
+        _fill(resolved, {"algorithm": {f"{key}_final": section(resolved, "algorithm").get(key)}})
     _fill(resolved, {"trainer": {"threads": _trainer_threads(resolved, kind, cores)}})
     _fill(resolved, {"name": _name(resolved)})
     return resolved

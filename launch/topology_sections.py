@@ -76,6 +76,7 @@ class AlgorithmSection(Section):
     )
     discount: float = Field(gt=0, le=1, description="per agent step")
     entropy_cost: float = Field(ge=0, le=1_000, description="weight of the entropy bonus")
+    entropy_cost_final: float = Field(ge=0, le=1_000, description="reached linearly at total_steps")
     value_cost: float = Field(ge=0, le=1_000, description="weight of (return - value)^2, no half")
     loss_scale: float = Field(gt=0, le=1_000_000, description="factor on the whole loss, before clip_norm")
     normalize_reward: bool = Field(description="over the running deviation of the discounted return, then reward_clip")

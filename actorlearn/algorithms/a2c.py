@@ -44,7 +44,7 @@ class A2C(ActorCritic):
         entropy = mean_over(valid, policy_tm1.entropy())
         value_loss = mean_over(valid, error_tm1.square())
 
-        total = self.total(valid, policy_loss, value_loss, entropy)
+        total = self.total(valid, policy_loss, value_loss, entropy, progress)
         metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
         metrics |= fit(valid, return_tm1, value_tm1)
         return total, {name: metric.detach() for name, metric in metrics.items()}

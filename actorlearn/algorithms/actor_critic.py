@@ -48,10 +48,11 @@ class ActorCritic:
         """Return the batch as it is."""
         return batch
 
-    def total(self, valid: Tensor, policy_loss: Tensor, value_loss: Tensor, entropy: Tensor) -> Tensor:
+    def total(self, valid: Tensor, policy_loss: Tensor, value_loss: Tensor, entropy: Tensor, progress: float) -> Tensor:
         """Return the scalar to descend, from three means over the valid transitions."""
         settings = self.settings
-        total = policy_loss + settings.value_cost * value_loss - settings.entropy_cost * entropy
+        entropy_cost = settings.entropy_cost + progress * (settings.entropy_cost_final - settings.entropy_cost)
+        total = policy_loss + settings.value_cost * value_loss - entropy_cost * entropy
         if settings.reduction == "sum":
             total = total * valid.sum()
         return settings.loss_scale * total

@@ -42,7 +42,7 @@ class IMPALA(ActorCritic):
         entropy = mean_over(valid, policy_tm1.entropy())
         value_loss = mean_over(valid, (corrected.target_tm1 - value_tm1).square())
 
-        total = self.total(valid, policy_loss, value_loss, entropy)
+        total = self.total(valid, policy_loss, value_loss, entropy, progress)
         metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
         metrics["ratio_mean"] = mean_over(valid, ratio_tm1)
         metrics |= fit(valid, corrected.target_tm1, value_tm1)

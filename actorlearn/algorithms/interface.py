@@ -31,6 +31,7 @@ class AlgorithmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     batch_steps: int | None = None  # steps of one update, which gave the horizon; None = it was given itself
     discount: float = 0.99
     entropy_cost: float = 0.02
+    entropy_cost_final: float = 0.02  # reached at total_steps, in a straight line; equal to entropy_cost = constant
     value_cost: float = 0.25  # of the squared error, without a further 1/2
     loss_scale: float = 5.0  # multiplies all three terms, hence also meets the optimizer's clip_norm
     normalize_reward: bool = False  # divide by the running deviation of discounted returns, before reward_clip
@@ -56,6 +57,7 @@ class AlgorithmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             "horizon": (self.horizon >= 1, "at least 1 transition a block"),
             "discount": (0.0 <= self.discount <= 1.0, "within [0, 1]"),
             "entropy_cost": (self.entropy_cost >= 0.0, "0 or more"),
+            "entropy_cost_final": (self.entropy_cost_final >= 0.0, "0 or more"),
             "value_cost": (self.value_cost >= 0.0, "0 or more"),
             "loss_scale": (self.loss_scale > 0.0, "above 0"),
             "reduction": (self.reduction in ("mean", "sum"), "'mean' or 'sum'"),

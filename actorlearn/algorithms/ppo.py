@@ -59,7 +59,7 @@ class PPO(ActorCritic):
         entropy = mean_over(valid, policy_tm1.entropy())
         value_loss = mean_over(valid, self.value_error(value_tm1, columns))
 
-        total = self.total(valid, policy_loss, value_loss, entropy)
+        total = self.total(valid, policy_loss, value_loss, entropy, progress)
         metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
         metrics["clipped_share"] = mean_over(valid, ((ratio - 1.0).abs() > clip).float())
         metrics["divergence"] = mean_over(valid, ratio - 1.0 - log_ratio)  # of mu from pi, never negative

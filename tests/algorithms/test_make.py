@@ -56,6 +56,7 @@ def test_names_that_lead_nowhere_are_refused_with_the_way_out(name):
         ("discount", 1.5),
         ("discount", float("nan")),
         ("entropy_cost", -1.0),
+        ("entropy_cost_final", -1.0),
         ("value_cost", -1.0),
         ("loss_scale", 0.0),
         ("reward_clip", 0.0),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import msgspec
 import pytest
 import torch
 from torch import Tensor
@@ -82,6 +83,14 @@ def test_the_clip_goes_straight_from_the_first_to_the_final() -> None:
     batch, outputs = one(math.log(0.5 / 1.15), 2.0)
     counted = [-annealed.loss(outputs, batch, progress)[1]["policy_loss"].item() for progress in (0.0, 0.5)]
     assert counted == pytest.approx([2 * 1.15, 2 * 1.1])
+
+
+def test_the_entropy_bonus_goes_straight_from_the_first_to_the_final() -> None:
+    annealed = PPO(msgspec.structs.replace(SETTINGS, entropy_cost=0.4, entropy_cost_final=0.0))
+    batch, outputs = one(math.log(0.5), 0.0)
+    losses = [annealed.loss(outputs, batch, progress)[0].item() for progress in (0.0, 0.5, 1.0)]
+    assert losses[0] - losses[2] == pytest.approx(-0.4 * math.log(2))
+    assert losses[1] == pytest.approx((losses[0] + losses[2]) / 2)
 
 
 @pytest.mark.parametrize(

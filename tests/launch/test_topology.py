@@ -74,6 +74,7 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
                         "batch_steps": st.none(),
                         "discount": st.floats(0, 1, exclude_min=True),
                         "entropy_cost": number,
+                        "entropy_cost_final": number,
                         "value_cost": number,
                         "loss_scale": positive,
                         "normalize_reward": st.booleans(),
