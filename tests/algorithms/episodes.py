@@ -82,6 +82,7 @@ settings_of_all_kinds = st.builds(
     AlgorithmSettings,
     discount=st.sampled_from((0.0, 0.9, 1.0)),
     entropy_cost=st.sampled_from((0.0, 0.1)),
+    entropy_cost_final=st.sampled_from((0.0, 0.1)),
     value_cost=st.sampled_from((0.25, 1.0)),
     loss_scale=st.sampled_from((1.0, 5.0)),
     reduction=st.sampled_from(("mean", "sum")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import msgspec
 import pytest
 import torch
 from hypothesis import given
@@ -31,11 +32,13 @@ def prepared(algorithm: ActorCritic, batch: Batch) -> tuple[Batch, dict[str, Ten
 
 
 def slow_loss(algorithm: ActorCritic, outputs: dict[str, Tensor], batch: Batch, last_value: Tensor) -> Tensor:
+    halfway = (algorithm.settings.entropy_cost + algorithm.settings.entropy_cost_final) / 2
+    settings = msgspec.structs.replace(algorithm.settings, entropy_cost=halfway)
     if isinstance(algorithm, PPO):
         as_rows = {name: output[0].unflatten(0, batch.valid.shape) for name, output in outputs.items()}
-        return reference.ppo_loss(as_rows, batch, algorithm.settings, CLIP, last_value)
+        return reference.ppo_loss(as_rows, batch, settings, CLIP, last_value)
     loss = reference.impala_loss if isinstance(algorithm, IMPALA) else reference.a2c_loss
-    return loss(outputs, batch, algorithm.settings)
+    return loss(outputs, batch, settings)
 
 
 @pytest.mark.parametrize("kind", ALGORITHMS)

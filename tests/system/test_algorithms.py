@@ -12,23 +12,22 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 CATCH = ["simulators.envs=16", "model.hidden_sizes=[128]", "model.init=orthogonal", "checkpoint.every_steps=1_000_000"]
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [
-        [
-            *("algorithm.name=a2c", "algorithm.gae_lambda=0.95", "total_steps=80_000", "algorithm.horizon=10"),
-            *("algorithm.entropy_cost=0.05", "optimizer.learning_rate=0.006"),
-        ],
-        ["algorithm.name=ppo", "total_steps=60_000", "algorithm.entropy_cost=0.01"],
-        [
-            *("algorithm.name=impala", "total_steps=80_000", "algorithm.horizon=10"),
-            *("algorithm.entropy_cost=0.05", "optimizer.learning_rate=0.006"),
-        ],
+LEARNS = {
+    "a2c": [
+        *("algorithm.name=a2c", "algorithm.gae_lambda=0.95", "total_steps=80_000", "algorithm.horizon=10"),
+        *("algorithm.entropy_cost=0.05", "optimizer.learning_rate=0.006"),
     ],
-    ids=["a2c with lambda", "ppo", "impala"],
-)
-def test_catch_is_learned(launched: Start, keys: list[str]) -> None:
-    run = launched("catch", *CATCH, *keys)
+    "ppo": ["algorithm.name=ppo", "total_steps=60_000", "algorithm.entropy_cost=0.01"],
+    "impala": [
+        *("algorithm.name=impala", "total_steps=80_000", "algorithm.horizon=10"),
+        *("algorithm.entropy_cost=0.05", "optimizer.learning_rate=0.006"),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", LEARNS)
+def test_catch_is_learned(launched: Start, name: str) -> None:
+    run = launched("catch", *CATCH, *LEARNS[name])
     finished(run)
     scores = [row["episode_return_mean"] for row in run.rows() if row["episodes"] >= 100]
     assert max(scores) >= 0.8, scores

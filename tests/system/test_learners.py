@@ -8,7 +8,8 @@ import signal
 import pytest
 
 from tests.system.conftest import PACED, Start
-from tests.system.test_whole_runs import LEARNS_CATCH, finished
+from tests.system.test_algorithms import CATCH, LEARNS
+from tests.system.test_whole_runs import finished
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
@@ -16,11 +17,12 @@ TWO = ["learners.count=2", "simulators.count=1"]
 TRAINERS = ["trainer-0", "trainer-1"]
 
 
+@pytest.mark.parametrize("name", LEARNS)
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_the_same_file_is_learned_in_both_modes(launched: Start, mode: str) -> None:
-    run = launched("catch", *LEARNS_CATCH, *TWO, "simulators.envs=8", f"mode={mode}", "total_steps=120_000")
+def test_the_same_file_is_learned_in_both_modes(launched: Start, mode: str, name: str) -> None:
+    run = launched("catch", *CATCH, *LEARNS[name], *TWO, f"mode={mode}", "total_steps=120_000")
     summary = finished(run)
-    assert 120_000 <= summary["env_steps"] < 120_000 + 2 * 2 * 8 * 10  # type: ignore[operator]
+    assert 120_000 <= summary["env_steps"] < 120_000 + 2 * 2 * 16 * 64  # type: ignore[operator]
     scores = [row["episode_return_mean"] for row in run.rows() if row["episodes"] >= 100]
     assert max(scores) >= 0.8, scores
     assert run.rows()[-1]["learners"].keys() == set(TRAINERS)
