@@ -17,6 +17,8 @@ from actorlearn.parameters.exchange import Alone
 from actorlearn.parameters.rendezvous import rendezvous_fields
 from tests.parameters import sync_learner as program
 
+pytestmark = pytest.mark.timeout(180)  # each learner loads torch, on a machine that may be busy
+
 
 def rendezvous(folder: Path, learners: int, generation: int = 0) -> str:
     return str(Segment.create(folder / f"learners.{generation}", rendezvous_fields(learners)).path)

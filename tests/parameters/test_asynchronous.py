@@ -248,6 +248,7 @@ def test_a_checkpoint_fits_every_mode(tmp_path: Path, optimizer: OptimizerSettin
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(180)  # each learner loads torch, on a machine that may be busy
 def test_processes_that_hammer_one_store_lose_no_update(tmp_path: Path) -> None:
     count, updates = 3, 40
     path = Segment.create(tmp_path / "store", store_fields(PARAMETERS, 1, 0, count)).path
