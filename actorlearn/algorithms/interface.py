@@ -7,7 +7,8 @@ A `Batch` is in action -> outcome order (the shift from rows is done once, in `p
     observation[t] --action[t]--> reward[t], terminated[t], truncated[t], life_lost[t], observation[t+1]
 
 The transition after a game's end is the environment's reset: its action was ignored, `valid` is False, and it counts
-for nothing. `observation[t+1]` of a transition that ended a game is the game's final observation.
+for nothing. The same is true while a game waits for the next block, and of actions that were chosen by weights too old.
+`observation[t+1]` of a transition that ended a game is the game's final observation.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ A `VectorEnv` steps B environments and writes what they return into the views of
     | last, cut by a limit  | the game's final    | raw    | no         | yes       | no        | no    |
 
 The row after a last row is the first row of the next game; the action chosen from the last row is ignored (NEXT_STEP
-autoreset). So the final observation is always there to bootstrap from, without a column of its own.
+autoreset). So the final observation is always there to bootstrap from, without a column of its own. A game may also be
+begun at will, by `restart`: then its first row is written at once, and no action is ignored.
 """
 
 from __future__ import annotations

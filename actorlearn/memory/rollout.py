@@ -25,6 +25,7 @@ wait              void, and so are all to row T: first, reward 0,  the first of 
 ================  ===============================================  ===================================================
 
 A void row reads like a reset that takes long: the action that leads to a row with ``first`` counts for nothing, always.
+Row 0 of a simulator's first round is the first of a game, or where ``simulators.decorrelation_steps`` have led to.
 
 Turns are words, never messages. Time is cut in *rounds* of T rows, numbered over the whole run; round r lies in block
 ``r % blocks`` of every group, and tick n = r * T + t is row t of round r.

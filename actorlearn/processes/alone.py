@@ -44,7 +44,7 @@ def simulate(settings: AloneSettings) -> float:
     random = np.random.default_rng(settings.simulator.seed)
 
     def once() -> None:
-        env.step(random_actions(env.spec.actions, environments, random), row)
+        env.step(env.random_actions(random), row)
 
     return measured(once, environments, settings.seconds)
 

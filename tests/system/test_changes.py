@@ -27,7 +27,8 @@ def learns_from(run: Launched, simulators: int) -> bool:
 
 
 def test_simulators_join_and_leave_a_living_run(launched: Start, command: Command) -> None:
-    run = launched("catch", PACED, "total_steps=1_000_000", "algorithm.horizon=5")
+    way = ["total_steps=1_000_000", "algorithm.horizon=5", "simulators.decorrelation_steps=50"]
+    run = launched("catch", PACED, *way)
     run.wait_for(lambda: run.rows()[1:] and learns_from(run, 2), "update from two simulators")
     before = run.pids()
 

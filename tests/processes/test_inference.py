@@ -1,0 +1,78 @@
+"""Rows of different seats, groups and ticks in one batch: each is answered where it lies, by numbers of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from actorlearn.memory.rollout import Blocks, BlockShape, make_segment
+from actorlearn.processes.inference import Policy
+from tests.processes.test_evaluator import policy
+
+ENVS = 2
+
+
+@pytest.fixture
+def seats(tmp_path: Path) -> list[Blocks]:
+    """Two seats whose observations say in which seat, group and tick they were made."""
+    shape = BlockShape(
+        groups=2,
+        blocks=1,
+        horizon=3,
+        envs_per_group=ENVS,
+        observation_shape=(4,),
+        observation_dtype="float32",
+        actions=2,
+    )
+    made = [Blocks(make_segment(tmp_path / str(number), shape)) for number in range(2)]
+    for number, blocks in enumerate(made):
+        blocks.admit(0)
+        for group in range(2):
+            for tick in range(3):
+                blocks.row("observation", group, tick)[:] = (number, group, tick, 0)
+    return made
+
+
+def echoing(made: Policy, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Let actions say which observation they were chosen from; the moments that are asked for."""
+    moments: list[int] = []
+
+    def choose(observation: torch.Tensor, moment: int, *_: Any) -> dict[str, torch.Tensor]:
+        moments.append(moment)
+        return {"action": (observation @ torch.tensor([100.0, 10.0, 1.0, 0.0])).long()}
+
+    monkeypatch.setattr(made, "choose", choose)
+    return moments
+
+
+def test_every_row_is_answered_where_it_lies_and_no_other(seats: list[Blocks], monkeypatch: pytest.MonkeyPatch) -> None:
+    made = policy()
+    made.version = 7
+    echoing(made, monkeypatch)
+    first, second = seats
+    asked = [(second, 0, 2), (first, 1, 1), (second, 1, 0)]
+    made.act(asked)
+    expected = {(1, 0, 2): 102, (0, 1, 1): 11, (1, 1, 0): 110}
+    for number, blocks in enumerate(seats):
+        for group in range(2):
+            for tick in range(3):
+                action = expected.get((number, group, tick), -1)
+                assert blocks.row("action", group, tick).tolist() == [action] * ENVS
+                version = blocks.block("policy_version", group, 0)[tick]
+                assert version == (7 if action >= 0 else -1)
+    assert [blocks.acted(group) for blocks, group, _ in asked] == [3, 2, 1]
+
+
+def test_no_two_batches_draw_the_same_random_numbers(seats: list[Blocks], monkeypatch: pytest.MonkeyPatch) -> None:
+    made = policy()
+    moments = echoing(made, monkeypatch)
+    for tick in range(3):
+        for group in range(2):
+            for number, blocks in enumerate(seats):
+                made.act([(blocks, group, tick)], seat=number)
+    assert len(set(moments)) == len(moments) == 12
+    assert np.max(moments) < 2**62
