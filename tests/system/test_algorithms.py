@@ -33,10 +33,10 @@ def test_catch_is_learned(launched: Start, name: str) -> None:
     assert max(scores) >= 0.8, scores
 
 
-@pytest.mark.parametrize("name", ["a2c", "ppo", "impala"])
-@pytest.mark.parametrize(
-    "way", [["inference.count=0"], ["inference.count=1", "simulators.groups=2"]], ids=["own", "server"]
-)
+OWN, SERVER = ["inference.count=0"], ["inference.count=1", "simulators.groups=2"]
+
+
+@pytest.mark.parametrize(("name", "way"), [("a2c", OWN), ("ppo", SERVER), ("impala", SERVER)])
 def test_box_actions_pass_through_a_run_that_repeats_itself(launched: Start, name: str, way: list[str]) -> None:
     keys = ["total_steps=3000", f"algorithm.name={name}", "algorithm.horizon=16", "simulators.blocks=1", *way]
     if name != "ppo":
