@@ -47,6 +47,8 @@ class Learning:
         self.weights, self.gradients = flatten(self.network)
         self.parameters = self.weights[: self.gradients.numel()]  # the rest are statistics
         self.state_size = state_size(self.network)
+        self.columns = [*self.algorithm.columns(policy.actions), *(["state"] if self.state_size else [])]
+        """Of batches, besides those that all have."""
         self.forward = torch.compile(self.network) if settings.compile else self.network
         self.optimizer_settings = msgspec.convert(settings.optimizer, OptimizerSettings)
         self.exchange: Exchange = self._exchange(ExchangeSettings(), lambda: True)

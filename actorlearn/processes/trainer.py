@@ -50,9 +50,8 @@ class Trainer:
         self.rewards = RewardScale(algorithm.discount) if algorithm.normalize_reward else None
         self.published = Published(Segment.open(Path(settings.weights)))
         rounds = Rounds(Segment.open(Path(settings.rounds)))
-        columns = sorted(self.learning.algorithm.columns(settings.policy.actions))
         at_once = open_rounds(settings.blocks, algorithm)
-        self.batches = Batches(rounds, at_once, settings.device, columns, self.episodes)
+        self.batches = Batches(rounds, at_once, settings.device, self.learning.columns, self.episodes)
         self.bells = Bells()
         self.checkpoints = checkpoints_of(settings)
         self.learners = Learners(settings, self.role, self.learning)

@@ -66,7 +66,7 @@ def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: st
     )
     rounds = Rounds(Segment.create(tmp_path / "rounds", rounds_fields()))
     seat = Blocks(make_segment(tmp_path / "simulator-0.0", shape))
-    batches = Batches(rounds, blocks, "cpu", ["log_prob", "state", "value"], Episodes())
+    batches = Batches(rounds, blocks, "cpu", learner.columns, Episodes())
     batches.follow([Seat(name="simulator-0", incarnation=0, segment=str(tmp_path / "simulator-0.0"))], [])
     envs = [make(ENV, [7 * g + i for i in range(ENVIRONMENTS)]) for g in range(groups)]
     players = [Group(g, env, seat, rounds) for g, env in enumerate(envs)]
