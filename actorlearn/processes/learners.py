@@ -25,6 +25,8 @@ PATIENCE_S = 60.0
 """Longest that a new list of learners is awaited after one was lost; the supervisor sees a death within a second."""
 STRAGGLING = 0.2
 """Share of time that others must wait for a learner before it is named."""
+SURE_AFTER = 3
+"""Reports in a row in which it must be the same one: anybody may be late once, and at the start all are."""
 NAME_EVERY_S = 30.0
 
 
@@ -41,6 +43,7 @@ class Learners:
         self._lost: tuple[str, ...] = ()
         self._lost_s = 0.0
         self._named_s = -NAME_EVERY_S
+        self._suspect, self._suspected = -1, 0
 
     @property
     def joined(self) -> bool:
@@ -85,12 +88,15 @@ class Learners:
 
     def straggler(self, numbers: Mapping[str, float], seconds: float) -> str:
         """Who kept the others waiting for a good part of this time, in words, now and then; mostly nothing."""
-        waited_s = numbers.get("straggler_wait_s", 0.0)
+        waited_s, rank = numbers.get("straggler_wait_s", 0.0), int(numbers.get("straggler", -1))
+        slow = bool(self._members) and waited_s >= STRAGGLING * seconds
+        self._suspected = self._suspected + 1 if slow and rank == self._suspect else int(slow)
+        self._suspect = rank
         now_s = time.monotonic()
-        if not self._members or waited_s < STRAGGLING * seconds or now_s - self._named_s < NAME_EVERY_S:
+        if self._suspected < SURE_AFTER or now_s - self._named_s < NAME_EVERY_S:
             return ""
         self._named_s = now_s
-        name = self._members[int(numbers["straggler"])].rpartition(".")[0]
+        name = self._members[rank].rpartition(".")[0]
         return f"{name} is slow: the other learners waited {waited_s:.1f} of the last {seconds:.1f} s for it"
 
     def _meeting(self, members: tuple[str, ...]) -> str:
