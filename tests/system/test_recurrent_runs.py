@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 RECALL = ["recall", "simulators.envs=16", "checkpoint.every_steps=1_000_000"]
 
 
-# Of five seeds each, all came to 0.9 within 49 000 steps with A2C and 16 000 with PPO.
+# of two seeds each, all came to 0.9 within 49 000 steps with A2C and 16 000 with PPO.
 @pytest.mark.parametrize(
     "way",
     [
