@@ -80,5 +80,6 @@ def test_returns_belong_to_owners_who_may_join_and_leave() -> None:
     scale.scaled(steady(3, 1.0, first=False), [("b/0", 2), ("c/0", 1)])
     carried = pytest.approx(0.9 * (0.9 * 1.9 + 1.0) + 1.0)
     assert scale.state()["returns"] == {"b/0": [carried, carried], "c/0": [pytest.approx(1.9)]}
-    scale.scaled(steady(1, 1.0, first=True), [("c/0", 1)])
+    scale.scaled(steady(1, 1.0, first=True), [("c/0", 1)])  # begins a new game, as after a run was resumed
+    assert scale.state()["returns"] == {"c/0": [1.9]}
     assert scale.state()["number"] == 6 + 6 + 2
