@@ -117,6 +117,14 @@ class Launched:
         """Steps of the first row with more steps than this."""
         return int(self.wait_for(lambda: self.env_steps() > more_than and self.env_steps(), f"{more_than} steps"))
 
+    def wait_for_score(self, at_least: float) -> None:
+        """Until the last hundred games came to this mean; fails when the run ends before that."""
+
+        def scored() -> bool:
+            return any(row["episodes"] >= 100 and row["episode_return_mean"] >= at_least for row in self.rows())
+
+        self.wait_for(scored, f"mean score of {at_least}", timeout_s=3 * PATIENCE_S)
+
     def end(self, timeout_s: float = PATIENCE_S) -> int:
         """The exit status, when it has ended."""
         try:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.system.conftest import PACED, Start
 from tests.system.test_algorithms import CATCH, LEARNS
-from tests.system.test_whole_runs import finished
+from tests.system.test_whole_runs import finished, learned
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
@@ -20,11 +20,8 @@ TRAINERS = ["trainer-0", "trainer-1"]
 @pytest.mark.parametrize("name", LEARNS)
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_the_same_file_is_learned_in_both_modes(launched: Start, mode: str, name: str) -> None:
-    run = launched("catch", *CATCH, *LEARNS[name], *TWO, f"mode={mode}", "total_steps=120_000")
-    summary = finished(run)
-    assert 120_000 <= summary["env_steps"] < 120_000 + 2 * 2 * 16 * 64  # type: ignore[operator]
-    scores = [row["episode_return_mean"] for row in run.rows() if row["episodes"] >= 100]
-    assert max(scores) >= 0.8, scores
+    run = launched("catch", *CATCH, *LEARNS[name], *TWO, f"mode={mode}")
+    learned(run, 0.8)
     assert run.rows()[-1]["learners"].keys() == set(TRAINERS)
     for key in ("time_s", "env_steps", "episodes"):
         assert [row[key] for row in run.rows()] == sorted(row[key] for row in run.rows())
@@ -34,6 +31,7 @@ def test_learners_in_sync_have_the_same_weights_and_repeat(launched: Start) -> N
     runs = [launched("catch", *TWO, "total_steps=4000") for _ in range(2)]
     hashes = [finished(run)["weights_sha256"] for run in runs]
     assert hashes[0] == hashes[1]
+    assert 4000 <= runs[0].summary()["env_steps"] < 4000 + 2 * 4 * 16  # at most one update beyond
     saved = [run.checkpoint().state["env_steps"] for run in runs]
     assert saved == [runs[0].summary()["env_steps"]] * 2
 

@@ -26,11 +26,22 @@ PROCESSES = {"trainer", "inference-0", "simulator-0", "simulator-1"}
 
 def finished(run: Launched) -> dict[str, object]:
     """The summary of a run that has come to its end, left nothing and lost nobody."""
-    assert run.end() == 0, run.screen()
+    return _ended(run, 0, "finished")
+
+
+def learned(run: Launched, score: float) -> dict[str, object]:
+    """The summary of a run that came to this mean score before its steps were used up, and was stopped then."""
+    run.wait_for_score(score)
+    run.ctrl_c()
+    return _ended(run, 130, "stopped")
+
+
+def _ended(run: Launched, exit_code: int, status: str) -> dict[str, object]:
+    assert run.end() == exit_code, run.screen()
     assert run.leftovers() == []
     assert run.events("died") == []
     summary = run.summary()
-    assert summary["status"] == "finished"
+    assert summary["status"] == status
     assert run.stderr.read_text() == ""
     return summary
 
@@ -58,9 +69,10 @@ def test_a_run_ends_at_total_steps_and_leaves_its_folder_and_nothing_else(launch
     assert run.meta()["ended"] and run.meta()["supervisor_pid"] is None
 
 
-# Of eight seeds all came to 0.8 within 40 000 steps; without the entropy half of them never catch at one edge.
+# Of eight seeds all came to 0.8 within 40 000 steps; without the entropy half of them never catch at one edge. One
+# of a way that does not repeat itself took more than 80 000.
 LEARNS_CATCH = [
-    *("total_steps=80_000", "simulators.envs=16", "algorithm.horizon=10", "algorithm.entropy_cost=0.05"),
+    *("total_steps=400_000", "simulators.envs=16", "algorithm.horizon=10", "algorithm.entropy_cost=0.05"),
     *("optimizer.learning_rate=0.006", "model.hidden_sizes=[128]", "model.init=orthogonal"),
     "checkpoint.every_steps=1_000_000",
 ]
@@ -80,12 +92,10 @@ LEARNS_CATCH = [
 )
 def test_catch_is_learned(launched: Start, way: list[str], largest_lag: int) -> None:
     run = launched("catch", *LEARNS_CATCH, *way)
-    finished(run)
+    learned(run, 0.8)
     assert max(row["policy_lag_max"] for row in run.rows()) == largest_lag
     assert all(sum(row[f"policy_lag_{lag}"] for lag in range(largest_lag + 1)) > 0.999 for row in run.rows())
     assert (run.rows()[-1]["steps_dropped"] > 0) == ("algorithm.on_policy_lag=drop" in way)
-    scores = [row["episode_return_mean"] for row in run.rows() if row["episodes"] >= 100]
-    assert max(scores) >= 0.8, scores
 
 
 def test_the_seed_decides_everything(launched: Start) -> None:
