@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from statistics import fmean
 
@@ -26,7 +26,6 @@ MODES = ("sync", "async")
 LEARNERS = 2
 SLOW = f"trainer-{LEARNERS - 1}"
 WARMUP_S = 4.0
-_PERIOD_S = 0.1
 
 
 def stragglers(request: Request) -> Report:
@@ -59,7 +58,7 @@ def stragglers(request: Request) -> Report:
 
 def _rate(request: Request, mode: str, slow: bool, named: dict[str, str], others: dict[str, list[float]]) -> float:
     overrides = (*request.overrides, f"mode={mode}", f"learners.count={LEARNERS}")
-    with Running(request.topology, overrides) as run, _slowed(run.pids()[SLOW] if slow else None):
+    with Running(request.topology, overrides) as run, slowed(run.pids()[SLOW]) if slow else nullcontext():
         reading = run.read(request.seconds, WARMUP_S)
         rows = [row["learners"] for row in run.seen[len(run.seen) // 2 :] if "learners" in row]
         kept = [own["env_steps_per_s"] for row in rows for name, own in row.items() if name != SLOW]
@@ -71,18 +70,15 @@ def _rate(request: Request, mode: str, slow: bool, named: dict[str, str], others
 
 
 @contextmanager
-def _slowed(pid: int | None) -> Iterator[None]:
-    """Let a process run only one part in SLOWER of the time."""
-    if pid is None:
-        yield
-        return
+def slowed(pid: int, slower: float = SLOWER, period_s: float = 0.1) -> Iterator[None]:
+    """Let a process run only one part in ``slower`` of each period."""
     over = threading.Event()
 
     def alternate() -> None:
         while not over.is_set():
             for number, seconds in (
-                (signal.SIGSTOP, _PERIOD_S * (1 - 1 / SLOWER)),
-                (signal.SIGCONT, _PERIOD_S / SLOWER),
+                (signal.SIGSTOP, period_s * (1 - 1 / slower)),
+                (signal.SIGCONT, period_s / slower),
             ):
                 with suppress(ProcessLookupError):
                     os.kill(pid, number)

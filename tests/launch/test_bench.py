@@ -5,10 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,6 +18,7 @@ from launch.bench.report import Report
 from launch.bench.request import Request, shipped
 from launch.bench.running import Reading, Running
 from launch.bench.sampling import shapes
+from launch.bench.stragglers import slowed
 from launch.bench.training import ADVICE, slow_stage
 from launch.bench.works import CHEAP, OURS, on_cartpole, on_pong
 from launch.runs import Lines
@@ -126,27 +123,6 @@ def test_parts_are_measured_alone_with_the_topologys_sizes() -> None:
     assert all(rate > 100.0 for rate in rates)
 
 
-@contextmanager
-def slowed(pid: int) -> Iterator[None]:
-    """Let a process run for 2 ms and stand for 20, again and again."""
-    over = threading.Event()
-
-    def slow() -> None:
-        while not over.is_set():
-            os.kill(pid, signal.SIGSTOP)
-            time.sleep(0.02)
-            os.kill(pid, signal.SIGCONT)
-            time.sleep(0.002)
-
-    thread = threading.Thread(target=slow)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
 @pytest.mark.system
 @pytest.mark.timeout(180)
 def test_whoever_is_slowed_on_purpose_is_named() -> None:
@@ -154,7 +130,7 @@ def test_whoever_is_slowed_on_purpose_is_named() -> None:
         pids = {e["process"]: e["pid"] for e in Lines(run.run_dir / "events.jsonl").new() if e["kind"] == "spawned"}
         named = {}
         for process in ("simulator-1", "inference-0", "trainer"):
-            with slowed(pids[process]):
+            with slowed(pids[process], slower=11.0, period_s=0.022):
                 named[process] = slow_stage(run.read(2.0, warmup_s=1.0))
     assert [process for _, process in named.values()] == list(named)
     assert named["inference-0"][0] == "infer"

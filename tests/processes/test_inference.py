@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from actorlearn.memory.rollout import Blocks, BlockShape, make_segment
+from actorlearn.memory.rollout import Blocks
 from actorlearn.processes.inference import Policy
+from tests.blocks import make_seats
 from tests.processes.test_evaluator import policy
 
 ENVS = 2
@@ -19,18 +20,8 @@ ENVS = 2
 @pytest.fixture
 def seats(tmp_path: Path) -> list[Blocks]:
     """Two seats whose observations say in which seat, group and tick they were made."""
-    shape = BlockShape(
-        groups=2,
-        blocks=1,
-        horizon=3,
-        envs_per_group=ENVS,
-        observation_shape=(4,),
-        observation_dtype="float32",
-        actions=2,
-    )
-    made = [Blocks(make_segment(tmp_path / str(number), shape)) for number in range(2)]
+    made = make_seats(tmp_path, 2, blocks=1, envs=ENVS, observation=4)
     for number, blocks in enumerate(made):
-        blocks.admit(0)
         for group in range(2):
             for tick in range(3):
                 blocks.row("observation", group, tick)[:] = (number, group, tick, 0)

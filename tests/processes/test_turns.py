@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from actorlearn.memory.rollout import Blocks, BlockShape, make_segment
+from actorlearn.memory.rollout import Blocks
 from actorlearn.processes.turns import Turns, due, waiting
+from tests.blocks import make_seats
 
 ENVS = 4
 DEADLINE_MS = 20.0
@@ -25,19 +26,7 @@ class Clock:
 @pytest.fixture
 def seats(tmp_path: Path) -> list[Blocks]:
     """Three seats of two groups, taking part from round 0."""
-    shape = BlockShape(
-        groups=2,
-        blocks=2,
-        horizon=3,
-        envs_per_group=ENVS,
-        observation_shape=(1,),
-        observation_dtype="float32",
-        actions=2,
-    )
-    made = [Blocks(make_segment(tmp_path / str(number), shape)) for number in range(3)]
-    for blocks in made:
-        blocks.admit(0)
-    return made
+    return make_seats(tmp_path, 3, blocks=2, envs=ENVS, observation=1)
 
 
 def observe(blocks: Blocks, group: int) -> tuple[Blocks, int, int]:
