@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from actorlearn.memory.shared import SHM_ROOT, free_bytes
+from launch.choices import crowded
 from launch.description import describe
 from launch.plan import Plan, plan
 from launch.topology import load
@@ -44,6 +45,8 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
         highlight=False,
         soft_wrap=True,
     )
+    if crowd := crowded(loaded, made.cores):
+        console.print(f"[yellow]but[/] {crowd}", highlight=False)
     if made.bytes_total > free_bytes():
         console.print(f"[yellow]but[/] {SHM_ROOT} has not so much free now: the run would be refused", highlight=False)
     return 0

@@ -19,6 +19,7 @@ from actorlearn.wire.channel import Router
 from actorlearn.wire.messages import Message, MessageError, Request, Seat, decode, encode
 from launch import events as ev
 from launch import record
+from launch.choices import crowded
 from launch.description import describe
 from launch.footing import Footing
 from launch.instructions import instructions
@@ -104,7 +105,7 @@ class Runner:
         self.selector.register(self.signals.fd, selectors.EVENT_READ)
         error = "the supervisor itself failed"
         try:
-            self._say_what_is_missing()
+            self._say_beforehand()
             self._happened(ev.Begin())
             while self.done is None:
                 self._turn()
@@ -231,10 +232,12 @@ class Runner:
             self.environments.update(dict.fromkeys(names, changed.env.model_dump()))
         self._events.append(ev.Enlarged(action.client, names))
 
-    def _say_what_is_missing(self) -> None:
+    def _say_beforehand(self) -> None:
         if names := self.attached_before:
             cause = f"attached earlier and not part of it: {', '.join(names)}; attach {len(names)} again if wanted"
             self._note(ev.Note("resumed", cause=cause))
+        if crowd := crowded(self.plan.topology, self.plan.cores):
+            self._note(ev.Note("warned", cause=crowd))
 
     def _note(self, note: ev.Note) -> None:
         self.deaths += note.kind == "died"

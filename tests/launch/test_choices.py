@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launch.choices import AUTO, choose, cpu_flags
+from launch.choices import AUTO, choose, cpu_flags, crowded
 from launch.topology import Topology, parse
 
 PONG = "env: {id: ALE/Pong-v5}\nsimulators: {count: 2, envs: 16}"
@@ -60,3 +60,11 @@ def test_a_chosen_topology_is_still_a_topology() -> None:
 
 def test_this_machine_has_instruction_sets() -> None:
     assert "sse2" in cpu_flags()
+
+
+def test_learners_with_more_threads_than_cores_are_told_what_to_write() -> None:
+    two = parse(PONG, ["learners.count=2", "trainer.threads=2"])
+    assert crowded(two, cores=4) == ""
+    assert "trainer.threads: 2 for each of 2 learners on 2 cores" in crowded(two, cores=2)
+    assert "write 1" in crowded(two, cores=2)
+    assert crowded(parse(PONG, ["trainer.threads=8"]), cores=2) == "", "one learner's threads wait for no other's"
