@@ -117,7 +117,8 @@ def _connected_within(edges: NDArray[np.bool_], repeats: bool) -> int | None:
     period = len(edges)
     for window in range(1, period + 1):
         starts = range(period if repeats else period - window + 1)
-        if all(_strongly_connected(edges[np.arange(start, start + window) % period].any(0)) for start in starts):
+        unions = (np.logical_or.reduce(edges[np.arange(start, start + window) % period]) for start in starts)
+        if all(_strongly_connected(union) for union in unions):
             return window
     return None
 
