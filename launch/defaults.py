@@ -42,6 +42,7 @@ EVERYWHERE: Tree = {
         "on_policy_lag": "wait",
     },
     "learners": {"count": 1, "rate_scaling": "none", "chunks": 3, "local_steps": 1, "pull_rows": 0},
+    "gossip": {"graph": "ring", "peers": 1, "max_staleness": None, "transport": "shm", "gradient_every": 0},
     "simulators": {"groups": 1, "blocks": 1, "pin": False, "decorrelation_steps": 0, "reset": "inside"},
     "inference": {"device": "cpu", "threads": 1, "precision": "auto", "batch_rows": 0, "deadline_ms": 10.0},
     "trainer": {"device": "cpu", "precision": "auto", "layout": "auto", "compile": "auto"},

@@ -54,5 +54,6 @@ def first_processes(topology: Topology) -> list[PlannedProcess]:
 
 
 def trainer_name(topology: Topology, learner: int) -> str:
-    """What a learner's trainer is called: a number tells several apart."""
-    return f"trainer-{learner}" if topology.learners.count > 1 else "trainer"
+    """What a learner's trainer is called: a number tells several apart, and those to come in mode gossip."""
+    several = topology.learners.count > 1 or topology.mode == "gossip"
+    return f"trainer-{learner}" if several else "trainer"

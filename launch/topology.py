@@ -21,7 +21,8 @@ from pydantic import ValidationError
 from launch import defaults, strict_yaml
 from launch.strict_yaml import Path, TopologyError, fault, show
 from launch.topology_errors import Place, dotted, explain, field_at, number, unknown_key
-from launch.topology_sections import Section, Topology
+from launch.topology_sections import Topology
+from launch.topology_types import Section
 
 __all__ = ["SCHEMA_FILE", "Topology", "TopologyError", "dump", "json_schema", "load", "parse"]
 

@@ -11,32 +11,18 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from launch.topology_types import Beta, Device, EnvId, Name, Precision, Width, known_or_code, refuse
+from launch.topology_gossip import GossipSection
+from launch.topology_types import Beta, Device, EnvId, Name, Precision, Section, Width, known_or_code, refuse
 
 MODELS = ("nips", "nature", "a3c", "impala", "mlp")
 ALGORITHMS = ("a2c", "ppo", "impala")
-PLANNED_MODES = ("gossip",)
-
-
-def _mode(value: object) -> object:
-    if value in PLANNED_MODES:
-        refuse("this version has the modes sync and async", "write mode: sync or mode: async")
-    return value
-
 
 ModelName = Annotated[str, AfterValidator(known_or_code(MODELS)), Field(json_schema_extra={"examples": [*MODELS]})]
 AlgorithmName = Annotated[
     str, AfterValidator(known_or_code(ALGORITHMS)), Field(json_schema_extra={"examples": [*ALGORITHMS]})
 ]
-Mode = Annotated[Literal["sync", "async"], BeforeValidator(_mode)]
-
-
-class Section(BaseModel):
-    """A mapping of known keys: unknown ones are errors, nothing is converted, nothing changes afterwards."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class EnvSection(Section):
@@ -125,7 +111,9 @@ class LearnersSection(Section):
         description="of the learning rate with the number of learners, whose batches make one larger batch"
     )
     chunks: int = Field(ge=1, le=1_024, description="async: parts of the parameter store, each with its own lock")
-    local_steps: int = Field(ge=1, le=10_000, description="async: updates by itself between two of the store")
+    local_steps: int = Field(
+        ge=1, le=10_000, description="async: updates by itself between two of the store; gossip: between two exchanges"
+    )
     pull_rows: int = Field(
         ge=0, le=10_000, description="async: steps of each environment between two pulls of the store; 0 = no pulls"
     )
@@ -214,13 +202,16 @@ class Topology(Section):
 
     name: Name = Field(description="the run's name, also its folder's")
     seed: int = Field(ge=0, le=2**31 - 1, description="of everything random in the run")
-    mode: Mode = Field(description="how learners exchange: sync (gradients, averaged) or async (a central store)")
+    mode: Literal["sync", "async", "gossip"] = Field(
+        description="how learners exchange: sync (mean gradients), async (a central store), gossip (mixed weights)"
+    )
     total_steps: int = Field(ge=1, le=10**12, description="agent steps in all environments together; the run's end")
     env: EnvSection
     model: ModelSection
     algorithm: AlgorithmSection
     optimizer: OptimizerSection
     learners: LearnersSection
+    gossip: GossipSection
     simulators: SimulatorsSection
     inference: InferenceSection
     trainer: TrainerSection
@@ -235,6 +226,17 @@ class Topology(Section):
                 f"each simulator has one inference server, and simulators.count is {self.simulators.count}",
                 f"write a number from 1 to {self.simulators.count}, or more simulators",
                 "inference.count",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _in_peers_of_all_learners(self) -> Topology:
+        graph, learners = self.gossip.graph, self.learners.count
+        if self.mode == "gossip" and isinstance(graph, list) and len(graph) < learners:
+            refuse(
+                f"each learner has a list of its in-peers, and {len(graph)} lists are too few for {learners} learners",
+                f"write {learners} lists, or learners.count: {len(graph)}",
+                "gossip.graph",
             )
         return self
 

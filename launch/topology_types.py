@@ -1,4 +1,4 @@
-"""The kinds of values a topology has, names, ids and devices among them, and how a rule about them is refused.
+"""What sections of a topology are made of: the kinds of values, names, ids and devices among them, and refusals.
 
 Pure. Which key has which kind is in ``launch/topology_sections.py``.
 """
@@ -10,13 +10,19 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal, NoReturn
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 NAME_PATTERN = r"^[A-Za-z0-9._-]{1,64}$"
 ENV_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_./:-]{0,199}$"
 CODE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$"
 DEVICE_PATTERN = r"^(cpu|cuda|cuda:(0|[1-9][0-9]?))$"
+
+
+class Section(BaseModel):
+    """A mapping of known keys: unknown ones are errors, nothing is converted, nothing changes afterwards."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 def refuse(rule: str, way_out: str, key: str = "") -> NoReturn:

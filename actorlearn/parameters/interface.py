@@ -3,7 +3,7 @@
 Reads and writes nothing; imports torch for the type checker only, because processes without torch read these settings.
 
 An exchange is how one learner's gradient becomes new weights. The trainer calls the same methods in the same places in
-every mode: alone, sync (Stooke & Abbeel 2018, section 4.2) and async (section 4.3).
+every mode: alone, sync (Stooke & Abbeel 2018, section 4.2), async (section 4.3) and gossip (Assran et al. 2019).
 """
 
 from __future__ import annotations
@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
+from actorlearn.parameters.graph import GraphSettings
+
 if TYPE_CHECKING:
     from torch import Tensor
 
-MODES = ("alone", "sync", "async")
+MODES = ("alone", "sync", "async", "gossip")
 BACKENDS = ("gloo", "nccl")
+TRANSPORTS = ("shm", "zmq")
+MOST_LEARNERS = 64
+"""That a gossip run can ever have had: each has a row in the segment of counts, and its number is never given again."""
 
 
 class ExchangeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,22 +30,33 @@ class ExchangeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     mode: str = "alone"
     rank: int = 0  # which learner this is, from 0
-    learners: int = 1
+    learners: int = 1  # how many the run began with; in mode gossip others may have been attached since
     rendezvous: str = ""  # sync: path of this generation's rendezvous segment
     backend: str = "gloo"  # sync: "gloo", or "nccl" where every learner has a GPU of its own
     hash_every: int = 100  # sync: batches between two comparisons of the weights' hash; 0 = never
     store: str = ""  # async: path of the store's segment
-    local_steps: int = 1  # async: optimizer steps between two synchronisations; more than 1 only with adam
+    local_steps: int = 1  # optimizer steps between two exchanges; in mode async more than 1 only with adam
+    folder: str = ""  # gossip: where the segments lie: counts, and messages-K, exchanges-K, gradients-K of learner K
+    graph: GraphSettings = GraphSettings()  # gossip: whose messages are mixed
+    max_staleness: int | None = (
+        None  # gossip: exchanges without mixing, after which in-peers are waited for; None = never
+    )
+    transport: str = "shm"  # gossip: of messages: shared memory, or ZeroMQ
+    gradient_every: int = 0  # gossip: updates between two gradients that are kept; 0 = none are
 
     def __post_init__(self) -> None:
         """Refuse numbers and words no exchange has."""
+        most = MOST_LEARNERS if self.mode == "gossip" else self.learners
         rules = {
             "mode": (self.mode in MODES, f"one of {list(MODES)}"),
-            "rank": (0 <= self.rank < self.learners, f"from 0 to {self.learners - 1}, as there are so many learners"),
+            "rank": (0 <= self.rank < most, f"from 0 to {most - 1}, as there are so many learners"),
             "learners": (self.learners == 1 or self.mode != "alone", "1 in mode alone"),
             "backend": (self.backend in BACKENDS, f"one of {list(BACKENDS)}"),
             "hash_every": (self.hash_every >= 0, "0 (never) or more"),
             "local_steps": (self.local_steps >= 1, "1 or more"),
+            "max_staleness": (self.max_staleness is None or self.max_staleness >= 0, "0 or more, or None"),
+            "transport": (self.transport in TRANSPORTS, f"one of {list(TRANSPORTS)}"),
+            "gradient_every": (self.gradient_every >= 0, "0 (none) or more"),
         }
         for key, (holds, rule) in rules.items():
             if not holds:

@@ -138,7 +138,15 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "always sticky": (OK.replace("}", ", repeat_action_probability: 1}"), ["t:1", "= 1", "less than 1", "default"]),
     # --- words that are not in the list
     "unknown mode": (OK + "mode: snyc\n", ["t:2", "mode = 'snyc'", "must be sync", "did you mean sync?"]),
-    "mode gossip": (OK + "mode: gossip\n", ["t:2", "mode = 'gossip'", "the modes sync and async", "write mode: sync"]),
+    "unknown graph": (OK + "gossip: {graph: rong}\n", ["t:2", "'rong'", "or lists of in-peers", "did you mean ring?"]),
+    "graph of none": (OK + "gossip: {graph: []}\n", ["t:2", "= []", "or lists of in-peers", "[[2], [0], [1]]"]),
+    "in-peer of itself": (OK + "gossip: {graph: [[0]]}\n", ["t:2", "= [[0]]", "learner 0", "others of 0 to 0"]),
+    "in-peer twice": (OK + "gossip: {graph: [[], [0, 0]]}\n", ["t:2", "learner 1", "each once"]),
+    "in-peers no list": (OK + "gossip: {graph: [1, 0]}\n", ["t:2", "learner 0", "each once"]),
+    "learner without in-peers": (
+        OK + "mode: gossip\nlearners: {count: 3}\ngossip: {graph: [[1], [0]]}\n",
+        ["t:4", "gossip.graph = [[1], [0]]", "2 lists are too few for 3 learners", "write 3 lists"],
+    ),
     "no learner": (OK + "learners: {count: 0}\n", ["t:2", "learners.count = 0", "1"]),
     "unknown model": (
         OK + "model: {name: nipz}\n",
@@ -230,7 +238,7 @@ OVERRIDES: dict[str, tuple[str, list[str]]] = {
     "text": ("simulators.count=four", ["simulators.count = 'four'", "an integer", "such as 8"]),
     "fraction": ("simulators.count=4.0", ["simulators.count = 4.0", "an integer", "write 4"]),
     "section": ("env=CartPole-v1", ["env = 'CartPole-v1'", "must be a mapping with keys id", "indent"]),
-    "mode": ("mode=gossip", ["mode = 'gossip'", "the modes sync and async", "write mode: sync"]),
+    "mode": ("mode=gosip", ["mode = 'gosip'", "sync or async or gossip", "did you mean gossip?"]),
     "tag": ("seed=!!int 3", ["seed=!!int 3", "tags are not used", "remove the tag"]),
     "alias": ("seed=*x", ["*x", "aliases are not used", "write the value out"]),
     "open bracket": ("model.hidden_sizes=[1", ["'[1'", "not valid YAML", "brackets"]),

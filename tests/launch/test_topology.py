@@ -14,9 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from launch import defaults, strict_yaml, topology
+from actorlearn.parameters import graph
+from launch import defaults, strict_yaml, topology, topology_gossip
 from launch.topology import Topology, TopologyError, dump, json_schema, load, parse
-from launch.topology_sections import ALGORITHMS, MODELS, EnvSection, Section
+from launch.topology_sections import ALGORITHMS, MODELS, EnvSection
+from launch.topology_types import Section
 
 ROOT = Path(__file__).parent.parent.parent
 PONG = "env: {id: ALE/Pong-v5}\nmodel: {name: nips}\nalgorithm: {name: a2c}\n"
@@ -42,7 +44,7 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
             {
                 "name": names | words.filter(lambda word: word != "~"),
                 "seed": st.integers(0, 2**31 - 1),
-                "mode": st.sampled_from(["sync", "async"]),
+                "mode": st.sampled_from(["sync", "async", "gossip"]),
                 "total_steps": steps,
                 "env": st.fixed_dictionaries(
                     {
@@ -117,6 +119,15 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
                         "chunks": st.integers(1, 1024),
                         "local_steps": st.integers(1, 10_000),
                         "pull_rows": st.integers(0, 10_000),
+                    }
+                ),
+                "gossip": st.fixed_dictionaries(
+                    {
+                        "graph": st.sampled_from(topology_gossip.GRAPHS) | st.just([[n] for n in (*range(1, 64), 0)]),
+                        "peers": st.integers(1, 63),
+                        "max_staleness": st.none() | st.integers(0, 10**6),
+                        "transport": st.sampled_from(["shm", "zmq"]),
+                        "gradient_every": st.integers(0, 10**6),
                     }
                 ),
                 "simulators": st.fixed_dictionaries(
@@ -409,6 +420,11 @@ def test_sections_are_exactly_what_the_processes_read(section: str, file: str, n
 def test_presets_are_those_of_the_atari_environments() -> None:
     atari = pytest.importorskip("actorlearn.envs.atari")
     assert set(get_args(EnvSection.model_fields["preset"].annotation)) == set(atari.PRESETS)
+
+
+def test_graphs_are_those_the_learners_know() -> None:
+    assert (*topology_gossip.GRAPHS, "lists") == graph.GRAPHS
+    assert get_args(get_args(get_args(topology_gossip.Graph)[0])[0]) == topology_gossip.GRAPHS
 
 
 def test_models_are_those_the_processes_ship() -> None:

@@ -29,7 +29,7 @@ def assert_refused(done: subprocess.CompletedProcess[str], said: list[str], fold
         ("simulators.cout=2", ["simulators.cout", "did you mean simulators.count?"]),
         ("algorithm.horizon=-5", ["algorithm.horizon", "-5", "at least 1"]),
         ("inference.count=9", ["inference.count", "9", "from 1 to 2"]),
-        ("mode=gossip", ["mode", "gossip", "mode: sync"]),
+        ("mode=gosip", ["mode", "gosip", "did you mean gossip?"]),
         ("env.id=Nonsense-v1", ["env.id", "Nonsense-v1"]),
         ("env.id=Blackjack-v1", ["env.id", "Blackjack-v1", "Tuple"]),
         (f"env.id={ENVIRONMENTS}:CannotBeMade", ["env.id", "CannotBeMade", "the ball is at home"]),
