@@ -18,7 +18,9 @@ from actorlearn.memory.rollout import BlockShape, block_fields, make_segment, ro
 from actorlearn.memory.shared import SHM_ROOT, Segment, segment_bytes
 from actorlearn.metrics.timings import SECTIONS
 from actorlearn.optim.interface import OptimizerSettings, state_vectors
-from actorlearn.parameters.interface import backend
+from actorlearn.parameters.counts import counts_fields
+from actorlearn.parameters.graph import GraphSettings
+from actorlearn.parameters.interface import MOST_LEARNERS, backend
 from actorlearn.parameters.published import weights_fields
 from actorlearn.parameters.store import store_fields
 from actorlearn.wire.messages import Seat
@@ -75,8 +77,6 @@ class Plan:
     @property
     def segments(self) -> list[PlannedSegment]:
         """Segments at the start of the run, with their sizes."""
-        weights = segment_bytes(weights_fields(self.description.weights))
-        slots = f"3 slots x {self.description.weights:,} float32 weights"
         s = self.topology.simulators
         rows = f"{s.groups} group(s) x {s.blocks} block(s) x {self.topology.algorithm.horizon + 1} rows x "
         what = rows + f"{s.envs // s.groups} environments"
@@ -85,22 +85,10 @@ class Plan:
             for p in self.processes
             if p.role == "simulator"
         ]
-        own = [
-            made
-            for learner in range(self.topology.learners.count)
-            for made in (
-                PlannedSegment(f"weights-{learner}", weights, slots),
-                PlannedSegment(f"rounds-{learner}", segment_bytes(rounds_fields()), "which rounds may be begun"),
-            )
-        ]
-        store = self._store_fields
-        what_store = f"weights and optimizer state of all learners, in {self.topology.learners.chunks} chunks"
+        learners = range(self.topology.learners.count)
+        own = [(f"{kind}-{k}", *made) for k in learners for kind, made in self._of_each_learner.items()]
         return [
-            *own,
-            *([PlannedSegment("store", segment_bytes(store), what_store)] if store else []),
-            PlannedSegment(
-                "progress", segment_bytes(progress_fields(len(SECTIONS))), f"heartbeats of {ROWS} processes"
-            ),
+            *(PlannedSegment(name, segment_bytes(fields), what) for name, fields, what in (*own, *self._of_all)),
             *blocks,
         ]
 
@@ -147,34 +135,65 @@ class Plan:
     def exchange(self, learner: int) -> dict[str, Any]:
         """How a learner exchanges (parameters.interface.ExchangeSettings)."""
         t = self.topology
+        who = {"rank": learner, "learners": t.learners.count, "local_steps": t.learners.local_steps}
         if t.mode == "async":
-            store = str(self.shm / "store")
-            who = {"rank": learner, "learners": t.learners.count}
-            return {"mode": "async", **who, "store": store, "local_steps": t.learners.local_steps}
+            return {"mode": "async", **who, "store": str(self.shm / "store")}
+        if t.mode == "gossip":
+            said = {key: getattr(t.gossip, key) for key in ("max_staleness", "transport", "gradient_every")}
+            return {"mode": "gossip", **who, **said, "folder": str(self.shm), "graph": msgspec.to_builtins(self.graph)}
         if t.learners.count == 1:
             return {}
         meeting = str(self.shm / "learners")  # trainers complete it with who they are
         return {"mode": "sync", "rendezvous": meeting, "backend": backend([t.trainer.device] * t.learners.count)}
 
     @property
-    def _store_fields(self) -> list[Field]:
-        """Of the parameter store; none where there is no store."""
+    def graph(self) -> GraphSettings:
+        """Who mixes whose weights, in mode gossip."""
+        t = self.topology
+        if isinstance(t.gossip.graph, list):
+            return GraphSettings(name="lists", lists=tuple(map(tuple, t.gossip.graph)))
+        return GraphSettings(name=t.gossip.graph, peers=t.gossip.peers, seed=t.seed)
+
+    @property
+    def _of_each_learner(self) -> dict[str, tuple[list[Field], str]]:
+        """Kinds of segments that every learner has one of: fields, and what is in it."""
         t, d = self.topology, self.description
-        if t.mode != "async":
-            return []
-        vectors = len(state_vectors(msgspec.convert(t.optimizer.model_dump(), OptimizerSettings)))
-        return store_fields(d.weights - d.statistics, vectors, d.statistics, t.learners.count, t.learners.chunks)
+        weights, slots = weights_fields(d.weights), f"3 slots x {d.weights:,} float32 weights"
+        kinds = {"weights": (weights, slots), "rounds": (rounds_fields(), "which rounds may be begun")}
+        if t.mode == "gossip" and t.gossip.transport == "shm":
+            kinds["messages"] = (weights, f"{slots}, for other learners")
+        if t.mode == "gossip" and t.gossip.gradient_every:
+            what = f"every {t.gossip.gradient_every:,} updates a gradient, in 3 slots"
+            kinds["gradients"] = (weights_fields(d.weights - d.statistics), what)
+        return kinds
+
+    @property
+    def _of_all(self) -> list[tuple[str, list[Field], str]]:
+        """Segments that a run has one of: name, fields, and what is in it."""
+        t, d = self.topology, self.description
+        made = [("progress", progress_fields(len(SECTIONS)), f"heartbeats of {ROWS} processes")]
+        if t.mode == "gossip":
+            made.insert(0, ("counts", counts_fields(MOST_LEARNERS), "what each learner has learned from"))
+        if t.mode == "async":
+            vectors = len(state_vectors(msgspec.convert(t.optimizer.model_dump(), OptimizerSettings)))
+            sizes = (d.weights - d.statistics, vectors, d.statistics, t.learners.count, t.learners.chunks)
+            what = f"weights and optimizer state of all learners, in {t.learners.chunks} chunks"
+            made.insert(0, ("store", store_fields(*sizes), what))
+        return made
 
     # What is made ----------------------------------------------------------------------------------------------
 
     def create_segments(self) -> None:
         """Make the run's own segments; raises SharedMemoryFull. Simulators' segments are made with their seats."""
+        for name, fields, _ in self._of_all:
+            self._create(name, fields)
         for learner in range(self.topology.learners.count):
-            self._create(f"weights-{learner}", weights_fields(self.description.weights))
-            self._create(f"rounds-{learner}", rounds_fields())
-        self._create("progress", progress_fields(len(SECTIONS)))
-        if fields := self._store_fields:
-            self._create("store", fields)
+            self.create_learner(learner)
+
+    def create_learner(self, learner: int) -> None:
+        """Make what a learner has of its own, before its processes start; raises SharedMemoryFull."""
+        for kind, (fields, _) in self._of_each_learner.items():
+            self._create(f"{kind}-{learner}", fields)
 
     def _create(self, name: str, fields: list[Field]) -> None:
         self._segments[name] = Segment.create(self.shm / name, fields)

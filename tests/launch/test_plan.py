@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from actorlearn.memory.progress import ROWS
-from actorlearn.processes.settings import SimulatorSettings
+from actorlearn.parameters.graph import GraphSettings
+from actorlearn.parameters.interface import ExchangeSettings
+from actorlearn.processes.settings import SimulatorSettings, TrainerSettings
 from launch.description import Description
 from launch.instructions import instructions
 from launch.plan import Plan, plan
@@ -129,3 +132,16 @@ def test_no_two_simulators_of_any_learner_play_the_same_games() -> None:
     made = planned("learners.count=3")
     seeds = [seed for number in range(6) for seed in env_seeds(made, f"simulator-{number}")]
     assert len(set(seeds)) == len(seeds)
+
+
+def test_gossip_has_messages_and_counts_and_numbers_its_trainers() -> None:
+    made = planned("mode=gossip", "gossip.graph=[[1], [0]]", "gossip.gradient_every=5", "seed=3")
+    names = [segment.name for segment in made.segments]
+    assert names[:5] == ["weights-0", "rounds-0", "messages-0", "gradients-0", "counts"]
+    settings = instructions(made, "trainer-0", 0)
+    assert isinstance(settings, TrainerSettings)
+    exchange = msgspec.convert(settings.exchange, ExchangeSettings)
+    assert (exchange.mode, exchange.rank, exchange.learners, exchange.gradient_every) == ("gossip", 0, 1, 5)
+    assert exchange.folder == str(made.shm)
+    assert exchange.graph == GraphSettings(name="lists", lists=((1,), (0,)))
+    assert planned("mode=gossip", "seed=3").graph == GraphSettings(name="ring", seed=3)
