@@ -1,7 +1,8 @@
-"""The only import of zmq: two kinds of socket with own ids, bounded queues and no lingering.
+"""The only import of zmq: sockets with bounded queues and no lingering.
 
-ROUTER and DEALER only. High-water marks, LINGER and mandatory routing are set before bind or connect, because zmq
-ignores them afterwards. PUB/SUB and PUSH/PULL are not used: a late subscriber and a killed puller lose messages.
+ROUTER and DEALER, with ids of their own, for all that must arrive. High-water marks, LINGER and mandatory routing are
+set before bind or connect, because zmq ignores them afterwards. PUSH and PULL for weights alone, of which only the
+newest matter: a killed puller loses messages. PUB/SUB is not used: so does a late subscriber.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import zmq
 from actorlearn.wire.bell import Bell
 
 HIGH_WATER_MARK = 1000
+RECONNECT_MS = 20
+RECONNECT_MOST_MS = 200
 _MAX_FRAMES = 2
 _MINIMUM_LIBZMQ = (4, 3, 5)  # older ones have known remote crashes
 
@@ -32,6 +35,25 @@ def _socket(kind: int) -> zmq.Socket[bytes]:
     return socket
 
 
+def _listen(socket: zmq.Socket[bytes], endpoint: str) -> None:
+    """Bind; an ipc endpoint is its owner's alone. Raises ChannelError naming the endpoint."""
+    before = os.umask(0o077)  # the socket file must be 0600 from its first moment
+    try:
+        socket.bind(endpoint)
+    except zmq.ZMQError as error:
+        socket.close()
+        raise ChannelError(f"{endpoint}: cannot listen: {error}; is another process using it?") from None
+    finally:
+        os.umask(before)
+
+
+def _forsake(socket: zmq.Socket[bytes], endpoint: str) -> None:
+    """Close a listening socket and remove its file."""
+    socket.close()
+    if endpoint.startswith("ipc://"):
+        Path(endpoint.removeprefix("ipc://")).unlink(missing_ok=True)
+
+
 class Router:
     """The listening side; knows its peers by the ids they chose."""
 
@@ -41,14 +63,7 @@ class Router:
         self.socket = _socket(zmq.ROUTER)
         self.socket.router_mandatory = 1
         self.socket.router_handover = 1  # a restarted peer with the same id takes its place
-        before = os.umask(0o077)  # the socket file must be 0600 from its first moment
-        try:
-            self.socket.bind(endpoint)
-        except zmq.ZMQError as error:
-            self.socket.close()
-            raise ChannelError(f"{endpoint}: cannot listen: {error}; is another process using it?") from None
-        finally:
-            os.umask(before)
+        _listen(self.socket, endpoint)
 
     def recv(self, timeout_ms: int = 0) -> tuple[str, bytes] | None:
         """Next message as (peer id, body), or None when none came in time. Malformed ones are dropped."""
@@ -74,9 +89,7 @@ class Router:
 
     def close(self) -> None:
         """Close and remove the socket file."""
-        self.socket.close()
-        if self.endpoint.startswith("ipc://"):
-            Path(self.endpoint.removeprefix("ipc://")).unlink(missing_ok=True)
+        _forsake(self.socket, self.endpoint)
 
 
 class Dealer:
@@ -87,8 +100,8 @@ class Dealer:
         self.endpoint = endpoint
         self.socket = _socket(zmq.DEALER)
         self.socket.identity = identity.encode()
-        self.socket.reconnect_ivl = 20
-        self.socket.reconnect_ivl_max = 200
+        self.socket.reconnect_ivl = RECONNECT_MS
+        self.socket.reconnect_ivl_max = RECONNECT_MOST_MS
         self.socket.connect(endpoint)
 
     def send(self, body: bytes) -> bool:
@@ -112,6 +125,59 @@ class Dealer:
     def close(self) -> None:
         """Close; unsent messages are dropped."""
         self.socket.close()
+
+
+class Push:
+    """The sending end of a line to one puller: what has not gone yet is replaced by the next, so nothing queues."""
+
+    def __init__(self, endpoint: str) -> None:
+        """Connect; the puller may come later, go, and come back. Raises ChannelError for what is no endpoint."""
+        self.socket = _socket(zmq.PUSH)
+        self.socket.conflate = True  # like all options it counts for what is connected afterwards
+        self.socket.reconnect_ivl = RECONNECT_MS
+        self.socket.reconnect_ivl_max = RECONNECT_MOST_MS
+        try:
+            self.socket.connect(endpoint)
+        except zmq.ZMQError as error:
+            self.socket.close()
+            raise ChannelError(f"{endpoint}: cannot be reached: {error}; write ipc://PATH or tcp://HOST:PORT") from None
+
+    def send(self, body: bytes) -> bool:
+        """Send without blocking and without a copy; False when it cannot be taken."""
+        try:
+            self.socket.send(body, zmq.NOBLOCK, copy=False)
+        except zmq.ZMQError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close; what has not gone is dropped."""
+        self.socket.close()
+
+
+class Pull:
+    """The listening end for any number of pushers; says nothing back."""
+
+    def __init__(self, endpoint: str, limit_bytes: int) -> None:
+        """Bind, an ipc endpoint owner-only; zmq parts with whoever sends more than ``limit_bytes``, before reading it.
+
+        It does not conflate: libzmq 4.3.5 aborts the process when a message of several frames meets a conflating PULL.
+        """
+        self.endpoint = endpoint
+        self.socket = _socket(zmq.PULL)
+        self.socket.rcvhwm = 1
+        self.socket.maxmsgsize = limit_bytes
+        _listen(self.socket, endpoint)
+
+    def recv(self, timeout_ms: int = 0) -> list[bytes] | None:
+        """The frames of the next message, or None when none came in time; an honest one has a single frame."""
+        if not self.socket.poll(timeout_ms, zmq.POLLIN):
+            return None
+        return self.socket.recv_multipart()
+
+    def close(self) -> None:
+        """Close and remove the socket file."""
+        _forsake(self.socket, self.endpoint)
 
 
 class Waiter:

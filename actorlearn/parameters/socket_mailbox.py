@@ -1,0 +1,124 @@
+"""Messages of learners on several machines: each learner's newest weights, sent to its out-peers through ZeroMQ.
+
+Reads and writes sockets only; knows neither graph nor weights. The same ``Mailbox`` as that of shared memory, with one
+difference: a message is here when it has arrived, so a learner that joins has none before its peers' next update.
+
+A message is one frame: magic, protocol version, sender, version and checksum, then the raw float32. What is not of
+exactly that size and form is dropped and counted, and never an error: only its sender is at fault. Of each peer the
+newest version is kept. A line to a peer that is slow, dead or yet to come holds one message, the newest.
+
+Whoever can reach an endpoint can send weights. An ipc endpoint is its owner's alone; a tcp one belongs into a network
+that is.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import zlib
+from collections.abc import Callable, Collection
+
+import numpy as np
+from numpy.typing import NDArray
+
+from actorlearn.wire.channel import Pull, Push
+
+MAGIC = b"ACTLMESG"
+PROTOCOL = 1
+"""Of this frame; raised when its form changes."""
+HEADER = struct.Struct("<8sIIqI")
+"""Magic, protocol, sender, version, CRC-32 of the weights."""
+LEARNERS = 256
+"""A run has fewer, so a sender with a larger number is none of ours."""
+INCARNATION = 1 << 40
+"""Versions of one incarnation; those of the next lie above, because it cannot know how far its predecessor came."""
+_POLL_MS = 50
+
+
+class SocketMailbox:
+    """One learner's own messages and those of its peers."""
+
+    def __init__(
+        self,
+        learner: int,
+        size: int,
+        endpoint: Callable[[int], str],
+        peers: Callable[[], Collection[int]],
+        incarnation: int = 0,
+    ) -> None:
+        """Listen at the own endpoint; raises ChannelError.
+
+        `size` is how many weights a message has, `endpoint` where each learner listens, `peers` who gets the own
+        messages now. An `incarnation` of this learner is larger than those before it.
+        """
+        self._learner, self._size = learner, size
+        self._endpoint, self._peers = endpoint, peers
+        self._posted = incarnation * INCARNATION - 1
+        self._lines: dict[int, Push] = {}
+        self._here: dict[int, tuple[int, bytes]] = {}
+        """Version and frame of each peer's newest message; written by the receiving thread alone."""
+        self.dropped = 0
+        """Messages that were none of ours, damaged, or older than what was here."""
+        self._pull = Pull(endpoint(learner), HEADER.size + 4 * size)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._receive, name=f"messages to {learner}", daemon=True)
+        self._thread.start()
+
+    def post(self, weights: NDArray[np.float32]) -> int:
+        """Send the next message [size] to all peers, without waiting for any; returns its version."""
+        if weights.shape != (self._size,):
+            raise ValueError(f"a message has {self._size} weights, not {list(weights.shape)}")
+        self._posted += 1
+        self._follow()
+        content = np.ascontiguousarray(weights, np.float32).tobytes()
+        frame = HEADER.pack(MAGIC, PROTOCOL, self._learner, self._posted, zlib.crc32(content)) + content
+        for line in self._lines.values():
+            line.send(frame)
+        return self._posted
+
+    def version(self, peer: int) -> int:
+        """Newest version of a peer's message that is here; -1 = none."""
+        return self._here[peer][0] if peer in self._here else -1
+
+    def take(self, peer: int, out: NDArray[np.float32]) -> int:
+        """Copy that message into ``out`` [size] and return its version; -1 = there is none, ``out`` stays as it was."""
+        if peer not in self._here:
+            return -1
+        version, frame = self._here[peer]
+        out[:] = np.frombuffer(frame, np.float32, self._size, HEADER.size)
+        return version
+
+    def close(self) -> None:
+        """Stop listening; messages that have not gone are dropped."""
+        self._over.set()
+        self._thread.join()
+        self._pull.close()
+        for line in self._lines.values():
+            line.close()
+        self._lines = {}
+
+    def _follow(self) -> None:
+        """Open lines to new peers and close those to peers that have gone."""
+        wanted = set(self._peers()) - {self._learner}
+        for gone in self._lines.keys() - wanted:
+            self._lines.pop(gone).close()
+        for new in wanted - self._lines.keys():
+            self._lines[new] = Push(self._endpoint(new))
+
+    def _receive(self) -> None:
+        """Read whatever comes, so that what is kept is the newest however seldom it is looked at."""
+        while not self._over.is_set():
+            frames = self._pull.recv(_POLL_MS)
+            if frames is not None and not self._keep(frames):
+                self.dropped += 1
+
+    def _keep(self, frames: list[bytes]) -> bool:
+        if len(frames) != 1 or len(frames[0]) != HEADER.size + 4 * self._size:
+            return False
+        magic, protocol, sender, version, checksum = HEADER.unpack_from(frames[0])
+        if (magic, protocol) != (MAGIC, PROTOCOL) or sender >= LEARNERS or version <= self.version(sender):
+            return False
+        if zlib.crc32(memoryview(frames[0])[HEADER.size :]) != checksum:
+            return False
+        self._here[sender] = version, frames[0]
+        return True

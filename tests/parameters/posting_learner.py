@@ -1,0 +1,45 @@
+"""A learner that does nothing but post messages, as fast as it can, until it is killed; and how either mailbox is made.
+
+Every element of a message tells who wrote it and which it was, so that one that is torn, mixed up or too old shows.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from actorlearn.parameters.socket_mailbox import SocketMailbox
+
+SIZE = 1 << 16
+LEARNERS = 3
+
+
+def tattooed(learner: int, count: int, size: int = SIZE) -> NDArray[np.float32]:
+    """What a learner posts as its count-th message."""
+    return np.full(size, LEARNERS * count + learner, np.float32)
+
+
+def socket_mailbox(folder: Path, learner: int, incarnation: int = 0, size: int = SIZE) -> SocketMailbox:
+    """A learner's mailbox; it posts to all others."""
+    return SocketMailbox(
+        learner, size, lambda number: f"ipc://{folder}/messages-{number}.sock", lambda: range(LEARNERS), incarnation
+    )
+
+
+KINDS = {"socket": socket_mailbox}
+
+
+def main(kind: str, folder: str, learner: str, incarnation: str) -> None:
+    """Post until killed."""
+    mailbox = KINDS[kind](Path(folder), int(learner), int(incarnation))
+    count = 0
+    while True:
+        mailbox.post(tattooed(int(learner), count))
+        count += 1
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,330 @@
+"""What any mailbox promises: the newest message, whole, without waiting; with real processes and kill -9."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actorlearn.parameters.socket_mailbox import HEADER, INCARNATION, MAGIC, PROTOCOL, SocketMailbox
+from actorlearn.wire.channel import ChannelError, Push
+from tests.parameters.posting_learner import KINDS, LEARNERS, SIZE, socket_mailbox, tattooed
+from tests.sizes import ROOT
+
+PATIENCE_S = 20.0
+SMALL = 64
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for what must come; a message may take its time."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not holds() and time.monotonic() < deadline_s:
+        time.sleep(0.001)
+    assert holds()
+
+
+def content(mailbox, peer: int, size: int = SMALL) -> tuple[int, int]:
+    """Version and count of a peer's message that is here; whole, and its peer's own."""
+    out = np.full(size, np.nan, np.float32)
+    version = mailbox.take(peer, out)
+    assert (out == out[0]).all()
+    count, learner = divmod(int(out[0]), LEARNERS)
+    assert learner == peer
+    return version, count
+
+
+class MailboxContract:
+    """Inherited by the tests of each mailbox."""
+
+    kind = ""
+
+    @pytest.fixture
+    def mailboxes(self, tmp_path: Path) -> Iterator[list]:
+        opened = [KINDS[self.kind](tmp_path, learner, size=SMALL) for learner in range(LEARNERS)]
+        yield opened
+        for mailbox in opened:
+            mailbox.close()
+
+    def test_before_the_first_message_there_is_none(self, mailboxes) -> None:
+        assert [mailboxes[0].version(peer) for peer in (1, 2, LEARNERS)] == [-1, -1, -1]
+
+    def test_a_message_comes_whole_and_stays_until_the_next(self, mailboxes) -> None:
+        version = mailboxes[1].post(tattooed(1, 7, SMALL))
+        until(lambda: mailboxes[0].version(1) == version)
+        assert content(mailboxes[0], 1) == content(mailboxes[0], 1) == (version, 7)
+        assert mailboxes[0].version(1) == version
+        assert mailboxes[0].version(2) == -1
+
+    def test_versions_count_the_own_messages_one_by_one(self, mailboxes) -> None:
+        versions = [mailboxes[0].post(tattooed(0, count, SMALL)) for count in range(5)]
+        assert versions == list(range(versions[0], versions[0] + 5)) and versions[0] >= 0
+
+    def test_what_is_posted_may_be_changed_afterwards(self, mailboxes) -> None:
+        weights = tattooed(1, 1, SMALL)
+        version = mailboxes[1].post(weights)
+        weights.fill(np.nan)
+        until(lambda: mailboxes[0].version(1) == version)
+        assert content(mailboxes[0], 1) == (version, 1)
+
+    def test_many_messages_to_those_who_do_not_look_leave_the_newest(self, mailboxes) -> None:
+        for count in range(1000):
+            version = mailboxes[2].post(tattooed(2, count, SMALL))
+        for reader in mailboxes[:2]:
+            until(lambda reader=reader: reader.version(2) == version)
+            assert content(reader, 2) == (version, 999)
+
+    def test_a_learner_that_comes_late_gets_what_is_posted_then(self, tmp_path: Path) -> None:
+        first = KINDS[self.kind](tmp_path, 0, size=SMALL)
+        first.post(tattooed(0, 1, SMALL))
+        late = KINDS[self.kind](tmp_path, 1, size=SMALL)
+        version = first.post(tattooed(0, 2, SMALL))
+        until(lambda: late.version(0) == version)
+        assert content(late, 0) == (version, 2)
+        first.close()
+        late.close()
+
+    def test_versions_go_on_after_a_restart_and_the_reader_follows(self, tmp_path: Path) -> None:
+        reader = KINDS[self.kind](tmp_path, 0, size=SMALL)
+        before = -1
+        for incarnation in range(3):
+            writer = KINDS[self.kind](tmp_path, 1, incarnation, size=SMALL)
+            version = writer.post(tattooed(1, incarnation, SMALL))
+            assert version > before
+            until(lambda version=version: reader.version(1) == version)
+            assert content(reader, 1) == (version, incarnation)
+            before = writer.post(tattooed(1, 9, SMALL))
+            writer.close()
+        reader.close()
+
+    def test_weights_of_another_size_are_refused_by_whoever_posts_them(self, mailboxes) -> None:
+        with pytest.raises(ValueError):
+            mailboxes[0].post(np.zeros(SMALL + 1, np.float32))
+
+    @settings(max_examples=30)
+    @given(st.lists(st.tuples(st.sampled_from(("post", "take")), st.integers(0, 2), st.integers(0, 2)), max_size=40))
+    def test_in_any_order_versions_never_go_back_and_belong_to_their_content(
+        self, tmp_path_factory: pytest.TempPathFactory, deeds: list[tuple[str, int, int]]
+    ) -> None:
+        folder = tmp_path_factory.mktemp("m")
+        mailboxes = [KINDS[self.kind](folder, learner, size=SMALL) for learner in range(LEARNERS)]
+        posted: dict[int, list[int]] = {learner: [] for learner in range(LEARNERS)}
+        taken: dict[tuple[int, int], int] = {}
+        try:
+            for deed, learner, peer in deeds:
+                if deed == "post":
+                    version = mailboxes[learner].post(tattooed(learner, len(posted[learner]), SMALL))
+                    posted[learner].append(version)
+                elif learner != peer and mailboxes[learner].version(peer) >= 0:
+                    seen = mailboxes[learner].version(peer)
+                    version, count = content(mailboxes[learner], peer)
+                    assert version == posted[peer][count] >= max(seen, taken.get((learner, peer), -1))
+                    taken[learner, peer] = version
+            for reader in range(LEARNERS):
+                for peer in set(range(LEARNERS)) - {reader}:
+                    newest = posted[peer][-1] if posted[peer] else -1
+                    until(lambda r=reader, p=peer, n=newest: mailboxes[r].version(p) == n)
+        finally:
+            for mailbox in mailboxes:
+                mailbox.close()
+
+    @contextmanager
+    def posting(self, folder: Path, learner: int, incarnation: int) -> Iterator[subprocess.Popen]:
+        """A process that posts as fast as it can; killed with SIGKILL."""
+        command = [sys.executable, "-m", "tests.parameters.posting_learner"]
+        writer = subprocess.Popen([*command, self.kind, str(folder), str(learner), str(incarnation)], cwd=ROOT)
+        try:
+            yield writer
+        finally:
+            writer.send_signal(signal.SIGKILL)
+            writer.wait()
+
+    @pytest.mark.timeout(120)
+    def test_no_message_is_torn_while_peers_post_and_are_killed(self, tmp_path: Path) -> None:
+        reader = KINDS[self.kind](tmp_path, 0)
+        newest = {1: -1, 2: -1}
+
+        def read(times: int) -> None:
+            for _ in range(times):
+                for peer in newest:
+                    until(lambda peer=peer: reader.version(peer) > newest[peer])
+                    version, _ = content(reader, peer, SIZE)
+                    assert version > newest[peer]
+                    newest[peer] = version
+
+        with self.posting(tmp_path, 2, 0):
+            for incarnation in range(2):  # the second is the first one's successor, whose versions go on
+                with self.posting(tmp_path, 1, incarnation):
+                    read(30)
+        assert content(reader, 1, SIZE)[0] >= newest[1]
+        reader.close()
+        for left in tmp_path.glob("*.sock"):  # of those who were killed; a run removes the folder
+            left.unlink()
+
+    @pytest.mark.timeout(120)
+    def test_posting_goes_on_when_a_peer_is_stopped_or_killed(self, tmp_path: Path) -> None:
+        writer = KINDS[self.kind](tmp_path, 0)
+        with self.posting(tmp_path, 1, 0) as peer:
+            until(lambda: writer.version(1) >= 0)
+            peer.send_signal(signal.SIGSTOP)
+            for count in range(200):
+                writer.post(tattooed(0, count))
+        for count in range(200):
+            version = writer.post(tattooed(0, count))
+        successor = KINDS[self.kind](tmp_path, 1, 1)
+        version = writer.post(tattooed(0, 200))
+        until(lambda: successor.version(0) == version)
+        assert content(successor, 0, SIZE) == (version, 200)
+        writer.close()
+        successor.close()
+
+
+@pytest.fixture(scope="module")
+def reader_of_bytes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SocketMailbox]:
+    """One for many examples."""
+    mailbox = socket_mailbox(tmp_path_factory.mktemp("m"), 0, size=SMALL)
+    yield mailbox
+    mailbox.close()
+
+
+class TestSocketMailbox(MailboxContract):
+    """Through ZeroMQ."""
+
+    kind = "socket"
+
+    @pytest.fixture
+    def reader(self, tmp_path: Path) -> Iterator[SocketMailbox]:
+        mailbox = socket_mailbox(tmp_path, 0, size=SMALL)
+        yield mailbox
+        mailbox.close()
+
+    @staticmethod
+    def frame(sender: int = 1, version: int = 5, magic: bytes = MAGIC, protocol: int = PROTOCOL) -> bytes:
+        """A message that somebody else made by this project's rules."""
+        content = tattooed(1, 5, SMALL).tobytes()
+        return HEADER.pack(magic, protocol, sender, version, zlib.crc32(content)) + content
+
+    def test_a_message_by_the_rules_is_taken(self, reader: SocketMailbox, tmp_path: Path) -> None:
+        line = Push(f"ipc://{tmp_path}/messages-0.sock")
+        line.send(self.frame())
+        until(lambda: reader.version(1) == 5)
+        assert content(reader, 1) == (5, 5) and reader.dropped == 0
+        line.close()
+
+    @pytest.mark.parametrize(
+        "spoil",
+        [
+            lambda good: b"",
+            lambda good: good[:-1],
+            lambda good: good[: HEADER.size],
+            lambda good: b"?" + good[1:],
+            lambda good: good[:8] + b"\2" + good[9:],
+            lambda good: good[:12] + b"\xff\xff\xff\xff" + good[16:],
+            lambda good: good[:16] + b"\xff" * 8 + good[24:],
+            lambda good: good[:-1] + bytes([good[-1] ^ 1]),
+        ],
+        ids=["empty", "short", "header alone", "magic", "protocol", "sender", "version -1", "one bit"],
+    )
+    def test_what_is_no_message_is_dropped_and_counted(
+        self, reader: SocketMailbox, tmp_path: Path, spoil: Callable[[bytes], bytes]
+    ) -> None:
+        line = Push(f"ipc://{tmp_path}/messages-0.sock")
+        line.send(spoil(self.frame()))
+        until(lambda: reader.dropped == 1)
+        assert reader.version(1) == -1
+        line.send(self.frame())
+        until(lambda: reader.version(1) == 5)
+        line.close()
+
+    def test_an_older_message_is_dropped(self, reader: SocketMailbox, tmp_path: Path) -> None:
+        line = Push(f"ipc://{tmp_path}/messages-0.sock")
+        line.send(self.frame(version=5))
+        until(lambda: reader.version(1) == 5)
+        line.send(self.frame(version=4))
+        until(lambda: reader.dropped == 1)
+        assert reader.version(1) == 5
+        line.close()
+
+    def test_one_that_is_too_large_never_comes_in_and_the_next_does(
+        self, reader: SocketMailbox, tmp_path: Path
+    ) -> None:
+        line = Push(f"ipc://{tmp_path}/messages-0.sock")
+        line.send(self.frame() + b"x" * (1 << 20))
+
+        def good_comes() -> bool:  # zmq has parted with the line, which takes a moment to be made anew
+            line.send(self.frame())
+            return reader.version(1) == 5
+
+        until(good_comes)
+        line.close()
+
+    @settings(max_examples=200)
+    @given(st.lists(st.binary(max_size=HEADER.size + 4 * SMALL + 4), max_size=3))
+    def test_any_frames_are_dropped_without_an_error(self, reader_of_bytes: SocketMailbox, frames: list[bytes]) -> None:
+        assert not reader_of_bytes._keep(frames)
+
+    def test_strangers_and_half_messages_do_no_harm(self, reader: SocketMailbox, tmp_path: Path) -> None:
+        with socket.socket(socket.AF_UNIX) as stranger:
+            stranger.connect(f"{tmp_path}/messages-0.sock")
+            stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" * 100)
+            line = Push(f"ipc://{tmp_path}/messages-0.sock")
+            line.send(self.frame())
+            until(lambda: reader.version(1) == 5)
+        line.close()
+
+    def test_the_endpoint_is_its_owners_alone_and_goes_with_it(self, tmp_path: Path) -> None:
+        mailbox = socket_mailbox(tmp_path, 0)
+        assert (tmp_path / "messages-0.sock").stat().st_mode & 0o077 == 0
+        mailbox.close()
+        assert not (tmp_path / "messages-0.sock").exists()
+
+    def test_an_endpoint_that_is_none_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(ChannelError, match="nowhere"):
+            SocketMailbox(0, SMALL, lambda learner: f"ipc://{tmp_path}/nowhere/{learner}", lambda: ())
+        with pytest.raises(ChannelError, match="http"):
+            Push("http://machine:80")
+
+    def test_lines_follow_those_who_are_there(self, tmp_path: Path) -> None:
+        there = [0, 1]
+        mailbox = SocketMailbox(0, SMALL, lambda learner: f"ipc://{tmp_path}/{learner}", lambda: there)
+        reader = SocketMailbox(2, SMALL, lambda learner: f"ipc://{tmp_path}/{learner}", lambda: ())
+        first = mailbox.post(tattooed(0, 0, SMALL))
+        there[:] = [0, 2]
+        second = mailbox.post(tattooed(0, 1, SMALL))
+        until(lambda: reader.version(0) == second)
+        there[:] = [0]
+        mailbox.post(tattooed(0, 2, SMALL))
+        there[:] = [0, 2]
+        last = mailbox.post(tattooed(0, 3, SMALL))
+        until(lambda: reader.version(0) == last)
+        assert content(reader, 0) == (last, 3) and first < second < last
+        mailbox.close()
+        reader.close()
+
+    def test_learners_on_a_network_write_other_endpoints(self) -> None:
+        ports = {learner: free_port() for learner in range(2)}
+        one, other = (
+            SocketMailbox(learner, SMALL, lambda n: f"tcp://127.0.0.1:{ports[n]}", lambda: (0, 1), incarnation=1)
+            for learner in range(2)
+        )
+        assert one.post(tattooed(0, 4, SMALL)) == INCARNATION
+        until(lambda: other.version(0) == INCARNATION)
+        assert content(other, 0) == (INCARNATION, 4)
+        one.close()
+        other.close()
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
