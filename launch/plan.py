@@ -19,6 +19,7 @@ from actorlearn.memory.shared import SHM_ROOT, Segment, segment_bytes
 from actorlearn.metrics.timings import SECTIONS
 from actorlearn.optim.interface import OptimizerSettings, state_vectors
 from actorlearn.parameters.counts import counts_fields
+from actorlearn.parameters.exchange_log import exchange_fields
 from actorlearn.parameters.graph import GraphSettings
 from actorlearn.parameters.interface import MOST_LEARNERS, backend
 from actorlearn.parameters.published import weights_fields
@@ -140,7 +141,8 @@ class Plan:
             return {"mode": "async", **who, "store": str(self.shm / "store")}
         if t.mode == "gossip":
             said = {key: getattr(t.gossip, key) for key in ("max_staleness", "transport", "gradient_every")}
-            return {"mode": "gossip", **who, **said, "folder": str(self.shm), "graph": msgspec.to_builtins(self.graph)}
+            places = {"folder": str(self.shm), "endpoint": self.endpoint("messages-{}")}
+            return {"mode": "gossip", **who, **said, **places, "graph": msgspec.to_builtins(self.graph)}
         if t.learners.count == 1:
             return {}
         meeting = str(self.shm / "learners")  # trainers complete it with who they are
@@ -162,6 +164,7 @@ class Plan:
         kinds = {"weights": (weights, slots), "rounds": (rounds_fields(), "which rounds may be begun")}
         if t.mode == "gossip" and t.gossip.transport == "shm":
             kinds["messages"] = (weights, f"{slots}, for other learners")
+            kinds["exchanges"] = (exchange_fields(), "how it changed its weights, for comparing learners")
         if t.mode == "gossip" and t.gossip.gradient_every:
             what = f"every {t.gossip.gradient_every:,} updates a gradient, in 3 slots"
             kinds["gradients"] = (weights_fields(d.weights - d.statistics), what)

@@ -16,11 +16,14 @@ AGREED = ("time_s", "wall_time_s", "env_steps", "frames", "updates")
 """All learners count these together; the newest word is the largest."""
 ADDED = ("episodes", "steps_dropped", "env_steps_per_s", "frames_per_s")
 RATES = ("env_steps_per_s", "frames_per_s")
-LARGEST = ("policy_lag_max", "staleness_max")
+LARGEST = ("policy_lag_max", "staleness_max", "consensus_distance", "consensus_bound")
 BY_GAMES = ("episode_return_mean", "episode_length_mean")
 """Means over each learner's last games: weighed by how many games those are."""
 RECENT_GAMES = 100
-OWN = ("env_steps_per_s", "episode_return_mean", "policy_lag_mean", "staleness_mean", "learner_wait_s", "lock_wait_s")
+OWN = (
+    *("env_steps_per_s", "episode_return_mean", "policy_lag_mean", "staleness_mean", "learner_wait_s", "lock_wait_s"),
+    *("mixed_share", "consensus_distance", "consensus_bound"),
+)
 """What is also shown of each learner by itself."""
 
 

@@ -88,6 +88,14 @@ def _hops(graph: GraphSettings, count: int, exchange: int) -> Sequence[int]:
     return range(1, 1 + min(farthest, count - 1))
 
 
+def neighbours(graph: GraphSettings, members: Sequence[int], learner: int) -> tuple[int, ...]:
+    """Whose messages `learner` mixes in some exchange or other, in ascending order."""
+    if graph.name == "random-matching":
+        return tuple(member for member in members if member != learner)
+    exchanges = range(max((len(members) - 1).bit_length(), 1))  # then the graph repeats
+    return tuple(sorted({peer for exchange in exchanges for peer in in_peers(graph, members, learner, exchange)}))
+
+
 def mixing_matrix(graph: GraphSettings, members: Sequence[int], exchange: int) -> NDArray[np.float64]:
     """How weights come about when all mix in the same round: [n, n], row-stochastic, in the order of `members`."""
     matrix = np.eye(len(members))

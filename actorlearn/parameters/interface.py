@@ -42,6 +42,8 @@ class ExchangeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         None  # gossip: exchanges without mixing, after which in-peers are waited for; None = never
     )
     transport: str = "shm"  # gossip: of messages: shared memory, or ZeroMQ
+    endpoint: str = ""  # gossip by ZeroMQ: where a learner listens for messages, with {} for its number
+    incarnation: int = 0  # gossip by ZeroMQ: of this learner's trainer
     gradient_every: int = 0  # gossip: updates between two gradients that are kept; 0 = none are
 
     def __post_init__(self) -> None:

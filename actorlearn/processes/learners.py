@@ -1,25 +1,27 @@
 """The learners this one exchanges with: joined when all have come, and joined anew when one comes or goes.
 
 Reads: the order's list of learners. Writes: nothing; the exchange does (``parameters/exchange.py``). With one learner,
-or a store between them, nobody is waited for.
+or a store between them, nobody is waited for. Those that gossip join at once too, and are told who there is.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from actorlearn.memory.shared import Segment, SegmentError
+from actorlearn.parameters.graph import neighbours
 from actorlearn.parameters.interface import ExchangeSettings, PeerLost, Stopped
 from actorlearn.parameters.rendezvous import rendezvous_fields
 from actorlearn.processes.learning import Learning
 from actorlearn.processes.role import Role
 from actorlearn.processes.settings import TrainerSettings
+from actorlearn.wire.messages import Warned
 
 PATIENCE_S = 60.0
 """Longest that a new list of learners is awaited after one was lost; the supervisor sees a death within a second."""
@@ -44,6 +46,9 @@ class Learners:
         self._lost_s = 0.0
         self._named_s = -NAME_EVERY_S
         self._suspect, self._suspected = -1, 0
+        self._order = 0
+        self._numbers: tuple[int, ...] = ()
+        """Of the learners in the order of that version."""
 
     @property
     def joined(self) -> bool:
@@ -61,6 +66,8 @@ class Learners:
         if self._exchange.mode == "alone":
             self._members = wanted
             return self._learning.exchange.join(env_steps, updates)
+        if self._exchange.mode == "gossip" and not self._role.control.order.version:
+            return None  # it says who else there is
         if self._role.peer not in wanted or wanted == self._lost:
             if self._lost and time.monotonic() - self._lost_s > PATIENCE_S:
                 raise PeerLost(f"no other list of learners came within {PATIENCE_S:g} s of losing {', '.join(wanted)}")
@@ -70,8 +77,9 @@ class Learners:
             rank, count = wanted.index(self._role.peer), len(wanted)
             meeting = self._meeting(wanted)
             settings = msgspec.structs.replace(settings, rank=rank, learners=count, rendezvous=meeting)
+        settings = msgspec.structs.replace(settings, incarnation=self._settings.incarnation)
         try:
-            self._learning.exchange_by(settings, lambda: self._role.alive() and self._wanted() == wanted)
+            self._learning.exchange_by(settings, lambda: self._role.alive() and self._wanted() == wanted, self._present)
             totals = self._learning.exchange.join(env_steps, updates)
         except (Stopped, SegmentError):  # we are to end, there is another list, or the place is still being made
             return None
@@ -99,6 +107,30 @@ class Learners:
         name = self._members[rank].rpartition(".")[0]
         return f"{name} is slow: the other learners waited {waited_s:.1f} of the last {seconds:.1f} s for it"
 
+    def _present(self) -> tuple[int, ...]:
+        """Numbers of the learners that the newest order lists; a change of those this one mixes with is told."""
+        order = self._role.control.order
+        if order.version != self._order:
+            before, self._order = self._numbers, order.version
+            listed = (int(peer.rpartition(".")[0].rpartition("-")[2]) for peer in order.learners)
+            self._numbers = tuple(sorted({self._exchange.rank, *listed}))
+            if before and order.phase == "run" and (said := self._change(before, self._numbers)):
+                name, incarnation = self._settings.name, self._settings.incarnation
+                self._role.control.send(Warned(name=name, incarnation=incarnation, text=said))
+        return self._numbers
+
+    def _change(self, before: tuple[int, ...], now: tuple[int, ...]) -> str:
+        """Whose weights are mixed from now on, and why, in words; nothing where they are the same."""
+        graph, rank = self._exchange.graph, self._exchange.rank
+        mixed = neighbours(graph, now, rank)
+        if mixed == neighbours(graph, before, rank):
+            return ""
+        whys = ((set(before) - set(now), "gone"), (set(now) - set(before), "come"))
+        why = ", ".join(
+            f"{_names(others)} {'has' if len(others) == 1 else 'have'} {how}" for others, how in whys if others
+        )
+        return f"mixes with {_names(mixed) or 'nobody'} from now on: {why}"
+
     def _meeting(self, members: tuple[str, ...]) -> str:
         """Where these learners meet, made by whoever comes first. A list of incarnations never comes again."""
         path = f"{self._exchange.rendezvous}.{hashlib.sha256(' '.join(members).encode()).hexdigest()[:16]}"
@@ -110,3 +142,7 @@ class Learners:
         if self._exchange.mode == "sync" and self._settings.learners > 1:
             return tuple(self._role.control.order.learners)
         return (self._role.peer,)
+
+
+def _names(learners: Collection[int]) -> str:
+    return " and ".join(f"trainer-{learner}" for learner in sorted(learners))

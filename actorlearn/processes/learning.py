@@ -6,7 +6,7 @@ Reads: a ``Batch``. Writes: flat weights and optimizer state. Refuses to know: r
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 import torch
@@ -51,20 +51,24 @@ class Learning:
         """Of batches, besides those that all have."""
         self.forward = torch.compile(self.network) if settings.compile else self.network
         self.optimizer_settings = msgspec.convert(settings.optimizer, OptimizerSettings)
-        self.exchange: Exchange = self._exchange(ExchangeSettings(), lambda: True)
+        self.exchange: Exchange = self._exchange(ExchangeSettings(), lambda: True, tuple)
         """How a gradient becomes new weights: by this learner alone, until others are joined."""
         self.finite = True
         self.skipped = 0
         """Batches in a row with an update that was skipped because it was not finite."""
 
-    def exchange_by(self, settings: ExchangeSettings, alive: Callable[[], bool]) -> None:
+    def exchange_by(
+        self, settings: ExchangeSettings, alive: Callable[[], bool], members: Callable[[], Sequence[int]] = tuple
+    ) -> None:
         """Exchange in another way, or with others, from now on; what the optimizer remembers goes along."""
-        before, self.exchange = self.exchange, self._exchange(settings, alive)
+        before, self.exchange = self.exchange, self._exchange(settings, alive, members)
         self.exchange.restore(before.state())
         before.close()
 
-    def _exchange(self, settings: ExchangeSettings, alive: Callable[[], bool]) -> Exchange:
-        return make_exchange(settings, self.optimizer_settings, self.weights, self.gradients, alive)
+    def _exchange(
+        self, settings: ExchangeSettings, alive: Callable[[], bool], members: Callable[[], Sequence[int]]
+    ) -> Exchange:
+        return make_exchange(settings, self.optimizer_settings, self.weights, self.gradients, alive, members)
 
     def learning_rate(self, env_steps: int) -> float:
         """Linear from the first to the final value over ``total_steps``, scaled by the number of learners."""

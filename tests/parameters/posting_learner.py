@@ -6,11 +6,15 @@ Every element of a message tells who wrote it and which it was, so that one that
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from actorlearn.memory.shared import Segment
+from actorlearn.parameters.mailbox import SharedMailbox
+from actorlearn.parameters.published import weights_fields
 from actorlearn.parameters.socket_mailbox import SocketMailbox
 
 SIZE = 1 << 16
@@ -29,7 +33,14 @@ def socket_mailbox(folder: Path, learner: int, incarnation: int = 0, size: int =
     )
 
 
-KINDS = {"socket": socket_mailbox}
+def shared_mailbox(folder: Path, learner: int, incarnation: int = 0, size: int = SIZE) -> SharedMailbox:
+    """A learner's mailbox; the first incarnation finds its segment made, or makes it."""
+    with suppress(FileExistsError):
+        Segment.create(folder / f"messages-{learner}", weights_fields(size)).close()
+    return SharedMailbox(folder, learner)
+
+
+KINDS = {"socket": socket_mailbox, "shared": shared_mailbox}
 
 
 def main(kind: str, folder: str, learner: str, incarnation: str) -> None:

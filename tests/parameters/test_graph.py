@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actorlearn.parameters.graph import DRAWS, GRAPHS, GraphSettings, facts, in_peers, mixing_matrix
+from actorlearn.parameters.graph import DRAWS, GRAPHS, GraphSettings, facts, in_peers, mixing_matrix, neighbours
 
 NAMED = [name for name in GRAPHS if name != "lists"]
 graphs = st.builds(GraphSettings, name=st.sampled_from(NAMED), peers=st.integers(1, 5), seed=st.integers(0, 99))
@@ -156,3 +156,12 @@ def test_every_pair_meets_in_the_long_run_of_matchings() -> None:
     graph = GraphSettings(name="random-matching", seed=3)
     met = {frozenset((0, *in_peers(graph, range(5), 0, exchange))) for exchange in range(200)}
     assert {frozenset(pair) for pair in itertools.product([0], range(1, 5))} < met  # and alone, now and then
+
+
+@pytest.mark.parametrize("members", [(0,), (0, 2), (1, 2, 5), (0, 1, 2, 3, 4, 6)])
+@pytest.mark.parametrize("name", [name for name in GRAPHS if name != "lists"])
+def test_neighbours_are_those_of_all_exchanges(name: str, members: tuple[int, ...]) -> None:
+    graph = GraphSettings(name=name, peers=2)
+    for learner in members:
+        ever = {peer for exchange in range(200) for peer in in_peers(graph, members, learner, exchange)}
+        assert set(neighbours(graph, members, learner)) == ever

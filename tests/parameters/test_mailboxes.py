@@ -189,6 +189,20 @@ class MailboxContract:
         successor.close()
 
 
+class TestSharedMailbox(MailboxContract):
+    """In shared memory."""
+
+    kind = "shared"
+
+    def test_a_message_outlives_who_posted_it(self, tmp_path: Path) -> None:
+        writer = KINDS["shared"](tmp_path, 1, size=SMALL)
+        version = writer.post(tattooed(1, 3, SMALL))
+        writer.close()
+        reader = KINDS["shared"](tmp_path, 0, size=SMALL)
+        assert content(reader, 1) == (version, 3)
+        reader.close()
+
+
 @pytest.fixture(scope="module")
 def reader_of_bytes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SocketMailbox]:
     """One for many examples."""

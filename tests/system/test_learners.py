@@ -1,4 +1,4 @@
-"""Several learners in one run: the same file in both modes, deaths among them, and what they say together."""
+"""Several learners in one run: the same file in all modes, deaths among them, and what they say together."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 TWO = ["learners.count=2", "simulators.count=1"]
 TRAINERS = ["trainer-0", "trainer-1"]
+MODES = ["sync", "async", "gossip"]
 
 
 @pytest.mark.parametrize("name", LEARNS)
-@pytest.mark.parametrize("mode", ["sync", "async"])
-def test_the_same_file_is_learned_in_both_modes(launched: Start, mode: str, name: str) -> None:
+@pytest.mark.parametrize("mode", MODES)
+def test_the_same_file_is_learned_in_all_modes(launched: Start, mode: str, name: str) -> None:
     run = launched("catch", *CATCH, *LEARNS[name], *TWO, f"mode={mode}")
     learned(run, 0.8)
     assert run.rows()[-1]["learners"].keys() == set(TRAINERS)
+    if mode == "gossip":
+        assert max(row["mixed_share"] for row in run.rows()) > 0.0
     for key in ("time_s", "env_steps", "episodes"):
         assert [row[key] for row in run.rows()] == sorted(row[key] for row in run.rows())
 
@@ -37,7 +40,7 @@ def test_learners_in_sync_have_the_same_weights_and_repeat(launched: Start) -> N
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("victim", TRAINERS)
 def test_a_learner_that_is_killed_comes_back_and_loses_nobody_elses_work(
     launched: Start, mode: str, victim: str
@@ -57,7 +60,7 @@ def test_a_learner_that_is_killed_comes_back_and_loses_nobody_elses_work(
     assert run.leftovers() == []
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("mode", MODES)
 def test_a_run_of_two_is_stopped_and_resumed(launched: Start, mode: str) -> None:
     run = launched("catch", PACED, *TWO, f"mode={mode}", "total_steps=20_000")
     run.wait_for_steps(500)

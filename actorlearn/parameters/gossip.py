@@ -1,0 +1,231 @@
+"""Learners that mix their weights: each takes its own steps, and now and then the mean with those of its in-peers.
+
+Reads gradients, and messages of other learners; writes its own flat weights, its optimizer's state and its message.
+Source: Assran et al. (2019), algorithm 1, with the rules of their code where the paper has none: a message is never
+waited for, used at most once, and mixed with weight 1 / (1 + in-degree) once every in-peer has a new one. Beyond
+``max_staleness`` exchanges without mixing a learner does wait. What the optimizer remembers is each learner's own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from actorlearn.memory.shared import Segment
+from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.parameters.counts import Counts
+from actorlearn.parameters.exchange import Alone
+from actorlearn.parameters.exchange_log import ExchangeLog
+from actorlearn.parameters.graph import in_peers, neighbours
+from actorlearn.parameters.interface import Agreed, ExchangeSettings, Stepped
+from actorlearn.parameters.mailbox import Mailbox, SharedMailbox
+from actorlearn.parameters.published import Published
+from actorlearn.parameters.socket_mailbox import SocketMailbox
+
+FIRST_MESSAGE_S = 30.0
+"""Longest that a learner which comes later waits for weights of others before it goes on with its own."""
+_TURN_S = 1e-3
+"""Sleep between two looks at what has come."""
+
+
+class Gossip:
+    """One of several learners that mix their weights."""
+
+    def __init__(
+        self,
+        settings: ExchangeSettings,
+        optimizer: OptimizerSettings,
+        weights: Tensor,
+        gradients: Tensor,
+        alive: Callable[[], bool],
+        members: Callable[[], Sequence[int]],
+    ) -> None:
+        """Bind to the own segments. `members` are the numbers of the learners that there are now."""
+        self.settings, self.weights = settings, weights
+        self.own = Alone(optimizer, weights, gradients)
+        self._alive, self._members = alive, members
+        self._folder = Path(settings.folder)
+        self._segments: list[Segment] = []
+        self.counts = Counts(self._open("counts"), settings.rank)
+        shared = settings.transport == "shm"
+        self.mailbox: Mailbox = SharedMailbox(self._folder, settings.rank) if shared else self._socket_mailbox()
+        self._log = ExchangeLog(self._open(f"exchanges-{settings.rank}")) if shared else None
+        self._gradients = Published(self._open(f"gradients-{settings.rank}")) if settings.gradient_every else None
+        self._message = np.empty(weights.numel(), np.float32)
+        self._before = torch.empty_like(weights if shared else weights[:0])
+        """The weights when a change of them was logged last."""
+        self._used: dict[int, int] = {}
+        """Version of each peer's message that was used last."""
+        self._mixes = self._steps = self._pending = self._unmixed = self._batch_steps = 0
+        self._staleness: list[int] = []
+        """After each exchange since the last report: how many in a row did not mix."""
+        self._waited_s = 0.0
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the own optimizer's state."""
+        return self.own.state()
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Copy a checkpoint's state in."""
+        self.own.restore(state)
+
+    def join(self, env_steps: int, updates: int) -> tuple[int, int]:
+        """Begin with the own weights; one that was killed, or attached, takes those of its in-peers instead.
+
+        All draw the same from the seed, and a run that is resumed goes on with each learner's own checkpoint.
+        """
+        if self.counts.begun or (self.settings.rank >= self.settings.learners and not updates):
+            self._adopt()
+        elif updates and self._log:
+            self._log.adopted({})
+        if not self.counts.begun:
+            self.counts.begin(env_steps, updates)
+        if self._log:
+            self._before.copy_(self.weights)
+        return self.counts.total
+
+    def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
+        """Agree with oneself, on top of what all have learned until now."""
+        self._batch_steps, updates = (0, 0) if draining else (env_steps, 1)
+        before = self.counts.total
+        return Agreed(before[0] + self._batch_steps, before[1] + updates, draining)
+
+    def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
+        """Combine the moments with the own statistics, which are mixed with the weights."""
+        self.own.merge(moments, combine)
+
+    def step(self, gradients: Tensor, learning_rate: float, usable: bool = True) -> Stepped:
+        """A step of the own optimizer; every `local_steps` of them an exchange."""
+        every = self.settings.gradient_every
+        if self._gradients and usable and self._steps % every == 0:
+            self._gradients.publish(gradients.cpu().numpy(), 0)
+        stepped = self.own.step(gradients, learning_rate, usable)
+        self._steps += 1
+        self._pending += 1
+        if self._pending >= self.settings.local_steps:
+            self._pending = 0
+            self._exchange()
+        return stepped
+
+    def settle(self) -> None:
+        """Count the batch."""
+        self.counts.add(self._batch_steps, 1)
+
+    def pull(self) -> bool:
+        """Weights are mixed after a step, and at no other time."""
+        return False
+
+    def numbers(self) -> dict[str, float]:
+        """Exchanges in a row that did not mix, the share that did, and waiting for in-peers."""
+        stale, waited_s = self._staleness or [0], self._waited_s
+        self._staleness, self._waited_s = [], 0.0
+        return {
+            "staleness_mean": sum(stale) / len(stale),
+            "staleness_max": max(stale),
+            "mixed_share": stale.count(0) / len(stale),
+            "learner_wait_s": waited_s,
+        }
+
+    def close(self) -> None:
+        """Leave; the newest message stays."""
+        self.mailbox.close()
+        for segment in self._segments:
+            segment.close()
+
+    # Exchanges ------------------------------------------------------------------------------------------------------
+
+    def _exchange(self) -> None:
+        """Post the own weights; then mix if every in-peer has a new message, or wait for it after too long a time."""
+        if self._log:
+            self._log.stepped(self.mailbox.version(self.settings.rank) + 1, self._moved())
+        self.mailbox.post(self.weights.detach().cpu().numpy())
+        peers = self._ready()
+        limit = self.settings.max_staleness
+        if peers is None and limit is not None and self._unmixed >= limit:
+            peers = self._wait(self._ready)
+        if peers is None:
+            self._unmixed += 1
+        else:
+            self._mix(peers)
+            self._mixes += 1
+            self._unmixed = 0
+        self._staleness.append(self._unmixed)
+
+    def _present(self) -> list[int]:
+        """The learners that there are now, this one in any case."""
+        return sorted({*self._members(), self.settings.rank})
+
+    def _ready(self) -> tuple[int, ...] | None:
+        """The in-peers there are now, if each has a message that was not used yet; a dead one is none of them."""
+        peers = in_peers(self.settings.graph, self._present(), self.settings.rank, self._mixes)
+        return peers if all(self.mailbox.version(peer) > self._used.get(peer, -1) for peer in peers) else None
+
+    def _wait(self, ready: Callable[[], tuple[int, ...] | None], limit_s: float = np.inf) -> tuple[int, ...] | None:
+        """What is ready at last; None when this process is to end, or it has taken so many seconds."""
+        began_s = time.monotonic()
+        while (found := ready()) is None and self._alive() and time.monotonic() - began_s < limit_s:
+            time.sleep(_TURN_S)
+        self._waited_s += time.monotonic() - began_s
+        return found
+
+    def _mix(self, peers: tuple[int, ...]) -> None:
+        """Become the mean of the own weights and the messages of these."""
+        used = {}
+        for peer in peers:
+            used[peer] = self.mailbox.take(peer, self._message)
+            self.weights += torch.from_numpy(self._message).to(self.weights.device)
+        self.weights /= 1 + len(peers)
+        self._used |= used
+        if self._log and used:
+            self._log.mixed(used, self._moved())
+
+    def _adopt(self) -> None:
+        """Become the mean of the newest messages of those whose weights this learner mixes, if there are any.
+
+        A message that travels may be on its way; in shared memory it is here, also that of a learner that is dead.
+        """
+        shared = self.settings.transport == "shm"
+        peers = (self._heard() if shared else self._wait(self._heard, FIRST_MESSAGE_S)) or ()
+        total = torch.zeros_like(self.weights)
+        for peer in peers:
+            self._used[peer] = self.mailbox.take(peer, self._message)
+            total += torch.from_numpy(self._message).to(total.device)
+        if peers:
+            self.weights.copy_(total / len(peers))
+        if self._log:
+            self._log.adopted({peer: self._used[peer] for peer in peers})
+        others = {peer: self.mailbox.version(peer) for peer in self._present() if peer not in peers}
+        self._used |= others  # by the incarnation before, perhaps
+
+    def _heard(self) -> tuple[int, ...] | None:
+        """Learners whose weights this one mixes and of whom there is a message; None while there is none of any."""
+        known = neighbours(self.settings.graph, self._present(), self.settings.rank)
+        return tuple(peer for peer in known if self.mailbox.version(peer) >= 0) or (None if known else ())
+
+    def _moved(self) -> float:
+        """l2 norm of the change of the weights since this was asked last."""
+        change = float(torch.linalg.vector_norm(self.weights - self._before))
+        self._before.copy_(self.weights)
+        return change
+
+    # Places ---------------------------------------------------------------------------------------------------------
+
+    def _open(self, name: str) -> Segment:
+        self._segments.append(Segment.open(self._folder / name))
+        return self._segments[-1]
+
+    def _socket_mailbox(self) -> Mailbox:
+        settings = self.settings
+        return SocketMailbox(
+            settings.rank, self.weights.numel(), settings.endpoint.format, self._readers, settings.incarnation
+        )
+
+    def _readers(self) -> list[int]:
+        """The learners that mix this one's weights."""
+        graph, rank, present = self.settings.graph, self.settings.rank, self._present()
+        return [peer for peer in present if rank in neighbours(graph, present, peer)]

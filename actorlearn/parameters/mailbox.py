@@ -1,0 +1,71 @@
+"""Messages of learners to one another: each learner's newest weights, whole, and no waiting on either side.
+
+Reads and writes one segment of shared memory per learner, of versioned slots (``parameters/published.py``); knows
+neither graph nor weights. ``parameters/socket_mailbox.py`` is the same between machines.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from actorlearn.memory.shared import Segment, SegmentError
+from actorlearn.parameters.published import Published
+
+
+class Mailbox(Protocol):
+    """One learner's own messages and those of its peers, by their numbers."""
+
+    def post(self, weights: NDArray[np.float32]) -> int:
+        """Make these [size] the own newest message and return its version; never waits.
+
+        Versions go up by one, and on after a restart.
+        """
+
+    def version(self, peer: int) -> int:
+        """Newest version of a peer's message that is here; -1 = none."""
+
+    def take(self, peer: int, out: NDArray[np.float32]) -> int:
+        """Copy that message into ``out`` [size] and return its version; -1 = there is none, ``out`` stays as it was."""
+
+    def close(self) -> None:
+        """Let go; what was posted stays where it is."""
+
+
+class SharedMailbox:
+    """Messages in segments ``messages-K`` of one folder, opened when first asked for: learners may come later."""
+
+    def __init__(self, folder: Path, learner: int) -> None:
+        """Nothing is opened yet."""
+        self._folder, self._learner = folder, learner
+        self._segments: dict[int, Segment] = {}
+
+    def post(self, weights: NDArray[np.float32]) -> int:
+        """Write the next version of the own message."""
+        return self._of(self._learner).publish(weights, 0)
+
+    def version(self, peer: int) -> int:
+        """Newest version of a peer's message; also of the own."""
+        try:
+            return self._of(peer).version
+        except (FileNotFoundError, SegmentError):  # not made yet, or half
+            return -1
+
+    def take(self, peer: int, out: NDArray[np.float32]) -> int:
+        """Copy a peer's newest message."""
+        found = self._of(peer).fetch(out) if self.version(peer) >= 0 else None
+        return found[0] if found else -1
+
+    def close(self) -> None:
+        """Unmap."""
+        for segment in self._segments.values():
+            segment.close()
+        self._segments = {}
+
+    def _of(self, learner: int) -> Published:
+        if learner not in self._segments:
+            self._segments[learner] = Segment.open(self._folder / f"messages-{learner}")
+        return Published(self._segments[learner])

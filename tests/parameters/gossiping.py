@@ -1,0 +1,74 @@
+"""Learners that gossip, made for tests: their segments, and what they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from actorlearn.memory.shared import Segment
+from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.parameters.counts import counts_fields
+from actorlearn.parameters.exchange_log import exchange_fields
+from actorlearn.parameters.gossip import Gossip
+from actorlearn.parameters.graph import GraphSettings
+from actorlearn.parameters.interface import ExchangeSettings
+from actorlearn.parameters.make import make
+from actorlearn.parameters.published import weights_fields
+
+PARAMETERS, STATISTICS = 5, 2
+SIZE = PARAMETERS + STATISTICS
+RATE = 0.1
+PAAC = OptimizerSettings(clip_norm=1.0)
+
+
+def start() -> Tensor:
+    """What all draw from the seed."""
+    return torch.linspace(-1.0, 1.0, SIZE)
+
+
+def never() -> bool:
+    """For learners that must not wait."""
+    raise AssertionError("it waits")
+
+
+def segments(folder: Path, learners: int) -> Path:
+    """Everything a run makes for learners with these numbers and below."""
+    Segment.create(folder / "counts", counts_fields(64)).close()
+    for learner in range(learners):
+        Segment.create(folder / f"messages-{learner}", weights_fields(SIZE)).close()
+        Segment.create(folder / f"exchanges-{learner}", exchange_fields()).close()
+        Segment.create(folder / f"gradients-{learner}", weights_fields(PARAMETERS)).close()
+    return folder
+
+
+def learner(
+    folder: Path,
+    rank: int,
+    members: Sequence[int],
+    graph: GraphSettings | None = None,
+    alive: Callable[[], bool] = never,
+    **more: object,
+) -> Gossip:
+    """One of the learners whose segments lie in this folder."""
+    settings = ExchangeSettings(
+        mode="gossip",
+        rank=rank,
+        folder=str(folder),
+        graph=graph or GraphSettings(name="complete"),
+        endpoint=f"ipc://{folder}/messages-{{}}.sock",
+        **{"learners": len(members), **more},  # type: ignore[arg-type]
+    )
+    made = make(settings, PAAC, start(), torch.zeros(PARAMETERS), alive, lambda: members)
+    assert isinstance(made, Gossip)
+    return made
+
+
+def learn(exchange: Gossip, gradient: Tensor | None = None) -> None:
+    """A batch of 10 steps with one update."""
+    exchange.agree(10, 1)
+    gradient = torch.ones(PARAMETERS) if gradient is None else gradient.clone()
+    assert exchange.step(gradient, RATE).taken
+    exchange.settle()

@@ -1,0 +1,439 @@
+"""Learners that mix their weights, against literal matrices; who waits, who joins, and kill -9 of a peer."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actorlearn.memory.shared import Segment
+from actorlearn.parameters.exchange import Alone
+from actorlearn.parameters.exchange_log import ADOPTED, MIXED, STEPPED, ExchangeReader, Record
+from actorlearn.parameters.graph import GraphSettings, in_peers, mixing_matrix
+from actorlearn.parameters.published import Published
+from tests.parameters.gossiping import PAAC, PARAMETERS, RATE, SIZE, STATISTICS, learn, learner, segments, start
+from tests.sizes import ROOT
+
+RING = GraphSettings()
+GRAPHS = [
+    RING,
+    GraphSettings(name="complete"),
+    GraphSettings(name="k-peer", peers=2),
+    GraphSettings(name="exponential-varying"),
+    GraphSettings(name="random-matching", seed=5),
+    GraphSettings(name="lists", lists=((1, 2), (0,), (0,), ())),
+]
+
+
+def gradients_of(count: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(count, PARAMETERS, generator=torch.Generator().manual_seed(seed))
+
+
+def records(folder: Path, rank: int) -> list[Record]:
+    return ExchangeReader(Segment.open(folder / f"exchanges-{rank}")).read()
+
+
+def message_of(folder: Path, rank: int) -> np.ndarray:
+    out = np.empty(SIZE, np.float32)
+    assert Published(Segment.open(folder / f"messages-{rank}")).fetch(out)
+    return out
+
+
+class Matrices:
+    """The same by the book: weights and newest messages of all learners are the rows of one matrix, [2n, size].
+
+    A row is a sum of the first weights and of every local step, each with a coefficient. An exchange multiplies the
+    coefficients by a matrix that copies a learner's weights to its message, and then by one that mixes.
+    """
+
+    def __init__(self, graph: GraphSettings, count: int) -> None:
+        self.graph, self.count = graph, count
+        self.coefficients = np.ones((2 * count, 1))
+        self.changes = [start().double().numpy()]
+        self.alone = [Alone(PAAC, start(), torch.zeros(PARAMETERS)) for _ in range(count)]
+        self.posted, self.mixes = [-1] * count, [0] * count
+        self.used: list[dict[int, int]] = [{} for _ in range(count)]
+
+    @property
+    def weights(self) -> np.ndarray:
+        return self.coefficients[: self.count] @ np.stack(self.changes)
+
+    def learn(self, who: int, gradient: torch.Tensor) -> None:
+        """One local step, the same wherever it is taken from, and its exchange."""
+        alone = self.alone[who]
+        alone.parameters.zero_()
+        alone.step(gradient.clone(), RATE)
+        self.changes.append(torch.cat([alone.parameters.double(), torch.zeros(STATISTICS)]).numpy())
+        self.coefficients = np.pad(self.coefficients, ((0, 0), (0, 1)))
+        self.coefficients[who, -1] = 1.0
+        post = np.eye(2 * self.count)
+        post[self.count + who] = post[who]
+        self.coefficients = post @ self.coefficients
+        self.posted[who] += 1
+        peers = in_peers(self.graph, range(self.count), who, self.mixes[who])
+        if any(self.posted[peer] <= self.used[who].get(peer, -1) for peer in peers):
+            return
+        mix = np.eye(2 * self.count)
+        mix[who, [who, *(self.count + peer for peer in peers)]] = 1.0 / (1 + len(peers))
+        self.coefficients = mix @ self.coefficients
+        self.used[who] |= {peer: self.posted[peer] for peer in peers}
+        self.mixes[who] += 1
+
+
+@settings(max_examples=40)
+@given(st.sampled_from(GRAPHS), st.lists(st.integers(0, 3), min_size=1, max_size=24), st.integers(0, 100))
+def test_in_any_order_weights_are_what_the_matrices_say(tmp_path_factory, graph, turns, seed):
+    """And nobody waits, no message is used twice by anybody, and the optimizers know nothing of one another."""
+    folder = segments(tmp_path_factory.mktemp("g"), 4)
+    learners = [learner(folder, rank, range(4), graph) for rank in range(4)]
+    slow = Matrices(graph, 4)
+    assert [exchange.join(0, 0) for exchange in learners] == [(0, 0)] * 4
+    for number, (who, gradient) in enumerate(zip(turns, gradients_of(len(turns), seed), strict=True)):
+        learn(learners[who], gradient)
+        slow.learn(who, gradient)
+        found = np.stack([exchange.weights.numpy() for exchange in learners])
+        np.testing.assert_allclose(found, slow.weights, rtol=1e-5, atol=1e-6)
+        assert learners[who].counts.total == (10 * (number + 1), number + 1)
+    assert slow.coefficients[:, 0] == pytest.approx(1.0)  # what all began with is in all of them, once
+    assert slow.coefficients.min() >= 0.0 and slow.coefficients.max() <= 1.0 + 1e-9
+    for who, exchange in enumerate(learners):
+        mixed = [record.messages for record in records(folder, who) if record.kind == MIXED]
+        for peer in range(4):
+            versions = [messages[peer] for messages in mixed if peer in messages]
+            assert versions == sorted(set(versions))
+        assert all((torch.equal(exchange.state()[name], slow.alone[who].state()[name])) for name in exchange.state())
+        exchange.close()
+
+
+class InRounds:
+    """A mailbox that makes a round of it: nobody mixes before all have posted, nor posts before all have mixed."""
+
+    def __init__(self, mailbox, barrier: threading.Barrier) -> None:
+        self._mailbox, self._barrier = mailbox, barrier
+        self.version, self.take, self.close = mailbox.version, mailbox.take, mailbox.close
+
+    def post(self, weights) -> int:
+        self._barrier.wait()
+        version = self._mailbox.post(weights)
+        self._barrier.wait()
+        return version
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_in_rounds_the_mean_moves_as_the_mixing_matrix_says(tmp_path: Path, graph: GraphSettings) -> None:
+    count, rounds = 4, 6
+    folder, barrier = segments(tmp_path, count), threading.Barrier(count)
+    learners = [learner(folder, rank, range(count), graph) for rank in range(count)]
+    for rank, exchange in enumerate(learners):
+        exchange.weights += rank  # as if they had begun apart
+        exchange.join(0, 0)
+        exchange.mailbox = InRounds(exchange.mailbox, barrier)
+    expected = np.stack([exchange.weights.double().numpy() for exchange in learners])
+    means = [expected.mean(0)]
+    for exchange in range(rounds):
+        expected = mixing_matrix(graph, range(count), exchange) @ expected
+        means.append(expected.mean(0))
+
+    def run(exchange) -> None:
+        for _ in range(rounds):
+            exchange.step(torch.zeros(PARAMETERS), RATE)
+
+    threads = [threading.Thread(target=run, args=[exchange], daemon=True) for exchange in learners]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    np.testing.assert_allclose([exchange.weights.numpy() for exchange in learners], expected, rtol=1e-5, atol=1e-5)
+    stays = graph.name in ("ring", "complete", "k-peer", "exponential-varying", "random-matching")
+    assert bool(np.allclose(means, means[0])) == stays
+    for exchange in learners:
+        assert exchange.numbers()["mixed_share"] == 1.0
+        exchange.close()
+
+
+# Waiting --------------------------------------------------------------------------------------------------------------
+
+
+def test_beyond_its_patience_a_learner_waits_for_the_message(tmp_path: Path) -> None:
+    folder, looks = segments(tmp_path, 2), []
+
+    def alive() -> bool:
+        looks.append(len(looks))
+        if len(looks) == 3:
+            learn(other)
+        return True
+
+    waiting, other = learner(folder, 0, range(2), alive=alive, max_staleness=2), learner(folder, 1, range(2))
+    waiting.join(0, 0), other.join(0, 0)
+    learn(waiting), learn(waiting)
+    assert looks == []
+    learn(waiting)
+    assert len(looks) >= 3
+    assert [record.messages for record in records(folder, 0) if record.kind == MIXED] == [{1: 0}]
+    told = waiting.numbers()
+    assert (told["staleness_max"], told["staleness_mean"], told["mixed_share"]) == (2, 1.0, pytest.approx(1 / 3))
+    assert told["learner_wait_s"] > 0.0
+    waiting.close(), other.close()
+
+
+def test_a_learner_waits_no_longer_for_one_that_has_gone_and_mixes_with_the_next(tmp_path: Path) -> None:
+    """On a ring 1 -> 2 -> 3 without 2 the in-peer of 3 is 1, which has a message."""
+    folder, members, looks = segments(tmp_path, 4), [0, 1, 2, 3], []
+
+    def alive() -> bool:
+        looks.append(len(looks))
+        if len(looks) == 3:
+            members.remove(2)
+        return True
+
+    waiting = learner(folder, 3, members, RING, alive, max_staleness=0)
+    other = learner(folder, 1, members, RING)
+    waiting.join(0, 0), other.join(0, 0)
+    learn(other)
+    learn(waiting)
+    assert len(looks) == 3
+    assert [record.messages for record in records(folder, 3) if record.kind == MIXED] == [{1: 0}]
+    members[:] = [3]
+    learn(waiting)  # with nobody it is alone
+    waiting.close(), other.close()
+
+
+def test_a_learner_that_is_told_to_end_ends_its_step_without_mixing(tmp_path: Path) -> None:
+    folder = segments(tmp_path, 2)
+    exchange = learner(folder, 0, range(2), alive=lambda: False, max_staleness=0)
+    exchange.join(0, 0)
+    learn(exchange)
+    assert [record.kind for record in records(folder, 0)] == [STEPPED]
+    assert exchange.counts.total == (10, 1)
+    exchange.close()
+
+
+# What is not mixed ----------------------------------------------------------------------------------------------------
+
+
+def test_exchanges_come_every_so_many_steps_of_one_batch_or_of_several(tmp_path: Path) -> None:
+    folder = segments(tmp_path, 1)
+    exchange = learner(folder, 0, [0], local_steps=3)
+    exchange.join(0, 0)
+    posted = []
+    for gradient in gradients_of(7):
+        learn(exchange, gradient)
+        posted.append(exchange.mailbox.version(0))
+    assert posted == [-1, -1, 0, 0, 0, 1, 1]
+    exchange.close()
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_a_step_that_is_not_finite_changes_no_weights(tmp_path: Path, bad: float) -> None:
+    exchange = learner(segments(tmp_path, 1), 0, [0])
+    exchange.join(0, 0)
+    assert not exchange.step(torch.full((PARAMETERS,), bad), RATE).taken
+    assert not exchange.step(torch.ones(PARAMETERS), RATE, usable=False).taken
+    assert torch.equal(exchange.weights, start())
+    exchange.close()
+
+
+def test_statistics_are_combined_alone_and_mixed_with_the_weights(tmp_path: Path) -> None:
+    folder = segments(tmp_path, 2)
+    learners = [learner(folder, rank, range(2)) for rank in range(2)]
+    for exchange, moments in zip(learners, (2.0, 4.0), strict=True):
+        exchange.join(0, 0)
+        exchange.merge(torch.full((STATISTICS,), moments), lambda statistics, moments: statistics.copy_(moments))
+        exchange.step(torch.zeros(PARAMETERS), RATE)
+    assert learners[0].weights[PARAMETERS:].tolist() == [2.0, 2.0]
+    assert learners[1].weights[PARAMETERS:].tolist() == [3.0, 3.0]
+    for exchange in learners:
+        exchange.close()
+
+
+def test_every_so_many_updates_the_gradient_is_kept_as_it_came(tmp_path: Path) -> None:
+    folder = segments(tmp_path, 1)
+    exchange, kept = learner(folder, 0, [0], gradient_every=3), []
+    exchange.join(0, 0)
+    gradients = 100.0 * gradients_of(7)
+    for gradient in gradients:
+        learn(exchange, gradient)
+        out = np.empty(PARAMETERS, np.float32)
+        Published(Segment.open(folder / "gradients-0")).fetch(out)
+        kept.append(out)
+    np.testing.assert_array_equal(kept, gradients[[0, 0, 0, 3, 3, 3, 6]].numpy())
+    exchange.close()
+
+
+def test_the_log_says_how_far_each_step_and_each_mixing_moved(tmp_path: Path) -> None:
+    folder = segments(tmp_path, 2)
+    learners = [learner(folder, rank, range(2)) for rank in range(2)]
+    for exchange in learners:
+        exchange.join(0, 0)
+    learn(learners[0])
+    step = float(torch.linalg.vector_norm(learners[0].weights - start()))
+    learn(learners[1])  # equal steps lead to equal weights, so mixing moves nothing
+    learn(learners[1], torch.zeros(PARAMETERS))
+    told = records(folder, 1)
+    assert [(record.kind, record.version, record.messages) for record in told] == [
+        (STEPPED, 0, {}),
+        (MIXED, -1, {0: 0}),
+        (STEPPED, 1, {}),
+    ]
+    assert [record.norm for record in told] == pytest.approx([step, 0.0, 0.0], rel=1e-5, abs=1e-6)
+    for exchange in learners:
+        exchange.close()
+
+
+# Coming and going -----------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_is_resumed_goes_on_with_each_learners_own_weights(tmp_path: Path) -> None:
+    folder = segments(tmp_path, 2)
+    early, late = (learner(folder, rank, range(2)) for rank in range(2))
+    assert early.join(1000, 100) == (1000, 100)
+    learn(early)
+    late.weights += 7.0
+    mine = late.weights.clone()
+    assert late.join(1020, 102) == (1030, 103)  # the most that anybody began with, and what was done since
+    assert torch.equal(late.weights, mine)
+    assert early.counts.total == (1030, 103)
+    assert [record.kind for record in records(folder, 1)] == [ADOPTED]
+    early.close(), late.close()
+
+
+def test_one_that_was_killed_comes_back_with_the_mean_of_its_in_peers(tmp_path: Path) -> None:
+    folder = segments(tmp_path, 3)
+    learners = [learner(folder, rank, range(3)) for rank in range(3)]
+    for exchange, gradient in zip(learners, gradients_of(3), strict=True):
+        exchange.join(0, 0)
+        learn(exchange, gradient)
+    before = learners[0].state()
+    messages = np.stack([message_of(folder, rank) for rank in (1, 2)])
+    again = learner(folder, 0, range(3))
+    again.restore(before)
+    again.weights += 9.0
+    assert again.join(10, 1) == (30, 3)  # what it had learned is counted already
+    np.testing.assert_allclose(again.weights.numpy(), messages.mean(0), rtol=1e-6)
+    assert all(torch.equal(again.state()[name], before[name]) for name in before)
+    assert records(folder, 0)[-1].messages == {1: 0, 2: 0}
+    learn(again)
+    assert records(folder, 0)[-1].kind == STEPPED  # their messages have been used
+    assert again.mailbox.version(0) == 1
+    for exchange in (*learners, again):
+        exchange.close()
+
+
+def test_one_that_is_attached_takes_the_weights_of_its_in_peer(tmp_path: Path) -> None:
+    folder, members = segments(tmp_path, 3), [0, 1]
+    learners = [learner(folder, rank, members, RING, learners=2) for rank in range(2)]
+    for exchange, gradient in zip(learners, gradients_of(2), strict=True):
+        exchange.join(0, 0)
+        learn(exchange, gradient)
+    members.append(2)
+    new = learner(folder, 2, members, RING, learners=2)
+    assert new.join(0, 0) == (20, 2)
+    assert np.array_equal(new.weights.numpy(), message_of(folder, 1))
+    learn(new)
+    learn(learners[0])
+    assert records(folder, 0)[-1].messages == {2: 0}  # the ring has closed over it
+    for exchange in (*learners, new):
+        exchange.close()
+
+
+def test_one_that_finds_no_messages_goes_on_from_its_own_checkpoint(tmp_path: Path) -> None:
+    folder = segments(tmp_path, 2)
+    first = learner(folder, 0, range(2))
+    first.join(0, 0)
+    again = learner(folder, 0, range(2))
+    again.weights += 1.0
+    again.join(0, 0)
+    assert torch.equal(again.weights, start() + 1.0)
+    first.close(), again.close()
+
+
+def test_through_sockets_messages_are_mixed_and_a_newcomer_waits_for_the_first(tmp_path: Path) -> None:
+    folder, members, turns = segments(tmp_path, 3), [0, 1], []
+
+    def first_waits() -> bool:
+        if not turns:
+            turns.append(1)
+            learn(learners[1], gradients_of(1)[0])
+        return True
+
+    def newcomer_waits() -> bool:
+        learn(learners[0], torch.zeros(PARAMETERS))  # changes no weights, but posts them again
+        return True
+
+    sockets = {"transport": "zmq", "learners": 2, "max_staleness": 0}
+    learners = [
+        learner(folder, 0, members, alive=first_waits, **sockets),
+        learner(folder, 1, members, alive=lambda: True, **sockets),
+    ]
+    for exchange in learners:
+        exchange.join(0, 0)
+    learn(learners[0])
+    np.testing.assert_allclose(learners[0].weights.numpy(), learners[1].weights.numpy(), rtol=1e-6)
+    assert not torch.equal(learners[0].weights, start())
+    members.append(2)
+    new = learner(folder, 2, members, alive=newcomer_waits, **sockets)
+    learners[0].settings = msgspec.structs.replace(learners[0].settings, max_staleness=None)
+    assert new.join(0, 0)[1] >= 3
+    assert torch.equal(new.weights, learners[0].weights)
+    for exchange in (*learners, new):
+        exchange.close()
+
+
+LEARNER = """
+import sys
+from pathlib import Path
+import torch
+from tests.parameters.gossiping import learn, learner
+torch.set_num_threads(1)
+exchange = learner(Path(sys.argv[1]), 1, [0, 1])
+exchange.join(0, 0)
+while True:
+    learn(exchange)
+"""
+
+
+def test_a_peer_that_is_killed_is_missed_by_nobody_and_comes_back(tmp_path: Path) -> None:
+    folder, members = segments(tmp_path, 2), [0, 1]
+    exchange = learner(folder, 0, members)
+    exchange.join(0, 0)
+    used: list[int] = []
+
+    def learn_until_mixed(times: int) -> None:
+        deadline_s = time.monotonic() + 60.0
+        while len(used) < times:
+            assert time.monotonic() < deadline_s
+            learn(exchange, torch.zeros(PARAMETERS))
+            version = exchange._used.get(1, -1)
+            if version >= 0 and version not in used:
+                used.append(version)
+
+    for mixed in (3, 6):
+        peer = subprocess.Popen([sys.executable, "-c", LEARNER, str(folder)], cwd=ROOT)
+        try:
+            learn_until_mixed(mixed)
+        finally:
+            peer.send_signal(signal.SIGKILL)
+            assert peer.wait() == -signal.SIGKILL
+        before = exchange._mixes
+        for _ in range(50):
+            learn(exchange, torch.zeros(PARAMETERS))
+        assert exchange._mixes <= before + 1  # of what it had posted last
+        assert torch.isfinite(exchange.weights).all()
+        members[:] = [0]
+        learn(exchange)
+        assert exchange.numbers()["staleness_max"] >= 48
+        members[:] = [0, 1]
+    assert used == sorted(used)
+    adopted = [record.messages for record in records(folder, 1) if record.kind == ADOPTED]
+    assert len(adopted) == 1 and adopted[0][0] > 0  # by the second, of this learner's newest message
+    exchange.close()
