@@ -1,0 +1,61 @@
+"""The group of all commands: what is told when a command cannot be done, and its exit status.
+
+A request that is wrong ends with exit status 2 and one line on stderr (value, rule, way out), what failed with 1.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+WRONG = 2
+FAILED = 1
+
+
+class Commands(TyperGroup):
+    """Typer's group, with every error that a user can make told in one line."""
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        """Run one command; exits with 0, 1, 2, or 130 after Ctrl-C."""
+        try:
+            code = super().main(*args, **extra | {"standalone_mode": False})
+        except typer.Abort:
+            code = 130
+        except Exception as error:
+            expected = _expected(error)
+            if expected is None:
+                raise  # a fault of ours: its traceback is what we need
+            code = _refuse(_message(error), expected)
+        if not standalone_mode:
+            return code
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _refuse(text: str, code: int) -> int:
+    if text:  # without a command typer has shown the help, and has no more to say
+        typer.echo(f"actorlearn: {' '.join(text.split())}", err=True)
+    return code
+
+
+def _message(error: Exception) -> str:
+    """An error's line; typer's own (no such command, missing argument) know neither the rule nor the way out."""
+    if not hasattr(error, "format_message"):
+        return str(error)
+    said = str(error.format_message()).rstrip(".")
+    context = getattr(error, "ctx", None)
+    return said if context is None or not said else f"{said}; see `{context.command_path} --help`"
+
+
+def _expected(error: Exception) -> int | None:
+    """The exit status of an error that is the user's to know; None for a fault of ours."""
+    from actorlearn.memory.shared import SharedMemoryFull
+    from actorlearn.wire.channel import ChannelError
+    from launch.errors import FailedError, RunError
+    from launch.strict_yaml import TopologyError
+
+    if isinstance(error, RunError | TopologyError | SharedMemoryFull) or hasattr(error, "format_message"):
+        return WRONG
+    return FAILED if isinstance(error, FailedError | ChannelError) else None
