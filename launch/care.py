@@ -143,14 +143,15 @@ def _wait(run: Run, timeout_s: float) -> bool:
     return True
 
 
-def attach(word: str, simulators: int, overrides: list[str], json: bool) -> int:
-    """Add simulators; returns the exit status."""
+def attach(word: str, simulators: int, learners: int, overrides: list[str], json: bool) -> int:
+    """Add simulators, or learners; returns the exit status."""
     run = runs.find_living(word)
-    return _answer(run, ask(run, "attach", simulators=simulators, overrides=overrides, timeout_s=_CHANGE_S), json)
+    reply = ask(run, "attach", simulators=simulators, learners=learners, overrides=overrides, timeout_s=_CHANGE_S)
+    return _answer(run, reply, json)
 
 
 def detach(word: str, names: list[str], json: bool) -> int:
-    """Drain simulators; returns the exit status."""
+    """Drain simulators, or learners; returns the exit status."""
     run = runs.find_living(word)
     return _answer(run, ask(run, "detach", names=names, timeout_s=_CHANGE_S), json)
 

@@ -80,8 +80,12 @@ class Child:
 
     name: str
     role: str
+    learner: int = 0
+    """The learner it works for."""
     guest: bool = False
     """Asked for by attach and not yet admitted."""
+    company: str = ""
+    """The trainer it was attached with; once it is leaving, the one it must leave with."""
     state: State = State.BACKOFF
     incarnation: int = -1
     since_s: float = 0.0

@@ -7,16 +7,18 @@ wants: the supervisor tells it whether deaths are mended (``mending``) and wheth
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from actorlearn.wire.messages import Hello, Refused, Seat
 from launch import events as ev
 from launch.admission import refusal
 from launch.child import Child, Jitter, State
+from launch.planned import PlannedProcess
 
 START_LIMIT_S = 120.0  # from spawn to Hello; importing torch on a busy machine takes tens of seconds
 REFUSED_LIMIT_S = 2.0
+COMPANY_LIMIT_S = 5.0  # from the SIGTERM to who must leave with its trainer, to SIGKILL
 
 
 class Children:
@@ -24,7 +26,7 @@ class Children:
 
     def __init__(
         self,
-        roles: Mapping[str, str],
+        processes: Iterable[PlannedProcess],
         run_id: str,
         expected_shape: Mapping[str, str],
         resume: bool,
@@ -32,7 +34,7 @@ class Children:
         do: Callable[[ev.Action], None],
     ) -> None:
         """Nobody is started yet."""
-        self.named = {name: Child(name, role) for name, role in roles.items()}
+        self.named = {process.name: Child(process.name, process.role, process.learner) for process in processes}
         self.failures: dict[str, str] = {}
         """Why names that are no longer listed came to a bad end."""
         self.mending = True
@@ -57,6 +59,20 @@ class Children:
         """The roster."""
         return [child.seat for child in self.of_role("simulator") if child.admitted and child.seat is not None]
 
+    def leaving(self) -> list[str]:
+        """Who is to drain, or is drained by its trainer: trainers and simulators at work that must leave."""
+        drained = (*self.of_role("trainer"), *self.of_role("simulator"))
+        return [child.name for child in drained if child.leaving and child.admitted]
+
+    def learners(self) -> list[str]:
+        """Peer ids of the trainers at work that exchange what they learn; one without a number never does."""
+        trainers = [child for child in self.of_role("trainer") if child.name != "trainer"]
+        return [f"{child.name}.{child.incarnation}" for child in trainers if child.admitted and not child.leaving]
+
+    def workers(self, learner: int) -> list[Child]:
+        """Servers and simulators of a learner: without its trainer they are of no use."""
+        return [c for c in self.named.values() if c.learner == learner and c.role in ("inference", "simulator")]
+
     def listed(self) -> list[dict[str, Any]]:
         """The process list as people and programs see it."""
         return [
@@ -66,15 +82,16 @@ class Children:
 
     # Coming -------------------------------------------------------------------------------------------------------
 
-    def invite(self, name: str) -> None:
-        """A new simulator, brought by a command line."""
-        self.named[name] = Child(name, "simulator", guest=True)
-        self.spawn(self.named[name])
+    def invite(self, process: PlannedProcess, company: str = "") -> None:
+        """A new process, brought by a command line, maybe along with a trainer."""
+        child = Child(process.name, process.role, process.learner, guest=True, company=company)
+        self.named[process.name] = child
+        self.spawn(child)
 
     def spawn(self, child: Child) -> None:
         """Start the next incarnation."""
         child.begin(self.now_s)
-        resume = child.role == "trainer" and (self._resume or child.greeted)
+        resume = child.role == "trainer" and (child.greeted or (self._resume and not child.guest))
         self._do(ev.Spawn(child.name, child.incarnation, resume))
 
     def spawned(self, event: ev.Spawned) -> None:
@@ -99,7 +116,8 @@ class Children:
             self._do(ev.Send(child.name, child.incarnation, Refused(reason=reason)))
             self.note("refused", child, reason)
             return
-        self.note("restarted" if child.incarnation else "attached" if child.guest else "ready", child)
+        kind = "restarted" if child.incarnation else "attached" if child.guest else "ready"
+        self.note(kind, child, f"with {child.company}" if child.guest and child.company else "")
         child.admit(self.now_s)
 
     def tick(self) -> None:
@@ -112,6 +130,8 @@ class Children:
                 self.doom(child, f"no Hello in {START_LIMIT_S:g} s")
             elif child.alive and child.refusal and waited_s >= REFUSED_LIMIT_S:
                 self.doom(child, "refused")
+            elif child.alive and child.leaving and child.company and waited_s >= COMPANY_LIMIT_S:
+                self.doom(child, f"did not end in {COMPANY_LIMIT_S:g} s")
 
     # Going --------------------------------------------------------------------------------------------------------
 
@@ -149,38 +169,48 @@ class Children:
         child.error = child.error or child.refusal or child.cause
         if not child.refusal:  # of which there is a note already
             self.note("gave up", child, reason)
-        if child.guest:
+        if child.guest or child.leaving:
             self._drop(child, reason)
 
     def _left(self, child: Child, cause: str) -> None:
         drained = child.finished and cause == "exit 0"
-        bad_end = child.admitted and not drained
+        bad_end = child.admitted and not drained and not (child.company and cause == "exit 0")
         if bad_end:
             self.note("died", child, cause)
         child.to(State.EXITED, self.now_s)
-        self.note("detached", child, "drained" if drained else cause)
+        ended = f"with {child.company}" if child.company and not bad_end else cause
+        self.note("detached", child, "drained" if drained else ended)
         self._drop(child, f"{child.name} died before it was drained: {cause}" if bad_end else "")
 
     def _drop(self, child: Child, failure: str = "") -> None:
         del self.named[child.name]
         if failure:
             self.failures[child.name] = failure
+        if child.role == "trainer":
+            for worker in self.workers(child.learner):
+                self.see_off(worker, child.name)
 
-    def see_off(self, child: Child) -> None:
-        """Detach. A seat at work is drained by the trainer, which reads it in the order; others can simply go."""
-        child.leaving = True
+    def see_off(self, child: Child, company: str = "") -> None:
+        """Detach. Trainers at work, and seats through them, read it in the order and drain; others can simply go.
+
+        ``company``: the trainer that it goes with, and that has gone; nobody is left to drain it.
+        """
+        child.leaving, child.company = True, company
         if not child.alive:
-            self.note("detached", child, str(child.state))
+            self.note("detached", child, f"with {company}" if company else str(child.state))
             self._drop(child)
-        elif child.state is State.STARTING:
+            return
+        told = company or child.state is State.STARTING
+        if child.state is not State.DRAINING:
             child.to(State.DRAINING, self.now_s)
+        if told:
+            child.since_s = self.now_s
             self.kill(child, signal.SIGTERM)
-        elif child.state is State.RUNNING:
-            child.to(State.DRAINING, self.now_s)
 
     def evict(self, child: Child, cause: str) -> None:
         """Detach now: what has not been drained is lost."""
-        self.see_off(child)
+        if not child.leaving:
+            self.see_off(child)
         if child.alive:
             self.doom(child, cause)
 

@@ -140,22 +140,25 @@ def attach(
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="env.* keys of the new simulators.")
     ] = None,
-    simulators: Annotated[int, typer.Option("--simulators", "-n", min=1, help="How many to add.")] = 1,
+    simulators: Annotated[int | None, typer.Option("--simulators", "-n", min=1, help="How many to add [1].")] = None,
+    learners: Annotated[int | None, typer.Option(min=1, help="Learners to add instead, in mode gossip.")] = None,
     json: Json = False,
 ) -> int:
-    """Add simulators to a living run."""
+    """Add simulators to a living run, or whole learners to one in mode gossip."""
     from launch.care import attach
 
-    return attach(run, simulators, overrides or [], json)
+    return attach(run, simulators or (0 if learners else 1), learners or 0, overrides or [], json)
 
 
 @app.command(rich_help_panel=_CARE)
 def detach(
     run: RunWord,
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Simulators, e.g. simulator-3.")],
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="Simulators, e.g. simulator-3; in mode gossip trainers.")
+    ],
     json: Json = False,
 ) -> int:
-    """Drain simulators of a living run: they leave at the next boundary of a round."""
+    """Drain simulators of a living run at the next boundary of a round, or whole learners after their batch."""
     from launch.care import detach
 
     return detach(run, names, json)

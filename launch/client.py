@@ -24,6 +24,7 @@ def ask(
     command: str,
     *,
     simulators: int = 0,
+    learners: int = 0,
     names: list[str] | None = None,
     overrides: list[str] | None = None,
     timeout_s: float = TIMEOUT_S,
@@ -34,6 +35,7 @@ def ask(
         version=__version__,
         command=command,
         simulators=simulators,
+        learners=learners,
         names=names or [],
         overrides=overrides or [],
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from actorlearn.wire.messages import Message, Reply, Request, Seat
+from launch.planned import PlannedProcess
 
 # Events ---------------------------------------------------------------------------------------------------------------
 
@@ -67,15 +68,15 @@ class Asked:
 
 @dataclass(frozen=True)
 class Enlarged:
-    """The plan has these new simulators, as asked for by ``Enlarge``."""
+    """The plan has these new processes, as asked for by ``Enlarge``."""
 
     client: str
-    names: tuple[str, ...]
+    processes: tuple[PlannedProcess, ...]
 
 
 @dataclass(frozen=True)
 class NotEnlarged:
-    """The plan cannot have the simulators that were asked for."""
+    """The plan cannot have what was asked for."""
 
     client: str
     reason: str
@@ -136,11 +137,12 @@ class Send:
 
 @dataclass(frozen=True)
 class Enlarge:
-    """Plan more simulators; answered by Enlarged or NotEnlarged."""
+    """Plan more simulators, or whole learners; answered by Enlarged or NotEnlarged."""
 
     client: str
     simulators: int
     overrides: tuple[str, ...] = ()
+    learners: int = 0
 
 
 @dataclass(frozen=True)

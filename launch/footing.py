@@ -76,6 +76,7 @@ class Footing:
         if resume:
             made.resumed_at, seconds = _newest_checkpoint(self.run_dir)
             made.began_s -= seconds
+            made.places.next_learner = max(made.places.next_learner, _learners_so_far(self.run_dir))
         memory = self.keep(reserve(run_id, made.bytes_total))
         (memory.path / "run").write_text(str(self.run_dir))
         made.create_segments()
@@ -153,13 +154,20 @@ def _runtime_root() -> Path:
 
 
 def _newest_checkpoint(run_dir: Path) -> tuple[int, float]:
-    """Environment steps and seconds of the newest checkpoint; the trainer judges whether it is whole."""
-    folders = [p for p in (run_dir / "checkpoints").glob("*") if p.name.isdecimal()]
+    """Environment steps and seconds of any learner's newest checkpoint; the trainer judges whether it is whole."""
+    root = run_dir / "checkpoints"
+    folders = [p for pattern in ("*", "learner-*/*") for p in root.glob(pattern) if p.name.isdecimal()]
     if not folders:
         return 0, 0.0
     newest = max(folders, key=lambda folder: int(folder.name))
     state = read_object(newest / "manifest.json").get("state")
     return int(newest.name), float(state.get("elapsed_s", 0.0)) if isinstance(state, dict) else 0.0
+
+
+def _learners_so_far(run_dir: Path) -> int:
+    """One more than the highest number of a learner that has left checkpoints: those attached have it no more."""
+    numbers = [p.name.removeprefix("learner-") for p in (run_dir / "checkpoints").glob("learner-*")]
+    return 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
 
 
 def _mark_ended(path: Path) -> None:

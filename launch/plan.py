@@ -27,8 +27,8 @@ from actorlearn.parameters.store import store_fields
 from actorlearn.wire.messages import Seat
 from launch.choices import Choice, choose, cpu_flags
 from launch.description import Description
-from launch.planned import PlannedProcess, PlannedSegment, first_processes
-from launch.topology import Topology, TopologyError
+from launch.planned import PlannedProcess, PlannedSegment, Processes
+from launch.topology import Topology
 
 
 @dataclass
@@ -48,16 +48,19 @@ class Plan:
     """Environment steps of the checkpoint the run goes on from; 0 for a new run."""
     began_s: float = 0.0
     """Where CLOCK_MONOTONIC stood at the run's time zero: before now by what a resumed run had already taken."""
-    processes: list[PlannedProcess] = field(default_factory=list)
-    _next_number: int = 0
+    places: Processes = field(init=False)
     _segments: dict[str, Segment] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """List the processes; raises TopologyError when they are too many."""
-        self.processes = first_processes(self.topology)
-        self._next_number = self.topology.simulators.count * self.topology.learners.count
+        self.places = Processes(self.topology)
 
     # What is shown ---------------------------------------------------------------------------------------------
+
+    @property
+    def processes(self) -> list[PlannedProcess]:
+        """All there are now, in the order in which they were planned."""
+        return self.places.listed
 
     @property
     def block_shape(self) -> BlockShape:
@@ -230,31 +233,41 @@ class Plan:
         Path(seat.segment).unlink(missing_ok=True)
 
     def add_simulators(self, count: int) -> list[PlannedProcess]:
-        """Plan more simulators for a running run; raises TopologyError when the progress segment is full."""
-        used = {process.index for process in self.processes}
-        free = [index for index in range(ROWS) if index not in used]
-        if count > len(free):
-            raise TopologyError(
-                f"attach {count} simulators: a run has at most {ROWS} processes, and this one has {len(used)}; "
-                f"attach at most {len(free)}, or detach others first"
-            )
-        numbers = range(self._next_number, self._next_number + count)
-        learners = self.topology.learners.count
-        new = [
-            PlannedProcess(f"simulator-{number}", "simulator", row, number % learners)
-            for number, row in zip(numbers, free, strict=False)
-        ]
-        self._next_number += count
-        self.processes += new
+        """Plan more simulators for a running run; raises TopologyError when there is no room for them."""
+        return self.places.add_simulators(count)
+
+    def add_learners(self, count: int) -> list[PlannedProcess]:
+        """Plan more learners for a running run in mode gossip, and make the segments that each has of its own.
+
+        Raises TopologyError when there is no room for them, and SharedMemoryFull; then nothing is left of them.
+        """
+        new = self.places.add_learners(count)
+        try:
+            for learner in sorted({process.learner for process in new}):
+                self.create_learner(learner)
+        except BaseException:
+            for process in new:
+                self.remove(process.name)
+            raise
         return new
 
     def remove(self, name: str) -> None:
         """Forget a process that is gone for good: its row is free, its name is never given again."""
-        self.processes.remove(self.process(name))
+        process = self.process(name)
+        self.places.remove(process)
+        if process.role == "trainer":
+            self._drop_learner(process.learner)
+
+    def _drop_learner(self, learner: int) -> None:
+        """Remove what a learner had of its own; whoever still has it mapped keeps it."""
+        for kind in self._of_each_learner:
+            if segment := self._segments.pop(f"{kind}-{learner}", None):
+                segment.unlink()
+                segment.close()
 
     def process(self, name: str) -> PlannedProcess:
         """The planned process of that name."""
-        return next(process for process in self.processes if process.name == name)
+        return self.places.named(name)
 
     def server_of(self, simulator: PlannedProcess) -> int:
         """Number of the inference server that answers a simulator."""

@@ -6,8 +6,7 @@ checkpoints have been asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -16,106 +15,28 @@ from actorlearn.wire.messages import PROTOCOL_VERSION, Reply, Request, Saved
 from launch import events as ev
 from launch.child import Child, State
 from launch.children import Children
-
-LIMIT_S = 60.0
-"""Longest that attach, detach and save may take."""
+from launch.pending import Joining, Leaving, Saving
+from launch.planned import PlannedProcess
 
 COMMANDS = ("status", "attach", "detach", "save", "stop", "kill")
 OPEN = ("starting", "running")
 """Phases of a run in which it can be changed."""
 
-
-@dataclass
-class Joining:
-    """Attach: all of the new simulators must come to run."""
-
-    client: str
-    since_s: float
-    names: tuple[str, ...]
-
-    def reply(self, children: Children, now_s: float) -> Reply | None:
-        """Yes when all run; no as soon as one cannot."""
-        there = [name for name in self.names if name in children.named and children.named[name].greeted]
-        seconds = round(now_s - self.since_s, 3)
-        data = {"names": list(self.names), "running": there, "seconds": seconds}
-        lost = [name for name in self.names if name not in children.named]
-        if lost:
-            others = [name for name in self.names if name not in lost]
-            rest = f" ({', '.join(others)} can go on)" if others else ""
-            why = "; ".join(children.failures.get(name, f"{name} was detached") for name in lost)
-            return Reply(ok=False, text=why + rest, data=data)
-        if len(there) == len(self.names):
-            return Reply(ok=True, text=f"{', '.join(self.names)} running after {seconds:.1f} s", data=data)
-        if now_s - self.since_s < LIMIT_S:
-            return None
-        late = ", ".join(self.overdue(children))
-        text = f"{late} did not come to run within {LIMIT_S:g} s and will be ended; its log says more"
-        return Reply(ok=False, text=text, data=data)
-
-    def overdue(self, children: Children) -> list[str]:
-        """Who is to be given up when the time is over."""
-        return [name for name in self.names if name in children.named and not children.named[name].greeted]
-
-
-@dataclass
-class Leaving:
-    """Detach: all of the named simulators must be gone."""
-
-    client: str
-    since_s: float
-    names: tuple[str, ...]
-
-    def reply(self, children: Children, now_s: float) -> Reply | None:
-        """Yes when none is left."""
-        left = self.overdue(children)
-        seconds = round(now_s - self.since_s, 3)
-        data = {"names": list(self.names), "seconds": seconds}
-        if not left:
-            text = f"{', '.join(self.names)} detached after {seconds:.1f} s"
-            bad_ends = [children.failures[name] for name in self.names if name in children.failures]
-            return Reply(ok=True, text="; ".join([text, *bad_ends]), data=data)
-        if now_s - self.since_s < LIMIT_S:
-            return None
-        text = f"{', '.join(left)} did not drain within {LIMIT_S:g} s and will be killed; unfinished rows are lost"
-        return Reply(ok=False, text=text, data=data)
-
-    def overdue(self, children: Children) -> list[str]:
-        """Who is to be given up when the time is over."""
-        return [name for name in self.names if name in children.named]
-
-
-@dataclass
-class Saving:
-    """Save: a checkpoint with this order number, or a later one, must be on disk."""
-
-    client: str
-    since_s: float
-    number: int
-    saved: Saved | None = None
-
-    def reply(self, _children: Children, now_s: float) -> Reply | None:
-        """Yes when it is written."""
-        if self.saved is not None:
-            steps, path = self.saved.env_steps, self.saved.path
-            data = {"path": path, "env_steps": steps, "seconds": round(now_s - self.since_s, 3)}
-            return Reply(ok=True, text=f"checkpoint at {steps:,} steps: {path}", data=data)
-        if now_s - self.since_s < LIMIT_S:
-            return None
-        return Reply(ok=False, text=f"no checkpoint within {LIMIT_S:g} s; the trainer's log says more")
-
-    def overdue(self, _children: Children) -> list[str]:
-        """Nobody is given up for a checkpoint that does not come."""
-        return []
+ELASTIC = "gossip"
+"""The mode in which learners may come and go."""
 
 
 class Desk:
     """Takes requests and answers each exactly once."""
 
-    def __init__(self, children: Children, do: Callable[[ev.Action], None], stop: Callable[[bool], str]) -> None:
+    def __init__(
+        self, children: Children, mode: str, do: Callable[[ev.Action], None], stop: Callable[[bool], str]
+    ) -> None:
         """``stop`` begins to stop the run, or with True ends it at once, and says what will be done."""
         self.saves = 0
         """Checkpoints asked for so far."""
         self._children = children
+        self._mode = mode
         self._do = do
         self._stop = stop
         self._pending: list[Joining | Leaving | Saving] = []
@@ -146,28 +67,33 @@ class Desk:
         self.answer(client, True, f"{phase}, {running} of {len(listed)} processes running", data)
 
     def _attach(self, client: str, request: Request) -> None:
-        if request.simulators < 1:
-            self.answer(client, False, f"attach {request.simulators} simulators: at least 1; write --simulators 1")
+        if wrong := cannot_attach(request.simulators, request.learners, self._mode):
+            self.answer(client, False, wrong)
         else:
-            self._do(ev.Enlarge(client, request.simulators, tuple(request.overrides)))
+            self._do(ev.Enlarge(client, request.simulators, tuple(request.overrides), request.learners))
 
-    def enlarged(self, client: str, names: tuple[str, ...], phase: str) -> None:
-        """The plan has the simulators that were asked for."""
+    def enlarged(self, client: str, processes: Sequence[PlannedProcess], phase: str) -> None:
+        """The plan has the simulators, or the learners, that were asked for."""
         if phase not in OPEN:
             self.answer(client, False, f"attach: the run is {phase}; resume it when it has ended")
             return
-        self._pending.append(Joining(client, self._children.now_s, names))
-        for name in names:
-            self._children.invite(name)
+        parties = in_parties(processes)
+        self._pending.append(Joining(client, self._children.now_s, parties))
+        trainers = {name: head for head, others in parties.items() for name in others}
+        for process in processes:
+            self._children.invite(process, trainers.get(process.name, ""))
 
     def _detach(self, client: str, request: Request) -> None:
         names = tuple(dict.fromkeys(request.names))
-        if wrong := cannot_detach(names, self._children.named):
+        if wrong := cannot_detach(names, self._children.named, self._mode):
             self.answer(client, False, wrong)
             return
-        self._pending.append(Leaving(client, self._children.now_s, names))
-        for name in names:
-            self._children.see_off(self._children.named[name])
+        named = [self._children.named[name] for name in names]
+        workers = [worker for c in named if c.role == "trainer" for worker in self._children.workers(c.learner)]
+        parties = in_parties((*named, *workers))
+        self._pending.append(Leaving(client, self._children.now_s, parties))
+        for head in parties:
+            self._children.see_off(self._children.named[head])
 
     def saved(self, saved: Saved) -> None:
         """A checkpoint is on disk."""
@@ -183,9 +109,8 @@ class Desk:
                 continue
             self._pending.remove(pending)
             self._do(ev.Answer(pending.client, reply))
-            for name in [] if reply.ok else pending.overdue(self._children):
-                if self._children.now_s - pending.since_s >= LIMIT_S:
-                    self._children.evict(self._children.named[name], "too late")
+            if not reply.ok:
+                pending.give_up(self._children, self._children.now_s)
 
     def close(self) -> None:
         """Nothing more will be done."""
@@ -196,6 +121,17 @@ class Desk:
     def answer(self, client: str, ok: bool, text: str, data: Mapping[str, Any] | None = None) -> None:
         """Reply now."""
         self._do(ev.Answer(client, Reply(ok=ok, text=text, data=dict(data or {}))))
+
+
+def in_parties(members: Iterable[Child | PlannedProcess]) -> dict[str, tuple[str, ...]]:
+    """Who comes or goes with whom: trainers with those of their learner, simulators by themselves."""
+    by_name = {member.name: member for member in members}
+    trainers = {member.learner: member.name for member in by_name.values() if member.role == "trainer"}
+    parties: dict[str, tuple[str, ...]] = {}
+    for name, member in by_name.items():
+        head = trainers.get(member.learner, name)
+        parties[head] = (*parties.get(head, ()), *([name] if name != head else []))
+    return parties
 
 
 def mismatch(request: Request) -> str:
@@ -210,21 +146,55 @@ def mismatch(request: Request) -> str:
     return ""
 
 
-def cannot_detach(names: Sequence[str], children: Mapping[str, Child]) -> str:
-    """Why these simulators cannot leave; empty when they can."""
-    simulators = [child for child in children.values() if child.role == "simulator"]
-    known = [child.name for child in simulators]
+def cannot_attach(simulators: int, learners: int, mode: str) -> str:
+    """Why so many cannot be attached; empty when they can."""
+    if simulators < 0 or learners < 0 or simulators + learners == 0:
+        return f"attach {simulators} simulators, {learners} learners: at least 1; write --simulators 1, or --learners 1"
+    if learners and simulators:
+        return (
+            f"attach {learners} learners and {simulators} simulators: one or the other, because a learner brings "
+            "simulators of its own; ask twice"
+        )
+    if learners and mode != ELASTIC:
+        return (
+            f"attach {learners} learners: a run in mode {mode} keeps the learners it began with; attach simulators, "
+            f"or start a run in mode {ELASTIC}"
+        )
+    return ""
+
+
+def cannot_detach(names: Sequence[str], children: Mapping[str, Child], mode: str) -> str:
+    """Why these simulators and trainers cannot leave; empty when they can."""
+    trainers, simulators = ([c for c in children.values() if c.role == role] for role in ("trainer", "simulator"))
+    known = [child.name for child in (*simulators, *(trainers if mode == ELASTIC else ()))]
     if not names:
         return f"detach needs names; choose from {', '.join(known)}"
     for name in names:
+        if name in [trainer.name for trainer in trainers] and mode != ELASTIC:
+            return (
+                f"detach {name}: a run in mode {mode} keeps the learners it began with; detach simulators, "
+                "or stop the run"
+            )
         if name not in known:
-            return f"{name!r} is no simulator of this run; {_nearest(name, known)}"
+            what = "simulator and no trainer" if mode == ELASTIC else "simulator"
+            return f"{name!r} is no {what} of this run; {_nearest(name, known)}"
         if children[name].leaving:
             return f"{name} is already leaving; wait until it is gone"
-    staying = [c for c in simulators if c.name not in names and not c.leaving and not c.guest]
-    if not any(child.state is not State.FATAL for child in staying):
-        return f"detach {', '.join(names)}: a run needs at least one simulator; attach others first, or stop the run"
+    staying = [trainer for trainer in trainers if _stays(trainer, names)]
+    if not staying and any(trainer.name in names for trainer in trainers):
+        return f"detach {', '.join(names)}: a run needs at least one learner; attach another first, or stop the run"
+    for trainer in staying:
+        own = [child for child in simulators if child.learner == trainer.learner]
+        taken = [child.name for child in own if child.name in names]
+        if taken and not any(_stays(child, names) for child in own):
+            said = f"detach {', '.join(taken)}: {trainer.name} needs at least one simulator"
+            return f"{said}; attach others first, or stop the run"
     return ""
+
+
+def _stays(child: Child, leaving: Sequence[str]) -> bool:
+    """Whether it can be relied on when those have left."""
+    return child.name not in leaving and not child.leaving and not child.guest and child.state is not State.FATAL
 
 
 def _nearest(word: str, known: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ Pure. With one learner a row is what its trainer said.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from statistics import fmean
 from typing import Any
 
@@ -14,7 +14,8 @@ STALE_REPORTS = 3.0
 
 AGREED = ("time_s", "wall_time_s", "env_steps", "frames", "updates")
 """All learners count these together; the newest word is the largest."""
-ADDED = ("episodes", "steps_dropped", "env_steps_per_s", "frames_per_s")
+COUNTED = ("episodes", "steps_dropped")
+"""Each learner counts its own."""
 RATES = ("env_steps_per_s", "frames_per_s")
 LARGEST = ("policy_lag_max", "staleness_max", "consensus_distance", "consensus_bound")
 BY_GAMES = ("episode_return_mean", "episode_length_mean")
@@ -27,10 +28,18 @@ OWN = (
 """What is also shown of each learner by itself."""
 
 
-def together(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """One row of all learners' rows (name -> row), with each learner's own numbers under ``learners``."""
-    if len(rows) == 1:
-        return dict(next(iter(rows.values())))
+def together(rows: Mapping[str, Mapping[str, Any]], left: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """One row of all learners' rows (name -> row), with each learner's own numbers under ``learners``.
+
+    ``left``: the last rows of learners that have left, of which nothing counts but what they counted.
+    """
+    joined = dict(next(iter(rows.values()))) if len(rows) == 1 else _of_several(rows)
+    for row in left:
+        joined |= {key: _joined(key, [joined, row]) for key in (*AGREED, *COUNTED) if key in joined and key in row}
+    return joined
+
+
+def _of_several(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     keys = dict.fromkeys(key for row in rows.values() for key in row)
     joined = {key: _joined(key, [row for row in rows.values() if row.get(key) is not None]) for key in keys}
     learners = {name: {key: row[key] for key in OWN if key in row} for name, row in rows.items()}
@@ -43,7 +52,7 @@ def _joined(key: str, rows: list[Mapping[str, Any]]) -> Any:
         return None
     if key in AGREED or key in LARGEST:
         return max(values)
-    if key in ADDED:
+    if key in COUNTED or key in RATES:
         return sum(values)
     if key in BY_GAMES:
         games = [min(row.get("episodes") or 1, RECENT_GAMES) for row in rows]
@@ -58,6 +67,7 @@ class Rows:
         """``every_s``: seconds between reports of a learner."""
         self._stale_s = STALE_REPORTS * every_s
         self._rows: dict[str, tuple[float, dict[str, Any]]] = {}
+        self._left: list[dict[str, Any]] = []
 
     def add(self, name: str, row: Mapping[str, Any], now_s: float) -> dict[str, Any] | None:
         """Take a learner's row; the row of all, or None where another learner is to give the next one."""
@@ -68,4 +78,9 @@ class Rows:
         rows = {known: dict(row) for known, (_, row) in sorted(self._rows.items())}
         for silent in rows.keys() - set(fresh):
             rows[silent].update({key: 0.0 for key in RATES if key in rows[silent]})
-        return together(rows)
+        return together(rows, self._left)
+
+    def leave(self, name: str) -> None:
+        """A learner is gone for good; of its last row only the totals go on."""
+        if name in self._rows:
+            self._left.append(self._rows.pop(name)[1])

@@ -71,8 +71,8 @@ class Runner:
         self.events = footing.keep(EventsWriter(plan.run_dir))
         self.selector = footing.keep(selectors.DefaultSelector())
         self.spawner = footing.keep(Spawner(self.selector, plan.run_dir / "logs", plan.run_id))
-        roles = {process.name: process.role for process in plan.processes}
-        self.supervisor = Supervisor(roles, plan.expected_shape, plan.run_id, resume=resume)
+        mode = plan.topology.mode
+        self.supervisor = Supervisor(plan.processes, plan.expected_shape, plan.run_id, mode=mode, resume=resume)
         self.clock = AwakeClock()
         self.now_s = 0.0
         self.beats = Beats(plan.progress["beat_ns"])
@@ -187,11 +187,12 @@ class Runner:
             self._happened(ev.Stalled(name, incarnation, seconds))
 
     def _forget_the_gone(self) -> None:
-        """Free the rows of simulators that have left for good, for those that are still to come."""
+        """Free the rows of processes that have left for good, for those that are still to come."""
         listed = {process["name"] for process in self.supervisor.processes()}
         for name in [process.name for process in self.plan.processes if process.name not in listed]:
             self.plan.remove(name)
             self.environments.pop(name, None)
+            self.rows.leave(name)
 
     # Deeds ----------------------------------------------------------------------------------------------------------
 
@@ -216,7 +217,7 @@ class Runner:
         self.router.send(peer, encode(message))  # a lost Order is said again, a lost Reply has lost its reader
 
     def _enlarge(self, action: ev.Enlarge) -> None:
-        """Plan more simulators, with changes to nothing but their environment."""
+        """Plan more simulators, or learners, with changes to nothing but the environment of the new simulators."""
         own = self.plan.topology
         try:
             changed = parse(dump(own), action.overrides, "the run's topology")
@@ -224,17 +225,19 @@ class Runner:
                 raise TopologyError(
                     f"attach {' '.join(action.overrides)}: only env.* can be changed; start another run"
                 )
-            names = tuple(process.name for process in self.plan.add_simulators(action.simulators))
-        except TopologyError as error:
+            plan = self.plan
+            new = plan.add_learners(action.learners) if action.learners else plan.add_simulators(action.simulators)
+        except (TopologyError, OSError) as error:  # no room in the plan, or in shared memory
             self._events.append(ev.NotEnlarged(action.client, str(error)))
             return
         if changed != own:
+            names = [process.name for process in new if process.role == "simulator"]
             self.environments.update(dict.fromkeys(names, changed.env.model_dump()))
-        self._events.append(ev.Enlarged(action.client, names))
+        self._events.append(ev.Enlarged(action.client, tuple(new)))
 
     def _say_beforehand(self) -> None:
         if names := self.attached_before:
-            cause = f"attached earlier and not part of it: {', '.join(names)}; attach {len(names)} again if wanted"
+            cause = f"attached earlier and not part of it: {', '.join(names)}; attach as many again if wanted"
             self._note(ev.Note("resumed", cause=cause))
         if crowd := crowded(self.plan.topology, self.plan.cores):
             self._note(ev.Note("warned", cause=crowd))

@@ -106,14 +106,14 @@ def _last(path: Path, chunk: int = 64 * 1024) -> dict[str, Any] | None:
 
 
 def attached_before(events: Path) -> list[str]:
-    """Simulators that were attached to a run in its last life, and not detached before that ended."""
+    """Who was attached to a run in its last life, and not detached before that ended; of a learner its trainer."""
     found: dict[str, None] = {}
     for event in Lines(events).new():
         kind, name = event.get("kind"), str(event.get("process"))
         first = name in ("trainer", "trainer-0") and event.get("incarnation") == 0
         if kind == "spawned" and first:  # a life of the run begins
             found.clear()
-        elif kind == "attached":
+        elif kind == "attached" and not event.get("cause"):  # with one, it came along with a trainer
             found[name] = None
         elif kind == "detached":
             found.pop(name, None)

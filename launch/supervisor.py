@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import Any
 
@@ -31,6 +31,7 @@ from actorlearn.wire.messages import (
 from launch import events as ev
 from launch.child import Child, Jitter, State, cause_of, spread
 from launch.children import Children
+from launch.planned import PlannedProcess
 from launch.requests import OPEN, Desk
 from launch.rows import together
 
@@ -44,16 +45,17 @@ class Supervisor:
 
     def __init__(
         self,
-        roles: Mapping[str, str],
+        processes: Iterable[PlannedProcess],
         expected_shape: Mapping[str, str],
         run_id: str,
         *,
+        mode: str = "sync",
         resume: bool = False,
         jitter: Jitter = spread,
     ) -> None:
-        """``roles``: name -> role of the first processes, in the order in which they are started and sit."""
-        self._children = Children(roles, run_id, expected_shape, resume, jitter, self._do)
-        self._desk = Desk(self._children, self._do, lambda now: self._stop(0, "asked to stop", now))
+        """``processes``: the first ones, in the order in which they are started and sit; ``mode``: of the learners."""
+        self._children = Children(processes, run_id, expected_shape, resume, jitter, self._do)
+        self._desk = Desk(self._children, mode, self._do, lambda now: self._stop(0, "asked to stop", now))
         self.order = Order(version=1)
         self.phase = "starting"
         """starting (the first simulators are awaited), running, draining (the trainer finishes), ending, over."""
@@ -75,7 +77,7 @@ class Supervisor:
             ev.Exited: lambda event: self._gone(event.name, event.incarnation, cause_of(event.returncode)),
             ev.Received: self._received,
             ev.Asked: lambda event: self._desk.asked(event.client, event.request, self.phase, self.order.version),
-            ev.Enlarged: lambda event: self._desk.enlarged(event.client, event.names, self.phase),
+            ev.Enlarged: lambda event: self._desk.enlarged(event.client, event.processes, self.phase),
             ev.NotEnlarged: lambda event: self._desk.answer(event.client, False, event.reason),
             ev.Stalled: self._stalled,
             ev.Tick: self._tick,
@@ -200,9 +202,11 @@ class Supervisor:
         trainers = self._children.of_role("trainer")
         if any(trainer.alive and not trainer.finished for trainer in trainers):
             return
-        summary = together(self._summaries) if self._summaries else {}
+        words = {trainer.name: self._summaries[trainer.name] for trainer in trainers if trainer.finished}
+        left = [said for name, said in self._summaries.items() if name not in self._children.named]
         lost = next((t for t in trainers if not t.finished and t.cause not in ("", "exit 0")), None)
-        if lost is None or self._summaries:
+        if lost is None or words:
+            summary = together(words, left) if words else {}
             self._end(dataclasses.replace(self._outcome, summary=summary))
         else:
             self._end(ev.Done("failed", 1, f"the trainer died before it had finished: {lost.error or lost.cause}"))
@@ -265,9 +269,9 @@ class Supervisor:
             version=self.order.version,
             phase="drain" if self.phase == "draining" else "run",
             roster=[] if self.phase == "starting" else self._children.seats(),
-            leaving=[c.name for c in self._children.of_role("simulator") if c.leaving and c.admitted],
+            leaving=self._children.leaving(),
             save=self._desk.saves,
-            learners=self._learners(),
+            learners=[] if self.phase == "starting" else self._children.learners(),
         )
         if wanted == self.order:
             return
@@ -275,12 +279,6 @@ class Supervisor:
         for child in self._children.named.values():
             if child.admitted:
                 self._send_order(child)
-
-    def _learners(self) -> list[str]:
-        trainers = self._children.of_role("trainer")
-        if len(trainers) == 1 or self.phase == "starting":
-            return []
-        return [f"{trainer.name}.{trainer.incarnation}" for trainer in trainers if trainer.admitted]
 
     def _send_order(self, child: Child) -> None:
         child.sent_s = self._now_s

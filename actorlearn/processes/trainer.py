@@ -194,7 +194,7 @@ class Trainer:
                 self.saves_done = control.order.save
                 self._save()
             control.applied()
-        return control.order.phase == "drain"
+        return control.order.phase == "drain" or self.settings.name in control.order.leaving
 
     def _publish(self) -> None:
         self.published.publish(self.learning.weights.detach().cpu().numpy(), self.env_steps)

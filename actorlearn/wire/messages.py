@@ -25,7 +25,7 @@ from typing import Any
 
 import msgspec
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 """Raised whenever a struct below changes; processes of different versions refuse one another."""
 
 LIMIT_BYTES = 256 * 1024
@@ -136,11 +136,12 @@ class Order(Message, frozen=True):
     """run, or drain: finish the current update, save, and exit."""
     roster: list[Seat] = []
     leaving: list[str] = []
-    """Seats of the roster that must leave at the next round boundary."""
+    """Seats of the roster that must leave at the next round boundary, and trainers that must after their update."""
     save: int = 0
     """Raised by one for every checkpoint asked for."""
     learners: list[str] = []
-    """Peer ids of the trainers that exchange what they learn, in order; empty until all have come, and for one."""
+    """Peer ids of the trainers that exchange what they learn, in order, without those that are leaving; empty until all
+    have come, and for one that is alone to the end."""
 
 
 class Refused(Message, frozen=True):
@@ -157,6 +158,7 @@ class Request(Message, frozen=True):
     command: str
     """status, attach, detach, save, stop or kill."""
     simulators: int = 0
+    learners: int = 0
     names: list[str] = []
     overrides: list[str] = []
 

@@ -100,6 +100,7 @@ def supervisor(folder: Path, replies: dict[str, Reply]) -> Iterator[tuple[Path, 
         ("doctor --nonsense", "No such option: --nonsense; see `actorlearn doctor --help`"),
         ("attach x --simulators 0", "greater than or equal to 1; see `actorlearn attach --help`"),
         ("attach x --simulators many", "see `actorlearn attach --help`"),
+        ("attach x --learners 0", "greater than or equal to 1; see `actorlearn attach --help`"),
         ("plot x", "Missing option '--output' / '-o'"),
         ("run nowhere.yaml", "nowhere.yaml: No such file or directory"),
         ("check nowhere.yaml", "nowhere.yaml: No such file or directory"),
@@ -232,6 +233,9 @@ def test_attach_and_detach_ask_the_supervisor(tmp_path: Path) -> None:
         said = json.loads(ask("attach", path, "--simulators", "2", "env.frame_skip=4", "--json").stdout)
         assert said == {"run": "cart-1", "text": attached.text, "names": ["simulator-2"]}
         assert ask("detach", path, "simulator-0", "simulator-1").stdout == "cart-1: gone\n"
+        for more in ([], ["--learners", "3"], ["--learners", "1", "--simulators", "2"]):
+            ask("attach", path, *more)
+    assert [(request.simulators, request.learners) for request in asked[2:]] == [(1, 0), (0, 3), (2, 1)]
     assert (asked[0].command, asked[0].simulators, asked[0].overrides) == ("attach", 2, ["env.frame_skip=4"])
     assert (asked[1].command, asked[1].names) == ("detach", ["simulator-0", "simulator-1"])
 

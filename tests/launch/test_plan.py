@@ -7,7 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from actorlearn.memory.fields import Field
 from actorlearn.memory.progress import ROWS
+from actorlearn.memory.shared import SharedMemoryFull
 from actorlearn.parameters.graph import GraphSettings
 from actorlearn.parameters.interface import ExchangeSettings
 from actorlearn.processes.settings import SimulatorSettings, TrainerSettings
@@ -145,3 +147,78 @@ def test_gossip_has_messages_and_counts_and_numbers_its_trainers() -> None:
     assert exchange.folder == str(made.shm)
     assert exchange.graph == GraphSettings(name="lists", lists=((1,), (0,)))
     assert planned("mode=gossip", "seed=3").graph == GraphSettings(name="ring", seed=3)
+
+
+# Learners that come and go --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def living(tmp_path: Path) -> Plan:
+    """Two learners that gossip, with their segments made."""
+    made = planned("mode=gossip", "learners.count=2", "inference.count=1", "gossip.gradient_every=1")
+    made.shm = tmp_path
+    made.create_segments()
+    return made
+
+
+def segments(made: Plan) -> set[str]:
+    return {path.name for path in made.shm.iterdir()}
+
+
+def test_a_learner_that_comes_has_processes_and_segments_of_its_own(living: Plan) -> None:
+    before = segments(living)
+    new = living.add_learners(2)
+    assert [(process.name, process.learner) for process in new] == [
+        *(("trainer-2", 2), ("trainer-3", 3), ("inference-2", 2), ("inference-3", 3)),
+        *(("simulator-4", 2), ("simulator-5", 2), ("simulator-6", 3), ("simulator-7", 3)),
+    ]
+    assert len(set(rows(living))) == len(living.processes) == 16
+    kinds = {name.removesuffix("-0") for name in before if name.endswith("-0")}
+    assert {"weights", "rounds", "messages", "gradients"} <= kinds
+    assert segments(living) - before == {f"{kind}-{learner}" for kind in kinds for learner in (2, 3)}
+    settings, seat = instructions(living, "simulator-6", 0), living.seat("simulator-6", 0)
+    assert isinstance(settings, SimulatorSettings)
+    assert (settings.weights, settings.rounds) == (living.weights(3), living.rounds(3))
+    assert settings.trainer_bell == living.bell("trainer-3")
+    assert settings.inference_bell == living.bell("inference-3")
+    assert (seat.learner, seat.server) == (3, 3)
+    trainer = instructions(living, "trainer-3", 0)
+    assert isinstance(trainer, TrainerSettings)
+    assert msgspec.convert(trainer.exchange, ExchangeSettings).rank == trainer.learner == 3
+
+
+def test_a_learner_that_leaves_takes_its_segments_and_its_number_with_it(living: Plan) -> None:
+    before, left = segments(living), [process.name for process in living.processes if process.learner == 0]
+    for name in left:
+        living.remove(name)
+    assert before - segments(living) == {name for name in before if name.endswith("-0")} != set()
+    assert living.add_learners(1)[0].name == "trainer-2"
+    assert [process.learner for process in living.add_simulators(4)] == [1, 2, 1, 2]
+
+
+def test_a_learner_without_room_in_memory_leaves_nothing(living: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, processes, make = segments(living), list(living.processes), living._create
+
+    def full(name: str, fields: list[Field]) -> None:
+        if name == "messages-3":
+            raise SharedMemoryFull("full")
+        make(name, fields)
+
+    monkeypatch.setattr(living, "_create", full)
+    with pytest.raises(SharedMemoryFull):
+        living.add_learners(2)
+    assert segments(living) == before
+    assert living.processes == processes
+
+
+def test_learners_come_until_there_is_no_room(living: Plan) -> None:
+    with pytest.raises(TopologyError, match="attach 62 learners: .* at most 256 .* has 10; attach at most 49") as error:
+        planned("mode=gossip", "learners.count=2", "simulators.count=4").places.add_learners(62)
+    assert "\n" not in str(error.value)
+    with pytest.raises(TopologyError, match="attach 63 learners: .* at most 64 .* has had 2; attach at most 62"):
+        living.add_learners(63)
+    for _ in range(62):
+        for process in living.add_learners(1):
+            living.remove(process.name)
+    with pytest.raises(TopologyError, match="has had 64; attach at most 0, or start another run"):
+        living.add_learners(1)

@@ -40,3 +40,31 @@ def test_a_silent_learner_adds_no_rate_but_keeps_its_games() -> None:
     row = rows.add("trainer-1", B, 9.0)
     assert row is not None
     assert (row["env_steps_per_s"], row["episodes"]) == (10.0, 350)
+
+
+def test_of_a_learner_that_has_left_only_the_totals_go_on() -> None:
+    rows = Rows(1.0)
+    rows.add("trainer-0", B, 0.0)
+    rows.add("trainer-1", A, 0.5)
+    rows.leave("trainer-0")
+    assert rows.add("trainer-1", {**A, "env_steps": 105}, 1.0) == {
+        **A,
+        "time_s": 2.5,
+        "env_steps": 110,
+        "episodes": 350,
+    }
+    row = rows.add("trainer-1", {**A, "time_s": 3.0, "env_steps": 120, "episodes": 301}, 1.5)
+    assert row == {**A, "time_s": 3.0, "env_steps": 120, "episodes": 351}
+    rows.leave("simulator-0")  # has never had a row
+
+
+def test_totals_never_fall_whoever_comes_and_goes() -> None:
+    rows, said = Rows(1.0), []
+    for step, name in enumerate(("trainer-0", "trainer-1", "trainer-0", "trainer-2", "trainer-1", "trainer-2")):
+        said.append(rows.add(name, {**A, "env_steps": 100 + step, "episodes": 10 + step}, step / 4))
+        if step in (2, 4):
+            rows.leave(name)
+    given = [row for row in said if row is not None]
+    assert [row["episodes"] for row in given] == [10, 12 + 11, 12 + 14 + 13, 12 + 14 + 15]
+    for key in ("env_steps", "episodes"):
+        assert [row[key] for row in given] == sorted(row[key] for row in given)

@@ -48,8 +48,8 @@ class Broken:
 
 
 @contextmanager
-def runner(folder: Path, console: ev.Console | None, resume: bool = False) -> Iterator[Runner]:
-    topology = parse("env: {id: CartPole-v1}", ["simulators.count=2"])
+def runner(folder: Path, console: ev.Console | None, resume: bool = False, *overrides: str) -> Iterator[Runner]:
+    topology = parse("env: {id: CartPole-v1}", ["simulators.count=2", *overrides])
     with Footing(folder) as footing:
         yield Runner(footing.lay(topology, DESCRIPTION, resume), footing, resume, console)
 
@@ -109,7 +109,7 @@ def test_a_resumed_run_says_who_is_missing(tmp_path: Path) -> None:
             run._say_what_is_missing()
     said = (tmp_path / "run" / "events.jsonl").read_text().splitlines()[len(events) :]
     assert [json.loads(line)["cause"] for line in said] == [
-        "attached earlier and not part of it: simulator-2, simulator-3; attach 2 again if wanted"
+        "attached earlier and not part of it: simulator-2, simulator-3; attach as many again if wanted"
     ]
 
 
@@ -126,3 +126,38 @@ def test_a_closed_standard_output_does_not_change_the_exit_status() -> None:
 
 def test_a_console_that_cannot_be_closed_is_let_go() -> None:
     start._close(Broken(0))
+
+
+def test_learners_are_made_before_they_are_started_and_leave_nothing(tmp_path: Path) -> None:
+    with runner(tmp_path / "run", None, False, "mode=gossip") as run:
+        before = sorted(path.name for path in run.plan.shm.iterdir())
+        run._enlarge(ev.Enlarge("cli-1", 0, ("env.frame_skip=2",), learners=1))
+        (enlarged,) = run._events
+        assert isinstance(enlarged, ev.Enlarged)
+        assert [process.name for process in enlarged.processes] == ["trainer-1", "simulator-2", "simulator-3"]
+        assert run.environments.keys() == {"simulator-2", "simulator-3"}
+        assert Path(run.plan.weights(1)).exists()
+        run._row(ev.Row("trainer-1", {"env_steps": 5, "episodes": 2}))
+        run._forget_the_gone()  # they were asked for, and never started
+        assert sorted(path.name for path in run.plan.shm.iterdir()) == before
+        run._row(ev.Row("trainer-0", {"env_steps": 4, "episodes": 1}))
+        assert (run.last_row["env_steps"], run.last_row["episodes"]) == (5, 3)
+
+
+def test_what_is_not_for_the_environment_changes_no_learner(tmp_path: Path) -> None:
+    with runner(tmp_path / "run", None, False, "mode=gossip") as run:
+        run._enlarge(ev.Enlarge("cli-1", 0, ("simulators.count=4",), learners=1))
+        (refused,) = run._events
+        assert isinstance(refused, ev.NotEnlarged)
+        assert "only env.* can be changed" in refused.reason
+        assert len(run.plan.processes) == 3
+
+
+def test_a_resumed_run_goes_on_from_the_newest_checkpoint_and_gives_no_number_again(tmp_path: Path) -> None:
+    for name, seconds in (("500", 3.0), ("learner-1/700", 5.0), ("learner-4/90", 1.0)):
+        folder = tmp_path / "run" / "checkpoints" / name
+        folder.mkdir(parents=True)
+        (folder / "manifest.json").write_text(json.dumps({"state": {"elapsed_s": seconds}}))
+    with runner(tmp_path / "run", None, True, "mode=gossip") as run:
+        assert run.plan.resumed_at == 700
+        assert run.plan.add_learners(1)[0].name == "trainer-5"

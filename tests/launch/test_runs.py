@@ -175,11 +175,14 @@ def test_who_was_attached_in_the_last_life_and_stayed(tmp_path: Path) -> None:
         ("spawned", "trainer", 1),  # brought back, in the same life
         ("detached", "simulator-3", 0),
         ("restarted", "simulator-4", 1),
+        ("attached", "trainer-2", 0),
+        ("attached", "simulator-5", 0, "with trainer-2"),
     ]
     path = tmp_path / "events.jsonl"
     assert runs.attached_before(path) == []
-    lines = [json.dumps({"kind": kind, "process": name, "incarnation": i}) for kind, name, i in told]
+    keys = ("kind", "process", "incarnation", "cause")
+    lines = [json.dumps(dict(zip(keys, event, strict=False))) for event in told]
     path.write_text("\n".join(lines) + "\n")
-    assert runs.attached_before(path) == ["simulator-2", "simulator-4"]
+    assert runs.attached_before(path) == ["simulator-2", "simulator-4", "trainer-2"]
     path.write_text("\n".join(lines[:2]) + "\n" + lines[0] + "\n")
     assert runs.attached_before(path) == []

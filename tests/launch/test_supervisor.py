@@ -31,6 +31,7 @@ from actorlearn.wire.messages import (
 )
 from launch import events as ev
 from launch.child import RESTARTS, UNSAVED_RESTARTS, WINDOW_S
+from launch.planned import PlannedProcess
 from launch.supervisor import Supervisor
 
 TERM, KILL = signal.SIGTERM, signal.SIGKILL
@@ -48,8 +49,9 @@ Action = TypeVar("Action", ev.Spawn, ev.Kill, ev.Send, ev.Answer, ev.Note, ev.Ro
 class Story:
     """A supervisor that is told things; remembers everything it did, and the actions of the last event."""
 
-    def __init__(self, roles: dict[str, str] | None = None, resume: bool = False) -> None:
-        self.supervisor = Supervisor(roles or ROLES, SHAPE, "run-1", resume=resume, jitter=lambda *_: 1.0)
+    def __init__(self, roles: dict[str, str] | None = None, resume: bool = False, mode: str = "sync") -> None:
+        first = planned(roles or ROLES)
+        self.supervisor = Supervisor(first, SHAPE, "run-1", mode=mode, resume=resume, jitter=lambda *_: 1.0)
         self.now_s = 0.0
         self.last: list[ev.Action] = []
         self.all: list[ev.Action] = []
@@ -91,6 +93,16 @@ class Story:
 
     def state(self, name: str) -> str | None:
         return next((p["state"] for p in self.supervisor.processes() if p["name"] == name), None)
+
+
+def planned(roles: dict[str, str]) -> list[PlannedProcess]:
+    """The processes of these names, dealt to the learners there are in turn."""
+    learners = list(roles.values()).count("trainer")
+    numbers = [int(name.rpartition("-")[2]) if "-" in name else 0 for name in roles]
+    return [
+        PlannedProcess(name, role, row, number % learners)
+        for row, ((name, role), number) in enumerate(zip(roles.items(), numbers, strict=True))
+    ]
 
 
 def seat(name: str, incarnation: int = 0) -> Seat:
@@ -631,7 +643,8 @@ def test_requests_that_cannot_be_met_are_answered_at_once(request_: Request, tex
 def attaching(simulators: int = 1) -> Story:
     story = running().at(2, asked("attach", simulators=simulators, overrides=["env.id=X"]))
     assert story.last == [ev.Enlarge("cli-1", simulators, ("env.id=X",))]
-    return story.then(ev.Enlarged("cli-1", tuple(f"simulator-{2 + i}" for i in range(simulators))))
+    new = tuple(PlannedProcess(f"simulator-{2 + i}", "simulator", 5 + i) for i in range(simulators))
+    return story.then(ev.Enlarged("cli-1", new))
 
 
 def test_attach() -> None:
@@ -708,7 +721,7 @@ def test_detach_drains_and_takes_off_the_list() -> None:
     [
         (["simulator-0", "simulator-1"], "needs at least one simulator"),
         (["simulator-9"], "'simulator-9' is no simulator of this run; did you mean simulator-"),
-        (["trainer"], "'trainer' is no simulator"),
+        (["trainer"], "detach trainer: a run in mode sync keeps the learners it began with; detach simulators"),
     ],
 )
 def test_a_detach_that_is_refused_changes_nothing(names: list[str], text: str) -> None:
@@ -844,6 +857,212 @@ def test_while_one_learner_is_left_the_run_goes_on() -> None:
     assert story.state("trainer-0") == "backoff"
 
 
+@pytest.mark.parametrize("name", ["simulator-0", "simulator-1"])
+def test_every_learner_keeps_a_simulator(name: str) -> None:
+    story = two().at(2, asked("detach", names=[name]))
+    assert f"detach {name}: trainer-{name[-1]} needs at least one simulator" in story.reply.text
+
+
+# Learners that come and go --------------------------------------------------------------------------------------------
+
+THIRD = (
+    PlannedProcess("trainer-2", "trainer", 4, 2),
+    PlannedProcess("inference-2", "inference", 5, 2),
+    PlannedProcess("simulator-2", "simulator", 6, 2),
+)
+NAMES = [process.name for process in THIRD]
+
+
+def gossip(resume: bool = False) -> Story:
+    """A run of two learners that gossip, in which everybody has come."""
+    return Story(TWO, resume, "gossip").at(0, ev.Begin(), *up(*TWO))
+
+
+def bringing(resume: bool = False) -> Story:
+    """The same, while a third learner is being attached."""
+    story = gossip(resume).at(2, asked("attach", learners=1, overrides=["env.id=X"]))
+    assert story.last == [ev.Enlarge("cli-1", 0, ("env.id=X",), 1)]
+    return story.then(ev.Enlarged("cli-1", THIRD))
+
+
+def with_a_third() -> Story:
+    return bringing().at(3, *up(*NAMES))
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_learner_is_attached_with_all_its_own(resume: bool) -> None:
+    story = bringing(resume)
+    assert story.did(ev.Spawn) == [ev.Spawn(name, 0, False) for name in NAMES]
+    story.at(3, *up("trainer-2"))
+    assert story.orders["trainer-0.0"].learners == [*BOTH, "trainer-2.0"]
+    assert story.at(4, *up("inference-2")).did(ev.Answer) == []
+    story.at(5.1, *up("simulator-2"))
+    assert story.reply == Reply(
+        ok=True,
+        text="trainer-2 with inference-2, simulator-2 running after 3.1 s",
+        data={"names": NAMES, "running": NAMES, "seconds": 3.1},
+    )
+    attached = [(note.process, note.cause) for note in story.ever(ev.Note) if note.kind == "attached"]
+    assert attached == [("trainer-2", ""), ("inference-2", "with trainer-2"), ("simulator-2", "with trainer-2")]
+    assert story.orders["trainer-2.0"].roster == [seat(f"simulator-{i}") for i in range(3)]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("request_", [asked("attach", learners=2), asked("detach", names=["trainer-1"])])
+def test_in_other_modes_learners_stay(mode: str, request_: ev.Asked) -> None:
+    story = Story(TWO, mode=mode).at(0, ev.Begin(), *up(*TWO)).at(2, request_)
+    assert not story.reply.ok
+    assert f"a run in mode {mode} keeps the learners it began with; " in story.reply.text
+    assert len(story.last) == 1
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        ({}, "attach 0 simulators, 0 learners: at least 1; write --simulators 1, or --learners 1"),
+        ({"learners": -1}, "attach 0 simulators, -1 learners: at least 1; "),
+        ({"learners": 1, "simulators": 2}, "attach 1 learners and 2 simulators: one or the other, "),
+    ],
+)
+def test_what_cannot_be_attached_is_answered_at_once(wanted: dict[str, int], text: str) -> None:
+    story = gossip().at(2, asked("attach", **wanted))
+    assert story.reply.text.startswith(text)
+    assert len(story.last) == 1
+
+
+def test_a_learner_whose_trainer_dies_before_it_runs_is_given_up_whole() -> None:
+    story = bringing().at(3, *up("simulator-2"), spawned("inference-2"), failed("trainer-2", "KeyError: 'x'"))
+    story.at(3.1, ev.Exited("trainer-2", 0, 1))
+    why = "trainer-2 died before it came to run: KeyError: 'x'"
+    assert story.reply.text == f"{why}; trainer-2 with inference-2, simulator-2 is not attached"
+    assert story.did(ev.Kill) == [ev.Kill("inference-2", 0, TERM), ev.Kill("simulator-2", 0, TERM)]
+    story.at(4, ev.Exited("inference-2", 0, -15), ev.Exited("simulator-2", 0, 0)).at(9, ev.Tick())
+    assert [p["name"] for p in story.supervisor.processes()] == list(TWO)
+    assert (story.supervisor.order.learners, story.supervisor.phase) == (BOTH, "running")
+    assert story.did(ev.Spawn) == []
+
+
+@pytest.mark.parametrize("victim", ["inference-2", "simulator-2"])
+def test_a_learner_that_loses_one_before_it_runs_leaves_again(victim: str) -> None:
+    other = next(name for name in NAMES[1:] if name != victim)
+    story = bringing().at(3, *up("trainer-2", other), ev.Exited(victim, 0, 1))
+    assert not story.reply.ok
+    assert story.reply.text.startswith(f"{victim} died before it came to run: exit 1; trainer-2 with ")
+    story.at(3.5, ev.Tick())
+    assert story.supervisor.order.learners == BOTH
+    assert story.supervisor.order.leaving == ["trainer-2"]
+    story.at(4, finished("trainer-2", "drained"), ev.Exited("trainer-2", 0, 0), ev.Exited(other, 0, 0))
+    assert [p["name"] for p in story.supervisor.processes()] == list(TWO)
+    assert story.supervisor.phase == "running"
+
+
+def test_a_learner_that_does_not_come_in_time_is_given_up() -> None:
+    story = bringing().at(3, *up("inference-2", "simulator-2"), spawned("trainer-2")).at(62, ev.Tick())
+    assert "trainer-2 did not come to run within 60 s" in story.reply.text
+    assert story.did(ev.Kill)[-1] == ev.Kill("trainer-2", 0, KILL)
+    story.at(62.1, ev.Exited("trainer-2", 0, -9))
+    assert {kill.name for kill in story.did(ev.Kill)} == {"inference-2", "simulator-2"}
+
+
+def test_an_attached_learner_that_is_killed_comes_back_from_its_checkpoint() -> None:
+    story = with_a_third().at(4, ev.Exited("trainer-2", 0, -9))
+    assert story.orders["trainer-0.0"].learners == BOTH
+    story.at(5, ev.Tick())
+    assert story.did(ev.Spawn) == [ev.Spawn("trainer-2", 1, True)]
+    story.then(*up("trainer-2", incarnation=1))
+    assert story.supervisor.order.learners == [*BOTH, "trainer-2.1"]
+
+
+def test_a_learner_is_detached_with_all_its_own() -> None:
+    story = with_a_third().at(4, asked("detach", names=["trainer-2"]))
+    order = story.orders["trainer-2.0"]
+    assert (order.phase, order.leaving, order.learners) == ("run", ["trainer-2"], BOTH)
+    assert story.did(ev.Kill) == []
+    story.at(5, finished("trainer-2", "drained"))
+    assert story.did(ev.Kill) == story.did(ev.Answer) == []
+    story.at(5.1, ev.Exited("trainer-2", 0, 0))
+    assert story.notes == [("detached", "trainer-2", 0, "drained")]
+    assert story.did(ev.Kill) == [ev.Kill("inference-2", 0, TERM), ev.Kill("simulator-2", 0, TERM)]
+    story.at(5.2, ev.Exited("simulator-2", 0, 0))
+    assert story.did(ev.Answer) == []
+    story.at(5.5, ev.Exited("inference-2", 0, 0))
+    assert story.notes == [("detached", "inference-2", 0, "with trainer-2")]
+    assert story.reply.text == "trainer-2 with inference-2, simulator-2 detached after 1.5 s"
+    assert story.reply.data == {"names": NAMES, "seconds": 1.5}
+    assert [p["name"] for p in story.supervisor.processes()] == list(TWO)
+    assert story.supervisor.order.leaving == []
+    assert story.supervisor.phase == "running"
+
+
+def test_the_learners_a_run_began_with_can_leave_but_not_the_last() -> None:
+    story = gossip().at(2, asked("detach", names=["trainer-0", "trainer-1"]))
+    assert story.reply.text.startswith("detach trainer-0, trainer-1: a run needs at least one learner; attach another")
+    story.then(asked("detach", names=["trainer-0"])).at(3, finished("trainer-0", "drained"))
+    assert story.then(asked("detach", names=["trainer-1"])).reply.text.startswith("detach trainer-1: a run needs at")
+    story.at(4, ev.Exited("trainer-0", 0, 0), ev.Exited("simulator-0", 0, 0))
+    assert story.reply.ok
+    assert not story.then(asked("detach", names=["trainer-1"])).reply.ok
+    assert story.supervisor.order.learners == ["trainer-1.0"]
+
+
+@pytest.mark.parametrize("there", ["attached", "given up"])
+def test_a_learner_that_cannot_be_relied_on_is_no_reason_to_let_the_others_go(there: str) -> None:
+    story = bringing().then(asked("detach", names=["trainer-1"]))
+    if there == "given up":
+        story = lose(gossip(), "trainer-1")
+    story.then(asked("detach", names=["trainer-0"]))
+    assert "a run needs at least one learner" in story.reply.text
+
+
+def test_a_simulator_of_a_learner_that_leaves_can_be_named_too() -> None:
+    story = with_a_third().at(4, asked("detach", names=["simulator-2", "trainer-2"]))
+    story.at(5, finished("trainer-2", "drained"), *exits(NAMES, 0))
+    assert story.reply.text == "trainer-2 with simulator-2, inference-2 detached after 1.0 s"
+
+
+def test_a_leaving_learner_that_dies_is_gone_all_the_same() -> None:
+    story = with_a_third().at(4, asked("detach", names=["trainer-2"])).at(5, ev.Exited("trainer-2", 0, -9))
+    assert [note[0] for note in story.notes] == ["died", "detached"]
+    story.at(6, *exits(NAMES[1:], 0))
+    assert story.reply.text.endswith("; trainer-2 died before it was drained: signal 9")
+    assert story.at(9, ev.Tick()).did(ev.Spawn) == []
+
+
+def test_a_learner_that_has_died_is_detached_at_once() -> None:
+    story = with_a_third().at(4, ev.Exited("trainer-2", 0, -9), asked("detach", names=["trainer-2"]))
+    assert ("detached", "trainer-2", 0, "backoff") in story.notes
+    story.at(5, *exits(NAMES[1:], 0))
+    assert story.reply.ok
+    assert story.at(9, ev.Tick()).did(ev.Spawn) == []
+
+
+def test_who_does_not_leave_with_its_trainer_is_killed_after_5_s() -> None:
+    story = with_a_third().at(4, asked("detach", names=["simulator-2", "trainer-2"]))
+    story.at(9.5, finished("trainer-2", "drained"), ev.Exited("trainer-2", 0, 0), ev.Exited("inference-2", 0, 0))
+    assert story.at(14.4, ev.Tick()).did(ev.Kill) == []
+    assert story.at(14.5, ev.Tick()).did(ev.Kill) == [ev.Kill("simulator-2", 0, KILL)]
+    story.at(14.6, ev.Exited("simulator-2", 0, -9))
+    assert story.reply.ok
+    assert story.reply.text.endswith("simulator-2 died before it was drained: did not end in 5 s")
+
+
+def test_what_a_detached_learner_has_counted_stays_in_the_summary() -> None:
+    story = gossip().at(2, asked("detach", names=["trainer-0"]))
+    story.at(3, finished("trainer-0", "drained", env_steps=90, episodes=3, episode_return_mean=9.0))
+    story.then(ev.Exited("trainer-0", 0, 0), ev.Exited("simulator-0", 0, 0))
+    assert story.supervisor.phase == "running"
+    story.at(9, finished("trainer-1", "total_steps", env_steps=100, episodes=4, episode_return_mean=1.0))
+    story.at(9.5, *exits(["trainer-1", "simulator-1"], 0))
+    assert story.done == ev.Done("finished", 0, summary={"env_steps": 100, "episodes": 7, "episode_return_mean": 1.0})
+
+
+def test_the_last_words_of_a_detached_learner_do_not_stand_for_one_that_dies_at_the_end() -> None:
+    story = gossip().at(2, asked("detach", names=["trainer-0"])).at(3, finished("trainer-0", "drained"))
+    story.then(ev.Exited("trainer-0", 0, 0), ev.Exited("simulator-0", 0, 0))
+    story.at(4, ev.Interrupted(), ev.Exited("trainer-1", 0, -9), ev.Exited("simulator-1", 0, 0))
+    assert story.done == ev.Done("failed", 1, "the trainer died before it had finished: signal 9")
+
+
 # Anything at all ------------------------------------------------------------------------------------------------------
 
 
@@ -851,10 +1070,11 @@ class AnyHistory(RuleBasedStateMachine):
     """Random events in random order: whatever happens, the fences and the budget hold, and two Ctrl-C end it."""
 
     roles = ROLES
+    mode = "sync"
 
     @initialize()
     def begin(self) -> None:
-        self.story = Story(self.roles)
+        self.story = Story(self.roles, mode=self.mode)
         self.living: set[tuple[str, int]] = set()
         self.spawns: dict[str, list[float]] = {}
         self.questions = 0
@@ -872,13 +1092,20 @@ class AnyHistory(RuleBasedStateMachine):
                     self.spawns.setdefault(action.name, []).append(self.story.now_s)
                 events.append(spawned(action.name, action.incarnation))
             elif isinstance(action, ev.Enlarge):
-                number = 1 + max(int(name[-2:].strip("-")) for name in self.seen_simulators())
-                events.append(ev.Enlarged(action.client, (f"simulator-{number}",)))
+                events.append(ev.Enlarged(action.client, self.more(action)))
         for event in events:
             self.happen(event)
 
-    def seen_simulators(self) -> set[str]:
-        return {spawn.name for spawn in self.story.ever(ev.Spawn) if spawn.name.startswith("simulator")}
+    def more(self, action: ev.Enlarge) -> tuple[PlannedProcess, ...]:
+        simulator = PlannedProcess(f"simulator-{len(self.seen('simulator'))}", "simulator", 0)
+        if not action.learners:
+            return (simulator,)
+        learner = len(self.seen("trainer"))
+        trainer = PlannedProcess(f"trainer-{learner}", "trainer", 0, learner)
+        return (trainer, PlannedProcess(simulator.name, "simulator", 0, learner))
+
+    def seen(self, *roles: str) -> set[str]:
+        return {spawn.name for spawn in self.story.ever(ev.Spawn) if spawn.name.startswith(roles)}
 
     @rule(seconds=st.sampled_from([0.05, 0.2, 1.0, 5.0, 61.0, 121.0]))
     def time_passes(self, seconds: float) -> None:
@@ -915,9 +1142,13 @@ class AnyHistory(RuleBasedStateMachine):
     def someone_asks(self, command: str) -> None:
         self.happen(asked(command, simulators=1))
 
+    @rule()
+    def someone_brings_a_learner(self) -> None:
+        self.happen(asked("attach", learners=1))
+
     @rule(data=st.data())
     def someone_detaches(self, data: st.DataObject) -> None:
-        self.happen(asked("detach", names=[data.draw(st.sampled_from(sorted(self.seen_simulators())))]))
+        self.happen(asked("detach", names=[data.draw(st.sampled_from(sorted(self.seen("simulator", "trainer"))))]))
 
     @invariant()
     def the_budget_is_kept(self) -> None:
@@ -931,6 +1162,14 @@ class AnyHistory(RuleBasedStateMachine):
             order, phase = self.story.supervisor.order, self.story.supervisor.phase
             ending = phase in ("ending", "over")  # orders are not renewed for processes that are all told to go
             assert ending or {(seat.name, seat.incarnation) for seat in order.roster} <= self.living
+
+    @invariant()
+    def whoever_has_no_trainer_is_on_the_way_out(self) -> None:
+        if hasattr(self, "story"):
+            children = self.story.supervisor._children
+            learners = {trainer.learner for trainer in children.of_role("trainer")}
+            assert all(c.leaving or c.learner in learners or c.role == "evaluator" for c in children.named.values())
+            assert learners, "a run has a learner for as long as it goes on"
 
     def teardown(self) -> None:
         if hasattr(self, "story"):
@@ -947,6 +1186,13 @@ class AnyHistoryOfTwo(AnyHistory):
     roles = TWO
 
 
+class AnyHistoryOfGossip(AnyHistoryOfTwo):
+    """The same with learners that come and go."""
+
+    mode = "gossip"
+
+
 ANYTHING = settings(max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))
-AnyHistory.TestCase.settings = AnyHistoryOfTwo.TestCase.settings = ANYTHING
+AnyHistory.TestCase.settings = AnyHistoryOfTwo.TestCase.settings = AnyHistoryOfGossip.TestCase.settings = ANYTHING
 TestAnyHistory, TestAnyHistoryOfTwo = AnyHistory.TestCase, AnyHistoryOfTwo.TestCase
+TestAnyHistoryOfGossip = AnyHistoryOfGossip.TestCase
