@@ -1,8 +1,10 @@
-"""Simulators that join and leave a living run, and those that do not fit it."""
+"""Simulators and learners that join and leave a living run, and those that do not fit it."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 
 import pytest
 
@@ -70,4 +72,65 @@ def test_simulators_join_and_leave_a_living_run(launched: Start, command: Comman
     assert run.events("died") == []
     assert run.rows()[-1]["steps_dropped"] == 0
     assert run.summary()["deaths"] == 0
+    assert run.leftovers() == []
+
+
+def test_learners_join_and_leave_a_living_run(launched: Start, command: Command) -> None:
+    way = ["mode=gossip", "learners.count=2", "simulators.count=1", "total_steps=1_000_000"]
+    run = launched("catch", PACED, *way)
+    run.wait_for_steps(100)
+    before = run.pids()
+    attached = command("attach", run.run_dir, "--learners", 1, "--json")
+    assert attached.returncode == 0, attached.stderr
+    answer = json.loads(attached.stdout)
+    assert answer["names"] == answer["running"] == ["trainer-2", "simulator-2"]
+    assert "trainer-2 with simulator-2 running after" in answer["text"]
+    assert {(e["process"], e["cause"]) for e in run.events("attached")} == {
+        ("trainer-2", ""),
+        ("simulator-2", "with trainer-2"),
+    }
+    run.wait_for(lambda: "trainer-2" in run.rows()[-1]["learners"], "row with trainer-2")
+    with_it = run.pids()
+    assert {name: with_it[name] for name in before} == before
+
+    left: set[str] = set()
+    for learner in (1, 0):
+        detached = command("detach", run.run_dir, f"trainer-{learner}")
+        assert detached.returncode == 0, detached.stderr
+        assert f"trainer-{learner} with simulator-{learner} detached after" in detached.stdout
+        left |= {f"trainer-{learner}", f"simulator-{learner}"}
+        assert run.pids() == {name: pid for name, pid in with_it.items() if name not in left}
+    causes = {e["process"]: e["cause"] for e in run.events("detached")}
+    assert causes == {
+        **{f"trainer-{learner}": "drained" for learner in (0, 1)},
+        **{f"simulator-{learner}": f"with trainer-{learner}" for learner in (0, 1)},
+    }
+    run.wait_for_steps(run.env_steps() + 100)  # nobody but the learner that was attached makes any
+    last = command("detach", run.run_dir, "trainer-2")
+    assert last.returncode == 1 and "at least one learner" in last.stderr
+
+    assert command("stop", run.run_dir).returncode == 0
+    assert run.end() == 0
+    for key in ("env_steps", "episodes"):
+        counted = [row[key] for row in run.rows()]
+        assert counted == sorted(counted)
+        assert run.summary()[key] >= counted[-1]
+    assert run.events("died") == []
+    assert run.leftovers() == []
+
+
+@pytest.mark.faults
+def test_an_attached_learner_that_is_killed_comes_back(launched: Start, command: Command) -> None:
+    run = launched("catch", PACED, "mode=gossip", "simulators.count=1", "total_steps=1_000_000")
+    run.wait_for_steps(50)
+    assert command("attach", run.run_dir, "--learners", 1).returncode == 0
+    os.kill(run.pids()["trainer-1"], signal.SIGKILL)
+    run.wait_for_event("restarted", "trainer-1", incarnation=1)
+    assert command("detach", run.run_dir, "trainer-0").returncode == 0
+    run.wait_for_steps(run.env_steps() + 50)
+    assert command("stop", run.run_dir).returncode == 0
+    assert run.end() == 0
+    assert [(event["process"], event["cause"]) for event in run.events("died")] == [("trainer-1", "signal 9")]
+    steps = [row["env_steps"] for row in run.rows()]
+    assert steps == sorted(steps)
     assert run.leftovers() == []
