@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,14 @@ from actorlearn.processes.settings import EvaluateSettings
 from launch import runs
 from launch.description import describe, env_settings
 from launch.errors import FailedError, RunError
-from launch.instructions import policy
+from launch.evaluations import compared
+from launch.instructions import own_weights, policy
 from launch.plan import plan
 from launch.runs import Run
 from launch.topology import load
+
+BEHIND = 2
+"""Checkpoints that a learner's newest may be behind the newest of all: further behind it has left the run."""
 
 
 def evaluate(word: str, episodes: int | None, greedy: bool | None, seed: int | None, json: bool) -> int:
@@ -34,12 +39,20 @@ def evaluate(word: str, episodes: int | None, greedy: bool | None, seed: int | N
     if json:
         print(json_format.dumps({"run": run.name, **answer}))
         return 0
-    print(f"{run.name}: {answer['episodes']} whole games with the policy of {answer['env_steps']:,} steps")
-    print(
-        f"raw score {answer['mean']:.2f} ± {answer['std']:.2f} (standard deviation), "
-        f"lowest {answer['min']:g}, highest {answer['max']:g}"
-    )
+    learners = answer.get("learners", {})
+    who = f"the average of {len(learners)} learners' weights" if learners else "the policy"
+    print(f"{run.name}: {answer['episodes']} whole games with {who} of {answer['env_steps']:,} steps")
+    print(f"raw score {_scores(answer)}")
+    for name, own in learners.items():
+        print(f"{name} alone: {_scores(own)}")
+    if learners:
+        print(f"best of them: {answer['best']}, {answer['best_mean']:.2f}; their mean: {answer['learners_mean']:.2f}")
     return 0
+
+
+def _scores(found: Mapping[str, Any]) -> str:
+    spread = f"{found['mean']:.2f} ± {found['std']:.2f} (standard deviation)"
+    return f"{spread}, lowest {found['min']:g}, highest {found['max']:g}"
 
 
 def settings(run: Run, episodes: int | None, greedy: bool | None, seed: int | None) -> EvaluateSettings:
@@ -53,6 +66,7 @@ def settings(run: Run, episodes: int | None, greedy: bool | None, seed: int | No
         env=msgspec.structs.replace(env_settings(topology), noop_max=topology.evaluator.noop_max),
         policy=acting,
         run_dir=str(run.path),
+        behind_steps=BEHIND * topology.checkpoint.every_steps if own_weights(topology) else None,
         episodes=topology.evaluator.episodes if episodes is None else episodes,
         greedy=topology.evaluator.greedy if greedy is None else greedy,
         seed=topology.seed if seed is None else seed,
@@ -75,4 +89,6 @@ def play(run: Run, wanted: EvaluateSettings) -> dict[str, Any]:
         said = answer.get("error") if isinstance(answer, dict) else None
         last = said or (done.stderr.strip().splitlines() or [f"exit status {done.returncode}, no output"])[-1]
         raise FailedError(f"{run.name} cannot be evaluated: {last}")
+    if learners := answer.get("learners"):
+        answer |= compared({name: own["mean"] for name, own in learners.items()})
     return answer

@@ -20,6 +20,7 @@ from launch.cores import in_turn
 from launch.description import env_settings
 from launch.plan import Plan
 from launch.planned import PlannedProcess, trainer_name
+from launch.topology import Topology
 
 
 def instructions(
@@ -42,11 +43,11 @@ def instructions(
         return _simulator(plan, process, incarnation, base, env or {})
     if process.role == "trainer":
         return _trainer(plan, process, base, resume)
-    acting: dict[str, Any] = {"policy": policy(plan), "weights": plan.weights(process.learner)}
     if process.role == "inference":
         return InferenceSettings(
             **base,
-            **acting,
+            policy=policy(plan),
+            weights=plan.weights(process.learner),
             bell=plan.bell(name),
             server=process.number,
             device=t.inference.device,
@@ -55,12 +56,18 @@ def instructions(
         )
     return EvaluatorSettings(
         **base,
-        **acting,
+        policy=policy(plan),
+        weights=plan.weights("{}" if own_weights(t) else 0),
         env=msgspec.structs.replace(env_settings(t), noop_max=t.evaluator.noop_max),
         every_steps=t.evaluator.every_steps,
         episodes=t.evaluator.episodes,
         greedy=t.evaluator.greedy,
     )
+
+
+def own_weights(topology: Topology) -> bool:
+    """Whether learners have weights of their own, rather than one and the same."""
+    return topology.mode != "sync" and (topology.mode == "gossip" or topology.learners.count > 1)
 
 
 def policy(plan: Plan) -> PolicySettings:

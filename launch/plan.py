@@ -120,8 +120,8 @@ class Plan:
             "simulators.groups": str(t.simulators.groups),
         }
 
-    def weights(self, learner: int) -> str:
-        """Path of the segment with a learner's published weights."""
+    def weights(self, learner: int | str) -> str:
+        """Path of the segment with a learner's published weights; "{}" stands for any learner."""
         return str(self.shm / f"weights-{learner}")
 
     def rounds(self, learner: int) -> str:

@@ -17,8 +17,8 @@ from actorlearn.metrics.writer import EventsWriter, MetricsWriter
 from actorlearn.processes import settings as all_settings
 from actorlearn.wire.channel import Router
 from actorlearn.wire.messages import Message, MessageError, Request, Seat, decode, encode
+from launch import evaluations, record
 from launch import events as ev
-from launch import record
 from launch.choices import crowded
 from launch.description import describe
 from launch.footing import Footing
@@ -245,12 +245,7 @@ class Runner:
     def _note(self, note: ev.Note) -> None:
         self.deaths += note.kind == "died"
         if note.kind == "evaluated":
-            self.evaluation = {
-                "eval_return_mean": note.fields["mean"],
-                "eval_episodes": len(note.fields["returns"]),
-                "eval_env_steps": note.fields["env_steps"],
-                "eval_policy_version": note.fields["policy_version"],
-            }
+            self.evaluation = evaluations.row(note.fields)
         self._write(lambda: self.events.event(note.kind, note.process, note.incarnation, note.cause, **note.fields))
         if note.kind not in QUIET:
             self._tell(lambda console: console.event(note))

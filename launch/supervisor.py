@@ -28,6 +28,7 @@ from actorlearn.wire.messages import (
     Saved,
     Warned,
 )
+from launch import evaluations
 from launch import events as ev
 from launch.child import Child, Jitter, State, cause_of, spread
 from launch.children import Children
@@ -143,11 +144,8 @@ class Supervisor:
         child.applied = max(child.applied, applied.order)
 
     def _evaluated(self, child: Child, message: Evaluated) -> None:
-        games = msgspec.structs.asdict(message)
-        del games["name"]
-        mean = sum(message.returns) / max(len(message.returns), 1)
-        said = f"{mean:,.1f} over {len(message.returns)} games at {message.env_steps:,} steps"
-        self._children.note("evaluated", child, said, mean=mean, **games)
+        found = evaluations.fields(message)
+        self._children.note("evaluated", child, evaluations.words(found), **found)
 
     def _saved(self, child: Child, saved: Saved) -> None:
         child.saved(saved.env_steps)

@@ -1,18 +1,25 @@
 """Plays whole games with frozen weights and reports raw scores; training never waits for it.
 
-Reads: published weights, one version per evaluation. Writes: ``Evaluated`` messages. Refuses to know: blocks, rounds.
+Reads: published weights, one version per evaluation, and one of each learner where learners have weights of their own.
+Writes: ``Evaluated`` messages. Refuses to know: blocks, rounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from actorlearn.envs.interface import EnvSettings, empty_row
 from actorlearn.envs.make import make
+from actorlearn.memory.shared import Segment
+from actorlearn.parameters.published import Published
 from actorlearn.processes.inference import Policy
 from actorlearn.processes.role import POLL_MS, Role
 from actorlearn.processes.settings import EvaluatorSettings
@@ -22,6 +29,8 @@ from actorlearn.wire.messages import Evaluated
 SETTINGS = EvaluatorSettings
 ENVIRONMENTS = 8
 """Most games played side by side."""
+AVERAGE = "average"
+"""Who plays with the mean of all learners' weights."""
 
 
 def play(policy: Policy, env: EnvSettings, episodes: int, greedy: bool, seed: int) -> Iterator[float | None]:
@@ -51,40 +60,92 @@ def play(policy: Policy, env: EnvSettings, episodes: int, greedy: bool, seed: in
     games.close()
 
 
+class Learners:
+    """The published weights of the learners there are now, as their segments come and go."""
+
+    def __init__(self, weights: str) -> None:
+        """`weights` is EvaluatorSettings.weights; until the order lists learners there is the first."""
+        self._path = weights
+        self._opened: dict[str, Published] = {}
+        self.follow(())
+
+    def follow(self, listed: Sequence[str]) -> None:
+        """These are there now: peer ids, as an order has them."""
+        names = [peer.rpartition(".")[0] for peer in listed] if "{}" in self._path and listed else ["trainer-0"]
+        self._opened = {name: self._opened[name] for name in names if name in self._opened}
+        for name in names:
+            if name not in self._opened:
+                with suppress(FileNotFoundError):  # it left since the order was written: the next one says so
+                    path = self._path.format(name.rpartition("-")[2])
+                    self._opened[name] = Published(Segment.open(Path(path)))
+
+    @property
+    def env_steps(self) -> int:
+        """Environment steps of the newest weights that any of them has published; 0 before the first."""
+        return max((published.env_steps for published in self._opened.values()), default=0)
+
+    def weights(self) -> tuple[int, dict[str, Tensor]]:
+        """The newest version among them, and the weights of each that has published any, copied."""
+        versions, weights = [0], {}
+        for name, published in self._opened.items():
+            copied = torch.empty(published.size)
+            if newest := published.fetch(copied.numpy()):
+                versions.append(newest[0])
+                weights[name] = copied
+        return max(versions), weights
+
+
+def players(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Who plays: of several learners each by itself, and in any case their average."""
+    together = {AVERAGE: torch.stack(list(weights.values())).mean(0)}
+    return {**weights, **together} if len(weights) > 1 else together
+
+
 def run(settings: EvaluatorSettings) -> None:
     """Evaluate the newest weights every ``every_steps`` steps, until told to stop."""
     role = Role(settings)
     torch.set_num_threads(settings.threads)
-    policy = Policy(settings.policy, settings.weights, "cpu", settings.seed, stream=settings.index)
+    policy = Policy(settings.policy, "", "cpu", settings.seed, stream=settings.index)
+    learners = Learners(settings.weights)
     waiter = Waiter(None, role.control.dealer)
     next_steps = settings.every_steps
     role.hello()
     while role.alive():
         if role.control.ordered:
+            learners.follow(role.control.order.learners)
             role.control.applied()
-        if not (policy.ready() and policy.env_steps >= next_steps):
+        env_steps = learners.env_steps
+        if env_steps < next_steps:
             waiter.wait(POLL_MS)
             role.timings.add("wait")
             continue
-        next_steps = policy.env_steps + settings.every_steps
-        returns = _evaluate(settings, role, policy)
-        if returns is None:
+        next_steps = env_steps + settings.every_steps
+        version, weights = learners.weights()
+        scores = _evaluate(settings, role, policy, players(weights), version)
+        if scores is None:
             break
+        returns = scores.pop(AVERAGE)
+        means = {name: fmean(own) for name, own in scores.items()}
         role.control.send(
-            Evaluated(name=settings.name, policy_version=policy.version, env_steps=policy.env_steps, returns=returns)
+            Evaluated(name=settings.name, policy_version=version, env_steps=env_steps, returns=returns, learners=means)
         )
     role.control.close()
 
 
-def _evaluate(settings: EvaluatorSettings, role: Role, policy: Policy) -> list[float] | None:
-    returns = []
-    for score in play(policy, settings.env, settings.episodes, settings.greedy, settings.seed + policy.version):
-        if score is not None:
-            returns.append(score)
-        elif not role.alive():
-            return None
-        role.timings.add("simulate")
-    return returns
+def _evaluate(
+    settings: EvaluatorSettings, role: Role, policy: Policy, wanted: Mapping[str, Tensor], version: int
+) -> dict[str, list[float]] | None:
+    """Scores of each player, all in the same games; None when it is time to end."""
+    scores: dict[str, list[float]] = {name: [] for name in wanted}
+    for name, weights in wanted.items():
+        policy.flat.copy_(weights)
+        for score in play(policy, settings.env, settings.episodes, settings.greedy, settings.seed + version):
+            if score is not None:
+                scores[name].append(score)
+            elif not role.alive():
+                return None
+            role.timings.add("simulate")
+    return scores
 
 
 def summary(returns: list[float]) -> dict[str, Any]:

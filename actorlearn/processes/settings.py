@@ -126,6 +126,7 @@ class EvaluatorSettings(ProcessSettings, frozen=True):
     env: EnvSettings
     policy: PolicySettings
     weights: str
+    """Path of a learner's weights segment, with {} for its number where learners have weights of their own."""
     every_steps: int
     episodes: int
     greedy: bool
@@ -148,6 +149,8 @@ class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     env: EnvSettings
     policy: PolicySettings
     run_dir: str
+    behind_steps: int | None = None
+    """Where learners have weights of their own, those of each are played that are at most so far behind the newest."""
     episodes: int
     greedy: bool
     seed: int

@@ -74,6 +74,9 @@ class Evaluated(Message, frozen=True):
     policy_version: int
     env_steps: int
     returns: list[float]
+    """By the one policy there is, or the average of all learners' weights."""
+    learners: dict[str, float] = {}
+    """Mean score of each learner's own weights in the same games; empty where there is one policy."""
 
 
 class Saved(Message, frozen=True):

@@ -1,12 +1,16 @@
 """Evaluation plays exactly the games it was asked for, each from start to end."""
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from actorlearn.envs.interface import EnvSettings
-from actorlearn.processes.evaluator import play, summary
+from actorlearn.memory.shared import Segment
+from actorlearn.parameters.published import Published, weights_fields
+from actorlearn.processes.evaluator import AVERAGE, Learners, play, players, summary
 from actorlearn.processes.inference import Policy, mix
 from actorlearn.processes.settings import PolicySettings
 
@@ -82,3 +86,43 @@ def test_summary_of_scores() -> None:
         "returns": [1.0, 3.0],
     }
     assert summary([4.0])["std"] == 0.0
+
+
+def published(folder: Path, learner: int) -> Published:
+    return Published(Segment.create(folder / f"weights-{learner}", weights_fields(3)))
+
+
+def test_learners_are_followed_as_they_come_and_go(tmp_path: Path) -> None:
+    first, second = (published(tmp_path, learner) for learner in (0, 12))
+    learners = Learners(str(tmp_path / "weights-{}"))
+    assert (learners.env_steps, learners.weights()) == (0, (0, {}))
+    first.publish(np.full(3, 1.0, np.float32), env_steps=10)
+    assert learners.env_steps == 10
+    learners.follow(["trainer-0.0", "trainer-12.3", "trainer-13.0"])  # the last one has left again
+    assert list(learners.weights()[1]) == ["trainer-0"]  # the other has published nothing yet
+    for version in range(3):
+        second.publish(np.full(3, version, np.float32), env_steps=20 + version)
+    version, weights = learners.weights()
+    assert (version, learners.env_steps) == (2, 22)
+    assert {name: flat.tolist() for name, flat in weights.items()} == {
+        "trainer-0": [1.0] * 3,
+        "trainer-12": [2.0] * 3,
+    }
+    learners.follow(["trainer-12.3"])
+    assert list(learners.weights()[1]) == ["trainer-12"]
+
+
+def test_learners_with_the_same_weights_are_one(tmp_path: Path) -> None:
+    published(tmp_path, 0).publish(np.full(3, 4.0, np.float32), env_steps=10)
+    learners = Learners(str(tmp_path / "weights-0"))
+    learners.follow(["trainer-0.0", "trainer-1.0"])
+    assert list(learners.weights()[1]) == ["trainer-0"]
+
+
+def test_several_learners_play_and_so_does_their_average() -> None:
+    one, other = torch.tensor([1.0, 2.0]), torch.tensor([3.0, -2.0])
+    assert list(players({"trainer-0": one})) == [AVERAGE]
+    assert players({"trainer-0": one})[AVERAGE].tolist() == [1.0, 2.0]
+    several = players({"trainer-0": one, "trainer-1": other})
+    assert list(several) == ["trainer-0", "trainer-1", AVERAGE]
+    assert several[AVERAGE].tolist() == [2.0, 0.0]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 
 import pytest
 
-from tests.system.conftest import PACED, Start
+from tests.system.conftest import PACED, Command, Start
 from tests.system.test_algorithms import CATCH, LEARNS
 from tests.system.test_whole_runs import finished, learned
 
@@ -74,3 +75,21 @@ def test_a_run_of_two_is_stopped_and_resumed(launched: Start, mode: str) -> None
     again.full_speed()
     assert again.end() == 0, again.screen()
     assert again.summary()["env_steps"] >= 20_000
+
+
+def test_each_learner_is_evaluated_and_so_is_the_average(launched: Start, command: Command) -> None:
+    evaluated = ["evaluator.count=1", "evaluator.every_steps=200", "evaluator.episodes=3"]
+    run = launched("catch", PACED, *TWO, *evaluated, "mode=async", "total_steps=6_000")
+    found = run.wait_for(lambda: [e for e in run.events("evaluated") if "learners" in e], "evaluation of both")[-1]
+    assert found["learners"].keys() == set(TRAINERS) and len(found["returns"]) == 3
+    assert found["best_mean"] == found["learners"][found["best"]] == max(found["learners"].values())
+    assert "best trainer-" in found["cause"] and "average of the weights" in found["cause"]
+    run.full_speed()
+    summary = finished(run)
+    assert run.rows()[-1]["eval_return_best"] >= run.rows()[-1]["eval_return_learners_mean"]
+    played = json.loads(command("eval", run.run_dir, "--episodes", "4", "--json").stdout)
+    assert played["learners"].keys() == set(TRAINERS) and played["episodes"] == 4
+    assert all(own["episodes"] == 4 for own in played["learners"].values())
+    assert 0 < played["env_steps"] <= summary["env_steps"]
+    said = command("eval", run.run_dir, "--episodes", "2").stdout
+    assert "average of 2 learners' weights" in said and "trainer-1 alone" in said and "best of them" in said
