@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from actorlearn.memory.shared import SHM_ROOT
+from actorlearn.metrics.energy import Energy
 from launch.check import size
 
 OK, WARN, STOP = "ok", "warn", "stop"
@@ -77,6 +78,7 @@ def examine() -> list[Finding]:
         _limit("processes", resource.RLIMIT_NPROC, 4 * _MOST_PROCESSES, "ulimit -u"),
         _libzmq(),
         *_torch(),
+        _energy(),
         _atari(),
     ]
 
@@ -230,6 +232,11 @@ def _torch() -> list[Finding]:
         )
         gpu = Finding("gpu", "none", WARN, way_out)
     return [Finding("torch", version), gpu]
+
+
+def _energy() -> Finding:
+    """Not readable stops nothing and bites nobody: rows then have no frames_per_kj."""
+    return Finding("energy", Energy().said())
 
 
 def _atari() -> Finding:

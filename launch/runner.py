@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from actorlearn.metrics.energy import Energy
 from actorlearn.metrics.writer import EventsWriter, MetricsWriter
 from actorlearn.processes import settings as all_settings
 from actorlearn.wire.channel import Router
@@ -78,6 +79,7 @@ class Runner:
         self.beats = Beats(plan.progress["beat_ns"])
         self.row_shares, self.shown_shares = (Shares(plan.progress["section_ns"]) for _ in range(2))
         self.rows = Rows(self.plan.topology.report.every_s)
+        self.energy = Energy()
         self.seats: dict[Key, Seat] = {}
         self.environments: dict[str, dict[str, Any]] = {}
         """Changes to the environment of simulators that were attached with some."""
@@ -255,7 +257,8 @@ class Runner:
         if together is None:
             return
         rows = [process.index for process in self.plan.processes]
-        self.last_row = {**together, **self.row_shares.of_all(rows), **self.evaluation}
+        energy = self.energy.row(together.get("frames"))
+        self.last_row = {**together, **energy, **self.row_shares.of_all(rows), **self.evaluation}
         self._write(lambda: self.metrics.row(self.last_row))
         self._tell(lambda console: console.row(self.last_row))
 

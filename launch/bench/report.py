@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from actorlearn.metrics.energy import Energy
 from launch.bench.interleaved import Spread
 from launch.plot import COLOURS, INK, Curve, draw_curves
 from launch.record import commit, machine, versions
@@ -51,8 +52,9 @@ class Report:
 
 
 def where() -> dict[str, Any]:
-    """Machine, versions and commit of a measurement."""
-    return {"machine": machine(), "packages": versions(), **commit(Path(__file__).parents[2])}
+    """Machine, versions and commit of a measurement, and whose energy can be read there."""
+    energy = {"energy": Energy().said()}
+    return {"machine": machine(), **energy, "packages": versions(), **commit(Path(__file__).parents[2])}
 
 
 def machine_line() -> str:

@@ -1,0 +1,127 @@
+"""Frames per kilojoule (Assran et al. 2019, figure 3): energy counters of the whole machine, read between two reports.
+
+Reads RAPL's counters under /sys/class/powercap, which Linux has for processors of Intel and AMD (each package, and its
+memory where that is counted apart), and NVML's of GPUs where the package ``nvidia-ml-py`` happens to be installed.
+Where neither can be read, ``Energy.why`` says why. nvidia-smi is not asked: it tells power at a moment, not energy.
+
+What else runs on the machine is in these numbers too.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+POWERCAP = Path("/sys/class/powercap")
+_J_PER_UJ, _J_PER_MJ = 1e-6, 1e-3
+
+
+@dataclass
+class Counter:
+    """Energy that one part of the machine has used since some moment, in units of its own; it may wrap around."""
+
+    name: str
+    read: Callable[[], int]
+    joules: float
+    """In one unit."""
+    span: int = 0
+    """Units after which it begins again at 0; 0 = it never does."""
+    last: int = 0
+
+    def used_j(self) -> float:
+        """Joules since the last call; raises OSError. A span must take longer than that: RAPL's takes minutes."""
+        now, before = self.read(), self.last
+        self.last = now
+        if now < before and not self.span:
+            return 0.0  # the driver was loaded anew
+        return (now - before + (self.span if now < before else 0)) * self.joules
+
+
+class Energy:
+    """All counters that can be read here."""
+
+    def __init__(self, powercap: Path = POWERCAP) -> None:
+        """Find them, and begin to count."""
+        processors, self.why = _rapl(powercap)
+        self.counters = [*processors, *_gpus()]
+        self._frames: int | None = None
+        self._used_j = 0.0
+
+    @property
+    def readable(self) -> bool:
+        """Whether there is anything to read."""
+        return bool(self.counters)
+
+    def said(self) -> str:
+        """What is counted, or why nothing is, for people."""
+        names = ", ".join(counter.name for counter in self.counters)
+        return f"{names}; {self.why}" if names and self.why else names or f"not readable: {self.why}"
+
+    def row(self, frames: int | None) -> dict[str, float]:
+        """What a report says: frames per kilojoule since the last one; nothing where nothing can be read.
+
+        `frames` is how many the run has played; fewer than before means that a trainer was restored.
+        """
+        try:
+            self._used_j += sum(counter.used_j() for counter in self.counters)
+        except OSError as error:
+            self.counters, self.why = [], str(error)
+        if frames is None or not self.counters:
+            return {}
+        before, self._frames = self._frames, frames
+        used_j, self._used_j = self._used_j, 0.0
+        if before is None or frames < before or used_j <= 0.0:
+            return {}
+        return {"frames_per_kj": (frames - before) / (used_j / 1000.0)}
+
+
+def _rapl(powercap: Path) -> tuple[list[Counter], str]:
+    """Packages and memory; not the cores and graphics within a package, nor psys, which holds the packages again."""
+    if not powercap.is_dir():
+        return [], f"there is no {powercap} (RAPL), as in most virtual machines"
+    found = []
+    for domain in sorted(powercap.glob("intel-rapl:*")):
+        try:
+            name = (domain / "name").read_text().strip()
+            if not name.startswith(("package", "dram")):
+                continue
+            span = int((domain / "max_energy_range_uj").read_text())
+            counter = Counter(f"{name} ({domain.name})", _reader(domain / "energy_uj"), _J_PER_UJ, span)
+            counter.used_j()
+        except PermissionError:
+            return [], f"{domain}/energy_uj is root's alone; as root: chmod a+r {powercap}/intel-rapl:*/energy_uj"
+        except (OSError, ValueError) as error:
+            return [], f"{domain}: {error}"
+        found.append(counter)
+    return found, "" if found else f"{powercap} has no processor (intel-rapl:*)"
+
+
+def _reader(path: Path) -> Callable[[], int]:
+    return lambda: int(path.read_text())
+
+
+def _gpus() -> list[Counter]:
+    """NVIDIA's GPUs, from Volta on; none without the package or a driver."""
+    try:
+        nvml: Any = importlib.import_module("pynvml")
+        nvml.nvmlInit()
+        handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+        found = [Counter(f"gpu {index}", _gpu_reader(nvml, handle), _J_PER_MJ) for index, handle in enumerate(handles)]
+        for counter in found:
+            counter.used_j()
+    except Exception:  # its errors are of its own classes, which are not there without it
+        return []
+    return found
+
+
+def _gpu_reader(nvml: Any, handle: Any) -> Callable[[], int]:
+    def read() -> int:
+        try:
+            return int(nvml.nvmlDeviceGetTotalEnergyConsumption(handle))
+        except nvml.NVMLError as error:
+            raise OSError(f"NVML: {error}") from None
+
+    return read
