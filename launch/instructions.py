@@ -67,7 +67,7 @@ def instructions(
 
 def own_weights(topology: Topology) -> bool:
     """Whether learners have weights of their own, rather than one and the same."""
-    return topology.mode != "sync" and (topology.mode == "gossip" or topology.learners.count > 1)
+    return topology.mode == "gossip" or (topology.mode == "async" and topology.learners.count > 1)
 
 
 def policy(plan: Plan) -> PolicySettings:
