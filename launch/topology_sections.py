@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, model_validator
 from launch.topology_gossip import GossipSection
 from launch.topology_types import Beta, Device, EnvId, Name, Precision, Section, Width, known_or_code, refuse
 
-MODELS = ("nips", "nature", "a3c", "impala", "mlp")
+MODELS = ("nips", "nature", "a3c", "gala", "impala", "mlp")
 ALGORITHMS = ("a2c", "ppo", "impala")
 
 ModelName = Annotated[str, AfterValidator(known_or_code(MODELS)), Field(json_schema_extra={"examples": [*MODELS]})]
@@ -42,7 +42,7 @@ class EnvSection(Section):
 class ModelSection(Section):
     """The network (actorlearn.models.interface.ModelSettings)."""
 
-    name: ModelName = Field(description="nips, nature, a3c, impala, mlp or package.module:Name")
+    name: ModelName = Field(description="nips, nature, a3c, gala, impala, mlp or package.module:Name")
     hidden_sizes: list[Width] = Field(max_length=16, description="units per hidden layer of mlp")
     init: Literal["torch", "orthogonal"] = Field(description="initial weights; torch = U(+-1/sqrt(fan_in)), biases too")
     recurrence: Literal["none", "lstm", "gru"] = Field(description="a cell between encoder and heads; none = no memory")

@@ -19,7 +19,7 @@ from actorlearn.models.normalize import Normalized, statistics
 from actorlearn.models.recurrent import Recurrent
 from actorlearn.models.residual import ResidualEncoder
 
-SHIPPED = ("nips", "nature", "a3c", "impala", "mlp")
+SHIPPED = ("nips", "nature", "a3c", "gala", "impala", "mlp")
 Encoder = ConvolutionalEncoder | ResidualEncoder | Perceptron
 
 

@@ -21,6 +21,7 @@ from collections.abc import Callable, Collection
 import numpy as np
 from numpy.typing import NDArray
 
+from actorlearn.parameters.interface import MOST_LEARNERS
 from actorlearn.wire.channel import Pull, Push
 
 MAGIC = b"ACTLMESG"
@@ -28,8 +29,6 @@ PROTOCOL = 1
 """Of this frame; raised when its form changes."""
 HEADER = struct.Struct("<8sIIqI")
 """Magic, protocol, sender, version, CRC-32 of the weights."""
-LEARNERS = 256
-"""A run has fewer, so a sender with a larger number is none of ours."""
 INCARNATION = 1 << 40
 """Versions of one incarnation; those of the next lie above, because it cannot know how far its predecessor came."""
 _POLL_MS = 50
@@ -116,7 +115,7 @@ class SocketMailbox:
         if len(frames) != 1 or len(frames[0]) != HEADER.size + 4 * self._size:
             return False
         magic, protocol, sender, version, checksum = HEADER.unpack_from(frames[0])
-        if (magic, protocol) != (MAGIC, PROTOCOL) or sender >= LEARNERS or version <= self.version(sender):
+        if (magic, protocol) != (MAGIC, PROTOCOL) or sender >= MOST_LEARNERS or version <= self.version(sender):
             return False
         if zlib.crc32(memoryview(frames[0])[HEADER.size :]) != checksum:
             return False

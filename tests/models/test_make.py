@@ -56,6 +56,7 @@ def weights(module: nn.Module) -> Tensor:
             + 257 * 7,
         ),
         ("nature", 4 * 64 * 32 + 32 + 32 * 16 * 64 + 64 + 64 * 9 * 64 + 64 + 3136 * 512 + 512 + 513 * 7),
+        ("gala", 4 * 64 * 32 + 32 + 32 * 16 * 64 + 64 + 64 * 9 * 32 + 32 + 32 * 7 * 7 * 512 + 512 + 513 * 7),
     ],
 )
 def test_the_papers_networks_have_the_papers_sizes(name, parameters):
