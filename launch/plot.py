@@ -163,8 +163,8 @@ def _draw(figure: Figure, curves: Sequence[Curve], names: Sequence[str]) -> None
     for number, (curve, name) in enumerate(zip(curves, names, strict=True)):
         colour = COLOURS[number % len(COLOURS)]
         style = STYLES[number // len(COLOURS) % len(STYLES)]
-        _draw_line(by_steps, curve, 0, unit, colour, style)
-        _draw_line(by_minutes, curve, 1, 1.0, colour, style)
+        draw_line(by_steps, curve, 0, unit, colour, style)
+        draw_line(by_minutes, curve, 1, 1.0, colour, style)
         speed = f", {curve.steps_per_s:,.0f} steps/s" if curve.steps_per_s is not None else ""
         label = f"{name}: last score {curve.final_score:,.1f}{speed}"
         by_minutes.plot([], [], color=colour, linestyle=style, linewidth=2, label=label)
@@ -172,14 +172,14 @@ def _draw(figure: Figure, curves: Sequence[Curve], names: Sequence[str]) -> None
     by_steps.set_xlabel(f"environment steps ({unit_name})")
     by_minutes.set_xlabel("minutes")
     for axes in (by_steps, by_minutes):
-        _dress(axes)
+        dress(axes)
     _add_frames(by_steps, curves, unit_name)
     figure.legend(loc="outside lower center", ncols=min(2, len(curves)), frameon=False, fontsize=9, labelcolor=INK)
     games = sorted({curve.game for curve in curves if curve.game})
     figure.suptitle(", ".join(games) or "learning curves", fontsize=13, fontweight="bold", color=INK)
 
 
-def _draw_line(axes: Axes, curve: Curve, column: int, unit: float, colour: str, style: str) -> None:
+def draw_line(axes: Axes, curve: Curve, column: int, unit: float, colour: str, style: str) -> None:
     """One run in one panel; a stretch of one point would be invisible without its mark."""
     for stretch in curve.stretches:
         x = [point[column] / unit for point in stretch]
@@ -188,7 +188,8 @@ def _draw_line(axes: Axes, curve: Curve, column: int, unit: float, colour: str, 
     axes.plot(x[-1], y[-1], color=colour, marker="o", markersize=5)
 
 
-def _dress(axes: Axes) -> None:
+def dress(axes: Axes) -> None:
+    """The project's looks for any panel."""
     axes.grid(True, color="#DDDDDD", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)

@@ -89,7 +89,7 @@ def _close(screen: Console | None) -> None:
 
 def bench(suite: str | None, wanted: Mapping[str, Any], output: Path | None, json: bool) -> int:
     """Run a benchmark suite, or list them; returns the exit status. ``wanted`` are the fields of a Request."""
-    from launch.bench import OWN_TOPOLOGY, SUITES, report
+    from launch.bench import OWN_TOPOLOGY, SUITES, USUAL, report
     from launch.bench.errors import BenchError
     from launch.bench.request import Request, shipped
     from launch.topology import expand, load
@@ -106,7 +106,7 @@ def bench(suite: str | None, wanted: Mapping[str, Any], output: Path | None, jso
             raise RunError(f"{suite} has topologies of its own: leave {topology!r} out")
         if topology is not None and "=" in topology and not Path(topology).exists():
             topology, overrides = None, (topology, *overrides)
-        topology, overrides = topology or shipped("pong.yaml"), tuple(expand(overrides))
+        topology, overrides = topology or shipped(USUAL.get(suite, "pong.yaml")), tuple(expand(overrides))
         load(topology, overrides)  # what is wrong with it is said before anything is measured
         if output is not None:
             output.mkdir(parents=True, exist_ok=True)

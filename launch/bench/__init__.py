@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from launch.bench.gossip import gossip
 from launch.bench.gpu import gpu
 from launch.bench.handover import handover
 from launch.bench.learners import learners
@@ -28,9 +29,12 @@ SUITES: dict[str, Callable[[Request], Report]] = {
     "learners": learners,
     "scaling": scaling,
     "stragglers": stragglers,
+    "gossip": gossip,
     "memory": memory,
     "gpu": gpu,
 }
 """Name on the command line -> suite."""
 OWN_TOPOLOGY = ("handover", "peers", "peers-cheap", "sb3", "learners", "scaling")
 """Suites that measure what they bring along."""
+USUAL = {"gossip": "catch.yaml"}
+"""Suite -> shipped topology it measures when none is named; the others measure pong.yaml."""

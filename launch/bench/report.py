@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,8 @@ class Report:
     """What only the JSON has."""
     curves: Sequence[Curve] = ()
     """Learning curves, which are then the picture."""
+    picture: Callable[[Path], None] | None = None
+    """Draws the picture, where it is neither."""
 
     def as_json(self) -> dict[str, Any]:
         """Everything, with machine, versions and commit."""
@@ -98,7 +100,10 @@ def markdown(report: Report) -> str:
 
 
 def draw(report: Report, path: Path) -> None:
-    """The curves; without any, one bar for each case, its median in words, lines from least to most."""
+    """The suite's own picture, or the curves, or one bar for each case, its median in words, lines least to most."""
+    if report.picture is not None:
+        report.picture(path)
+        return
     if report.curves:
         draw_curves(report.curves, [curve.label for curve in report.curves], path)
         return

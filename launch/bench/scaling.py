@@ -7,6 +7,7 @@ staying 2,048 steps; APPO with more updates between two of the store. Every run 
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from math import sqrt
 
@@ -88,11 +89,15 @@ def scaling(request: Request) -> Report:
 def _curve(request: Request, name: str, topology: str, overrides: tuple[str, ...]) -> Curve:
     """The learning curve of one run that is ended when its seconds are over."""
     with Running(topology, (*overrides, *request.overrides), total_steps=None) as run:
-        until_s = time.monotonic() + request.seconds
-        while time.monotonic() < until_s and not run.ended:
-            time.sleep(_TURN_S)
-        try:
-            curve = read_curve(run.run_dir)
-        except ValueError as error:
-            raise BenchError(f"{name}: {error}; give it more --seconds") from None
-    return Curve(name, curve.game, curve.frames_per_step, curve.steps_per_s, curve.stretches)
+        return curve_of(run, name, request.seconds)
+
+
+def curve_of(run: Running, name: str, seconds: float) -> Curve:
+    """What a run learns from now on until its steps are done or the seconds over; raises BenchError without a game."""
+    until_s = time.monotonic() + seconds
+    while time.monotonic() < until_s and not run.ended:
+        time.sleep(_TURN_S)
+    try:
+        return dataclasses.replace(read_curve(run.run_dir), label=name)
+    except ValueError as error:
+        raise BenchError(f"{name}: {error}; give it more --seconds") from None

@@ -22,14 +22,14 @@ from launch.bench.running import Running
 
 SLOWER = 5.0
 """How many times slower the slow learner is."""
-MODES = ("sync", "async")
+MODES = ("sync", "async", "gossip")
 LEARNERS = 2
 SLOW = f"trainer-{LEARNERS - 1}"
 WARMUP_S = 4.0
 
 
 def stragglers(request: Request) -> Report:
-    """What one learner of two that is 5 times slower costs the other, in mode sync and async."""
+    """What one learner of two that is 5 times slower costs the other, in each mode."""
     named: dict[str, str] = {}
     others: dict[str, list[float]] = {}
     cases = {

@@ -1,0 +1,86 @@
+"""The suite gossip: what is made of runs, and one real round of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch.bench import USUAL, report
+from launch.bench.gossip import Case, Ran, figures, gossip, modes
+from launch.bench.gossip_figures import NOT_SAID, draw
+from launch.bench.request import Request, shipped
+from launch.plot import Curve
+
+
+def ran(scores: list[float], rows: list[dict[str, Any]] | None = None, mixed: frozenset[str] = frozenset()) -> Ran:
+    """A run with a point of its curve every minute."""
+    points = [(1_000.0 * minute, float(minute), score) for minute, score in enumerate(scores)]
+    return Ran(Curve("", "Catch", 1.0, 1_000.0, [points]), rows or [], mixed)
+
+
+def row(minutes: float, distance: float, bound: float, cosine: dict[str, float | None]) -> dict[str, Any]:
+    consensus = {"consensus_distance": distance, "consensus_bound": bound}
+    return {"time_s": 60.0 * minutes, **consensus, "gradient_cosine": cosine}
+
+
+ROWS = [{"time_s": 1.0}, row(1.0, 1.0, 2.0, {"0-1": 0.5, "0-2": None}), row(2.0, 3.0, 4.0, {"0-1": 0.7, "0-2": 0.1})]
+RUNS: dict[Case, list[Ran]] = {
+    ("sync", 1): [ran([-1.0, 0.6]), ran([-1.0, 0.8]), ran([-0.8, 1.0])],
+    ("sync", 4): [ran([-1.0, -0.2]), ran([-1.0, 0.9]), ran([-1.0, 0.0])],
+    ("async", 4): [ran([-1.0, 0.0])],
+    ("gossip", 4): [ran([-1.0, 0.9], ROWS, frozenset({"0-1"})), ran([-1.0, 0.7])],
+}
+
+
+def test_runs_are_convergent_from_half_of_the_way_that_one_learner_goes() -> None:
+    found = figures(RUNS, environments=16)
+    assert found.threshold == pytest.approx((-1.0 + 0.8) / 2)
+    assert found.convergent == pytest.approx({("sync", 1): 1, ("sync", 4): 2 / 3, ("async", 4): 1, ("gossip", 4): 1})
+
+
+def test_consensus_and_gradients_are_those_of_the_gossiping_runs() -> None:
+    found = figures(RUNS, environments=16)
+    assert found.consensus == [[(1.0, 1.0, 2.0), (2.0, 3.0, 4.0)], []]
+    assert found.cosine == pytest.approx({"0-1": 0.6, "0-2": 0.1})
+    said = found.said()
+    assert said["consensus"] == "within its bound in 2 of 2 reports, 75 % of it in the median"
+    assert said["cosine"] == "0.600 between learners that mix, 0.100 between others"
+    assert found.curves.keys() == {"sync", "async", "gossip"} and len(found.curves["sync"]) == 3
+
+
+def test_a_distance_beyond_its_bound_shows() -> None:
+    beyond = {**RUNS, ("gossip", 4): [ran([0.0, 1.0], [row(1.0, 2.0, 1.0, {}), row(2.0, 0.5, 1.0, {})])]}
+    assert "in 1 of 2 reports" in figures(beyond, 16).said()["consensus"]
+
+
+def test_what_no_run_reported_is_said_and_the_picture_drawn_all_the_same(tmp_path: Path) -> None:
+    for number, runs in enumerate((RUNS, {**RUNS, ("gossip", 4): [ran([0.0, 1.0])]})):
+        draw(figures(runs, 16), tmp_path / f"{number}.png")
+        assert (tmp_path / f"{number}.png").read_bytes().startswith(b"\x89PNG")
+    said = figures(runs, 16).said()
+    assert (said["consensus"], said["cosine"]) == (NOT_SAID, NOT_SAID)
+
+
+def test_one_learner_is_the_measure_and_all_modes_are_compared_with_most() -> None:
+    assert (modes(1, 4), modes(2, 4), modes(4, 4)) == (("sync",), ("sync", "gossip"), ("sync", "async", "gossip"))
+
+
+@pytest.mark.system
+@pytest.mark.timeout(400)
+def test_a_quick_round_on_a_small_environment(tmp_path: Path) -> None:
+    found = gossip(Request(shipped(USUAL["gossip"]), ("simulators.count=1",), 1, 5.0))
+    assert [line[0] for line in found.rows] == [
+        "one learner",
+        *(f"{mode}, 2 learners" for mode in ("sync", "async", "gossip")),
+    ]
+    assert any(note.startswith("energy: ") for note in found.notes)
+    report.write(found, tmp_path)
+    told = json.loads((tmp_path / "gossip.json").read_text())
+    assert all(bar["median"] > 0 for bar in told["bars"].values())
+    assert len(told["consensus_points"][0]) > 2, told["consensus"]
+    assert all(0.0 <= distance <= bound for _, distance, bound in told["consensus_points"][0])
+    assert -1.0 <= told["gradient_cosine"]["0-1"] <= 1.0
+    assert (tmp_path / "gossip.png").read_bytes().startswith(b"\x89PNG")
