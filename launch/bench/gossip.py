@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from actorlearn.metrics.energy import Energy
-from actorlearn.parameters.graph import GraphSettings, in_peers
+from actorlearn.parameters.graph import GraphSettings, neighbours
 from launch.bench.gossip_figures import Figures, draw
 from launch.bench.interleaved import Spread, progress_bar
 from launch.bench.report import Report, rate
@@ -130,7 +130,7 @@ def _mixed(graph: Any, learners: int) -> frozenset[str]:
     if graph is None:
         return frozenset()
     settings = msgspec.convert(graph, GraphSettings)
-    pairs = [(k, peer) for k in range(learners) for peer in in_peers(settings, range(learners), k, 0)]
+    pairs = [(k, peer) for k in range(learners) for peer in neighbours(settings, range(learners), k)]
     return frozenset(f"{min(pair)}-{max(pair)}" for pair in pairs)
 
 

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actorlearn.parameters.mailbox import Mailbox
 from actorlearn.parameters.socket_mailbox import HEADER, INCARNATION, MAGIC, PROTOCOL, SocketMailbox
 from actorlearn.wire.channel import ChannelError, Push
 from tests.parameters.posting_learner import KINDS, LEARNERS, SIZE, socket_mailbox, tattooed
@@ -34,7 +35,7 @@ def until(holds: Callable[[], bool]) -> None:
     assert holds()
 
 
-def content(mailbox, peer: int, size: int = SMALL) -> tuple[int, int]:
+def content(mailbox: Mailbox, peer: int, size: int = SMALL) -> tuple[int, int]:
     """Version and count of a peer's message that is here; whole, and its peer's own."""
     out = np.full(size, np.nan, np.float32)
     version = mailbox.take(peer, out)
@@ -50,34 +51,37 @@ class MailboxContract:
     kind = ""
 
     @pytest.fixture
-    def mailboxes(self, tmp_path: Path) -> Iterator[list]:
+    def mailboxes(self, tmp_path: Path) -> Iterator[list[Mailbox]]:
         opened = [KINDS[self.kind](tmp_path, learner, size=SMALL) for learner in range(LEARNERS)]
         yield opened
         for mailbox in opened:
             mailbox.close()
 
-    def test_before_the_first_message_there_is_none(self, mailboxes) -> None:
-        assert [mailboxes[0].version(peer) for peer in (1, 2, LEARNERS)] == [-1, -1, -1]
+    def test_before_the_first_message_there_is_none(self, mailboxes: list[Mailbox]) -> None:
+        out = np.full(SMALL, 7, np.float32)
+        for peer in (1, 2, LEARNERS):  # the last one is nobody
+            assert mailboxes[0].version(peer) == mailboxes[0].take(peer, out) == -1
+        assert (out == 7).all()
 
-    def test_a_message_comes_whole_and_stays_until_the_next(self, mailboxes) -> None:
+    def test_a_message_comes_whole_and_stays_until_the_next(self, mailboxes: list[Mailbox]) -> None:
         version = mailboxes[1].post(tattooed(1, 7, SMALL))
         until(lambda: mailboxes[0].version(1) == version)
         assert content(mailboxes[0], 1) == content(mailboxes[0], 1) == (version, 7)
         assert mailboxes[0].version(1) == version
         assert mailboxes[0].version(2) == -1
 
-    def test_versions_count_the_own_messages_one_by_one(self, mailboxes) -> None:
+    def test_versions_count_the_own_messages_one_by_one(self, mailboxes: list[Mailbox]) -> None:
         versions = [mailboxes[0].post(tattooed(0, count, SMALL)) for count in range(5)]
         assert versions == list(range(versions[0], versions[0] + 5)) and versions[0] >= 0
 
-    def test_what_is_posted_may_be_changed_afterwards(self, mailboxes) -> None:
+    def test_what_is_posted_may_be_changed_afterwards(self, mailboxes: list[Mailbox]) -> None:
         weights = tattooed(1, 1, SMALL)
         version = mailboxes[1].post(weights)
         weights.fill(np.nan)
         until(lambda: mailboxes[0].version(1) == version)
         assert content(mailboxes[0], 1) == (version, 1)
 
-    def test_many_messages_to_those_who_do_not_look_leave_the_newest(self, mailboxes) -> None:
+    def test_many_messages_to_those_who_do_not_look_leave_the_newest(self, mailboxes: list[Mailbox]) -> None:
         for count in range(1000):
             version = mailboxes[2].post(tattooed(2, count, SMALL))
         for reader in mailboxes[:2]:
@@ -107,36 +111,9 @@ class MailboxContract:
             writer.close()
         reader.close()
 
-    def test_weights_of_another_size_are_refused_by_whoever_posts_them(self, mailboxes) -> None:
+    def test_weights_of_another_size_are_refused_by_whoever_posts_them(self, mailboxes: list[Mailbox]) -> None:
         with pytest.raises(ValueError):
             mailboxes[0].post(np.zeros(SMALL + 1, np.float32))
-
-    @settings(max_examples=30)
-    @given(st.lists(st.tuples(st.sampled_from(("post", "take")), st.integers(0, 2), st.integers(0, 2)), max_size=40))
-    def test_in_any_order_versions_never_go_back_and_belong_to_their_content(
-        self, tmp_path_factory: pytest.TempPathFactory, deeds: list[tuple[str, int, int]]
-    ) -> None:
-        folder = tmp_path_factory.mktemp("m")
-        mailboxes = [KINDS[self.kind](folder, learner, size=SMALL) for learner in range(LEARNERS)]
-        posted: dict[int, list[int]] = {learner: [] for learner in range(LEARNERS)}
-        taken: dict[tuple[int, int], int] = {}
-        try:
-            for deed, learner, peer in deeds:
-                if deed == "post":
-                    version = mailboxes[learner].post(tattooed(learner, len(posted[learner]), SMALL))
-                    posted[learner].append(version)
-                elif learner != peer and mailboxes[learner].version(peer) >= 0:
-                    seen = mailboxes[learner].version(peer)
-                    version, count = content(mailboxes[learner], peer)
-                    assert version == posted[peer][count] >= max(seen, taken.get((learner, peer), -1))
-                    taken[learner, peer] = version
-            for reader in range(LEARNERS):
-                for peer in set(range(LEARNERS)) - {reader}:
-                    newest = posted[peer][-1] if posted[peer] else -1
-                    until(lambda r=reader, p=peer, n=newest: mailboxes[r].version(p) == n)
-        finally:
-            for mailbox in mailboxes:
-                mailbox.close()
 
     @contextmanager
     def posting(self, folder: Path, learner: int, incarnation: int) -> Iterator[subprocess.Popen]:
@@ -187,6 +164,35 @@ class MailboxContract:
         assert content(successor, 0, SIZE) == (version, 200)
         writer.close()
         successor.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=30)
+@given(deeds=st.lists(st.tuples(st.sampled_from(("post", "take")), st.integers(0, 2), st.integers(0, 2)), max_size=40))
+def test_in_any_order_versions_never_go_back_and_belong_to_their_content(
+    tmp_path_factory: pytest.TempPathFactory, kind: str, deeds: list[tuple[str, int, int]]
+) -> None:
+    folder = tmp_path_factory.mktemp("m")
+    mailboxes = [KINDS[kind](folder, learner, size=SMALL) for learner in range(LEARNERS)]
+    posted: dict[int, list[int]] = {learner: [] for learner in range(LEARNERS)}
+    taken: dict[tuple[int, int], int] = {}
+    try:
+        for deed, learner, peer in deeds:
+            if deed == "post":
+                version = mailboxes[learner].post(tattooed(learner, len(posted[learner]), SMALL))
+                posted[learner].append(version)
+            elif learner != peer and mailboxes[learner].version(peer) >= 0:
+                seen = mailboxes[learner].version(peer)
+                version, count = content(mailboxes[learner], peer)
+                assert version == posted[peer][count] >= max(seen, taken.get((learner, peer), -1))
+                taken[learner, peer] = version
+        for reader in range(LEARNERS):
+            for peer in set(range(LEARNERS)) - {reader}:
+                newest = posted[peer][-1] if posted[peer] else -1
+                until(lambda r=reader, p=peer, n=newest: mailboxes[r].version(p) == n)
+    finally:
+        for mailbox in mailboxes:
+            mailbox.close()
 
 
 class TestSharedMailbox(MailboxContract):
