@@ -9,7 +9,7 @@ because not every game's scores begin at 0.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean, median
 from typing import Any
@@ -38,7 +38,7 @@ Case = tuple[str, int]
 
 @dataclass(frozen=True)
 class Ran:
-    """What one run left."""
+    """What one run left. Its time begins with its first report: how long processes take to start says nothing here."""
 
     curve: Curve
     rows: Sequence[dict[str, Any]]
@@ -123,7 +123,14 @@ def _run(request: Request, loaded: Topology, case: Case, seed: int) -> Ran:
         curve = curve_of(run, f"{_named(*case)}, seed {seed}", request.seconds)
         rows = list(Lines(run.run_dir / "metrics.jsonl").new())
         told = read_object(run.run_dir / "settings" / "trainer-0.0.json")
-    return Ran(curve, rows, _mixed(told.get("exchange", {}).get("graph"), count))
+    return Ran(*since_first(curve, rows), _mixed(told.get("exchange", {}).get("graph"), count))
+
+
+def since_first(curve: Curve, rows: Sequence[dict[str, Any]]) -> tuple[Curve, list[dict[str, Any]]]:
+    """Both with the time of the first report taken away."""
+    began_s = rows[0]["time_s"]
+    stretches = [[(steps, minutes - began_s / 60, score) for steps, minutes, score in s] for s in curve.stretches]
+    return replace(curve, stretches=stretches), [{**row, "time_s": row["time_s"] - began_s} for row in rows]
 
 
 def _mixed(graph: Any, learners: int) -> frozenset[str]:

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from launch.bench import USUAL, report
-from launch.bench.gossip import Case, Ran, figures, gossip, modes
+from launch import start
+from launch.bench import SUITES, USUAL, report
+from launch.bench.gossip import Case, Ran, figures, gossip, modes, since_first
 from launch.bench.gossip_figures import NOT_SAID, draw
+from launch.bench.report import Report
 from launch.bench.request import Request, shipped
 from launch.plot import Curve
 
@@ -62,6 +64,24 @@ def test_what_no_run_reported_is_said_and_the_picture_drawn_all_the_same(tmp_pat
         assert (tmp_path / f"{number}.png").read_bytes().startswith(b"\x89PNG")
     said = figures(runs, 16).said()
     assert (said["consensus"], said["cosine"]) == (NOT_SAID, NOT_SAID)
+
+
+def test_time_begins_with_the_first_report() -> None:
+    rows = [{"time_s": 60.0, "env_steps": 5}, {"time_s": 90.0, "env_steps": 7}]
+    curve, shifted = since_first(Curve("", "", None, None, [[(5.0, 1.0, 2.0)], [(7.0, 1.5, 3.0)]]), rows)
+    assert curve.stretches == [[(5.0, 0.0, 2.0)], [(7.0, 0.5, 3.0)]]
+    assert shifted == [{"time_s": 0.0, "env_steps": 5}, {"time_s": 30.0, "env_steps": 7}]
+
+
+def test_without_a_topology_it_measures_a_small_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Request] = []
+    monkeypatch.setitem(SUITES, "gossip", lambda request: asked.append(request) or Report("", (), (), {}, ""))
+    monkeypatch.setattr(start, "end_in_order", lambda: None)
+    wanted = {"overrides": ("learners.local_steps=2",), "repetitions": 1, "seconds": 5.0}
+    for topology in (None, shipped("cartpole.yaml")):
+        start.bench("gossip", {**wanted, "topology": topology}, None, json=True)
+    assert [Path(request.topology).name for request in asked] == ["catch.yaml", "cartpole.yaml"]
+    assert asked[0].overrides == wanted["overrides"]
 
 
 def test_one_learner_is_the_measure_and_all_modes_are_compared_with_most() -> None:
