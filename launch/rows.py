@@ -21,6 +21,8 @@ LARGEST = ("policy_lag_max", "staleness_max", "consensus_distance", "consensus_b
 BY_GAMES = ("episode_return_mean", "episode_length_mean")
 """Means over each learner's last games: weighed by how many games those are."""
 RECENT_GAMES = 100
+STRAGGLER = ("straggler", "straggler_share", "straggler_wait_s")
+"""Who was waited for, and how long: the first learner's word, because a mean of two names is nobody's."""
 OWN = (
     *("env_steps_per_s", "episode_return_mean", "policy_lag_mean", "staleness_mean", "learner_wait_s", "lock_wait_s"),
     *("mixed_share", "consensus_distance", "consensus_bound"),
@@ -57,7 +59,8 @@ def _joined(key: str, rows: list[Mapping[str, Any]]) -> Any:
     if key in BY_GAMES:
         games = [min(row.get("episodes") or 1, RECENT_GAMES) for row in rows]
         return sum(value * count for value, count in zip(values, games, strict=True)) / sum(games)
-    return fmean(values) if all(isinstance(value, int | float) for value in values) else values[0]
+    numbers = all(isinstance(value, int | float) for value in values)
+    return fmean(values) if numbers and key not in STRAGGLER else values[0]
 
 
 class Rows:

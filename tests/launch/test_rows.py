@@ -26,6 +26,12 @@ def test_a_mean_of_no_games_weighs_nothing() -> None:
     assert row["episode_return_mean"] == 4.0
 
 
+def test_learners_that_name_different_stragglers_do_not_name_a_third() -> None:
+    saw = [{"straggler": rank, "straggler_share": share} for rank, share in ((2, 0.75), (0, 0.25), (2, 0.5))]
+    row = together({f"trainer-{number}": {**A, **said} for number, said in enumerate(saw)})
+    assert (row["straggler"], row["straggler_share"]) == (2, 0.75)
+
+
 def test_a_row_is_given_by_the_first_learner_that_speaks() -> None:
     rows = Rows(1.0)
     assert rows.add("trainer-1", B, 0.0) is not None  # alone so far
