@@ -60,10 +60,10 @@ def crowded(topology: Topology, cores: int) -> str:
     """What is wrong with the learners' threads on so many cores; empty where nothing is.
 
     Two learners of two threads on two cores learn 200 to 320 steps/s together, of one thread each 2,200: at the end of
-    every product each thread waits for one that has no core.
+    every product each thread waits for one that has no core. A learner of one thread has none to wait for.
     """
     learners, threads = topology.learners.count, topology.trainer.threads
-    if learners == 1 or learners * threads <= cores:
+    if topology.trainer.device != "cpu" or 1 in (learners, threads) or learners * threads <= cores:
         return ""
     return (
         f"trainer.threads: {threads} for each of {learners} learners on {cores} cores, which will be slow; "
