@@ -102,20 +102,18 @@ def bench(suite: str | None, wanted: Mapping[str, Any], output: Path | None, jso
         raise RunError(f"{suite!r} is no suite: choose one of {', '.join(SUITES)}")
     try:
         topology, overrides = wanted["topology"], wanted["overrides"]
-        if suite in OWN_TOPOLOGY and topology is not None:
-            raise RunError(f"{suite} has topologies of its own: leave {topology!r} out")
         if topology is not None and "=" in topology and not Path(topology).exists():
             topology, overrides = None, (topology, *overrides)
+        if suite in OWN_TOPOLOGY and topology is not None:
+            raise RunError(f"{suite} has topologies of its own: leave {topology!r} out")
         topology, overrides = topology or shipped(USUAL.get(suite, "pong.yaml")), tuple(expand(overrides))
         load(topology, overrides)  # what is wrong with it is said before anything is measured
         if output is not None:
-            output.mkdir(parents=True, exist_ok=True)
+            _make(output)
         end_in_order()
         found = SUITES[suite](Request(**{**wanted, "topology": topology, "overrides": overrides}))
     except BenchError as error:
         raise FailedError(f"{suite}: {error}") from None
-    except FileExistsError:
-        raise RunError(f"-o {output}: is a file; name a folder") from None
     if json:
         print(json_format.dumps(found.as_json()))
     else:
@@ -123,6 +121,13 @@ def bench(suite: str | None, wanted: Mapping[str, Any], output: Path | None, jso
     if output is not None:
         report.write(found, output)
     return 0
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"-o {folder}: {error.strerror}; name a folder that is there or can be made") from None
 
 
 def end_in_order() -> None:
