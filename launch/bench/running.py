@@ -164,15 +164,15 @@ class Running:
         """Raise BenchError when the run has ended, or has lost a process: its rate would mean nothing."""
         if self.ended:
             said = (self._process.stderr.read() if self._process.stderr else "").strip().splitlines()
-            why = said[-1].removeprefix("actorlearn: ") if said else self.error()
+            why = said[-1].removeprefix("actorlearn: ") if said else self.error() or "no reason given"
             raise BenchError(f"the run of {self._topology} ended early: {why}")
         for event in self._events.new():
             if event["kind"] == "died":
                 raise BenchError(f"the run of {self._topology} lost {event['process']}: {event['cause']}")
 
     def error(self) -> str:
-        """What the run said was wrong when it ended."""
-        return str(read_object(self.run_dir / "summary.json").get("error") or "no reason given")
+        """What the run said was wrong when it ended; empty where nothing was, or it goes on."""
+        return str(read_object(self.run_dir / "summary.json").get("error") or "")
 
     def _newest_report(self) -> bool:
         """Take in what was written; whether there was anything."""

@@ -97,7 +97,9 @@ def curve_of(run: Running, name: str, seconds: float) -> Curve:
     until_s = time.monotonic() + seconds
     while time.monotonic() < until_s and not run.ended:
         time.sleep(_TURN_S)
+    if error := run.error():
+        raise BenchError(f"{name}: the run failed: {error}")
     try:
         return dataclasses.replace(read_curve(run.run_dir), label=name)
-    except ValueError as error:
-        raise BenchError(f"{name}: {error}; give it more --seconds") from None
+    except ValueError as no_curve:
+        raise BenchError(f"{name}: {no_curve}; give it more --seconds") from None

@@ -46,5 +46,6 @@ def _until(request: Request, seed: int) -> dict[str, float]:
                     return dict(row)
             if run.ended:
                 minutes = (time.monotonic() - began_s) / 60
-                raise BenchError(f"seed {seed} ended after {minutes:.0f} minutes without a score of {request.score:g}")
+                why = f": {error}" if (error := run.error()) else f" without a score of {request.score:g}"
+                raise BenchError(f"seed {seed} ended after {minutes:.0f} minutes{why}")
             time.sleep(_TURN_S)
