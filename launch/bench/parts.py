@@ -58,7 +58,8 @@ class Parts:
         s, i = self.topology.simulators, self.topology.inference
         if i.count == 0:
             return self._rate("infer", s.count, 1, s.envs // s.groups, seconds)
-        return self._rate("infer", i.count, i.threads, -(-s.count // i.count) * s.envs // s.groups, seconds)
+        environments = i.batch_rows or -(-s.count // i.count) * s.envs // s.groups
+        return self._rate("infer", i.count, i.threads, environments, seconds)
 
     def learn(self, seconds: float) -> float:
         """Steps/s of updates on batches of the topology's size."""
