@@ -72,7 +72,7 @@ def construct(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[st
         return Recurrent(encoder, encoder.features, settings.recurrence, settings.recurrent_size, heads)
     if settings.name == "mlp":
         perceptrons = {head: Perceptron(shape, settings.hidden_sizes) for head in heads if head not in FREE}
-        return SeparateTrunks(perceptrons, perceptrons[next(iter(heads))].features, heads)
+        return SeparateTrunks(perceptrons, next(iter(perceptrons.values())).features, heads)
     encoder = encode(settings, shape)
     return SharedTrunk(encoder, encoder.features, heads)
 

@@ -237,7 +237,7 @@ def test_settings_do_not_share_their_hidden_sizes():
 @pytest.mark.parametrize(("name", "shape", "dtype"), [("nips", ATARI, "uint8"), ("mlp", (3,), "float32")])
 @pytest.mark.parametrize("init", ["torch", "orthogonal"])
 def test_a_deviation_is_a_parameter_of_its_own_whatever_is_seen(name, shape, dtype, init):
-    heads = {"mean": 2, "log_std": 2, "value": 1}
+    heads = {"log_std": 2, "mean": 2, "value": 1}
     module = make(ModelSettings(name=name, init=init), shape, dtype, heads, 0)
     seen = images(5, shape) if dtype == "uint8" else torch.randn(5, *shape)
     outputs = module(seen)
