@@ -90,7 +90,7 @@ def learn(settings: AloneSettings) -> float:
     state = torch.zeros((1, environments, learning.state_size), device=device)
     batch = Batch(
         observation=seen.to(device),
-        action=torch.from_numpy(random_actions(policy.actions, shape, np.random.default_rng(0))).to(device),
+        action=torch.from_numpy(random_actions(policy.actions, shape)).to(device),
         reward=torch.zeros(shape, device=device),
         terminated=no,
         truncated=no,
@@ -117,13 +117,12 @@ def observations(shape: tuple[int, ...], dtype: str, rows: tuple[int, ...]) -> T
     return torch.rand((*rows, *shape)).to(getattr(torch, dtype))
 
 
-def random_actions(
-    actions: int | tuple[int, ...], count: int | tuple[int, ...], random: np.random.Generator
-) -> NDArray[Any]:
-    """Any of so many discrete actions, or numbers from 0 to 1 in the shape of a Box action; `count` of them."""
+def random_actions(actions: int | tuple[int, ...], rows: tuple[int, ...]) -> NDArray[Any]:
+    """Random actions [*rows]: any of so many discrete ones, or numbers from 0 to 1 in the shape of a Box action."""
+    random = np.random.default_rng(0)
     if isinstance(actions, int):
-        return random.integers(actions, size=count)
-    return random.random((*np.atleast_1d(count), *actions), np.float32)
+        return random.integers(actions, size=rows)
+    return random.random((*rows, *actions), np.float32)
 
 
 def measured(once: Callable[[], object], steps: int, seconds: float) -> float:
