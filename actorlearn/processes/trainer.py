@@ -151,9 +151,9 @@ class Trainer:
         self.role.timings.add("wait")
         if agreed.draining:
             return True
-        self.lags.add(lags(batch, self.published.version))
         self.numbers = self.learning.pass_over(prepared, self.env_steps, self.learned)
         exchange.settle()
+        self.lags.add(lags(batch, self.published.version))
         self.env_steps = agreed.env_steps
         self.own_steps += steps
         self.updates = agreed.updates
