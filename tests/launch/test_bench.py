@@ -21,7 +21,6 @@ from launch.bench.sampling import shapes
 from launch.bench.stragglers import slowed
 from launch.bench.training import ADVICE, slow_stage
 from launch.bench.works import CHEAP, OURS, on_cartpole, on_pong
-from launch.runs import Lines
 from launch.topology import load
 
 CATCH = shipped("catch.yaml")
@@ -127,8 +126,7 @@ def test_parts_are_measured_alone_with_the_topologys_sizes() -> None:
 @pytest.mark.timeout(180)
 def test_whoever_is_slowed_on_purpose_is_named() -> None:
     with Running(CATCH, (*SMALL, "inference.count=1")) as run:
-        pids = {e["process"]: e["pid"] for e in Lines(run.run_dir / "events.jsonl").new() if e["kind"] == "spawned"}
-        named = {}
+        pids, named = run.pids(), {}
         for process in ("simulator-1", "inference-0", "trainer"):
             with slowed(pids[process], slower=11.0, period_s=0.022):
                 named[process] = slow_stage(run.read(2.0, warmup_s=1.0))
@@ -150,7 +148,6 @@ def test_a_run_that_cannot_start_is_one_line_and_leaves_nothing() -> None:
 @pytest.mark.timeout(120)
 def test_a_rate_with_a_death_in_it_is_refused() -> None:
     with Running(CATCH, SMALL) as run, pytest.raises(BenchError, match="lost simulator-1: signal 9"):
-        pids = {e["process"]: e["pid"] for e in Lines(run.run_dir / "events.jsonl").new() if e["kind"] == "spawned"}
-        os.kill(pids["simulator-1"], signal.SIGKILL)
+        os.kill(run.pids()["simulator-1"], signal.SIGKILL)
         run.read(5.0)
     assert not run.run_dir.parent.exists()
