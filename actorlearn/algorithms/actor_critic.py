@@ -51,7 +51,7 @@ class ActorCritic:
     def total(self, valid: Tensor, policy_loss: Tensor, value_loss: Tensor, entropy: Tensor, progress: float) -> Tensor:
         """Return the scalar to descend, from three means over the valid transitions."""
         settings = self.settings
-        entropy_cost = settings.entropy_cost + progress * (settings.entropy_cost_final - settings.entropy_cost)
+        entropy_cost = on_the_way(settings.entropy_cost, settings.entropy_cost_final, progress)
         total = policy_loss + settings.value_cost * value_loss - entropy_cost * entropy
         if settings.reduction == "sum":
             total = total * valid.sum()
@@ -68,6 +68,11 @@ class ActorCritic:
                     f"{horizon} transitions of {environments} environments needs {expected}: run the network on all "
                     "rows of its observation and keep [rows, B, size]"
                 )
+
+
+def on_the_way(first: float, final: float, progress: float) -> float:
+    """Return the point of this moment on the straight way from the first to the final."""
+    return first + progress * (final - first)
 
 
 @torch.no_grad()

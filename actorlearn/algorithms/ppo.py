@@ -17,7 +17,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from actorlearn.algorithms.actor_critic import ActorCritic, fit
+from actorlearn.algorithms.actor_critic import ActorCritic, fit, on_the_way
 from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.policies import played, policy
 from actorlearn.algorithms.returns import lambda_returns, mean_over, outcomes
@@ -48,7 +48,7 @@ class PPO(ActorCritic):
         policy_tm1, value_tm1 = policy(outputs), outputs["value"].squeeze(-1)
         log_ratio = (policy_tm1.log_prob(played(batch)) - columns["log_prob"]).where(valid, 0.0)
         ratio = log_ratio.exp()
-        clip = self.ratio_clip(progress)
+        clip = on_the_way(self.settings.ratio_clip, self.settings.ratio_clip_final, progress)
         advantage = columns["advantage"]
         if self.settings.normalize_advantage:
             advantage = normalized(valid, advantage)
@@ -65,11 +65,6 @@ class PPO(ActorCritic):
         metrics["divergence"] = mean_over(valid, ratio - 1.0 - log_ratio)  # of mu from pi, never negative
         metrics |= fit(valid, columns["return"], value_tm1)
         return total, {name: metric.detach() for name, metric in metrics.items()}
-
-    def ratio_clip(self, progress: float) -> float:
-        """Return the clip of this moment, on the straight way from the first to the final."""
-        settings = self.settings
-        return settings.ratio_clip + progress * (settings.ratio_clip_final - settings.ratio_clip)
 
     def value_error(self, value: Tensor, columns: Mapping[str, Tensor]) -> Tensor:
         """Return the squared error of each value; with `value_clip` at least that of the value moved no further."""
