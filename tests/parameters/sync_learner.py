@@ -120,7 +120,8 @@ def lose(learner: Learner) -> None:
     if learner.rank == 0:
         learner.alive = lambda: False
     else:
-        time.sleep(0.3)
+        while not exchange.rendezvous.gone():  # it stops only while it waits for somebody: for these two
+            time.sleep(0.01)
     try:
         learner.learn(exchange)
     except (Stopped, PeerLost) as error:
