@@ -68,6 +68,8 @@ def test_learners_with_more_threads_than_cores_are_told_what_to_write() -> None:
     assert "trainer.threads: 2 for each of 2 learners on 2 cores" in crowded(two, cores=2)
     assert "write 1" in crowded(two, cores=2)
     assert crowded(parse(PONG, ["trainer.threads=8"]), cores=2) == "", "one learner's threads wait for no other's"
-    assert crowded(parse(PONG, ["learners.count=4", "trainer.threads=1"]), cores=2) == "", "one thread each is what it would say to write"
+    assert crowded(parse(PONG, ["learners.count=4", "trainer.threads=1"]), cores=2) == "", (
+        "one thread each is what it would say to write"
+    )
     on_gpus = parse(PONG, ["learners.count=2", "trainer.threads=2", "trainer.device=cuda"])
     assert crowded(on_gpus, cores=2) == "", "no product is computed by threads"
