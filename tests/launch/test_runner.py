@@ -106,7 +106,7 @@ def test_a_resumed_run_says_who_is_missing(tmp_path: Path) -> None:
     for resume in (False, True):
         with runner(tmp_path / "run", None, resume) as run:
             assert run.attached_before == (["simulator-2", "simulator-3"] if resume else [])
-            run._say_what_is_missing()
+            run._say_beforehand()
     said = (tmp_path / "run" / "events.jsonl").read_text().splitlines()[len(events) :]
     assert [json.loads(line)["cause"] for line in said] == [
         "attached earlier and not part of it: simulator-2, simulator-3; attach as many again if wanted"
