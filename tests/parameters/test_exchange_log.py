@@ -97,7 +97,7 @@ def test_no_record_is_torn_while_a_writer_loops(tmp_path: Path) -> None:
     writer = subprocess.Popen([sys.executable, "-c", WRITER, str(segment.path)])
     seen = 0
     deadline_s = time.monotonic() + 40
-    while seen < 10_000 and time.monotonic() < deadline_s:
+    while seen < 1000 and time.monotonic() < deadline_s:
         try:
             records = reader.read()
         except Overrun:
@@ -112,4 +112,4 @@ def test_no_record_is_torn_while_a_writer_loops(tmp_path: Path) -> None:
         seen += len(records)
     writer.kill()
     writer.wait()
-    assert seen >= 10_000
+    assert seen >= 1000
