@@ -17,6 +17,8 @@ AGREED = ("time_s", "wall_time_s", "env_steps", "frames", "updates")
 COUNTED = ("episodes", "steps_dropped")
 """Each learner counts its own."""
 RATES = ("env_steps_per_s", "frames_per_s")
+LATELY = ("exchanges",)
+"""Each learner counts its own, since its report before."""
 LARGEST = ("policy_lag_max", "staleness_max", "consensus_distance", "consensus_bound")
 BY_GAMES = ("episode_return_mean", "episode_length_mean")
 """Means over each learner's last games: weighed by how many games those are."""
@@ -25,7 +27,7 @@ STRAGGLER = ("straggler", "straggler_share", "straggler_wait_s")
 """Who was waited for, and how long: the first learner's word, because a mean of two names is nobody's."""
 OWN = (
     *("env_steps_per_s", "episode_return_mean", "policy_lag_mean", "staleness_mean", "learner_wait_s", "lock_wait_s"),
-    *("mixed_share", "consensus_distance", "consensus_bound"),
+    *("exchanges", "mixed_share", "consensus_distance", "consensus_bound"),
 )
 """What is also shown of each learner by itself."""
 
@@ -54,7 +56,7 @@ def _joined(key: str, rows: list[Mapping[str, Any]]) -> Any:
         return None
     if key in AGREED or key in LARGEST:
         return max(values)
-    if key in COUNTED or key in RATES:
+    if key in (*COUNTED, *RATES, *LATELY):
         return sum(values)
     if key in BY_GAMES:
         games = [min(row.get("episodes") or 1, RECENT_GAMES) for row in rows]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,13 +19,13 @@ from torch import Tensor
 
 from actorlearn.memory.shared import Segment
 from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.parameters.consensus import Consensus, cosines, measure
 from actorlearn.parameters.counts import Counts
 from actorlearn.parameters.exchange import Alone
 from actorlearn.parameters.exchange_log import ExchangeLog
 from actorlearn.parameters.graph import in_peers, neighbours
 from actorlearn.parameters.interface import Agreed, ExchangeSettings, Stepped
 from actorlearn.parameters.mailbox import Mailbox, SharedMailbox
-from actorlearn.parameters.published import Published
 from actorlearn.parameters.socket_mailbox import SocketMailbox
 
 FIRST_MESSAGE_S = 30.0
@@ -55,7 +56,9 @@ class Gossip:
         shared = settings.transport == "shm"
         self.mailbox: Mailbox = SharedMailbox(self._folder, settings.rank) if shared else self._socket_mailbox()
         self._log = ExchangeLog(self._open(f"exchanges-{settings.rank}")) if shared else None
-        self._gradients = Published(self._open(f"gradients-{settings.rank}")) if settings.gradient_every else None
+        self._consensus = Consensus(self._folder) if shared else None
+        kept = settings.gradient_every > 0
+        self._gradients = SharedMailbox(self._folder, settings.rank, "gradients") if kept else None
         self._message = np.empty(weights.numel(), np.float32)
         self._before = torch.empty_like(weights if shared else weights[:0])
         """The weights when a change of them was logged last."""
@@ -103,7 +106,7 @@ class Gossip:
         """A step of the own optimizer; every `local_steps` of them an exchange."""
         every = self.settings.gradient_every
         if self._gradients and usable and self._steps % every == 0:
-            self._gradients.publish(gradients.cpu().numpy(), 0)
+            self._gradients.post(gradients.cpu().numpy())
         stepped = self.own.step(gradients, learning_rate, usable)
         self._steps += 1
         self._pending += 1
@@ -113,27 +116,51 @@ class Gossip:
         return stepped
 
     def settle(self) -> None:
-        """Count the batch."""
+        """Count the batch; see what others have done meanwhile."""
         self.counts.add(self._batch_steps, 1)
+        if self._consensus:
+            self._consensus.follow(self._present())
 
     def pull(self) -> bool:
         """Weights are mixed after a step, and at no other time."""
         return False
 
-    def numbers(self) -> dict[str, float]:
-        """Exchanges in a row that did not mix, the share that did, and waiting for in-peers."""
-        stale, waited_s = self._staleness or [0], self._waited_s
+    def numbers(self) -> dict[str, Any]:
+        """Exchanges, how many in a row did not mix, the share that did, waiting, and how far learners are apart.
+
+        `consensus_distance` is the l2 norm from the own newest message to the mean of everybody's, and
+        `consensus_bound` what it cannot exceed (Assran et al. 2019, proposition 1); `gradient_cosine` is of each pair.
+        """
+        exchanges, stale, waited_s = len(self._staleness), self._staleness or [0], self._waited_s
         self._staleness, self._waited_s = [], 0.0
         return {
             "staleness_mean": sum(stale) / len(stale),
             "staleness_max": max(stale),
             "mixed_share": stale.count(0) / len(stale),
             "learner_wait_s": waited_s,
+            "exchanges": exchanges,
+            **self._apart(),
         }
+
+    def _apart(self) -> dict[str, Any]:
+        rank, present, told = self.settings.rank, self._present(), dict[str, Any]()
+        others = [peer for peer in present if peer != rank and self.mailbox.version(peer) >= 0]
+        if self._consensus and others and self.mailbox.version(rank) >= 0:
+            measured = measure([rank, *others], self.mailbox.take, self.weights.numel())
+            told["consensus_distance"] = measured.distance
+            if (bound := self._consensus.bound(present, measured)) is not None:
+                told["consensus_bound"] = float(bound[0][0])
+        if self._gradients and rank == present[0]:  # one says it for all
+            kept = {peer: np.empty_like(self._message[: self.own.parameters.numel()]) for peer in present}
+            kept = {peer: gradient for peer, gradient in kept.items() if self._gradients.take(peer, gradient) >= 0}
+            told["gradient_cosine"] = cosines(kept)
+        return told
 
     def close(self) -> None:
         """Leave; the newest message stays."""
         self.mailbox.close()
+        if self._gradients:
+            self._gradients.close()
         for segment in self._segments:
             segment.close()
 

@@ -9,7 +9,7 @@ every mode: alone, sync (Stooke & Abbeel 2018, section 4.2), async (section 4.3)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -141,7 +141,7 @@ class Exchange(Protocol):
     def pull(self) -> bool:
         """Between batches: take what others have learned, if they may learn alone; True when the weights changed."""
 
-    def numbers(self) -> dict[str, float]:
+    def numbers(self) -> dict[str, Any]:
         """What the time since the last call was like, for a report."""
 
     def close(self) -> None:

@@ -38,9 +38,9 @@ class Mailbox(Protocol):
 class SharedMailbox:
     """Messages in segments ``messages-K`` of one folder, opened when first asked for: learners may come later."""
 
-    def __init__(self, folder: Path, learner: int) -> None:
-        """Nothing is opened yet."""
-        self._folder, self._learner = folder, learner
+    def __init__(self, folder: Path, learner: int, kind: str = "messages") -> None:
+        """Nothing is opened yet. Gradients are kept likewise, as another `kind` of segment."""
+        self._folder, self._learner, self._kind = folder, learner, kind
         self._segments: dict[int, Segment] = {}
 
     def post(self, weights: NDArray[np.float32]) -> int:
@@ -67,5 +67,5 @@ class SharedMailbox:
 
     def _of(self, learner: int) -> Published:
         if learner not in self._segments:
-            self._segments[learner] = Segment.open(self._folder / f"messages-{learner}")
+            self._segments[learner] = Segment.open(self._folder / f"{self._kind}-{learner}")
         return Published(self._segments[learner])

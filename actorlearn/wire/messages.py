@@ -64,7 +64,7 @@ class Applied(Message, frozen=True):
 class Report(Message, frozen=True):
     """One row for metrics.jsonl, from the trainer."""
 
-    row: dict[str, float | int | None]
+    row: dict[str, float | int | dict[str, float] | None]
 
 
 class Evaluated(Message, frozen=True):

@@ -290,6 +290,60 @@ def test_the_log_says_how_far_each_step_and_each_mixing_moved(tmp_path: Path) ->
         exchange.close()
 
 
+@pytest.mark.parametrize("graph", GRAPHS[:5])
+def test_learners_are_never_farther_apart_than_their_bound_and_a_lost_one_is_soon_among_them(
+    tmp_path: Path, graph: GraphSettings
+) -> None:
+    """Of four that learn in any order one is killed, misses a while, and comes back with an old checkpoint."""
+    folder, members = segments(tmp_path, 4), [0, 1, 2, 3]
+    learners = [learner(folder, rank, members, graph) for rank in range(4)]
+    for exchange in learners:
+        exchange.join(0, 0)
+    drawn = np.random.default_rng(1)
+    distances: list[float] = []
+
+    def go_on(turns: int) -> None:
+        for _ in range(turns):
+            who = int(drawn.choice(members))
+            learn(learners[who], torch.from_numpy(drawn.normal(size=PARAMETERS)).float())
+            told = learners[who].numbers()
+            if "consensus_distance" in told:  # not before two have posted
+                assert told["consensus_distance"] <= told["consensus_bound"] * (1 + 1e-5) + 1e-5
+                if who == 1:
+                    distances.append(told["consensus_distance"])
+
+    go_on(200)
+    level, state = float(np.median(distances)), learners[1].state()
+    members.remove(1)
+    go_on(100)
+    learners[1].close()
+    members[:] = [0, 1, 2, 3]
+    learners[1] = learner(folder, 1, members, graph)
+    learners[1].restore(state)
+    learners[1].weights += 100.0  # of long ago
+    learners[1].join(0, 0)
+    distances.clear()
+    go_on(150)
+    assert len(distances) >= 20 and min(distances[:20]) < level
+    for exchange in learners:
+        exchange.close()
+
+
+def test_gradients_are_compared_by_the_first_learner_there_is(tmp_path: Path) -> None:
+    folder, members = segments(tmp_path, 3), [0, 1, 2]
+    learners = [learner(folder, rank, members, gradient_every=1) for rank in range(3)]
+    for exchange, gradient in zip(learners, ([1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [-3, 0, 0, 0, 0]), strict=True):
+        exchange.join(0, 0)
+        learn(exchange, torch.tensor(gradient, dtype=torch.float32))
+    told = [exchange.numbers().get("gradient_cosine") for exchange in learners]
+    assert told[0] == pytest.approx({"0-1": 0.5**0.5, "0-2": -1.0, "1-2": -(0.5**0.5)})
+    assert told[1:] == [None, None]
+    members.remove(0)
+    assert learners[1].numbers()["gradient_cosine"] == pytest.approx({"1-2": -(0.5**0.5)})
+    for exchange in learners:
+        exchange.close()
+
+
 # Coming and going -----------------------------------------------------------------------------------------------------
 
 
