@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from actorlearn.memory.shared import SHM_ROOT, free_bytes
+from actorlearn.parameters.graph import Facts, facts
 from launch.choices import crowded
 from launch.description import describe
 from launch.plan import Plan, plan
@@ -32,6 +33,8 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
     for table in tables(made):
         console.print(table)
         console.print()
+    if loaded.mode == "gossip":
+        console.print(_mixing(facts(made.graph, loaded.learners.count)), highlight=False, soft_wrap=True)
     for choice in made.choices:
         console.print(
             f"[bold]auto[/] {choice.key}: {json_format.dumps(choice.value)}, because {choice.why}", highlight=False
@@ -54,8 +57,9 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
 
 def as_json(made: Plan) -> dict[str, Any]:
     """The plan for programs."""
+    topology = made.topology
     return {
-        "name": made.topology.name,
+        "name": topology.name,
         "cores": made.cores,
         "processes": [{"name": p.name, "role": p.role} for p in made.processes],
         "sockets": made.sockets,
@@ -66,14 +70,31 @@ def as_json(made: Plan) -> dict[str, Any]:
         "observation": {"shape": list(made.description.observation_shape), "dtype": made.description.observation_dtype},
         "actions": made.description.actions,
         "weights": made.description.weights,
+        "mixing": facts(made.graph, topology.learners.count)._asdict() if topology.mode == "gossip" else None,
         "choices": [asdict(choice) for choice in made.choices],
-        "topology": made.topology.model_dump(mode="json"),
+        "topology": topology.model_dump(mode="json"),
     }
 
 
 def tables(made: Plan) -> list[Table]:
     """The plan for people."""
     return [_processes(made), _segments(made), _topology(made.topology.model_dump(mode="json"))]
+
+
+def _mixing(told: Facts) -> str:
+    """What the graph of learners promises, for people."""
+    low, high = told.in_degree
+    within, period = told.connected_within, told.period
+    drawn = "" if told.repeats else f" in {period} draws"
+    turns = f"whose graph repeats after {period} exchanges" if told.repeats else "drawn anew for each exchange"
+    said = [
+        f"each learner mixes {low if low == high else f'{low} to {high}'} other(s)",
+        "always the same" if period == 1 else turns,
+        f"all are connected within {within} exchange(s){drawn}" if within else f"not all are ever connected{drawn}",
+        f"an exchange leaves {told.spectral_radius:.3f} of differences{drawn} (spectral radius)",
+        f"in rounds the mean is {'kept' if told.doubly_stochastic else 'not kept'}",
+    ]
+    return f"[bold]mixing[/] {', '.join(said)}"
 
 
 def _table(*headings: str, right: tuple[str, ...] = ()) -> Table:

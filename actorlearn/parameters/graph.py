@@ -49,7 +49,9 @@ class Facts(NamedTuple):
     """What a graph promises when all learners mix in every round."""
 
     period: int
-    """Exchanges after which it repeats. Random matching never does: so many draws were looked at."""
+    """Exchanges that were looked at: all until the graph repeats."""
+    repeats: bool
+    """False of random matching, which was drawn as often as `period` says."""
     in_degree: tuple[int, int]
     """Smallest and largest number of in-peers."""
     connected_within: int | None
@@ -113,6 +115,7 @@ def facts(graph: GraphSettings, learners: int) -> Facts:
     degrees = np.count_nonzero(matrices, axis=2) - 1
     return Facts(
         period=period,
+        repeats=graph.name != "random-matching",
         in_degree=(int(degrees.min()), int(degrees.max())),
         connected_within=_connected_within(matrices > 0, repeats=graph.name != "random-matching"),
         spectral_radius=_spectral_radius(matrices),

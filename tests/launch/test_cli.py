@@ -414,4 +414,24 @@ def test_check_prints_the_plan(topology: Path, monkeypatch: pytest.MonkeyPatch) 
     said = json.loads(result.stdout)
     assert [p["name"] for p in said["processes"] if p["role"] == "simulator"] == [f"simulator-{i}" for i in range(3)]
     assert said["bytes_total"] == sum(segment["bytes"] for segment in said["segments"])
-    assert said["topology"]["total_steps"] == 1000
+    assert said["topology"]["total_steps"] == 1000 and said["mixing"] is None
+
+
+@pytest.mark.slow
+def test_check_says_what_the_graph_of_learners_promises(topology: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    changes = ["mode=gossip", "learners.count=4"]
+    said = json.loads(ask("check", topology, *changes, "--json").stdout)["mixing"]
+    assert said == {
+        "period": 1,
+        "repeats": True,
+        "in_degree": [1, 1],
+        "connected_within": 1,
+        "spectral_radius": pytest.approx(0.5**0.5),
+        "doubly_stochastic": True,
+    }
+    text = ask("check", topology, *changes, "gossip.graph=exponential-varying").stdout
+    assert "each learner mixes 1 other(s), whose graph repeats after 2 exchanges, all are connected within 2" in text
+    assert "leaves 0.000 of differences (spectral radius), in rounds the mean is kept" in text
+    text = ask("check", topology, *changes, "gossip.graph=[[1],[0],[3],[2,0]]").stdout
+    assert "mixes 1 to 2 other(s), always the same, not all are ever connected" in text and "not kept" in text

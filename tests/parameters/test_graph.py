@@ -77,7 +77,7 @@ def test_facts_of_a_ring_are_the_closed_form(learners: int) -> None:
     expected = 0.0 if learners <= 2 else math.cos(math.pi / learners)
     assert told.spectral_radius == pytest.approx(expected, abs=1e-9)
     degree = int(learners > 1)
-    assert told[:3] == (1, (degree, degree), 1) and told.doubly_stochastic
+    assert told[:4] == (1, True, (degree, degree), 1) and told.doubly_stochastic
 
 
 @pytest.mark.parametrize("learners", [2, 4, 8, 16])
@@ -88,12 +88,12 @@ def test_a_turning_exponential_graph_agrees_exactly_after_one_period(learners: i
 
 
 def test_the_complete_graph_agrees_at_once() -> None:
-    assert facts(GraphSettings(name="complete"), 5) == (1, (4, 4), 1, 0.0, True)
+    assert facts(GraphSettings(name="complete"), 5) == (1, True, (4, 4), 1, 0.0, True)
 
 
 def test_a_matching_needs_several_exchanges_to_connect_all() -> None:
     told = facts(GraphSettings(name="random-matching"), 6)
-    assert told.period == DRAWS and told.in_degree == (1, 1) and told.doubly_stochastic
+    assert told[:2] == (DRAWS, False) and told.in_degree == (1, 1) and told.doubly_stochastic
     assert told.connected_within is not None and told.connected_within > 1
     assert 0.3 < told.spectral_radius < 1  # E|Wx|^2 / |x|^2 = (1 - 1/5) / 2 for a difference x: about 0.63 an exchange
 
