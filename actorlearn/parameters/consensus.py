@@ -225,6 +225,12 @@ class Consensus:
         self._bound.start(measured.versions, measured.distances)
         return self._bound.of(measured.versions)
 
+    def close(self) -> None:
+        """Unmap the rings."""
+        for reader in self._readers.values():
+            reader.close()
+        self._readers = {}
+
     def _reader(self, learner: int) -> ExchangeReader | None:
         if learner not in self._readers:
             try:

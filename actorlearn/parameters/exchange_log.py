@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 
 from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment
+from actorlearn.parameters.interface import MOST_LEARNERS
 
 RECORDS = 4096
 """In a ring: 20 s of 100 exchanges a second."""
-LEARNERS = 64
-"""Most learners a run can ever have had: numbers from 0."""
 STEPPED, MIXED, ADOPTED = range(3)
 
 
@@ -34,7 +33,7 @@ def exchange_fields(records: int = RECORDS) -> list[Field]:
         Field("kind", "int64", (records,), -1),
         Field("version", "int64", (records,), -1),  # of the own message
         Field("norm", "float64", (records,), float("nan")),
-        Field("messages", "int32", (records, LEARNERS), -1),  # version of each learner's message that was used
+        Field("messages", "int32", (records, MOST_LEARNERS), -1),  # version of each learner's message that was used
     ]
 
 
@@ -117,6 +116,10 @@ class ExchangeReader:
                 self._read = oldest + len(records) - back
                 return
         raise Overrun(f"{self._segment.path.name}: the step to message {version} is not among {len(records)} records")
+
+    def close(self) -> None:
+        """Unmap the ring."""
+        self._segment.close()
 
     def _from(self, first: int) -> list[Record]:
         segment, size = self._segment, len(self._segment["kind"])

@@ -30,6 +30,8 @@ from actorlearn.parameters.socket_mailbox import SocketMailbox
 
 FIRST_MESSAGE_S = 30.0
 """Longest that a learner which comes later waits for weights of others before it goes on with its own."""
+_ROUNDING = 2.0**-23
+"""Of float32: the mean of n weights is off by less than n times this share of their size."""
 _TURN_S = 1e-3
 """Sleep between two looks at what has come."""
 
@@ -62,6 +64,8 @@ class Gossip:
         self._message = np.empty(weights.numel(), np.float32)
         self._before = torch.empty_like(weights if shared else weights[:0])
         """The weights when a change of them was logged last."""
+        self._averaged = 0
+        """Weights of how many learners made the own ones since then; 0 = they were not mixed."""
         self._used: dict[int, int] = {}
         """Version of each peer's message that was used last."""
         self._mixes = self._steps = self._pending = self._unmixed = self._batch_steps = 0
@@ -158,9 +162,9 @@ class Gossip:
 
     def close(self) -> None:
         """Leave; the newest message stays."""
-        self.mailbox.close()
-        if self._gradients:
-            self._gradients.close()
+        for mapped in (self.mailbox, self._gradients, self._consensus):
+            if mapped:
+                mapped.close()
         for segment in self._segments:
             segment.close()
 
@@ -169,7 +173,8 @@ class Gossip:
     def _exchange(self) -> None:
         """Post the own weights; then mix if every in-peer has a new message, or wait for it after too long a time."""
         if self._log:
-            self._log.stepped(self.mailbox.version(self.settings.rank) + 1, self._moved())
+            rounded = self._averaged * _ROUNDING * float(torch.linalg.vector_norm(self.weights))
+            self._log.stepped(self.mailbox.version(self.settings.rank) + 1, self._moved() + rounded)
         self.mailbox.post(self.weights.detach().cpu().numpy())
         peers = self._ready()
         limit = self.settings.max_staleness
@@ -210,6 +215,7 @@ class Gossip:
         self._used |= used
         if self._log and used:
             self._log.mixed(used, self._moved())
+            self._averaged = 1 + len(used)
 
     def _adopt(self) -> None:
         """Become the mean of the newest messages of those whose weights this learner mixes, if there are any.
@@ -224,6 +230,7 @@ class Gossip:
             total += torch.from_numpy(self._message).to(total.device)
         if peers:
             self.weights.copy_(total / len(peers))
+        self._averaged = len(peers)
         if self._log:
             self._log.adopted({peer: self._used[peer] for peer in peers})
         others = {peer: self.mailbox.version(peer) for peer in self._present() if peer not in peers}
@@ -238,6 +245,7 @@ class Gossip:
         """l2 norm of the change of the weights since this was asked last."""
         change = float(torch.linalg.vector_norm(self.weights - self._before))
         self._before.copy_(self.weights)
+        self._averaged = 0
         return change
 
     # Places ---------------------------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ EXAMPLES: list[tuple[Message, str]] = [
     (Hello(name="a", incarnation=0, pid=1, run_id="r", protocol=1, version="0", shape={"k": "v"}), "supervisor"),
     (Applied(name="a", incarnation=0, order=3), "supervisor"),
     (Report(row={"env_steps": 5, "episode_return_mean": None, "loss": 0.5}), "supervisor"),
+    (Report(row={"env_steps": 5, "gradient_cosine": {"0-1": 0.5}}), "supervisor"),
     (Evaluated(name="a", policy_version=1, env_steps=2, returns=[1.0]), "supervisor"),
     (Saved(path="p", env_steps=1, order=0), "supervisor"),
     (Failed(name="a", incarnation=0, error="e"), "supervisor"),
