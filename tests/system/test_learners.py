@@ -77,9 +77,10 @@ def test_a_run_of_two_is_stopped_and_resumed(launched: Start, mode: str) -> None
     assert again.summary()["env_steps"] >= 20_000
 
 
-def test_each_learner_is_evaluated_and_so_is_the_average(launched: Start, command: Command) -> None:
+@pytest.mark.parametrize("mode", ["async", "gossip"])
+def test_each_learner_is_evaluated_and_so_is_the_average(launched: Start, command: Command, mode: str) -> None:
     evaluated = ["evaluator.count=1", "evaluator.every_steps=200", "evaluator.episodes=3"]
-    run = launched("catch", PACED, *TWO, *evaluated, "mode=async", "total_steps=6_000")
+    run = launched("catch", PACED, *TWO, *evaluated, f"mode={mode}", "total_steps=6_000")
     found = run.wait_for(lambda: [e for e in run.events("evaluated") if "learners" in e], "evaluation of both")[-1]
     assert found["learners"].keys() == set(TRAINERS) and len(found["returns"]) == 3
     assert found["best_mean"] == found["learners"][found["best"]] == max(found["learners"].values())
