@@ -51,6 +51,8 @@ def gossip(request: Request) -> Report:
     counts = COUNTS[:2] if request.quick else COUNTS
     cases = [(mode, count) for count in counts for mode in modes(count, counts[-1])]
     loaded = load(request.topology, request.overrides)
+    for case in cases:  # what is wrong with one of them is said before anything is measured
+        load(request.topology, overrides(request, loaded, case, 1))
     ran: dict[Case, list[Ran]] = {case: [] for case in cases}
     with progress_bar() as progress:
         task = progress.add_task("", total=request.repetitions * len(cases))
@@ -111,19 +113,23 @@ def _consensus(rows: Sequence[dict[str, Any]]) -> list[tuple[float, float, float
     ]
 
 
-def _run(request: Request, loaded: Topology, case: Case, seed: int) -> Ran:
+def overrides(request: Request, loaded: Topology, case: Case, seed: int) -> tuple[str, ...]:
+    """What a run changes in the topology that was loaded: as many simulators to each learner as to one."""
     mode, count = case
     every = loaded.gossip.gradient_every or GRADIENT_EVERY
     own = (f"gossip.gradient_every={every}", "learners.rate_scaling=sqrt")
     s = loaded.simulators
     given = (f"simulators.count={s.count}", f"simulators.envs={s.envs}")
     swept = (f"mode={mode}", f"learners.count={count}", f"seed={seed}")
-    overrides = (*own, *given, *request.overrides, *swept)
-    with Running(request.topology, overrides, total_steps=None) as run:
+    return (*own, *given, *request.overrides, *swept)
+
+
+def _run(request: Request, loaded: Topology, case: Case, seed: int) -> Ran:
+    with Running(request.topology, overrides(request, loaded, case, seed), total_steps=None) as run:
         curve = curve_of(run, f"{_named(*case)}, seed {seed}", request.seconds)
         rows = list(Lines(run.run_dir / "metrics.jsonl").new())
         told = read_object(run.run_dir / "settings" / "trainer-0.0.json")
-    return Ran(*since_first(curve, rows), _mixed(told.get("exchange", {}).get("graph"), count))
+    return Ran(*since_first(curve, rows), _mixed(told.get("exchange", {}).get("graph"), case[1]))
 
 
 def since_first(curve: Curve, rows: Sequence[dict[str, Any]]) -> tuple[Curve, list[dict[str, Any]]]:

@@ -10,11 +10,12 @@ import pytest
 
 from launch import start
 from launch.bench import SUITES, USUAL, report
-from launch.bench.gossip import Case, Ran, figures, gossip, modes, since_first
+from launch.bench.gossip import Case, Ran, figures, gossip, modes, overrides, since_first
 from launch.bench.gossip_figures import NOT_SAID, draw
 from launch.bench.report import Report
 from launch.bench.request import Request, shipped
 from launch.plot import Curve
+from launch.topology import TopologyError, load
 
 
 def ran(scores: list[float], rows: list[dict[str, Any]] | None = None, mixed: frozenset[str] = frozenset()) -> Ran:
@@ -64,6 +65,22 @@ def test_what_no_run_reported_is_said_and_the_picture_drawn_all_the_same(tmp_pat
         assert (tmp_path / f"{number}.png").read_bytes().startswith(b"\x89PNG")
     said = figures(runs, 16).said()
     assert (said["consensus"], said["cosine"]) == (NOT_SAID, NOT_SAID)
+
+
+def test_runs_differ_in_nothing_but_mode_learners_and_seed() -> None:
+    request = Request(shipped("atari/gala.yaml"), ("env.id=ALE/Breakout-v5",), 2, 60.0)
+    loaded = load(request.topology, request.overrides)
+    assert loaded.gossip.gradient_every == 6
+    made = {case: load(request.topology, overrides(request, loaded, case, 7)) for case in RUNS}
+    for (mode, count), topology in made.items():
+        assert (topology.mode, topology.learners.count, topology.seed) == (mode, count, 7)
+        same = {"mode": loaded.mode, "seed": loaded.seed, "learners": loaded.learners, "trainer": loaded.trainer}
+        assert topology.model_copy(update=same) == loaded  # threads follow the number of learners
+
+
+def test_a_graph_that_does_not_fit_is_refused_before_anything_is_measured() -> None:
+    with pytest.raises(TopologyError, match=r"2 lists are too few for 4 learners"):
+        gossip(Request(shipped("catch.yaml"), ("gossip.graph=[[1], [0]]",), 2, 1.0))
 
 
 def test_time_begins_with_the_first_report() -> None:
