@@ -109,7 +109,7 @@ class Gossip:
     def step(self, gradients: Tensor, learning_rate: float, usable: bool = True) -> Stepped:
         """A step of the own optimizer; every `local_steps` of them an exchange."""
         every = self.settings.gradient_every
-        if self._gradients and usable and self._steps % every == 0:
+        if self._gradients and self._steps % every == 0 and bool(torch.isfinite(gradients).all()):
             self._gradients.post(gradients.cpu().numpy())
         stepped = self.own.step(gradients, learning_rate, usable)
         self._steps += 1
@@ -135,16 +135,13 @@ class Gossip:
         `consensus_distance` is the l2 norm from the own newest message to the mean of everybody's, and
         `consensus_bound` what it cannot exceed (Assran et al. 2019, proposition 1); `gradient_cosine` is of each pair.
         """
-        exchanges, stale, waited_s = len(self._staleness), self._staleness or [0], self._waited_s
+        stale, waited_s = self._staleness, self._waited_s
         self._staleness, self._waited_s = [], 0.0
-        return {
-            "staleness_mean": sum(stale) / len(stale),
-            "staleness_max": max(stale),
-            "mixed_share": stale.count(0) / len(stale),
-            "learner_wait_s": waited_s,
-            "exchanges": exchanges,
-            **self._apart(),
-        }
+        told: dict[str, Any] = {"exchanges": len(stale), "learner_wait_s": waited_s, **self._apart()}
+        if stale:
+            mean = sum(stale) / len(stale)
+            told |= {"staleness_mean": mean, "staleness_max": max(stale), "mixed_share": stale.count(0) / len(stale)}
+        return told
 
     def _apart(self) -> dict[str, Any]:
         rank, present, told = self.settings.rank, self._present(), dict[str, Any]()

@@ -234,12 +234,14 @@ def test_exchanges_come_every_so_many_steps_of_one_batch_or_of_several(tmp_path:
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
-def test_a_step_that_is_not_finite_changes_no_weights(tmp_path: Path, bad: float) -> None:
-    exchange = learner(segments(tmp_path, 1), 0, [0])
+def test_a_step_that_is_not_finite_changes_no_weights_and_is_not_kept(tmp_path: Path, bad: float) -> None:
+    exchange = learner(segments(tmp_path, 1), 0, [0], gradient_every=1)
+    assert exchange.numbers() == {"exchanges": 0, "learner_wait_s": 0.0, "gradient_cosine": {}}
     exchange.join(0, 0)
     assert not exchange.step(torch.full((PARAMETERS,), bad), RATE).taken
     assert not exchange.step(torch.ones(PARAMETERS), RATE, usable=False).taken
     assert torch.equal(exchange.weights, start())
+    assert exchange._gradients.version(0) == 0  # of the second, whose loss alone was not finite
     exchange.close()
 
 

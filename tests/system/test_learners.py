@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+from itertools import accumulate
+from statistics import mean
 
 import pytest
 
@@ -94,3 +96,32 @@ def test_each_learner_is_evaluated_and_so_is_the_average(launched: Start, comman
     assert 0 < played["env_steps"] <= summary["env_steps"]
     said = command("eval", run.run_dir, "--episodes", "2").stdout
     assert "average of 2 learners' weights" in said and "trainer-1 alone" in said and "best of them" in said
+
+
+@pytest.mark.faults
+def test_a_learner_that_is_killed_comes_back_from_its_neighbours_weights_and_is_soon_as_near(launched: Start) -> None:
+    """Its own checkpoint is that of the first weights, far from where the others are."""
+    three = ["learners.count=3", "simulators.count=1", "mode=gossip"]
+    run = launched("catch", PACED, *three, "total_steps=1_000_000", "checkpoint.every_steps=1_000_000")
+
+    def told(since_s: float) -> list[dict[str, float]]:
+        own = [row.get("learners", {}).get("trainer-1", {}) for row in run.rows() if row["time_s"] > since_s]
+        return [row for row in own if row.get("env_steps_per_s") and "consensus_distance" in row]
+
+    before = run.wait_for(lambda: len(told(0)) >= 20 and told(0), "20 reports")
+    level = mean(row["consensus_distance"] for row in before)
+    os.kill(run.pids()["trainer-1"], signal.SIGKILL)
+    back_s = run.wait_for_event("restarted", "trainer-1", incarnation=1)["time_s"]
+    after = run.wait_for(lambda: sum(row["exchanges"] for row in told(back_s)) >= 20 and told(back_s), "20 exchanges")
+    exchanges = accumulate(row["exchanges"] for row in after)
+    near = [row["consensus_distance"] < level for row, done in zip(after, exchanges, strict=True) if done <= 20]
+    assert any(near), (level, after)
+    assert all(row["consensus_distance"] <= row["consensus_bound"] for row in (*before, *after))
+    warned = [(event["process"], event["cause"]) for event in run.events("warned")]
+    assert warned == [
+        ("trainer-2", "mixes with trainer-0 from now on: trainer-1 has gone"),
+        ("trainer-2", "mixes with trainer-1 from now on: trainer-1 has come"),
+    ]
+    run.ctrl_c()
+    assert run.end() == 130, run.screen()
+    assert run.leftovers() == []
