@@ -125,3 +125,21 @@ def test_a_learner_that_is_killed_comes_back_from_its_neighbours_weights_and_is_
     run.ctrl_c()
     assert run.end() == 130, run.screen()
     assert run.leftovers() == []
+
+
+@pytest.mark.faults
+def test_learners_gossip_through_sockets_and_one_that_is_killed_is_heard_again(launched: Start) -> None:
+    run = launched("catch", PACED, *TWO, "mode=gossip", "gossip.transport=zmq", "gossip.max_staleness=3")
+    run.wait_for_steps(500)
+    os.kill(run.pids()["trainer-1"], signal.SIGKILL)
+    back_s = run.wait_for_event("restarted", "trainer-1", incarnation=1)["time_s"]
+
+    def mixed() -> bool:
+        rows = [row["learners"] for row in run.rows() if row["time_s"] > back_s]
+        own = [[row[name] for row in rows if row[name]["env_steps_per_s"]] for name in TRAINERS]  # 0: an old report
+        return all(any(row.get("mixed_share") for row in told) for told in own)
+
+    run.wait_for(mixed, "mixing of both")
+    run.ctrl_c()
+    assert run.end() == 130, run.screen()
+    assert run.leftovers() == []
