@@ -18,7 +18,7 @@ import pytest
 from actorlearn.parameters import checkpoint
 from launch.runs import read_object
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 """Longest wait for anything to happen; generous, because the machine may be training at the same time."""
 
 Event = dict[str, Any]
