@@ -69,7 +69,7 @@ def gossip(request: Request) -> Report:
         rows=[_row(case, all_, rates[_named(*case)], found) for case, all_ in ran.items()],
         bars=rates,
         unit="steps/s",
-        notes=_notes(found),
+        notes=(*_notes(found), *_cut(ran, loaded.total_steps)),
         figures={"topology": request.topology, **msgspec.to_builtins(found.said())},
         picture=partial(draw, found),
     )
@@ -162,6 +162,15 @@ def _row(case: Case, all_: Sequence[Ran], speed: Spread, found: Figures) -> tupl
         f"{scores.median:.2f} ({scores.low:.2f} to {scores.high:.2f})",
         f"{found.convergent[case] * len(all_):.0f} of {len(all_)}",
     )
+
+
+def _cut(ran: dict[Case, list[Ran]], total_steps: int) -> tuple[str, ...]:
+    """That runs are no better for ending early: the paper compares them after as many steps."""
+    runs = [one for all_ in ran.values() for one in all_]
+    cut = sum(one.curve.stretches[-1][-1][0] < total_steps for one in runs)
+    if not cut:
+        return ()
+    return (f"{cut} of {len(runs)} runs were ended before their {total_steps:,} steps: give them more --seconds",)
 
 
 def _notes(found: Figures) -> tuple[str, ...]:

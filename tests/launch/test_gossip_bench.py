@@ -108,12 +108,13 @@ def test_one_learner_is_the_measure_and_all_modes_are_compared_with_most() -> No
 @pytest.mark.system
 @pytest.mark.timeout(400)
 def test_a_quick_round_on_a_small_environment(tmp_path: Path) -> None:
-    found = gossip(Request(shipped(USUAL["gossip"]), ("simulators.count=1",), 1, 5.0))
+    found = gossip(Request(shipped(USUAL["gossip"]), ("simulators.count=1", "total_steps=10_000_000"), 1, 5.0))
     assert [line[0] for line in found.rows] == [
         "one learner",
         *(f"{mode}, 2 learners" for mode in ("sync", "async", "gossip")),
     ]
-    assert any(note.startswith("energy: ") for note in found.notes)
+    assert [note.partition(": ")[0] for note in found.notes[:2]] == ["convergent", "energy"]
+    assert "runs were ended before their 10,000,000 steps" in found.notes[-1]
     report.write(found, tmp_path)
     told = json.loads((tmp_path / "gossip.json").read_text())
     assert all(bar["median"] > 0 for bar in told["bars"].values())
