@@ -167,6 +167,7 @@ def spec(settings: EnvSettings) -> EnvSpec:
         observation_dtype="uint8",
         actions=_action_count(rom(settings.id), settings.full_action_space),
         frames_per_step=settings.frame_skip,
+        stack=settings.stack,
     )
 
 

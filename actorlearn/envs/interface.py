@@ -57,6 +57,7 @@ class EnvSpec(msgspec.Struct, frozen=True, kw_only=True):
     observation_dtype: str  # "uint8" or "float32"
     actions: int | tuple[int, ...]  # discrete: actions are 0 … actions-1; Box: the shape (n,) of a float32 action
     frames_per_step: int
+    stack: int = 1  # frames that an observation is made of, oldest first; those before a game's first are zeros
 
 
 @dataclass(slots=True)

@@ -100,14 +100,15 @@ def block_fields(shape: BlockShape) -> list[Field]:
         Field("truncated", "bool", per_env, 1),
         Field("life_lost", "bool", per_env, 1),
         Field("first", "bool", per_env, 1),
-        _action_field(shape.actions, per_env),
+        action_field(shape.actions, per_env),
         Field("policy_version", "int64", rows, -1),
         *state,
         *(Field(name, dtype, (*per_env, *extra)) for name, (dtype, extra) in sorted(shape.columns.items())),
     ]
 
 
-def _action_field(actions: int | tuple[int, ...], per_env: tuple[int, ...]) -> Field:
+def action_field(actions: int | tuple[int, ...], per_env: tuple[int, ...]) -> Field:
+    """The column of actions: a number each, or the numbers of a Box."""
     if isinstance(actions, int):
         return Field("action", "int64", per_env, -1)
     return Field("action", "float32", (*per_env, *actions), float("nan"))

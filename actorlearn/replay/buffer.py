@@ -1,0 +1,246 @@
+"""Replay memory in one shared segment: a ring of rows for each environment, every frame stored once.
+
+Reads: blocks, as they lie in shared memory. Writes: its own segment (``replay/rows.py``). Refuses to know: what is
+learned, and torch.
+
+``add`` writes only into the margin of a ring: it changes nothing that is drawn, and may run while another thread
+samples. ``flush`` lets the rows added be drawn, and forgets as many of the oldest. Flushed after each round that is
+ordinary replay; flushed every C steps it is Fast DQN's, whose temporary buffers the margins then are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from actorlearn.memory.shared import Segment
+from actorlearn.replay.nstep import NStep, n_step
+from actorlearn.replay.rings import Rings, cells_between
+from actorlearn.replay.rows import ReplayShape
+from actorlearn.replay.samplers import Sampler
+
+_AS_THEY_ARE = ("action", "reward", "terminated", "truncated", "life_lost")
+_OVER = ("terminated", "truncated", "life_lost")
+
+
+class Sample(NamedTuple):
+    """A minibatch of B transitions; the two observations are overwritten by the next one of the same size."""
+
+    observation: NDArray[Any]  # [B, *observation_shape]
+    action: NDArray[Any]  # [B] int64, or [B, n] float32
+    reward: NDArray[np.float32]  # [B] n-step sum, discounted and clipped
+    discount: NDArray[np.float32]  # [B] of the next observation's value: 0 at a terminal
+    next_observation: NDArray[Any]  # [B, *observation_shape] the final one where the game ended
+    cell: NDArray[np.int64]  # [B] place in the rings
+    position: NDArray[np.int64]  # [B] which of all rows that were ever there: tells whether it still is
+    probability: NDArray[np.float64]  # [B] of being drawn
+
+
+class Replay:
+    """A segment of rings with a sampler; one process adds, flushes and samples."""
+
+    def __init__(self, segment: Segment, shape: ReplayShape, returns: NStep, sampler: Sampler) -> None:
+        """Bind to a segment of ``replay_fields(shape)`` that holds nothing yet; ``sampler`` has rings * rows cells."""
+        if shape.size < shape.margin + shape.stack + returns.steps:
+            raise ValueError(
+                f"rings of {shape.size} rows are too short for {shape.margin} rows a flush, "
+                f"stacks of {shape.stack} and {returns.steps}-step returns: store more, or on fewer rings"
+            )
+        self.shape = shape
+        self.returns = returns
+        self.sampler = sampler
+        self._segment = segment
+        self._written, self._shown = segment["written"], segment["shown"]
+        flat = {f.name: segment[f.name] for f in segment.fields if len(f.shape) > 1}
+        self._column = {name: array.reshape(-1, *array.shape[2:]) for name, array in flat.items()}
+        """Every column by cells: [rings * rows, …]."""
+        self._rings = Rings(shape.rings)
+        self._out: dict[int, tuple[NDArray[Any], NDArray[Any]]] = {}
+
+    def __len__(self) -> int:
+        """How many transitions can be drawn."""
+        return len(self.sampler)
+
+    # Writing ---------------------------------------------------------------------------------------------------
+
+    def add(self, owner: str, round_: int, block: Mapping[str, NDArray[Any]]) -> bool:
+        """Write a block's ``COLUMNS`` [T + 1, B, …]; row T's action is not looked at, as it is row 0 of the next.
+
+        ``owner`` names a simulator's incarnation and group: its rounds follow each other, and where one is missing
+        nothing is joined across the gap. False, and nothing stored, when all rings are somebody else's.
+        Raises ValueError when more is added between two flushes than the margin holds.
+        """
+        first = block["first"]
+        seat = self._rings.seat(owner, round_, first.shape[1])
+        if seat is None:
+            return False
+        ring, goes_on = seat
+        head = self._cell(ring, self._written[ring] - 1)
+        # Row 0 is the last block's row T, but for a game that has waited for this block. A void row T gives way.
+        again = np.logical_and(goes_on, ~first[0] | self._column["cut"][head])
+        kept = np.ones_like(first)
+        kept[:-1] = ~(first[:-1] & first[1:])  # void rows are followed by void rows, or by a game's first
+        position = self._written[ring] - again + kept.cumsum(axis=0) - 1  # [T + 1, B]
+        if (position[-1] >= self._shown[ring] + self.shape.margin).any():
+            raise ValueError(f"{owner}: more rows since the last flush than the margin of {self.shape.margin}")
+        history = self._history(first, head, again)
+        cell = self._cell(ring, position)[kept]
+        for name, rows in history.items():
+            self._column[name][cell] = rows[kept]
+        for name in _AS_THEY_ARE:
+            self._column[name][cell] = block[name][kept]
+        newest = block["observation"][:, :, -1] if self.shape.stack > 1 else block["observation"]
+        self._column["frame"][cell] = newest[kept]
+        self._written[ring] = position[-1] + 1
+        return True
+
+    def leave(self, owner: str) -> None:
+        """Free an owner's rings for who comes next; what it has stored stays until that is overwritten."""
+        self._rings.leave(owner)
+
+    def _history(
+        self, first: NDArray[np.bool_], head: NDArray[np.int64], again: NDArray[np.bool_]
+    ) -> dict[str, NDArray[Any]]:
+        """What each row [T + 1, B] has before it: the columns ``cut``, ``before`` and ``usable``."""
+        most = self.shape.stack - 1
+        same = again & ~first[0]
+        cut = first.copy()
+        cut[0] |= ~same | self._column["cut"][head]
+        before = np.zeros(first.shape, np.uint8)
+        before[0] = np.where(same, self._column["before"][head], 0)
+        usable = first.copy()
+        usable[0] |= np.where(same, self._column["usable"][head], most == 0)
+        for t in range(1, len(first)):
+            before[t] = np.where(first[t], 0, np.minimum(before[t - 1] + 1, most))
+            usable[t] |= usable[t - 1] | (before[t] == most)
+        return {"cut": cut, "before": before, "usable": usable}
+
+    def flush(self) -> None:
+        """Let all rows added so far be drawn that have n rows behind them, and forget the oldest."""
+        oldest, n = self._oldest(), self.returns.steps
+        begin, end = np.maximum(self._shown - n, 0), np.maximum(self._written - n, 0)
+        cell = cells_between(begin, end, self.shape.rows)
+        usable = self._column["usable"]
+        whole, going = usable[cell], np.ones(len(cell), np.bool_)
+        for j in range(1, n + 1):
+            then = self._after(cell, j)
+            whole &= ~(going & self._column["cut"][then])  # nothing leads there, and the game had not ended before
+            going &= ~(self._column["terminated"][then] | self._column["truncated"][then])
+        usable[cell] = whole
+        self._shown[:] = self._written
+        gone = cells_between(oldest, self._oldest(), self.shape.rows)
+        self.sampler.remove(gone[usable[gone]])
+        self.sampler.insert(cell[whole])
+
+    # Reading ---------------------------------------------------------------------------------------------------
+
+    def sample(self, count: int) -> Sample:
+        """Draw a minibatch; raises LookupError while there is nothing to draw."""
+        cell, probability = self.sampler.draw(count)
+        following = self._after(cell[:, None], np.arange(1, self.returns.steps + 1))  # [B, n]
+        over = {name: self._column[name][following] for name in _OVER}
+        reward, discount, steps = n_step(self.returns, self._column["reward"][following], over)
+        if count not in self._out:
+            shape = (count, *self.shape.observation_shape)
+            self._out[count] = np.empty(shape, self.shape.observation_dtype), np.empty(shape, self._frames.dtype)
+        observation, next_observation = self._out[count]
+        self._gather(cell, observation)
+        self._gather(self._after(cell, steps), next_observation)
+        return Sample(
+            observation=observation,
+            action=self._column["action"][cell],
+            reward=reward,
+            discount=discount,
+            next_observation=next_observation,
+            cell=cell,
+            position=self._position(cell),
+            probability=probability,
+        )
+
+    def update(self, sample: Sample, priority: NDArray[np.floating[Any]]) -> int:
+        """Give a sample's transitions [B] priorities; how many were not written, as the transition is forgotten."""
+        there = sample.position >= self._oldest()[sample.cell // self.shape.rows]
+        self.sampler.update(sample.cell[there], priority[there])
+        return int(np.count_nonzero(~there))
+
+    def _gather(self, cell: NDArray[np.int64], out: NDArray[Any]) -> None:
+        """Rebuild the observations of cells [B]."""
+        k = self.shape.stack
+        frames = self._after(cell[:, None], np.arange(1 - k, 1))  # [B, k], oldest first
+        # "clip" changes nothing, as all cells exist, but lets numpy copy straight into ``out``.
+        np.take(self._frames, frames.ravel(), 0, out.reshape(-1, *self.shape.frame_shape), mode="clip")
+        before = self._column["before"][cell]
+        for b in np.flatnonzero(before < k - 1):
+            out[b, : k - 1 - before[b]] = 0  # by the game's own rule: there were no frames yet
+
+    @property
+    def _frames(self) -> NDArray[Any]:
+        return self._column["frame"]
+
+    # Places ----------------------------------------------------------------------------------------------------
+
+    def _cell(self, ring: NDArray[np.int64], position: NDArray[np.int64]) -> NDArray[np.int64]:
+        return ring * self.shape.rows + position % self.shape.rows
+
+    def _after(self, cell: NDArray[np.int64], steps: int | NDArray[np.int64]) -> NDArray[np.int64]:
+        """The cell so many rows later, or earlier, in the same ring."""
+        slot = cell % self.shape.rows
+        return cell - slot + (slot + steps) % self.shape.rows
+
+    def _position(self, cell: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The newest position shown that lies in each cell."""
+        ring, slot = np.divmod(cell, self.shape.rows)
+        return slot + (self._shown[ring] - 1 - slot) // self.shape.rows * self.shape.rows
+
+    def _oldest(self) -> NDArray[np.int64]:
+        """Least position of each ring that is drawn: before it lie k - 1 rows for its stack, or the ring's begin."""
+        forgotten = self._shown - self.shape.size
+        oldest: NDArray[np.int64] = np.where(forgotten > 0, forgotten + self.shape.stack - 1, 0)
+        return oldest
+
+    # Checkpoints -----------------------------------------------------------------------------------------------
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        """Write what is long into files of a folder, and return what is short, as plain numbers; raises OSError.
+
+        Files are written from shared memory as it is: nothing is copied.
+        """
+        rows = min(int(self._written.max()), self.shape.rows)
+        for field in self._segment.fields:
+            array = self._segment[field.name]
+            _write(folder / f"{field.name}.npy", array[:, :rows] if array.ndim > 1 else array)
+        for name, array in self.sampler.arrays().items():
+            _write(folder / f"sampler-{name}.npy", array)
+        return {"shape": msgspec.to_builtins(self.shape), "sampler": self.sampler.state()}
+
+    def restore(self, folder: Path, state: Mapping[str, Any]) -> None:
+        """Take back what was saved by a replay of the same shape; raises ValueError for another one.
+
+        All environments are taken for new ones: what they store next is not joined to what they had stored.
+        """
+        if msgspec.convert(state["shape"], ReplayShape) != self.shape:
+            raise ValueError(f"{folder}: the replay saved there is {state['shape']}, not {self.shape}")
+        for field in self._segment.fields:
+            array, saved = self._segment[field.name], _read(folder / f"{field.name}.npy")
+            array[(slice(None), slice(saved.shape[1])) if array.ndim > 1 else ...] = saved
+        names = self.sampler.arrays()
+        self.sampler.restore({name: _read(folder / f"sampler-{name}.npy") for name in names}, state["sampler"])
+        self._rings = Rings(self.shape.rings)
+
+
+def _write(path: Path, array: NDArray[Any]) -> None:
+    with path.open("wb") as file:
+        np.save(file, array, allow_pickle=False)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read(path: Path) -> NDArray[Any]:
+    saved: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)  # read as it is copied, never held whole
+    return saved

@@ -1,0 +1,71 @@
+"""n-step returns of sampled rows: what is summed, where it ends, and how much of the future is left.
+
+Reads columns of the rows that follow; knows no ring. A return ends with the game it began in, whatever lies behind it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+
+class NStep(msgspec.Struct, frozen=True, kw_only=True):
+    """Numbers of the return: sum of discount^j * reward over at most ``steps``, then the value of what is reached."""
+
+    steps: int = 1
+    discount: float = 0.99
+    reward_clip: float | None = 1.0
+    """Each reward is cut to [-reward_clip, reward_clip] before it is summed; None = raw."""
+    life_loss_terminal: bool = False
+    """A lost life ends the return, though the game goes on."""
+    bootstrap_on_truncation: bool = False
+    """False: a time limit is a terminal, as in all five papers' code; True: the final observation's value counts."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers for which there is no return."""
+        if self.steps < 1:
+            raise ValueError(f"steps {self.steps} must be 1 or more")
+        if not 0.0 <= self.discount <= 1.0:
+            raise ValueError(f"discount {self.discount} must be within [0, 1]")
+        if self.reward_clip is not None and self.reward_clip <= 0.0:
+            raise ValueError(f"reward_clip {self.reward_clip} must be above 0, or None for raw rewards")
+
+
+class Returns(NamedTuple):
+    """The returns of B rows; each [B]."""
+
+    reward: NDArray[np.float32]
+    discount: NDArray[np.float32]
+    """What the value of the observation reached is multiplied with: 0 at a terminal, else discount^steps."""
+    steps: NDArray[np.int64]
+    """How many steps away that observation is, 1 … n."""
+
+
+def n_step(settings: NStep, reward: NDArray[np.float32], over: dict[str, NDArray[np.bool_]]) -> Returns:
+    """Returns from what the n rows after each of B rows say of arriving there: reward and ``over``'s columns [B, n].
+
+    ``over`` has terminated, truncated and life_lost. Rows after the one that ends a return may hold anything.
+    """
+    terminal = over["terminated"].copy()
+    if settings.life_loss_terminal:
+        terminal |= over["life_lost"]
+    ends = terminal | over["truncated"]
+    if not settings.bootstrap_on_truncation:
+        terminal = ends
+    if settings.reward_clip is not None:
+        reward = reward.clip(-settings.reward_clip, settings.reward_clip)
+    count, n = reward.shape
+    total = np.zeros(count)
+    steps = np.zeros(count, np.int64)
+    nothing_left = np.zeros(count, np.bool_)
+    going = np.ones(count, np.bool_)
+    for j in range(n):
+        total += np.where(going, settings.discount**j * reward[:, j], 0.0)  # a product would let poison through
+        steps += going
+        nothing_left |= going & terminal[:, j]
+        going &= ~ends[:, j]
+    left: NDArray[Any] = np.where(nothing_left, 0.0, settings.discount**steps)
+    return Returns(total.astype(np.float32), left.astype(np.float32), steps)

@@ -1,0 +1,86 @@
+"""Rows of a replay: what one holds, and how long the rings are. What is never written is poison.
+
+A row is what a block's row is (``memory/rollout.py``): an observation, what arriving there brought, the action chosen
+from it. Row p of a ring leads to row p + 1 unless that is ``cut`` off: a game's first, or the first one here of an
+environment that has just come. So a transition is two neighbouring rows, an n-step return the n rows that follow, and
+a stack of k frames the k rows up to p, with zeros for those before the game's first row (as ale-py pads; a lost life
+changes nothing there). A game's final observation is a row like any other, from which no transition leads.
+
+======================  ======================================================================================
+``shown - size`` and    rows that are drawn, but for the k - 1 oldest, whose stack is lost, the n newest, whose
+above                   return is not known, and those of a game's end
+``shown`` and above     rows added since the last flush, at most ``margin``; not drawn yet
+======================  ======================================================================================
+
+Positions count all rows that a ring was ever given; position p lies in slot ``p % (size + margin)``.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from actorlearn.memory.fields import Field
+from actorlearn.memory.rollout import action_field
+from actorlearn.memory.shared import segment_bytes
+from actorlearn.replay.samplers import sampler_bytes
+
+COLUMNS = ("observation", "action", "reward", "terminated", "truncated", "life_lost", "first")
+"""What ``add`` reads of a block."""
+
+
+class ReplayShape(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers that fix a replay's segment."""
+
+    rings: int
+    """Environments that store at the same time."""
+    size: int
+    """Rows of a ring that are drawn from; rings * size rows are a replay's size."""
+    margin: int
+    """Rows that an environment adds between two flushes, at most; T + 1 where each round of T is flushed."""
+    stack: int
+    """Frames of an observation, oldest first: its newest is stored; 1 = the whole observation is."""
+    observation_shape: tuple[int, ...]
+    observation_dtype: str
+    actions: int | tuple[int, ...]
+    """As in BlockShape."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that no ring fits."""
+        if min(self.rings, self.size, self.margin, self.stack) < 1:
+            raise ValueError(f"rings, size, margin and stack must be 1 or more: {self}")
+        if self.stack > 1 and self.observation_shape[0] != self.stack:
+            raise ValueError(f"observations {list(self.observation_shape)} are no stacks of {self.stack} frames")
+
+    @property
+    def rows(self) -> int:
+        """Rows of a ring."""
+        return self.size + self.margin
+
+    @property
+    def frame_shape(self) -> tuple[int, ...]:
+        """What is stored of an observation."""
+        return self.observation_shape[1:] if self.stack > 1 else self.observation_shape
+
+
+def replay_fields(shape: ReplayShape) -> list[Field]:
+    """Fields of a replay's segment; ``segment_bytes`` says how large it is."""
+    rows = (shape.rings, shape.rows)
+    poison = 0xA5 if shape.observation_dtype == "uint8" else float("nan")
+    return [
+        Field("written", "int64", (shape.rings,), 0),  # positions below it are written
+        Field("shown", "int64", (shape.rings,), 0),  # … and were by the last flush
+        Field("frame", shape.observation_dtype, (*rows, *shape.frame_shape), poison),
+        action_field(shape.actions, rows),
+        Field("reward", "float32", rows, float("nan")),
+        Field("terminated", "bool", rows, 1),
+        Field("truncated", "bool", rows, 1),
+        Field("life_lost", "bool", rows, 1),
+        Field("cut", "bool", rows, 1),
+        Field("before", "uint8", rows, 0),  # rows of the same game before it, as many as a stack needs
+        Field("usable", "bool", rows, 0),  # its stack is known; from flush on: and its return is
+    ]
+
+
+def replay_bytes(shape: ReplayShape, prioritised: bool) -> int:
+    """Memory of a whole replay: its segment, and what the sampler keeps to itself."""
+    return segment_bytes(replay_fields(shape)) + sampler_bytes(shape.rings * shape.rows, prioritised)

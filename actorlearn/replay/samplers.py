@@ -1,0 +1,185 @@
+"""Which of the stored transitions are drawn, and with which probability. Knows cells (numbers), and no transition.
+
+A sampler is told which cells hold a transition that may be drawn, and which do so no more. Its random numbers are its
+own, and saved with it: restored, it draws what it would have drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from actorlearn.replay.sum_tree import SumTree, tree_bytes
+
+Cells = NDArray[np.int64]
+
+
+class Drawn(NamedTuple):
+    """Cells drawn, with replacement, and the probability that each had; both [B]."""
+
+    cell: Cells
+    probability: NDArray[np.float64]
+
+
+class Sampler(Protocol):
+    """Called by the replay: ``remove``, then ``insert`` at a flush; ``draw`` for a minibatch, ``update`` after it."""
+
+    def __len__(self) -> int:
+        """How many cells can be drawn."""
+
+    def insert(self, cell: Cells) -> None:
+        """These [N] can be drawn from now on; none of them could before."""
+
+    def remove(self, cell: Cells) -> None:
+        """These [N] cannot be drawn any more; all of them could before."""
+
+    def draw(self, count: int) -> Drawn:
+        """Draw so many; raises LookupError when there is none."""
+
+    def update(self, cell: Cells, priority: NDArray[np.floating[Any]]) -> None:
+        """New priorities [N] of cells that can be drawn."""
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What is long, to be saved; views."""
+
+    def state(self) -> dict[str, Any]:
+        """What is short, to be saved: plain numbers."""
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> None:
+        """Take both back."""
+
+
+class Uniform:
+    """Every cell with the same probability."""
+
+    def __init__(self, cells: int, random: np.random.Generator) -> None:
+        """For cells 0 … cells - 1, of which none can be drawn yet."""
+        self._random = random
+        self._cell = np.full(cells, -1, np.int64)
+        """Those that can be drawn, first of all and without gaps."""
+        self._place = np.full(cells, -1, np.int64)
+        """Where each cell stands in that list."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        """How many cells can be drawn."""
+        return self._count
+
+    def insert(self, cell: Cells) -> None:
+        """Append them."""
+        place = np.arange(self._count, self._count + len(cell))
+        self._cell[place] = cell
+        self._place[cell] = place
+        self._count += len(cell)
+
+    def remove(self, cell: Cells) -> None:
+        """Close the gaps they leave with the last ones of the list."""
+        kept = self._count - len(cell)
+        gaps = self._place[cell]
+        gaps = gaps[gaps < kept]
+        self._place[cell] = -1
+        last = self._cell[kept : self._count]
+        last = last[self._place[last] >= 0]
+        self._cell[gaps] = last
+        self._place[last] = gaps
+        self._count = kept
+
+    def draw(self, count: int) -> Drawn:
+        """Draw so many, each for itself; raises LookupError when there is none."""
+        if not self._count:
+            raise LookupError("nothing has been stored that can be drawn")
+        cell = self._cell[self._random.integers(self._count, size=count)]
+        return Drawn(cell, np.full(count, 1.0 / self._count))
+
+    def update(self, cell: Cells, priority: NDArray[np.floating[Any]]) -> None:
+        """Priorities mean nothing here."""
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The list, in its order."""
+        return {"cell": self._cell[: self._count]}
+
+    def state(self) -> dict[str, Any]:
+        """The random numbers'."""
+        return {"random": self._random.bit_generator.state}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> None:
+        """Take both back."""
+        self._place[:], self._count = -1, 0
+        self.insert(arrays["cell"])
+        self._random.bit_generator.state = state["random"]
+
+
+class Prioritised:
+    """Each with a probability proportional to its priority^alpha, by parts of equal mass (Schaul et al. 2016, 3.3).
+
+    With replacement: a cell may come twice in a minibatch; of its new priorities the last one is kept.
+    """
+
+    def __init__(self, cells: int, random: np.random.Generator, alpha: float, new: float | None) -> None:
+        """``new``: priority of what was never drawn; None = the largest one so far, 1 before there is any.
+
+        The constant is accel_rl's rule, the largest that of the paper.
+        """
+        if alpha < 0.0:
+            raise ValueError(f"alpha {alpha} must be 0 or more")
+        self._random = random
+        self._tree = SumTree(cells)
+        self._alpha = alpha
+        self._new = new
+        self._largest = 1.0 if new is None else new
+        self._count = 0
+
+    def __len__(self) -> int:
+        """How many cells can be drawn, those of priority 0 included."""
+        return self._count
+
+    def insert(self, cell: Cells) -> None:
+        """Give them the priority of what is new."""
+        self._tree.set(cell, self._largest**self._alpha)
+        self._count += len(cell)
+
+    def remove(self, cell: Cells) -> None:
+        """Give them none."""
+        self._tree.set(cell, 0.0)
+        self._count -= len(cell)
+
+    def draw(self, count: int) -> Drawn:
+        """Draw so many; raises LookupError when all priorities are 0."""
+        cell = self._tree.stratified(count, self._random)
+        return Drawn(cell, self._tree.priorities[cell] / self._tree.total)
+
+    def update(self, cell: Cells, priority: NDArray[np.floating[Any]]) -> None:
+        """Write priority^alpha [N]; raises ValueError for one that is negative or not finite."""
+        self._tree.set(cell, priority.astype(np.float64) ** self._alpha)
+        if self._new is None and len(priority):
+            self._largest = max(self._largest, float(priority.max()))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All priorities, as they are in the tree."""
+        return {"priority": self._tree.priorities}
+
+    def state(self) -> dict[str, Any]:
+        """The largest priority, how many there are, and the random numbers'."""
+        return {"largest": self._largest, "count": self._count, "random": self._random.bit_generator.state}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> None:
+        """Take both back."""
+        self._tree.fill(arrays["priority"])
+        self._largest, self._count = float(state["largest"]), int(state["count"])
+        self._random.bit_generator.state = state["random"]
+
+
+def importance(probability: NDArray[np.float64], beta: float) -> NDArray[np.float32]:
+    """Weights [B] that make up for unequal probabilities: probability^-beta, by the largest of the minibatch.
+
+    The paper's (N * probability)^-beta is the same thing: N goes out.
+    """
+    return ((probability / probability.min()) ** -beta).astype(np.float32)
+
+
+def sampler_bytes(cells: int, prioritised: bool) -> int:
+    """Private memory of a sampler."""
+    return tree_bytes(cells) if prioritised else 2 * 8 * cells

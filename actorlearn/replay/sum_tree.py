@@ -1,0 +1,84 @@
+"""A sum tree: draws indices with probabilities proportional to their priorities, many at once (Schaul et al. 2016).
+
+float64 throughout: sums in float32 drift, and then indices of priority 0 are drawn. A parent is always computed anew
+from its two children and never by adding differences, so a tree is a function of its leaves alone: rebuilt from saved
+priorities it draws the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class SumTree:
+    """Priorities of ``size`` indices, all 0 at first."""
+
+    def __init__(self, size: int) -> None:
+        """Takes ``tree_bytes(size)``."""
+        if size < 1:
+            raise ValueError(f"size {size} must be 1 or more")
+        self.size = size
+        self._leaves = _leaves(size)
+        self._node = np.zeros(2 * self._leaves, np.float64)
+        """Node i has the children 2i and 2i + 1; the root is node 1, the leaves are the second half."""
+
+    @property
+    def total(self) -> float:
+        """Sum of all priorities."""
+        return float(self._node[1])
+
+    @property
+    def priorities(self) -> NDArray[np.float64]:
+        """All priorities [size]: a view, not to be written."""
+        return self._node[self._leaves : self._leaves + self.size]
+
+    def set(self, index: NDArray[np.int64], priority: NDArray[np.float64] | float) -> None:
+        """Give indices [N] their priorities; where an index comes twice the last one counts.
+
+        Raises ValueError for a priority that is negative or not finite, before anything is changed.
+        """
+        if not (np.isfinite(priority) & (np.asarray(priority) >= 0.0)).all():
+            raise ValueError(f"priorities must be finite and 0 or more, not {np.min(priority)} … {np.max(priority)}")
+        node = index + self._leaves
+        self._node[node] = priority  # numpy's rule for repeated indices: the last value remains
+        while node.size and node[0] > 1:  # all nodes are of one level
+            node = np.unique(node >> 1) if node.size > 64 else node >> 1
+            self._node[node] = self._node[2 * node] + self._node[2 * node + 1]
+
+    def fill(self, priorities: NDArray[np.float64]) -> None:
+        """Give all indices their priorities [size] at once."""
+        self._node[self._leaves : self._leaves + self.size] = priorities
+        level = self._leaves
+        while level > 1:
+            level //= 2
+            self._node[level : 2 * level] = self._node[2 * level : 4 * level].reshape(-1, 2).sum(axis=1)
+
+    def find(self, mass: NDArray[np.float64]) -> NDArray[np.int64]:
+        """The index at each mass [N] within [0, total): that of which the priorities before sum to at most it.
+
+        Never an index of priority 0, as long as the total is not. What rounding leaves over falls to the last one.
+        """
+        node, mass = np.ones(mass.shape, np.int64), mass.copy()
+        for _ in range(self._leaves.bit_length() - 1):
+            node *= 2
+            left = self._node[node]
+            right = (mass >= left) & (self._node[node + 1] > 0.0)
+            mass -= np.where(right, left, 0.0)
+            node += right
+        return node - self._leaves
+
+    def stratified(self, count: int, random: np.random.Generator) -> NDArray[np.int64]:
+        """Draw one index from each of ``count`` equal parts of the total; raises LookupError when that is 0."""
+        if not self.total > 0.0:
+            raise LookupError("all priorities are 0: there is nothing to draw")
+        return self.find((np.arange(count) + random.random(count)) * (self.total / count))
+
+
+def tree_bytes(size: int) -> int:
+    """Memory of a tree of so many indices."""
+    return 2 * _leaves(size) * 8
+
+
+def _leaves(size: int) -> int:
+    return 1 << (size - 1).bit_length()

@@ -1,0 +1,345 @@
+"""Replay against a ledger that keeps every game whole: whatever is drawn is what the environment gave."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from unittest import mock
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from actorlearn.envs.atari import Atari
+from actorlearn.envs.interface import EnvSettings
+from actorlearn.memory.shared import Segment
+from actorlearn.replay.buffer import Replay, Sample
+from actorlearn.replay.nstep import NStep
+from actorlearn.replay.rows import ReplayShape, replay_bytes, replay_fields
+from actorlearn.replay.samplers import Drawn, Prioritised, Uniform
+from tests.replay.ledger import ENVS, Game, LedgerEnv, Simulated
+
+FOLDERS = itertools.count()
+Place = tuple[int, int, int]
+"""Environment, game, step: what a frame of the ledger says."""
+
+
+def make(folder: Path, shape: ReplayShape, returns: NStep, prioritised: bool = False) -> Replay:
+    random, cells = np.random.default_rng(5), shape.rings * shape.rows
+    sampler = Prioritised(cells, random, alpha=1.0, new=1.0) if prioritised else Uniform(cells, random)
+    return Replay(Segment.create(folder / f"replay-{next(FOLDERS)}", replay_fields(shape)), shape, returns, sampler)
+
+
+def everything(replay: Replay) -> Sample:
+    """A sample of every transition that can be drawn, once each."""
+    cell = replay.sampler.arrays()["cell"]
+    with mock.patch.object(replay.sampler, "draw", lambda count: Drawn(cell, np.ones(count))):
+        return replay.sample(len(cell))
+
+
+def _place(observation: np.ndarray) -> Place:
+    environment, game, step = (int(x) for x in observation[-1])
+    return environment, game - 1, step - 1
+
+
+def expected(game: Game, t: int, returns: NStep) -> tuple[float, float, int]:
+    """n-step sum, discount of the value, and the step reached, one reward after another."""
+    total, weight = 0.0, 1.0
+    for _ in range(returns.steps):
+        t += 1
+        arrival, reward = game.steps[t], game.steps[t].reward
+        if returns.reward_clip is not None:
+            reward = min(max(reward, -returns.reward_clip), returns.reward_clip)
+        total += weight * reward
+        weight *= returns.discount
+        if arrival.terminated or (arrival.life_lost and returns.life_loss_terminal):
+            return total, 0.0, t
+        if arrival.truncated:
+            return total, weight if returns.bootstrap_on_truncation else 0.0, t
+    return total, weight, t
+
+
+@dataclass
+class Stream:
+    """One simulator's stay, and every transition of the blocks it stored, by the rule that batches have for them."""
+
+    simulator: Simulated
+    owner: str
+    transitions: list[list[Place]] = field(default_factory=lambda: [[] for _ in range(ENVS)])
+    whole: bool = True
+    """Whether it is still there, and every round of it was stored."""
+
+    def note(self, block: dict[str, np.ndarray]) -> None:
+        for t, b in zip(*np.nonzero(~block["first"][1:]), strict=True):
+            self.transitions[b].append(_place(block["observation"][t, b]))
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(data=st.data())
+def test_whatever_is_drawn_is_what_the_environment_gave(tmp_path: Path, data: st.DataObject) -> None:
+    draw = data.draw
+    stack, steps, horizon = draw(st.integers(1, 4)), draw(st.integers(1, 4)), draw(st.integers(1, 5))
+    every = draw(st.integers(1, 3), "rounds between flushes")
+    reset, decorrelation = draw(st.sampled_from(["inside", "wait"])), draw(st.sampled_from([0, 7]))
+    margin = (horizon + 1) * every
+    shape = ReplayShape(
+        rings=2 * ENVS,
+        size=margin + stack + steps + draw(st.integers(0, 30)),
+        margin=margin,
+        stack=stack,
+        observation_shape=(stack, 3),
+        observation_dtype="float32",
+        actions=4,
+    )
+    returns = NStep(
+        steps=steps,
+        discount=0.9,
+        reward_clip=draw(st.sampled_from([None, 0.5])),
+        life_loss_terminal=draw(st.booleans()),
+        bootstrap_on_truncation=draw(st.booleans()),
+    )
+    folder = tmp_path / str(next(FOLDERS))
+    folder.mkdir()
+    replay = make(folder, shape, returns)
+    seeds = itertools.count(draw(st.integers(0, 1000), "seed"))
+
+    def come() -> Stream:
+        env = LedgerEnv(stack, next(seeds))
+        return Stream(Simulated(folder, env, horizon, reset, decorrelation), f"simulator-{env.names[0]}")
+
+    here = [come(), come()]
+    games = {name: game for stream in here for name, game in stream.simulator.env.by_name().items()}
+    for number in range(draw(st.integers(2, 14), "rounds")):
+        event = draw(st.sampled_from(["", "", "", "", "gone", "missed"]))
+        if event == "gone":
+            replay.leave(here.pop(0).owner)
+            here.append(come())
+            games |= here[-1].simulator.env.by_name()
+        for stream in here:
+            round_, block = stream.simulator.play()
+            if event == "missed" and stream is here[0]:
+                stream.whole = False
+                continue
+            assert replay.add(stream.owner, round_, block)
+            stream.note(block)
+        if number % every == every - 1:
+            replay.flush()
+            stored = stored_and_right(replay, games)
+            for stream in here:
+                assert owed(replay, stream) <= stored
+
+
+def stored_and_right(replay: Replay, games: dict[int, list[Game]]) -> set[Place]:
+    """Compare all that can be drawn with the games; returns it."""
+    sample = everything(replay)
+    places = [_place(observation) for observation in sample.observation]
+    for i, (name, number, t) in enumerate(places):
+        game = games[name][number]
+        assert not game.discarded
+        total, discount, reached = expected(game, t, replay.returns)
+        assert sample.observation[i].tolist() == game.steps[t].observation.tolist()
+        assert sample.action[i] == game.steps[t].action
+        assert sample.reward[i] == pytest.approx(total, abs=1e-5)
+        assert sample.discount[i] == pytest.approx(discount)
+        assert sample.next_observation[i].tolist() == game.steps[reached].observation.tolist()
+    assert len(set(places)) == len(places), "a transition is stored twice"
+    return set(places)
+
+
+def owed(replay: Replay, stream: Stream) -> set[Place]:
+    """What must be there of a simulator that has stored all its rounds: not its newest, its oldest and its first."""
+    must: set[Place] = set()
+    for made in stream.transitions if stream.whole else []:
+        begun = itertools.accumulate((made[i][1] != made[i - 1][1] for i in range(len(made))), initial=0)
+        rows = [i + ends for i, ends in enumerate(itertools.islice(begun, 1, None))]  # a final observation is a row
+        newest = rows[-1] if rows else 0
+        oldest = newest + 3 + replay.shape.stack - replay.shape.size
+        settled = newest - replay.returns.steps
+        must |= {made[i] for i, row in enumerate(rows) if i >= replay.shape.stack - 1 and oldest <= row < settled}
+    return must
+
+
+def box() -> ReplayShape:
+    return ReplayShape(
+        rings=2, size=40, margin=10, stack=1, observation_shape=(3,), observation_dtype="float32", actions=(2,)
+    )
+
+
+def rows_of(length: int, environments: int = 2) -> dict[str, np.ndarray]:
+    """A block [length, B] of one endless game with Box actions; observations and rewards count."""
+    number = np.arange(length, dtype=np.float32)[:, None].repeat(environments, 1)
+    flags = {name: np.zeros((length, environments), bool) for name in ("terminated", "truncated", "life_lost", "first")}
+    flags["first"][0] = True
+    return {
+        "observation": number[..., None].repeat(3, -1),
+        "action": np.stack([number, -number], -1),
+        "reward": number,
+        **flags,
+    }
+
+
+def test_box_actions_are_stored_as_they_are(tmp_path: Path) -> None:
+    replay = make(tmp_path, box(), NStep(reward_clip=None))
+    assert replay.add("simulator", 0, rows_of(8))
+    replay.flush()
+    sample = replay.sample(64)
+    assert sample.action.tolist() == [[o[0], -o[0]] for o in sample.observation.tolist()]
+    assert (sample.reward == sample.next_observation[:, 0]).all()
+
+
+def test_nothing_is_drawn_before_it_is_flushed(tmp_path: Path) -> None:
+    replay = make(tmp_path, box(), NStep())
+    replay.add("simulator", 0, rows_of(8))
+    with pytest.raises(LookupError, match="nothing"):
+        replay.sample(1)
+    replay.flush()
+    assert len(replay) == 14
+
+
+def test_rows_beyond_the_margin_are_refused(tmp_path: Path) -> None:
+    replay = make(tmp_path, box(), NStep())
+    replay.add("simulator", 0, rows_of(8))
+    with pytest.raises(ValueError, match="simulator: more rows since the last flush than the margin of 10"):
+        replay.add("simulator", 1, rows_of(8))
+
+
+def test_who_finds_no_free_ring_is_told_so(tmp_path: Path) -> None:
+    replay = make(tmp_path, box(), NStep())
+    assert replay.add("first", 0, rows_of(8))
+    assert not replay.add("second", 0, rows_of(8))
+    replay.leave("first")
+    replay.flush()
+    assert replay.add("second", 1, rows_of(8))
+
+
+def test_priorities_of_forgotten_transitions_are_not_written(tmp_path: Path) -> None:
+    replay = make(tmp_path, box(), NStep(), prioritised=True)
+    replay.add("simulator", 0, rows_of(8))
+    replay.flush()
+    old = replay.sample(16)
+    for round_ in range(1, 12):
+        replay.add("simulator", round_, rows_of(8))
+        replay.flush()
+    tree = replay.sampler.arrays()["priority"].copy()
+    assert replay.update(old, np.full(16, 7.0)) == 16
+    assert (replay.sampler.arrays()["priority"] == tree).all()
+    new = replay.sample(16)
+    assert replay.update(new, np.full(16, 7.0)) == 0
+    assert (replay.sampler.arrays()["priority"][new.cell] == 7.0).all()
+
+
+@pytest.mark.parametrize("prioritised", [False, True])
+@pytest.mark.parametrize("rounds", [0, 1, 9], ids=["empty", "begun", "full"])
+def test_a_restored_replay_draws_what_the_saved_one_would_have(tmp_path: Path, prioritised: bool, rounds: int) -> None:
+    returns = NStep(steps=2)
+    replay = make(tmp_path, box(), returns, prioritised)
+    for round_ in range(rounds):
+        replay.add("simulator", round_, rows_of(8))
+        replay.flush()
+    state = json.loads(json.dumps(replay.save(tmp_path)))
+    other = make(tmp_path, box(), returns, prioritised)
+    other.restore(tmp_path, state)
+    assert len(other) == len(replay)
+    for _ in range(3 if rounds else 0):
+        ours, theirs = replay.sample(5), other.sample(5)
+        for one, two in zip(ours, theirs, strict=True):
+            assert (one == two).all()
+        replay.update(ours, ours.reward + 2.0)
+        other.update(theirs, theirs.reward + 2.0)
+
+
+def test_what_is_stored_after_a_restore_is_not_joined_to_what_was_before(tmp_path: Path) -> None:
+    replay = make(tmp_path, box(), NStep())
+    replay.add("simulator", 0, rows_of(8))
+    replay.flush()
+    state = replay.save(tmp_path)
+    other = make(tmp_path, box(), NStep(reward_clip=None))
+    other.restore(tmp_path, state)
+    goes_on = rows_of(8)
+    goes_on["first"][:] = False
+    goes_on["observation"] += 50
+    goes_on["reward"] += 50
+    other.add("simulator", 1, goes_on)
+    other.flush()
+    sample = other.sample(500)
+    assert (sample.next_observation - sample.observation == 1).all()
+    assert sample.observation.max() > 50
+
+
+def test_another_shape_is_not_restored(tmp_path: Path) -> None:
+    replay = make(tmp_path, box(), NStep())
+    state = replay.save(tmp_path)
+    other = make(tmp_path, msgspec.structs.replace(box(), size=41), NStep())
+    with pytest.raises(ValueError, match="'size': 40"):
+        other.restore(tmp_path, state)
+
+
+def test_rings_that_a_flush_would_overrun_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="rings of 12 rows are too short for 10 rows a flush"):
+        make(tmp_path, msgspec.structs.replace(box(), size=12), NStep(steps=2))
+
+
+def test_observations_that_are_no_stacks_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"\[3\] are no stacks of 4 frames"):
+        msgspec.structs.replace(box(), stack=4)
+
+
+def test_a_million_atari_transitions_fit_the_memory_said() -> None:
+    shape = ReplayShape(
+        rings=8,
+        size=125_000,
+        margin=1251,
+        stack=4,
+        observation_shape=(4, 84, 84),
+        observation_dtype="uint8",
+        actions=18,
+    )
+    for prioritised in (False, True):
+        assert 7.0e9 < replay_bytes(shape, prioritised) < 7.5e9
+
+
+def test_the_bytes_said_are_those_of_the_segment(tmp_path: Path) -> None:
+    shape = box()
+    make(tmp_path, shape, NStep())
+    segment = next(tmp_path.glob("replay-*"))
+    assert replay_bytes(shape, False) - segment.stat().st_size == 2 * 8 * 2 * 50
+
+
+@pytest.mark.parametrize("reset", ["inside", "wait"])
+def test_stacks_of_atari_are_rebuilt_as_it_gave_them(tmp_path: Path, reset: str) -> None:
+    """Breakout with no-ops and FIRE at the start: lost lives, ends and time limits, against ALE's own stacks."""
+    game = EnvSettings(
+        id="ALE/Breakout-v5", preset="dqn", stack=4, noop_max=9, fire_on_reset=True, time_limit_steps=150
+    )
+    env = Atari(game, [3, 4])
+    simulated = Simulated(tmp_path, env, 20, reset, 0)
+    shape = ReplayShape(
+        rings=2,
+        size=2000,
+        margin=21,
+        stack=env.spec.stack,
+        observation_shape=env.spec.observation_shape,
+        observation_dtype="uint8",
+        actions=env.spec.actions,
+    )
+    replay = make(tmp_path, shape, NStep(steps=3))
+    seen: set[bytes] = set()
+    valid = ends = lives = cuts = 0
+    for _ in range(40):
+        round_, block = simulated.play()
+        valid += int((~block["first"][1:]).sum())
+        ends, cuts = ends + int(block["terminated"][1:].sum()), cuts + int(block["truncated"][1:].sum())
+        lives += int(block["life_lost"][1:].sum())
+        seen |= {observation.tobytes() for observation in block["observation"].reshape(-1, 4 * 84 * 84)}
+        replay.add("simulator", round_, block)
+        replay.flush()
+    env.close()
+    assert ends and cuts and lives, "the games show too little"
+    sample = everything(replay)
+    assert len(sample.cell) > valid - 2 * 4
+    assert all(o.tobytes() in seen for o in sample.observation)
+    assert all(o.tobytes() in seen for o in sample.next_observation)
