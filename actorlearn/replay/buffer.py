@@ -111,7 +111,7 @@ class Replay:
         most = self.shape.stack - 1
         same = again & ~first[0]
         cut = first.copy()
-        cut[0] |= ~same | self._column["cut"][head]
+        cut[0] |= ~same
         before = np.zeros(first.shape, np.uint8)
         before[0] = np.where(same, self._column["before"][head], 0)
         usable = first.copy()
@@ -196,7 +196,8 @@ class Replay:
     def _position(self, cell: NDArray[np.int64]) -> NDArray[np.int64]:
         """The newest position shown that lies in each cell."""
         ring, slot = np.divmod(cell, self.shape.rows)
-        return slot + (self._shown[ring] - 1 - slot) // self.shape.rows * self.shape.rows
+        position: NDArray[np.int64] = slot + (self._shown[ring] - 1 - slot) // self.shape.rows * self.shape.rows
+        return position
 
     def _oldest(self) -> NDArray[np.int64]:
         """Least position of each ring that is drawn: before it lie k - 1 rows for its stack, or the ring's begin."""

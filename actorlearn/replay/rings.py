@@ -14,23 +14,24 @@ class Rings:
     def __init__(self, rings: int) -> None:
         """All are free."""
         self._free = deque(range(rings))
-        self._owned: dict[str, NDArray[np.int64]] = {}
-        self._next_round: dict[str, int] = {}
+        self._owned: dict[str, tuple[NDArray[np.int64], int]] = {}
+        """Owner -> its rings [B], and the round it is to store next."""
 
     def seat(self, owner: str, round_: int, environments: int) -> tuple[NDArray[np.int64], bool] | None:
         """An owner's rings [B], and whether this round follows the last one it stored; None when too few are free."""
-        if owner not in self._owned:
-            if environments > len(self._free):
-                return None
-            self._owned[owner] = np.array([self._free.popleft() for _ in range(environments)], np.int64)
-        goes_on = self._next_round.get(owner) == round_
-        self._next_round[owner] = round_ + 1
-        return self._owned[owner], goes_on
+        if owner in self._owned:
+            rings, expected = self._owned[owner]
+        elif environments <= len(self._free):
+            rings, expected = np.array([self._free.popleft() for _ in range(environments)], np.int64), -1
+        else:
+            return None
+        self._owned[owner] = rings, round_ + 1
+        return rings, round_ == expected
 
     def leave(self, owner: str) -> None:
         """Free an owner's rings; nothing for one that has none."""
-        self._free.extend(self._owned.pop(owner, np.zeros(0, np.int64)).tolist())
-        self._next_round.pop(owner, None)
+        if owner in self._owned:
+            self._free.extend(self._owned.pop(owner)[0].tolist())
 
 
 def cells_between(begin: NDArray[np.int64], end: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
@@ -38,4 +39,5 @@ def cells_between(begin: NDArray[np.int64], end: NDArray[np.int64], rows: int) -
     counts = np.maximum(end - begin, 0)
     ring = np.repeat(np.arange(len(begin)), counts)
     nth = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
-    return ring * rows + (begin[ring] + nth) % rows
+    cell: NDArray[np.int64] = ring * rows + (begin[ring] + nth) % rows
+    return cell

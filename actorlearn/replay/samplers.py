@@ -177,7 +177,8 @@ def importance(probability: NDArray[np.float64], beta: float) -> NDArray[np.floa
 
     The paper's (N * probability)^-beta is the same thing: N goes out.
     """
-    return ((probability / probability.min()) ** -beta).astype(np.float32)
+    weight: NDArray[np.float64] = (probability / probability.min()) ** -beta
+    return weight.astype(np.float32)
 
 
 def sampler_bytes(cells: int, prioritised: bool) -> int:

@@ -9,6 +9,7 @@ from launch.bench.gpu import gpu
 from launch.bench.handover import handover
 from launch.bench.learners import learners
 from launch.bench.memory import memory
+from launch.bench.replay import replay
 from launch.bench.report import Report
 from launch.bench.request import Request
 from launch.bench.sampling import sampling
@@ -31,10 +32,11 @@ SUITES: dict[str, Callable[[Request], Report]] = {
     "stragglers": stragglers,
     "gossip": gossip,
     "memory": memory,
+    "replay": replay,
     "gpu": gpu,
 }
 """Name on the command line -> suite."""
-OWN_TOPOLOGY = ("handover", "peers", "peers-cheap", "sb3", "learners", "scaling")
+OWN_TOPOLOGY = ("handover", "peers", "peers-cheap", "sb3", "learners", "scaling", "replay")
 """Suites that measure what they bring along."""
 USUAL = {"gossip": "catch.yaml"}
 """Suite -> shipped topology it measures when none is named; the others measure pong.yaml."""

@@ -14,6 +14,7 @@ from launch.bench.errors import BenchError
 from launch.bench.interleaved import Spread, interleave
 from launch.bench.parts import Parts, bound
 from launch.bench.peers import PACKAGES
+from launch.bench.replay import cases, shape_of
 from launch.bench.report import Report
 from launch.bench.request import Request, shipped
 from launch.bench.running import Reading, Running
@@ -107,6 +108,12 @@ def test_shapes_fit_one_core_and_many() -> None:
                 shipped("pong.yaml"),
                 [f"simulators.count={count}", f"simulators.envs={envs}", f"simulators.groups={groups}"],
             )
+
+
+def test_every_way_of_drawing_from_a_replay_is_measured(tmp_path: Path) -> None:
+    measured, stored = cases(tmp_path / "replay", shape_of(1000), seconds=0.01)
+    assert len(measured) == 4
+    assert min(stored, *(measure() for measure in measured.values())) > 0
 
 
 def test_a_score_must_be_named() -> None:

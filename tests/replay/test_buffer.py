@@ -78,7 +78,7 @@ class Stream:
             self.transitions[b].append(_place(block["observation"][t, b]))
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_whatever_is_drawn_is_what_the_environment_gave(tmp_path: Path, data: st.DataObject) -> None:
     draw = data.draw
@@ -205,6 +205,40 @@ def test_rows_beyond_the_margin_are_refused(tmp_path: Path) -> None:
     replay.add("simulator", 0, rows_of(8))
     with pytest.raises(ValueError, match="simulator: more rows since the last flush than the margin of 10"):
         replay.add("simulator", 1, rows_of(8))
+
+
+def test_nothing_drawn_changes_while_the_margin_fills(tmp_path: Path) -> None:
+    """Stacks of 4 of one endless game, with as many rows before the next flush as there may be."""
+    shape = msgspec.structs.replace(box(), rings=1, size=20, margin=8, stack=4, observation_shape=(4,), actions=2)
+    replay = make(tmp_path, shape, NStep())
+    for round_ in range(12):
+        number = np.arange(7 * round_, 7 * round_ + 8, dtype=np.float32)[:, None]
+        block = {**rows_of(8, 1), "action": number.astype(np.int64)}
+        block["observation"] = np.maximum(number[..., None] - [3, 2, 1, 0], 0)
+        block["first"][0] = round_ == 0
+        replay.add("simulator", round_, block)
+        if round_:
+            sample = everything(replay)
+            assert (sample.observation == np.maximum(sample.action[:, None] - [3, 2, 1, 0], 0)).all()
+            assert (sample.next_observation[:, -1] == sample.action + 1).all()
+        replay.flush()
+    assert len(replay) == 20 - 3 - 1
+
+
+def test_who_comes_again_is_joined_to_nothing(tmp_path: Path) -> None:
+    replay = make(tmp_path, box(), NStep(reward_clip=None))
+    replay.add("simulator", 0, rows_of(8))
+    replay.leave("simulator")
+    replay.flush()
+    again = rows_of(8)
+    again["first"][:] = False
+    again["observation"] += 50
+    again["reward"] += 50
+    replay.add("simulator", 1, again)
+    replay.flush()
+    sample = everything(replay)
+    assert len(sample.cell) == 2 * 2 * 7
+    assert (sample.next_observation - sample.observation == 1).all()
 
 
 def test_who_finds_no_free_ring_is_told_so(tmp_path: Path) -> None:
