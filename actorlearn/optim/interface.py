@@ -13,6 +13,9 @@ Forms the papers' code used (PAAC's are the defaults):
     fast-DQN          rmsprop  .95            .01 outside     centered
     DBA3C             adam     .8, .75        1e-8            epsilon_hat (TensorFlow 1)
     accel_rl PPO      adam     .9, .999       1e-5            epsilon_hat (Lasagne)
+    accel_rl DQN      rmsprop  .95            1e-6 inside     clip_norm 10 if dueling
+    accel_rl C51      adam     .9, .999       .01 / batch     epsilon_hat
+    eps-Rainbow       adam     .9, .999       .005 / batch    epsilon_hat, clip_norm 10
 """
 
 from __future__ import annotations

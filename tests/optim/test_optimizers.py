@@ -98,6 +98,32 @@ def test_first_rmsprop_step_by_hand(changes, root):
     assert found.item() == pytest.approx(-0.5 * 2 / root, rel=1e-6)
 
 
+# Gradients 2 and -1, decay .95: means of squares .2 and .24, means .1 and .045, variances .19 and .237975.
+@pytest.mark.parametrize(
+    ("inside", "first", "second"),
+    [
+        (True, 2 / 0.4472135955, 1 / 0.4979708826),  # Nature DQN: roots of .2 and .247975
+        (False, 2 / 0.4458898944, 1 / 0.4978268144),  # fast-DQN, by Keras: .01 more than the roots of the variances
+    ],
+)
+def test_two_steps_of_the_centered_forms_by_hand(inside, first, second):
+    settings = OptimizerSettings(
+        decay=0.95, epsilon=0.01, epsilon_inside_root=inside, accumulator_init=0.0, centered=True
+    )
+    gradients = torch.tensor([[2.0], [-1.0]])
+    found = [run(settings, torch.zeros(1), gradients[:steps], [2.5e-4] * steps).item() for steps in (1, 2)]
+    assert found == pytest.approx([-2.5e-4 * first, -2.5e-4 * (first - second)], rel=1e-5)
+
+
+def test_two_steps_of_c51s_adam_by_hand():
+    """Gradients 2 and -1, epsilon .01/32 hat: means .2 and .08, squares .004 and .004996."""
+    settings = OptimizerSettings(name="adam", epsilon=0.01 / 32, epsilon_hat=True)
+    first = sqrt(0.001) / 0.1 * 0.2 / (0.0632455532 + 0.0003125)
+    second = sqrt(0.001999) / 0.19 * 0.08 / (0.0706823882 + 0.0003125)
+    found = run(settings, torch.zeros(1), torch.tensor([[2.0], [-1.0]]), [2.5e-4] * 2).item()
+    assert found == pytest.approx(-2.5e-4 * (first + second), rel=1e-5)
+
+
 @pytest.mark.parametrize(("inside", "epsilon", "least"), [(True, 0.1, 0.316), (True, 0.01, 0.1), (False, 0.01, 0.01)])
 def test_tiny_gradients_meet_the_papers_least_denominators(inside, epsilon, least):
     settings = OptimizerSettings(epsilon=epsilon, epsilon_inside_root=inside, accumulator_init=0.0)
