@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import e, exp, pi, sqrt
+from math import ceil, copysign, e, exp, floor, log, pi, sqrt
 
 import numpy as np
 import torch
@@ -146,6 +146,130 @@ def ppo_loss(
             error = max(error, (target - (old[t, b] + moved)) ** 2)
         terms.append(-gain + settings.value_cost * error - settings.entropy_cost * entropy)
     return reduced(terms, settings)
+
+
+def n_step_target(rewards: list[float], ends: list[bool], following: list[float], settings: AlgorithmSettings) -> float:
+    """What a transition is worth: rewards and ends of the steps from it on, and the value after each of them."""
+    total = 0.0
+    for k, (reward, end, value) in enumerate(zip(rewards, ends, following, strict=True)):
+        total += settings.discount**k * reward
+        if end:
+            return total
+        if k + 1 == settings.n_step:
+            return total + settings.discount**settings.n_step * value
+    raise ValueError("fewer steps than n_step, and no end")
+
+
+def dueling(value: list[float], advantage: list[list[float]]) -> list[list[float]]:
+    """Numbers of each action, [actions][numbers] (Wang et al. 2016, equation 9)."""
+    means = [sum(action[k] for action in advantage) / len(advantage) for k in range(len(value))]
+    return [[value[k] + action[k] - means[k] for k in range(len(value))] for action in advantage]
+
+
+def q_values(outputs: Mapping[str, Tensor], settings: AlgorithmSettings, b: int) -> list[float]:
+    """Value of each action in column b of DQN's outputs [1, B, size]."""
+    if settings.dueling:
+        advantage = [[x] for x in outputs["advantage"][0, b].tolist()]
+        return [q for (q,) in dueling(outputs["value"][0, b].tolist(), advantage)]
+    return outputs["q"][0, b].tolist()
+
+
+def huber(error: float, delta: float) -> float:
+    """Half the square, and a straight line beyond delta (Huber 1964)."""
+    return error**2 / 2 if abs(error) <= delta else delta * (abs(error) - delta / 2)
+
+
+def dqn_errors(
+    outputs: Mapping[str, Tensor],
+    target: Mapping[str, Tensor],
+    own: Mapping[str, Tensor],
+    batch: Batch,
+    settings: AlgorithmSettings,
+) -> list[float]:
+    """Target less value of each transition: outputs of row 0; of row 1, of the target network and of one's own."""
+    errors = []
+    for b in range(batch.action.shape[1]):
+        following = q_values(target, settings, b)
+        judged = q_values(own, settings, b) if settings.double else following
+        best = max(range(len(judged)), key=lambda action: judged[action])
+        y = float(batch.reward[0, b]) + float(batch.columns["discount"][0, b]) * following[best]
+        errors.append(y - q_values(outputs, settings, b)[int(batch.action[0, b])])
+    return errors
+
+
+def weighted(terms: list[float], batch: Batch, settings: AlgorithmSettings) -> float:
+    """What a minibatch of replayed transitions comes to, each times its weight."""
+    total = sum(float(weight) * term for weight, term in zip(batch.columns["weight"][0], terms, strict=True))
+    return settings.loss_scale * (total if settings.reduction == "sum" else total / len(terms))
+
+
+def projected(probabilities: list[float], reward: float, discount: float, values: list[float]) -> list[float]:
+    """Algorithm 1 of Bellemare et al. 2017, line by line; where b is a whole number, all goes to that atom."""
+    atoms, smallest, largest = len(values), values[0], values[-1]
+    step = (largest - smallest) / (atoms - 1)
+    m = [0.0] * atoms
+    for j in range(atoms):
+        t = min(max(reward + discount * values[j], smallest), largest)
+        b = min((t - smallest) / step, atoms - 1.0)
+        lower, upper = floor(b), ceil(b)
+        if lower == upper:
+            m[lower] += probabilities[j]
+        else:
+            m[lower] += probabilities[j] * (upper - b)
+            m[upper] += probabilities[j] * (b - lower)
+    return m
+
+
+def distributions(outputs: Mapping[str, Tensor], settings: AlgorithmSettings, b: int) -> list[list[float]]:
+    """Probabilities [actions][atoms] in column b of C51's outputs [1, B, size]."""
+    atoms = settings.atoms
+    flat = outputs["advantage" if settings.dueling else "q"][0, b].tolist()
+    logits = [flat[start : start + atoms] for start in range(0, len(flat), atoms)]
+    if settings.dueling:
+        logits = dueling(outputs["value"][0, b].tolist(), logits)
+    return [[exp(x) / sum(exp(y) for y in action) for x in action] for action in logits]
+
+
+def c51_errors(
+    outputs: Mapping[str, Tensor],
+    target: Mapping[str, Tensor],
+    own: Mapping[str, Tensor],
+    batch: Batch,
+    settings: AlgorithmSettings,
+) -> list[tuple[float, float]]:
+    """Cross-entropy and Kullback-Leibler divergence of each transition; arguments as of `dqn_errors`."""
+    step = (settings.value_max - settings.value_min) / (settings.atoms - 1)
+    values = [settings.value_min + k * step for k in range(settings.atoms)]
+    errors = []
+    for b in range(batch.action.shape[1]):
+        following = distributions(target, settings, b)
+        judged = distributions(own, settings, b) if settings.double else following
+        means = [sum(p * z for p, z in zip(action, values, strict=True)) for action in judged]
+        best = max(range(len(means)), key=lambda action: means[action])
+        reward, discount = float(batch.reward[0, b]), float(batch.columns["discount"][0, b])
+        m = projected(following[best], reward, discount, values)
+        p = distributions(outputs, settings, b)[int(batch.action[0, b])]
+        cross = -sum(m_k * log(p_k) for m_k, p_k in zip(m, p, strict=True))
+        errors.append((cross, cross + sum(m_k * log(m_k) for m_k in m if m_k > 0.0)))
+    return errors
+
+
+def noisy_linear(
+    x: list[float], weights: Mapping[str, Tensor], noise_in: list[float], noise_out: list[float]
+) -> list[float]:
+    """One row through a noisy layer, from the unit Gaussian noise itself (Fortunato et al. 2018, equations 9 to 11)."""
+
+    def f(z: float) -> float:
+        return copysign(sqrt(abs(z)), z)
+
+    outputs = []
+    for j, out in enumerate(noise_out):
+        y = float(weights["bias"][j]) + float(weights["bias_deviation"][j]) * f(out)
+        for i, into in enumerate(noise_in):
+            deviation = float(weights["weight_deviation"][j, i])
+            y += (float(weights["weight"][j, i]) + deviation * f(into) * f(out)) * x[i]
+        outputs.append(y)
+    return outputs
 
 
 def rmsprop(

@@ -15,19 +15,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeGuard
 
-import msgspec
+from actorlearn.algorithms.q_settings import QSettings, check
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
 
-class AlgorithmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AlgorithmSettings(QSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Numbers of the loss; the defaults are those of the published PAAC code (its paper has entropy cost 0.01)."""
 
-    name: str = "a2c"  # "a2c", "ppo", "impala" or "package.module:Name", constructed as Name(settings)
+    name: str = "a2c"  # one of make.SHIPPED or "package.module:Name", constructed as Name(settings)
     horizon: int = 5  # transitions of one block, T
     batch_steps: int | None = None  # steps of one update, which gave the horizon; None = it was given itself
     discount: float = 0.99
@@ -74,9 +74,8 @@ class AlgorithmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             "on_policy_lag": (self.on_policy_lag in ("wait", "drop"), "wait or drop"),
             "reward_clip": (self.reward_clip is None or self.reward_clip > 0.0, "above 0, or null for raw rewards"),
         }
-        for key, (holds, rule) in rules.items():
-            if not holds:
-                raise ValueError(f"algorithm.{key}: {getattr(self, key)!r} must be {rule}")
+        check(self, rules)
+        super().__post_init__()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +144,34 @@ class Algorithm(Protocol):
         Called by the trainer for each minibatch of a prepared batch, before `backward`; the rows are those of its
         observation. `progress` is the share of the run's steps that is gone, in [0, 1], for what changes along a run.
         """
+
+
+class ReplayAlgorithm(Algorithm, Protocol):
+    """An algorithm that learns from replayed transitions, toward what an older copy of the network says.
+
+    Its minibatches are batches of two rows, of which row 1 is `n_step` agent steps after row 0, or the end of the game:
+    observation and first [2, B, ...], everything else [1, B]. Their reward is the n-step return of rewards clipped one
+    by one, their columns are "discount" and "weight" (see `q_learning`). `prepare` also gets the target network's
+    outputs for row 1, as "target.<head>". Among the metrics of `loss` one is no scalar: "priority" [1, B], how much
+    each transition was wrong, which prioritised replay draws by once it has raised it to its exponent.
+    """
+
+    target_rows: int
+    """Rows at the end of a batch whose outputs by the target network `prepare` needs."""
+
+    def act(
+        self,
+        outputs: Mapping[str, Tensor],
+        generator: torch.Generator,
+        greedy: bool = False,
+        epsilon: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        """Choose as `Algorithm.act`, at random with probability `epsilon` [N]; without one, as evaluations do."""
+
+    def epsilon(self, env_steps: int, environment: Tensor, environments: int) -> Tensor:
+        """Return epsilon [N] of the environments with these numbers [N] in [0, environments), after so many steps."""
+
+
+def learns_from_replay(algorithm: Algorithm) -> TypeGuard[ReplayAlgorithm]:
+    """Say whether an algorithm wants replayed transitions and a target network."""
+    return hasattr(algorithm, "target_rows")

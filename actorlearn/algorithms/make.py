@@ -10,11 +10,19 @@ from collections.abc import Callable
 from typing import cast
 
 from actorlearn.algorithms.a2c import A2C
+from actorlearn.algorithms.c51 import C51
+from actorlearn.algorithms.dqn import DQN
 from actorlearn.algorithms.impala import IMPALA
 from actorlearn.algorithms.interface import Algorithm, AlgorithmSettings
 from actorlearn.algorithms.ppo import PPO
 
-SHIPPED: dict[str, Callable[[AlgorithmSettings], Algorithm]] = {"a2c": A2C, "ppo": PPO, "impala": IMPALA}
+SHIPPED: dict[str, Callable[[AlgorithmSettings], Algorithm]] = {
+    "a2c": A2C,
+    "ppo": PPO,
+    "impala": IMPALA,
+    "dqn": DQN,
+    "c51": C51,
+}
 
 
 def make(settings: AlgorithmSettings) -> Algorithm:

@@ -43,9 +43,8 @@ def test_an_algorithm_of_ones_own_is_constructed_with_the_settings():
 
 @pytest.mark.parametrize("name", ["a3c", "json", "no.such.module:X", "json:NoSuchName", ""])
 def test_names_that_lead_nowhere_are_refused_with_the_way_out(name):
-    with pytest.raises(
-        ValueError, match=r"algorithm\.name: .* must be one of \['a2c', 'impala', 'ppo'\] or 'package\.module:Name'"
-    ):
+    shipped = r"\['a2c', 'c51', 'dqn', 'impala', 'ppo'\]"
+    with pytest.raises(ValueError, match=rf"algorithm\.name: .* must be one of {shipped} or 'package\.module:Name'"):
         make(AlgorithmSettings(name=name))
 
 
@@ -67,6 +66,18 @@ def test_names_that_lead_nowhere_are_refused_with_the_way_out(name):
         ("value_clip", 0.0),
         ("rho_clip", 0.0),
         ("c_clip", float("nan")),
+        ("n_step", 0),
+        ("target_every_steps", 0),
+        ("huber_delta", 0.0),
+        ("atoms", 1),
+        ("value_max", -10.0),
+        ("epsilon_initial", 1.1),
+        ("epsilon_final", -0.1),
+        ("epsilon_final_min", 0.0),
+        ("epsilon_final_min", 0.2),
+        ("epsilon_hold_steps", -1),
+        ("epsilon_steps", 0),
+        ("epsilon_eval", float("nan")),
     ],
 )
 def test_numbers_without_meaning_are_refused_by_name(key, number):

@@ -1,0 +1,63 @@
+"""Categorical DQN, "C51": a distribution of the return for each action (Bellemare et al. 2017).
+
+Reads network outputs and a replayed `Batch`; knows no network, optimizer or process. Rainbow (Hessel et al. 2018) is
+this with `double`, `dueling`, `n_step: 3`, prioritised replay and a noisy network; eps-Rainbow (Stooke & Abbeel 2018)
+the same with epsilon in place of the noise.
+
+The loss is the cross-entropy from the projected target; the priority is the divergence, which is that less the
+target's entropy, within [1e-6, 1e6] as in accel_rl. Logarithms come from log_softmax, where that code cuts
+probabilities at 1e-6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from actorlearn.algorithms.distributional import entropy, project, support
+from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.q_learning import QLearning
+from actorlearn.algorithms.returns import mean_over
+
+LEAST_PRIORITY, MOST_PRIORITY = 1e-6, 1e6
+
+
+class C51(QLearning):
+    """Logits of the atoms for each action; dueling heads are added before the softmax."""
+
+    def __init__(self, settings: AlgorithmSettings) -> None:
+        """Keep the settings; there is no other state."""
+        super().__init__(settings, numbers=settings.atoms)
+
+    def values(self, outputs: Mapping[str, Tensor]) -> Tensor:
+        """Return the expected return of each action, […, A]."""
+        return self.expected(self.per_action(outputs).softmax(-1))
+
+    def expected(self, probability: Tensor) -> Tensor:
+        """Return the mean of distributions […, atoms]: […]."""
+        return (probability * self._support(probability)).sum(-1)
+
+    def targets(self, batch: Batch, following: Tensor) -> Tensor:
+        """Return the distribution of r + discount * Z(s', best action), [1, B, atoms]."""
+        discount = batch.columns["discount"].unsqueeze(-1)
+        place = batch.reward.unsqueeze(-1) + discount * self._support(following)
+        return project(following.softmax(-1), place, self._support(following))
+
+    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the scalar to descend, its terms and priorities; outputs are [1, B, size] of one forward pass."""
+        logits = self.of_played(outputs, batch)  # [1, B, atoms]
+        target = batch.columns["target"].where(batch.valid.unsqueeze(-1), 0.0)
+        error = -(target * logits.log_softmax(-1)).sum(-1)  # [1, B]
+        divergence = error - entropy(target)
+        metrics = {
+            "q_mean": mean_over(batch.valid, self.expected(logits.softmax(-1))),
+            "target_mean": mean_over(batch.valid, self.expected(target)),
+            "error_mean": mean_over(batch.valid, divergence),
+            "priority": divergence.clamp(LEAST_PRIORITY, MOST_PRIORITY).where(batch.valid, 0.0),
+        }
+        return self.total(batch, error), {name: metric.detach() for name, metric in metrics.items()}
+
+    def _support(self, like: Tensor) -> Tensor:
+        settings = self.settings
+        return support(settings.atoms, settings.value_min, settings.value_max, like.device)

@@ -1,0 +1,47 @@
+"""Deep Q-networks (Mnih et al. 2015), with double Q-learning, dueling heads and n-step returns as switches.
+
+Reads network outputs and a replayed `Batch`; knows no network, optimizer or process. The loss is Huber's, the mean over
+the minibatch, as in accel_rl and fast-DQN; Nature's Lua code clips the same errors and adds them up: `reduction: sum`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+from torch.nn.functional import huber_loss
+
+from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.q_learning import QLearning
+from actorlearn.algorithms.returns import mean_over
+
+
+class DQN(QLearning):
+    """One number for each action: the return that is to be expected."""
+
+    def __init__(self, settings: AlgorithmSettings) -> None:
+        """Keep the settings; there is no other state."""
+        super().__init__(settings, numbers=1)
+
+    def values(self, outputs: Mapping[str, Tensor]) -> Tensor:
+        """Return the expected return of each action, […, A]."""
+        return self.per_action(outputs).squeeze(-1)
+
+    def targets(self, batch: Batch, following: Tensor) -> Tensor:
+        """Return r + discount * Q(s', best action), [1, B]; nothing, not even NaN, passes a discount of 0."""
+        discount = batch.columns["discount"]
+        return batch.reward + (discount * following.squeeze(-1)).where(discount != 0.0, 0.0)
+
+    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the scalar to descend, its terms and priorities; outputs are [1, B, size] of one forward pass."""
+        delta, target = self.settings.huber_delta, batch.columns["target"]
+        q = self.of_played(outputs, batch).squeeze(-1)  # [1, B]
+        error = huber_loss(q, target.where(batch.valid, 0.0), reduction="none", delta=delta)
+        distance = (target - q).abs()
+        metrics = {
+            "q_mean": mean_over(batch.valid, q),
+            "target_mean": mean_over(batch.valid, target),
+            "error_mean": mean_over(batch.valid, distance),
+            "priority": distance.clamp(max=delta).where(batch.valid, 0.0),  # as accel_rl
+        }
+        return self.total(batch, error), {name: metric.detach() for name, metric in metrics.items()}

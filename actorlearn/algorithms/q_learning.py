@@ -1,0 +1,136 @@
+"""What DQN and C51 have in common: one or more numbers for each action, how they act, and whom their targets believe.
+
+Reads outputs "q", or with `dueling` "value" and "advantage", and a replayed `Batch`; knows no network, optimizer or
+process. A transition leads from row 0 to row 1 of the batch, `n_step` agent steps later or at the game's end:
+
+    reward            the sum of gamma^k times the rewards on the way, each clipped before
+    column discount   gamma^m after m steps, 0 where the future ends
+    column weight     of its error in the loss: that of prioritised sampling, or 1
+
+`prepare` makes the targets, without gradient; `loss` is then a regression of row 0. That keeps the backward pass as
+small as it can be: with `double`, the network's own pass over row 1 needs none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.policies import played
+from actorlearn.algorithms.returns import mean_over
+
+
+class QLearning:
+    """Base of the value-based algorithms; each adds `values`, `targets` and `loss`."""
+
+    target_rows = 1
+
+    def __init__(self, settings: AlgorithmSettings, numbers: int) -> None:
+        """Keep the settings, and how many numbers describe each action's value; there is no other state."""
+        self.settings = settings
+        self.numbers = numbers
+        self.prepared_rows = 1 if settings.double else 0
+
+    def heads(self, actions: int | tuple[int, ...]) -> dict[str, int]:
+        """Ask for the numbers of each action, or for those of the state and, beside them, each action's."""
+        if not isinstance(actions, int):
+            raise ValueError(
+                f"algorithm.name: {self.settings.name!r} compares the values of discrete actions, and this "
+                f"environment's are a Box of shape {list(actions)}; use a2c, ppo or impala"
+            )
+        if self.settings.dueling:
+            return {"value": self.numbers, "advantage": actions * self.numbers}
+        return {"q": actions * self.numbers}
+
+    def columns(self, actions: int | tuple[int, ...]) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Ask for nothing: a value is worked out anew whenever a transition is replayed."""
+        return {}
+
+    def values(self, outputs: Mapping[str, Tensor]) -> Tensor:
+        """Return the expected return of each action, […, A]."""
+        raise NotImplementedError
+
+    def targets(self, batch: Batch, following: Tensor) -> Tensor:
+        """Return what row 0 should say, from the target network's numbers [1, B, n] of the best action in row 1."""
+        raise NotImplementedError
+
+    def act(
+        self,
+        outputs: Mapping[str, Tensor],
+        generator: torch.Generator,
+        greedy: bool = False,
+        epsilon: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        """Take the best action of each row [N], or any with probability `epsilon` [N]; without one, `epsilon_eval`."""
+        values = self.values(outputs)
+        action = values.argmax(-1)
+        if greedy:
+            return {"action": action}
+        share = self.settings.epsilon_eval if epsilon is None else epsilon.to(values.device)
+        rows, actions = values.shape
+        # Both are drawn for all rows, so that one row's luck does not depend on another's.
+        explores = torch.rand(rows, generator=generator, device=values.device) < share  # never at 0, always at 1
+        random = torch.randint(actions, (rows,), generator=generator, device=values.device)
+        return {"action": torch.where(explores, random, action)}
+
+    def epsilon(self, env_steps: int, environment: Tensor, environments: int) -> Tensor:
+        """Return epsilon [N] of some environments, by their numbers [N] among all, once the run is so far.
+
+        Linear in the agent steps of all environments. With `epsilon_final_min` the final ones are log-spaced over the
+        environments, as in rlpyt: some stay curious while others play well.
+        """
+        s = self.settings
+        gone = min(max(env_steps - s.epsilon_hold_steps, 0) / s.epsilon_steps, 1.0)
+        final = torch.full(environment.shape, s.epsilon_final)
+        if s.epsilon_final_min is not None:
+            place = environment.to(final) / max(environments - 1, 1)
+            final = s.epsilon_final_min ** (1.0 - place) * s.epsilon_final**place
+        return s.epsilon_initial * (1.0 - gone) + final * gone
+
+    def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
+        """Add the column "target" and drop row 1.
+
+        Outputs are [1, B, size] of row 1: "target.<head>" of the target network and, with `double`, "<head>" of the
+        network itself, which then chooses.
+        """
+        prefix = "target."
+        target = {name.removeprefix(prefix): o for name, o in outputs.items() if name.startswith(prefix)}
+        own = {name: o for name, o in outputs.items() if not name.startswith(prefix)}
+        best = self.values(own if self.settings.double else target).argmax(-1)
+        columns = {**batch.columns, "target": self.targets(batch, self.of(target, best))}
+        return replace(batch, observation=batch.observation[:1], first=batch.first[:1], columns=columns)
+
+    def per_action(self, outputs: Mapping[str, Tensor]) -> Tensor:
+        """Return the numbers of each action, […, A, n]; of dueling heads V + A - mean A (Wang et al., equation 9)."""
+        flat = outputs["advantage" if self.settings.dueling else "q"]
+        numbers = flat.reshape(*flat.shape[:-1], -1, self.numbers)
+        if not self.settings.dueling:
+            return numbers
+        return outputs["value"].unsqueeze(-2) + numbers - numbers.mean(-2, keepdim=True)
+
+    def of(self, outputs: Mapping[str, Tensor], action: Tensor) -> Tensor:
+        """Return the numbers of one action in each row, […, n]."""
+        numbers = self.per_action(outputs)
+        chosen = action[..., None, None].expand(*action.shape, 1, self.numbers)
+        return numbers.gather(-2, chosen).squeeze(-2)
+
+    def of_played(self, outputs: Mapping[str, Tensor], batch: Batch) -> Tensor:
+        """Return the numbers of the actions played, [1, B, n]; refuse outputs of other rows."""
+        for name, output in outputs.items():
+            if output.shape[:-1] != batch.valid.shape:
+                raise ValueError(
+                    f"{self.settings.name}: outputs[{name!r}] begins with {tuple(output.shape[:-1])}, but the prepared "
+                    f"batch has rows {tuple(batch.valid.shape)}: run the network on the prepared observation"
+                )
+        return self.of(outputs, played(batch))
+
+    def total(self, batch: Batch, error: Tensor) -> Tensor:
+        """Return the scalar to descend, from what each transition adds [1, B]."""
+        loss = mean_over(batch.valid, batch.columns["weight"] * error)
+        if self.settings.reduction == "sum":
+            loss = loss * batch.valid.sum()
+        return self.settings.loss_scale * loss
