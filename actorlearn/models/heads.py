@@ -11,10 +11,15 @@ from math import sqrt
 import torch
 from torch import Tensor, nn
 
+from actorlearn.models.encoders import ConvolutionalEncoder
+from actorlearn.models.residual import ResidualEncoder
+
 # Gains of the last layers (GALA, after OpenAI baselines); a head not named here gets 1.
 HEAD_GAINS = {"logits": 0.01, "mean": 0.01}
 FREE = ("log_std",)
 """Heads that are parameters and no functions of the observation (Schulman et al. 2017, section 6.1)."""
+DUELING = "advantage"
+"""The head beside "value" that makes a network of images a dueling one."""
 
 
 class SharedTrunk(nn.Module):
@@ -54,6 +59,34 @@ class SeparateTrunks(nn.Module):
         """Map [N, *shape] to float32 [N, size] for each head."""
         outputs = {name: trunk(observation)[name] for name, trunk in self.trunks.items()}
         return outputs | {name: free(observation) for name, free in self.free.items()}
+
+
+class Dueling(nn.Module):
+    """Convolutions and, for each output, a hidden layer and a linear head of its own (Wang et al. 2016, figure 1).
+
+    What makes one value of both outputs is the algorithm's.
+    """
+
+    def __init__(
+        self, encoder: ConvolutionalEncoder | ResidualEncoder, heads: Mapping[str, int], gradient: float
+    ) -> None:
+        """Take the encoder's convolutions, and its hidden layer's size; `gradient` scales what comes back to them."""
+        super().__init__()
+        *convolutions, hidden, _ = encoder.layers
+        assert isinstance(hidden, nn.Linear)
+        inputs, features = hidden.in_features, hidden.out_features
+        self.convolutions = nn.Sequential(*convolutions)
+        layers = {name: nn.Sequential(nn.Linear(inputs, features), nn.ReLU(True)) for name in heads}
+        self.streams = SeparateTrunks(layers, features, heads)
+        self.gradient = gradient
+
+    def forward(self, observation: Tensor) -> dict[str, Tensor]:
+        """Map [N, C, H, W] to float32 [N, size] for each head."""
+        features = self.convolutions(observation)
+        if torch.is_grad_enabled():
+            # The difference is 0, but not its gradient.
+            features = features + (self.gradient - 1.0) * (features - features.detach())
+        return self.streams(features)  # type: ignore[no-any-return]
 
 
 class Free(nn.Module):

@@ -17,7 +17,21 @@ CONVOLUTIONAL = ("nips", "nature", "a3c", "gala", "impala")
 """Shipped networks of images, worth computing in bfloat16."""
 
 
-class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class QModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What networks of action values may have; a base of `ModelSettings`."""
+
+    noisy: float = 0.0  # deviation of noisy fully connected layers at first, times sqrt(inputs): 0.5; 0 = no noise
+    stream_gradient: float = 2**-0.5  # dueling: factor on what both streams send back into the convolutions; 1 = all
+
+    def __post_init__(self) -> None:
+        """Refuse numbers no network has."""
+        if not self.noisy >= 0.0:
+            raise ValueError(f"model.noisy: {self.noisy!r} must be 0 (no noise) or more")
+        if not self.stream_gradient > 0.0:
+            raise ValueError(f"model.stream_gradient: {self.stream_gradient!r} must be above 0")
+
+
+class ModelSettings(QModelSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which network, and how it starts."""
 
     name: str = "nips"  # "nips", "nature", "a3c", "gala", "impala", "mlp" or "package.module:Name"
@@ -37,6 +51,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise ValueError(f"model.recurrent_size: {self.recurrent_size!r} must be 1 or more units")
         if any(size < 1 for size in self.hidden_sizes):
             raise ValueError(f"model.hidden_sizes: {self.hidden_sizes!r} must be numbers of units, each 1 or more")
+        super().__post_init__()
 
 
 class Model(Protocol):

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from actorlearn.models.encoders import STACKS, ConvolutionalEncoder, Perceptron, PixelConvolution
-from actorlearn.models.heads import FREE, SeparateTrunks, SharedTrunk, orthogonal
+from actorlearn.models.heads import DUELING, FREE, Dueling, SeparateTrunks, SharedTrunk, orthogonal
 from actorlearn.models.interface import ModelSettings
+from actorlearn.models.noisy import make_noisy
 from actorlearn.models.normalize import Normalized, statistics
 from actorlearn.models.recurrent import Recurrent
 from actorlearn.models.residual import ResidualEncoder
@@ -45,6 +46,11 @@ def make(
             f"model.init: {settings.init!r} is for {list(SHIPPED)}; {settings.name!r} initialises itself, "
             "so leave model.init at 'torch'"
         )
+    if settings.name not in SHIPPED and settings.noisy:
+        raise ValueError(
+            f"model.noisy: {settings.noisy!r} is for {list(SHIPPED)}; {settings.name!r} brings its own layers, "
+            "NoisyLinear among them if it likes, so leave model.noisy at 0"
+        )
     if settings.normalize_observation and observation_dtype == "uint8":
         raise ValueError(
             "model.normalize_observation: true is for observations of numbers, and this environment's are bytes, which "
@@ -53,6 +59,8 @@ def make(
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # the CPU's alone: torch.manual_seed would seed every device
         network = construct(settings, shape, heads)
+        if settings.noisy:
+            make_noisy(network, settings.noisy)
         if settings.init == "orthogonal":
             orthogonal(network)
     return Normalized(network, shape) if settings.normalize_observation else network
@@ -74,6 +82,8 @@ def construct(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[st
         perceptrons = {head: Perceptron(shape, settings.hidden_sizes) for head in heads if head not in FREE}
         return SeparateTrunks(perceptrons, next(iter(perceptrons.values())).features, heads)
     encoder = encode(settings, shape)
+    if DUELING in heads and not isinstance(encoder, Perceptron):
+        return Dueling(encoder, heads, settings.stream_gradient)
     return SharedTrunk(encoder, encoder.features, heads)
 
 
