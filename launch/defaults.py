@@ -13,6 +13,8 @@ import os
 import re
 from typing import Any
 
+from launch import defaults_replay as values
+
 Tree = dict[str, Any]
 
 EVERYWHERE: Tree = {
@@ -43,7 +45,14 @@ EVERYWHERE: Tree = {
     },
     "learners": {"count": 1, "rate_scaling": "none", "chunks": 3, "local_steps": 1, "pull_rows": 0},
     "gossip": {"graph": "ring", "peers": 1, "max_staleness": None, "transport": "shm", "gradient_every": 0},
-    "simulators": {"groups": 1, "blocks": 1, "pin": False, "decorrelation_steps": 0, "reset": "inside"},
+    "simulators": {
+        "groups": 1,
+        "blocks": 1,
+        "weights": "newest",
+        "pin": False,
+        "decorrelation_steps": 0,
+        "reset": "inside",
+    },
     "inference": {"device": "cpu", "threads": 1, "precision": "auto", "batch_rows": 0, "deadline_ms": 10.0},
     "trainer": {"device": "cpu", "precision": "auto", "layout": "auto", "compile": "auto"},
     "checkpoint": {"every_steps": 1_000_000, "keep": 3},
@@ -199,14 +208,17 @@ def resolve(raw: Tree, cores: int | None = None) -> Tree:
     cores = allowed_cores() if cores is None else cores
     _fill(resolved, {"simulators": _simulators(resolved, kind, cores)})
     _fill(resolved, {"algorithm": _horizon(resolved)})
-    _fill(resolved, ALGORITHMS.get((kind, algorithm), {}))
+    _fill(resolved, (ALGORITHMS | values.ALGORITHMS).get((kind, algorithm), {}))
+    _fill(resolved, {"atari": values.ATARI, "vector": values.VECTOR}[kind])
     _fill(resolved, KINDS[kind])
     _fill(resolved, EVERYWHERE)
+    _fill(resolved, values.EVERYWHERE)
     _fill(resolved, {"inference": {"count": 0 if section(resolved, "inference").get("device") == "cpu" else 1}})
     own_optimizer = KINDS[kind]["optimizer"]["name"]
     chosen = str(section(resolved, "optimizer").get("name"))
     numbers = OPTIMIZERS.get((kind, chosen), OPTIMIZERS[kind, own_optimizer])
-    _fill(resolved, {"optimizer": OPTIMIZERS_OF.get((kind, algorithm, chosen), numbers)})
+    numbers = (OPTIMIZERS_OF | values.OPTIMIZERS).get((kind, algorithm, chosen), numbers)
+    _fill(resolved, {"optimizer": numbers})
     for key in ("ratio_clip", "entropy_cost"):
         _fill(resolved, {"algorithm": {f"{key}_final": section(resolved, "algorithm").get(key)}})
     _fill(resolved, {"trainer": {"threads": _trainer_threads(resolved, kind, cores)}})

@@ -37,6 +37,10 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     statistics: int = 0
     state_size: int = 0
     """Numbers in a recurrent network's state; 0 = it is not recurrent."""
+    stack: int = 1
+    """Frames that an observation is made of."""
+    replayed: bool = False
+    """Whether the algorithm learns from a replay."""
 
 
 def describe(topology: Topology) -> Description:

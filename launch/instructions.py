@@ -13,13 +13,16 @@ from actorlearn.processes.settings import (
     InferenceSettings,
     PolicySettings,
     ProcessSettings,
+    ReplayPlace,
     SimulatorSettings,
     TrainerSettings,
 )
+from actorlearn.replay.settings import ReplaySettings
 from launch.cores import in_turn
 from launch.description import env_settings
 from launch.plan import Plan
 from launch.planned import PlannedProcess, trainer_name
+from launch.shapes import environments, replay_shape
 from launch.topology import Topology
 
 
@@ -49,6 +52,7 @@ def instructions(
             policy=policy(plan),
             weights=plan.weights(process.learner),
             bell=plan.bell(name),
+            rounds=plan.rounds(process.learner),
             server=process.number,
             device=t.inference.device,
             batch_rows=t.inference.batch_rows,
@@ -79,6 +83,8 @@ def policy(plan: Plan) -> PolicySettings:
         model=plan.topology.model.model_dump(),
         algorithm=plan.topology.algorithm.model_dump(),
         precision=plan.topology.inference.precision,
+        weights=plan.topology.simulators.weights,
+        environments=environments(plan.topology),
     )
 
 
@@ -127,6 +133,8 @@ def _trainer(plan: Plan, process: PlannedProcess, base: dict[str, Any], resume: 
         layout=t.trainer.layout,
         compile=t.trainer.compile is True,
         total_steps=t.total_steps,
+        round_steps=t.algorithm.horizon * environments(t),
+        replay=_replay(plan, process.learner),
         blocks=t.simulators.blocks,
         frames_per_step=plan.description.frames_per_step,
         run_dir=str(plan.run_dir),
@@ -135,4 +143,15 @@ def _trainer(plan: Plan, process: PlannedProcess, base: dict[str, Any], resume: 
         checkpoint_keep=t.checkpoint.keep,
         began_s=plan.began_s,
         resume=resume,
+    )
+
+
+def _replay(plan: Plan, learner: int) -> ReplayPlace | None:
+    """A learner's replay, where the algorithm has one."""
+    if not plan.description.replayed:
+        return None
+    return ReplayPlace(
+        segment=plan.replay(learner),
+        shape=replay_shape(plan.topology, plan.description),
+        numbers=msgspec.convert(plan.topology.replay.model_dump(), ReplaySettings),
     )

@@ -24,10 +24,13 @@ from actorlearn.parameters.graph import GraphSettings
 from actorlearn.parameters.interface import MOST_LEARNERS, backend
 from actorlearn.parameters.published import weights_fields
 from actorlearn.parameters.store import store_fields
+from actorlearn.replay.rows import replay_fields
+from actorlearn.replay.samplers import sampler_bytes
 from actorlearn.wire.messages import Seat
 from launch.choices import Choice, choose, cpu_flags
 from launch.description import Description
 from launch.planned import PlannedProcess, PlannedSegment, Processes
+from launch.shapes import block_shape, replay_shape
 from launch.topology import Topology
 
 
@@ -65,18 +68,7 @@ class Plan:
     @property
     def block_shape(self) -> BlockShape:
         """The numbers of every simulator's segment."""
-        t, d = self.topology, self.description
-        return BlockShape(
-            groups=t.simulators.groups,
-            blocks=t.simulators.blocks,
-            horizon=t.algorithm.horizon,
-            envs_per_group=t.simulators.envs // t.simulators.groups,
-            observation_shape=d.observation_shape,
-            observation_dtype=d.observation_dtype,
-            actions=d.actions,
-            columns=d.columns,
-            state_size=d.state_size,
-        )
+        return block_shape(self.topology, self.description)
 
     @property
     def segments(self) -> list[PlannedSegment]:
@@ -128,6 +120,10 @@ class Plan:
         """Path of the segment with a learner's rounds."""
         return str(self.shm / f"rounds-{learner}")
 
+    def replay(self, learner: int) -> str:
+        """Path of the segment with a learner's replay."""
+        return str(self.shm / f"replay-{learner}")
+
     def endpoint(self, name: str) -> str:
         """The ipc endpoint of a listener."""
         return f"ipc://{self.sockets_dir / name}.sock"
@@ -171,6 +167,11 @@ class Plan:
         if t.mode == "gossip" and t.gossip.gradient_every:
             what = f"every {t.gossip.gradient_every:,} updates a gradient, in 3 slots"
             kinds["gradients"] = (weights_fields(d.weights - d.statistics), what)
+        if d.replayed:
+            shape = replay_shape(t, d)
+            own = sampler_bytes(shape.rings * shape.rows, t.replay.prioritised)
+            what = f"{shape.rings} rings of {shape.size:,} + {shape.margin:,} rows; the trainer has {own:,} bytes more"
+            kinds["replay"] = (replay_fields(shape), what)
         return kinds
 
     @property
@@ -225,7 +226,7 @@ class Plan:
     def create_seat(self, name: str, incarnation: int) -> Seat:
         """Make one incarnation's segment. A dead incarnation may go on writing to its own, to no effect."""
         seat = self.seat(name, incarnation)
-        make_segment(Path(seat.segment), self.block_shape).close()
+        make_segment(Path(seat.segment), self.block_shape, self.process(name).number).close()
         return seat
 
     def drop_seat(self, seat: Seat) -> None:

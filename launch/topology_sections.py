@@ -13,16 +13,14 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from launch.topology_algorithm import AlgorithmSection
 from launch.topology_gossip import GossipSection
+from launch.topology_replay import ReplaySection, replay_of_values, weights_of_rounds
 from launch.topology_types import Beta, Device, EnvId, Name, Precision, Section, Width, known_or_code, refuse
 
 MODELS = ("nips", "nature", "a3c", "gala", "impala", "mlp")
-ALGORITHMS = ("a2c", "ppo", "impala")
 
 ModelName = Annotated[str, AfterValidator(known_or_code(MODELS)), Field(json_schema_extra={"examples": [*MODELS]})]
-AlgorithmName = Annotated[
-    str, AfterValidator(known_or_code(ALGORITHMS)), Field(json_schema_extra={"examples": [*ALGORITHMS]})
-]
 
 
 class EnvSection(Section):
@@ -48,43 +46,8 @@ class ModelSection(Section):
     recurrence: Literal["none", "lstm", "gru"] = Field(description="a cell between encoder and heads; none = no memory")
     recurrent_size: Width = Field(description="units of the cell")
     normalize_observation: bool = Field(description="running mean and deviation per element; not of images")
-
-
-class AlgorithmSection(Section):
-    """The loss (actorlearn.algorithms.interface.AlgorithmSettings)."""
-
-    name: AlgorithmName = Field(description="a2c, ppo, impala or package.module:Name")
-    horizon: int = Field(ge=1, le=10_000, description="agent steps per environment and update (rows of a block)")
-    batch_steps: int | None = Field(
-        ge=1,
-        le=10**9,
-        description="agent steps of an update, of all a learner's environments: gives horizon; null = not",
-    )
-    discount: float = Field(gt=0, le=1, description="per agent step")
-    entropy_cost: float = Field(ge=0, le=1_000, description="weight of the entropy bonus")
-    entropy_cost_final: float = Field(ge=0, le=1_000, description="reached linearly at total_steps")
-    value_cost: float = Field(ge=0, le=1_000, description="weight of (return - value)^2, no half")
-    loss_scale: float = Field(gt=0, le=1_000_000, description="factor on the whole loss, before clip_norm")
-    normalize_reward: bool = Field(description="over the running deviation of the discounted return, then reward_clip")
-    reduction: Literal["mean", "sum"] = Field(description="of the loss over transitions; sum meets clip_norm too")
-    reward_clip: float | None = Field(gt=0, le=1_000_000, description="rewards are clipped to +-this; null = not")
-    life_loss_terminal: bool = Field(description="a lost life ends the return (the game is played on)")
-    bootstrap_on_truncation: bool = Field(description="a time limit is not a terminal: add V(final observation)")
-    gae_lambda: float = Field(ge=0, le=1, description="of advantages, per agent step; 1 = n-step returns")
-    ratio_clip: float = Field(gt=0, le=1_000, description="ppo: at step 0; how far a ratio of probabilities may gain")
-    ratio_clip_final: float = Field(ge=0, le=1_000, description="ppo: reached linearly at total_steps")
-    value_clip: float | None = Field(gt=0, le=1_000_000, description="ppo: a value may gain this far; null = any way")
-    normalize_advantage: bool = Field(description="ppo: mean 0 and deviation 1 within each minibatch")
-    rho_clip: float = Field(gt=0, le=1_000_000, description="impala: largest ratio that weighs an error")
-    c_clip: float = Field(gt=0, le=1_000_000, description="impala: largest ratio that carries errors back a step")
-    epochs: int = Field(ge=0, le=1_000, description="updates from each transition; 0 = sample and learn nothing")
-    minibatches: int = Field(ge=1, le=10_000, description="parts of a batch: of environments; ppo: of transitions")
-    max_policy_lag: int | None = Field(
-        ge=0, le=1_000, description="updates that acting weights may be behind; null = as many as rounds are open"
-    )
-    on_policy_lag: Literal["wait", "drop"] = Field(
-        description="beyond it: wait = fewer rounds are open, drop = older transitions are not learned from"
-    )
+    noisy: float = Field(ge=0, le=100, description="dqn, c51: deviation of noisy layers x sqrt(inputs); 0 = none")
+    stream_gradient: float = Field(gt=0, le=1, description="dueling: of what both streams send back; 1 = all of it")
 
 
 class OptimizerSection(Section):
@@ -126,6 +89,9 @@ class SimulatorsSection(Section):
     envs: int = Field(ge=1, le=4_096, description="environments per process, all groups together")
     groups: int = Field(ge=1, le=16, description="alternating groups per process: one waits while another simulates")
     blocks: int = Field(ge=1, le=64, description="blocks per group: 1 = on-policy, 2 = one update of lag, ...")
+    weights: Literal["newest", "round"] = Field(
+        description="rows are answered by the newest, or by those published when their round was opened: repeatable"
+    )
     pin: bool = Field(description="each process stays on one of the allowed cores, in turn")
     decorrelation_steps: int = Field(
         ge=0, le=100_000, description="most random actions of each environment before its first round; no env steps"
@@ -209,6 +175,7 @@ class Topology(Section):
     env: EnvSection
     model: ModelSection
     algorithm: AlgorithmSection
+    replay: ReplaySection
     optimizer: OptimizerSection
     learners: LearnersSection
     gossip: GossipSection
@@ -274,6 +241,12 @@ class Topology(Section):
                 f"write a number from 0 to {environments}",
                 "inference.batch_rows",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _weights_and_replay(self) -> Topology:
+        weights_of_rounds(self)
+        replay_of_values(self)
         return self
 
     @model_validator(mode="after")

@@ -34,6 +34,7 @@ Turns are words, never messages. Time is cut in *rounds* of T rows, numbered ove
 word                one writer          meaning
 ==================  ==================  ==========================================================================
 open (run)          trainer             rounds below it may be begun; raising it is what frees the older blocks
+version, env_steps  trainer             of each open round: newest weights when it was opened, and steps before it
 ready (seat)        simulator           1 from when it could begin its first round; it is not admitted before
 joined (seat)       trainer             first round the simulator takes part in; -1 until it is admitted
 left (seat)         trainer             first round it takes part in no more
@@ -56,6 +57,8 @@ from numpy.typing import NDArray
 from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment
 
+MOST_BLOCKS = 64
+"""Most rounds that can be open at once."""
 FAR = 2**62
 """A round that never comes."""
 
@@ -87,7 +90,7 @@ def block_fields(shape: BlockShape) -> list[Field]:
     observation_poison = 0xA5 if shape.observation_dtype == "uint8" else float("nan")
     state = [Field("state", "float32", (*per_env, shape.state_size), float("nan"))] if shape.state_size else []
     return [
-        Field("shape", "int64", (4,)),
+        Field("shape", "int64", (5,)),
         Field("ready", "int64", (1,), 0),
         Field("joined", "int64", (1,), -1),
         Field("left", "int64", (1,), FAR),
@@ -116,30 +119,54 @@ def action_field(actions: int | tuple[int, ...], per_env: tuple[int, ...]) -> Fi
 
 def rounds_fields() -> list[Field]:
     """Fields of the run's rounds segment."""
-    return [Field("open", "int64", (8,), 0)]
+    return [
+        Field("open", "int64", (8,), 0),
+        Field("version", "int64", (MOST_BLOCKS,), -1),
+        Field("env_steps", "int64", (MOST_BLOCKS,), 0),
+    ]
 
 
 class Rounds:
-    """The one word that lets simulators begin rounds."""
+    """The word that lets simulators begin rounds, and what acting in each is told."""
 
-    def __init__(self, segment: Segment) -> None:
-        """Bind to the run's rounds segment."""
+    def __init__(self, segment: Segment, steps: int = 0) -> None:
+        """Bind to a learner's rounds segment; ``steps`` are those of one round, of all learners (the trainer's)."""
         self._open = segment["open"]
+        self._version = segment["version"]
+        self._env_steps = segment["env_steps"]
+        self._steps = steps
+        self._newest = (-1, 0, 0)
 
     @property
     def open(self) -> int:
         """Rounds below this number may be begun."""
         return int(self._open[0])
 
+    def version(self, round_: int) -> int:
+        """Newest version of the weights when this round, which is open, was opened."""
+        return int(self._version[round_ % MOST_BLOCKS])
+
+    def env_steps(self, round_: int) -> int:
+        """Environment steps before this round, which is open; those of rounds then still being played are expected."""
+        return int(self._env_steps[round_ % MOST_BLOCKS])
+
+    def published(self, version: int, env_steps: int, learned: int) -> None:
+        """Rounds opened from now on have this version; ``env_steps`` are those of the rounds below ``learned``."""
+        self._newest = (version, env_steps, learned)
+
     def raise_to(self, rounds: int) -> None:
         """Let simulators begin rounds below this number; the trainer's word alone."""
+        version, env_steps, learned = self._newest
+        for round_ in range(max(self.open, rounds - MOST_BLOCKS), rounds):
+            self._version[round_ % MOST_BLOCKS] = version
+            self._env_steps[round_ % MOST_BLOCKS] = env_steps + (round_ - learned) * self._steps
         self._open[0] = rounds
 
 
-def make_segment(path: Any, shape: BlockShape) -> Segment:
-    """Create one simulator's segment and write its numbers into it."""
+def make_segment(path: Any, shape: BlockShape, number: int = 0) -> Segment:
+    """Create the segment of the simulator with this number and write its numbers into it."""
     segment = Segment.create(path, block_fields(shape))
-    segment["shape"][:] = (shape.groups, shape.blocks, shape.horizon, shape.envs_per_group)
+    segment["shape"][:] = (shape.groups, shape.blocks, shape.horizon, shape.envs_per_group, number)
     return segment
 
 
@@ -149,7 +176,7 @@ class Blocks:
     def __init__(self, segment: Segment) -> None:
         """Bind to a simulator's segment; the numbers are read from it."""
         self.segment = segment
-        self.groups, self.blocks, self.horizon, self.envs_per_group = (int(n) for n in segment["shape"])
+        self.groups, self.blocks, self.horizon, self.envs_per_group, self.number = (int(n) for n in segment["shape"])
         self._observed = segment["observed"]
         self._acted = segment["acted"]
         self._completed = segment["completed"]

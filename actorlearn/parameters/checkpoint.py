@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,8 +42,18 @@ class Checkpoint:
         return {name.removeprefix(f"{prefix}."): t for name, t in self.tensors.items() if name.startswith(f"{prefix}.")}
 
 
-def save(directory: Path, env_steps: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any], keep: int) -> Path:
-    """Write ``directory/<env_steps>/`` whole or not at all, and remove all but the ``keep`` newest; raises OSError."""
+def save(
+    directory: Path,
+    env_steps: int,
+    tensors: Mapping[str, Tensor],
+    state: Mapping[str, Any],
+    keep: int,
+    more: Callable[[Path], Mapping[str, Any]] = lambda folder: {},
+) -> Path:
+    """Write ``directory/<env_steps>/`` whole or not at all, and remove all but the ``keep`` newest; raises OSError.
+
+    ``more`` writes further files into the folder, without hashes, and returns what joins the state.
+    """
     final = directory / f"{env_steps:012d}"
     beside = directory / f".{final.name}.{os.getpid()}"
     directory.mkdir(parents=True, exist_ok=True)
@@ -57,7 +67,7 @@ def save(directory: Path, env_steps: int, tensors: Mapping[str, Tensor], state: 
             "format": FORMAT_VERSION,
             "env_steps": env_steps,
             "sha256": {_TENSORS: digest},
-            "state": dict(state),
+            "state": {**state, **more(beside)},
         }
         (beside / _MANIFEST).write_text(json.dumps(manifest, indent=1))
         for name in (_TENSORS, _MANIFEST):

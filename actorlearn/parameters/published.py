@@ -67,18 +67,20 @@ class Published:
         self._newest[0] = version
         return version
 
-    def fetch(self, out: NDArray[np.float32], newer_than: int = -1) -> tuple[int, int] | None:
-        """Copy the newest version into ``out`` [size]; (version, env_steps), or None if there is none newer.
+    def fetch(self, out: NDArray[np.float32], known: int = -1, wanted: int | None = None) -> tuple[int, int] | None:
+        """Copy the newest version into ``out`` [size]; (version, env_steps), or None if that is the ``known`` one.
 
-        A read that a fast writer overtook is tried again with what is newest then; it cannot be torn.
+        ``wanted`` is copied instead, unless its slot has been used again. A read that a fast writer overtook is tried
+        again with what is newest then; it cannot be torn.
         """
         for _ in range(_ATTEMPTS):
-            if (version := self.version) <= newer_than:
+            if (version := self.version if wanted is None else wanted) == known:
                 return None
             slot = version % SLOTS
             before = int(self._sequence[slot, 0])
             if before != 2 * version + 2:
-                continue  # overtaken between two words; look again
+                wanted = None  # overtaken between two words, or since long; look again
+                continue
             out[:] = self._payload[slot]
             env_steps = int(self._env_steps[slot, 0])
             if int(self._sequence[slot, 0]) == before:

@@ -34,6 +34,7 @@ class Batches:
         self.blocks = blocks
         self.staging = Staging(device)
         self.columns = columns
+        self.observations = slice(None)
         self.episodes = episodes
         self.seats: dict[str, Blocks] = {}
         self.gone: dict[str, Blocks] = {}
@@ -130,7 +131,7 @@ class Batches:
         terminated, truncated = gather("terminated"), gather("truncated")
         self._count_episodes(round_, parts)
         return Batch(
-            observation=gather("observation"),
+            observation=gather("observation", self.observations),
             action=gather("action")[:-1],
             reward=reward[1:],
             terminated=terminated[1:],

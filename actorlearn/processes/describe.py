@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 import torch
 
-from actorlearn.algorithms.interface import AlgorithmSettings
+from actorlearn.algorithms.interface import AlgorithmSettings, learns_from_replay
 from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.envs.make import spec as env_spec
 from actorlearn.models.interface import ModelSettings
@@ -42,6 +42,7 @@ def run(settings: DescribeSettings) -> None:
     columns = {name: [dtype, list(shape)] for name, (dtype, shape) in algorithm.columns(spec.actions).items()}
     sizes = {"weights": weights.numel(), "statistics": weights.numel() - gradients.numel()}
     sizes["state_size"] = state_size(network)
+    sizes["replayed"] = learns_from_replay(algorithm)
     answer = {**msgspec.to_builtins(spec), "columns": columns, **sizes}
     print(json.dumps(answer), flush=True)
 

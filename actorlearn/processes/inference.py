@@ -1,7 +1,7 @@
 """Stage 2 of 5: runs the policy on rows that are ready and writes the actions back into them.
 
 Reads: the observation column of rows named by the word ``observed``, also state and first for a recurrent network; the
-newest published weights.
+newest published weights, or those of a row's round.
 Writes: action, the algorithm's own columns and policy_version, and the state of the row after; the word ``acted``;
 rings the simulator.
 Next: the simulator steps on (stage 1); complete blocks go to ``processes/batches.py``.
@@ -18,14 +18,16 @@ from torch import Tensor
 
 from actorlearn.algorithms.interface import AlgorithmSettings
 from actorlearn.algorithms.make import make as make_algorithm
-from actorlearn.memory.rollout import Blocks
+from actorlearn.memory.rollout import Blocks, Rounds
 from actorlearn.memory.shared import Segment
 from actorlearn.models.graph import Graph
 from actorlearn.models.interface import ModelSettings
 from actorlearn.models.make import autocast, flatten
 from actorlearn.models.make import make as make_model
+from actorlearn.models.noisy import draw
 from actorlearn.models.unroll import Outputs, state_size, unroll
 from actorlearn.parameters.published import Published
+from actorlearn.processes.chance import choose, epsilon, mix
 from actorlearn.processes.role import POLL_MS, Role, open_seats
 from actorlearn.processes.settings import InferenceSettings, PolicySettings
 from actorlearn.processes.staging import Staging
@@ -40,10 +42,12 @@ SETTINGS = InferenceSettings
 class Policy:
     """Network, algorithm and newest weights: rows in, actions out."""
 
-    def __init__(self, settings: PolicySettings, weights: str, device: str, seed: int, stream: int) -> None:
+    def __init__(
+        self, settings: PolicySettings, weights: str, device: str, seed: int, stream: int, rounds: str = ""
+    ) -> None:
         """Build the network; its weights come from the segment (none: the caller loads them).
 
-        ``stream`` tells the random numbers of several servers apart.
+        ``stream`` tells the random numbers of several servers apart; ``rounds`` is for those who answer rows of blocks.
         """
         self.algorithm = make_algorithm(msgspec.convert(settings.algorithm, AlgorithmSettings))
         self.network = make_model(
@@ -56,6 +60,9 @@ class Policy:
         self.flat, _ = flatten(self.network)
         self.state_size = state_size(self.network)
         self.published = Published(Segment.open(Path(weights))) if weights else None
+        self.rounds = Rounds(Segment.open(Path(rounds))) if rounds else None
+        self._of_round = self.rounds if settings.weights == "round" else None
+        self._environments = settings.environments
         self._arrived = torch.empty_like(self.flat, device="cpu") if device != "cpu" else self.flat
         self.version = -1
         self.env_steps = 0
@@ -66,9 +73,10 @@ class Policy:
         self._seed = (seed << 16) + stream
         self._generator = torch.Generator(device)
 
-    def ready(self) -> bool:
-        """Take the newest weights if there are newer ones; False before the first version."""
-        newer = self.published.fetch(self._arrived.numpy(), self.version) if self.published else None
+    def ready(self, round_: int = 0) -> bool:
+        """Take the newest weights, or a round's, if they are others; False before the first version."""
+        wanted = self._of_round.version(round_) if self._of_round else None
+        newer = self.published.fetch(self._arrived.numpy(), self.version, wanted) if self.published else None
         if newer is not None:
             self.version, self.env_steps = newer
             if self._arrived is not self.flat:
@@ -83,18 +91,22 @@ class Policy:
         greedy: bool = False,
         state: Tensor | None = None,
         first: Tensor | None = None,
+        *,
+        explore: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """Actions and columns [N, …] for observations [N, …].
+        """Actions and columns [N, …] for observations [N, …]; ``explore`` [N] is epsilon, if not that of evaluations.
 
         A recurrent network needs the state [N, S] before them and which are `first` [N]; then "state", after them, is
         among what is returned. The random numbers depend on seed, stream and moment only: they need no saving.
         """
         self._generator.manual_seed(mix(self._seed, moment))
+        draw(self.network, None if greedy else self._generator)
         rows = [observation.to(self.device)[None]]
         if state is not None and first is not None:
             rows += [state.to(self.device), first.to(self.device)[None]]
         outputs, after = self._outputs(*rows)
-        chosen = self.algorithm.act({name: output[0] for name, output in outputs.items()}, self._generator, greedy)
+        one = {name: output[0] for name, output in outputs.items()}
+        chosen = choose(self.algorithm, one, self._generator, greedy, explore)
         return chosen if after is None else {**chosen, "state": after}
 
     def _outputs(self, *rows: Tensor) -> tuple[Outputs, Tensor | None]:
@@ -109,13 +121,14 @@ class Policy:
 
     def act(self, asked: Sequence[Asked], seat: int = 0) -> None:
         """Answer rows, of one tick or of several, in that order; ``seat`` tells first rows of one tick apart."""
-        self.ready()
+        first, group, tick = asked[0]
+        self.ready(tick // first.horizon)
         names = ("observation", "state", "first") if self.state_size else ("observation",)
         seen, *memory = (
             self._staging.join(name, [blocks.row(name, *at) for blocks, *at in asked], 0) for name in names
         )
-        first, group, tick = asked[0]
-        chosen = self.choose(seen, (seat << 40) + tick * first.groups + group, False, *memory)
+        explore = epsilon(self.algorithm, self.rounds, self._environments, asked)
+        chosen = self.choose(seen, (seat << 40) + tick * first.groups + group, False, *memory, explore=explore)
         start = 0
         answers = {name: column.cpu().numpy() for name, column in chosen.items()}
         for blocks, group, tick in asked:
@@ -125,14 +138,6 @@ class Policy:
             start = end
         for blocks, group, tick in asked:  # all or none, as nearly as can be, should this process be killed
             blocks.mark_acted(group, tick, self.version)
-
-
-def mix(seed: int, moment: int) -> int:
-    """A well-spread 32-bit number from two counters (the finaliser of splitmix64)."""
-    z = (seed * 0x9E3779B97F4A7C15 + moment + 1) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF
-    return (z ^ (z >> 31)) & 0xFFFFFFFF
 
 
 class Server:
@@ -168,7 +173,8 @@ def run(settings: InferenceSettings) -> None:
     """Answer rows until told to stop."""
     role = Role(settings)
     torch.set_num_threads(settings.threads)
-    policy = Policy(settings.policy, settings.weights, settings.device, settings.seed, stream=settings.server)
+    of = settings.policy, settings.weights, settings.device, settings.seed
+    policy = Policy(*of, stream=settings.server, rounds=settings.rounds)
     server = Server(settings)
     waiter = Waiter(Bell(Path(settings.bell)), role.control.dealer)
     role.hello()
@@ -176,7 +182,7 @@ def run(settings: InferenceSettings) -> None:
         if role.control.ordered:
             server.seat(role.control.order.roster)
             role.control.applied()
-        answered = policy.ready() and server.answer(policy)
+        answered = server.answer(policy)  # rows there are only once weights have been published
         role.timings.add("infer")
         if not answered:
             waiter.wait(server.turns.sleep_ms(POLL_MS))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
@@ -80,8 +82,8 @@ class Learning:
         """Learn from a batch, all of it; returns what ``pass_over`` does."""
         return self.pass_over(self.prepare(batch), env_steps, round_)
 
-    def updates_from(self, prepared: Batch) -> int:
-        """Optimizer steps that a prepared batch will give."""
+    def updates_from(self, prepared: Batch, env_steps: int, own_steps: int) -> int:
+        """Optimizer steps that a prepared batch will give, when so many steps were learned from before it."""
         return self.algorithm_settings.epochs * self._parts(prepared)
 
     def _parts(self, prepared: Batch) -> int:
@@ -138,8 +140,16 @@ class Learning:
         learning_rate = self.learning_rate(env_steps)
         stepped = self.exchange.step(self.gradients, learning_rate, bool(torch.isfinite(loss)))
         self.finite &= stepped.taken
-        numbers = {name: float(value) for name, value in metrics.items()}
+        numbers = self.told(metrics, stepped.taken)
         return {**numbers, "loss": float(loss.detach()), "gradient_norm": stepped.norm, "learning_rate": learning_rate}
+
+    def told(self, metrics: dict[str, Tensor], taken: bool) -> dict[str, float]:
+        """The metrics of an update for a report; ``taken``: it was not skipped."""
+        return {name: float(value) for name, value in metrics.items()}
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        """Write what is too long for tensors into a checkpoint's folder, and return its state; raises OSError."""
+        return {}
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that learning changes, by name, for a checkpoint."""

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from actorlearn.envs.interface import EnvSettings
+from actorlearn.replay.rows import ReplayShape
+from actorlearn.replay.settings import ReplaySettings
 
 
 class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,6 +43,10 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     algorithm: dict[str, Any]
     precision: str = "fp32"
     """Of acting: fp32, or bf16 (autocast)."""
+    weights: str = "newest"
+    """By which rows of blocks are answered: the newest, or round, those published when their round was opened."""
+    environments: int = 1
+    """How many there are at the start, of all learners."""
 
 
 class SimulatorSettings(ProcessSettings, frozen=True):
@@ -75,11 +81,21 @@ class InferenceSettings(ProcessSettings, frozen=True):
     """Which of the inference servers this is; it answers the seats that name it."""
     policy: PolicySettings
     weights: str
+    rounds: str
+    """As the simulators' that it answers."""
     device: str
     batch_rows: int = 0
     """Environments whose rows are answered together as soon as so many wait; 0 = all participants of a tick."""
     deadline_ms: float = 0.0
     """Longest that a row waits for others, where ``batch_rows`` is not 0."""
+
+
+class ReplayPlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A learner's replay: where it lies, how, and what is done with it."""
+
+    segment: str
+    shape: ReplayShape
+    numbers: ReplaySettings
 
 
 class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
@@ -101,6 +117,10 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     """Whether torch.compile makes the network."""
     total_steps: int
     blocks: int
+    round_steps: int = 0
+    """Environment steps of a round, of all learners there are at the start."""
+    replay: ReplayPlace | None = None
+    """None = it learns from every batch once."""
     frames_per_step: int
     run_dir: str
     report_every_s: float
@@ -118,6 +138,12 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     """Of the learning rate with the number of learners: none, sqrt or linear."""
     pull_rows: int = 0
     """Rows of a batch after which the store is looked at, again and again, while it is gathered; 0 = never."""
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where a learner saves: the first one's checkpoints are the run's."""
+        folder = Path(self.run_dir) / "checkpoints"
+        return folder / f"learner-{self.learner}" if self.learner else folder
 
 
 class EvaluatorSettings(ProcessSettings, frozen=True):

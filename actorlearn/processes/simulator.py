@@ -8,7 +8,6 @@ Next: ``processes/inference.py`` answers each row with actions.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -101,7 +100,7 @@ def run(settings: SimulatorSettings) -> None:
     size = blocks.envs_per_group
     seeds = [settings.env_seeds[g * size : (g + 1) * size] for g in range(blocks.groups)]
     groups = [Group(g, make(settings.env, seeds[g]), blocks, rounds, settings.reset) for g in range(blocks.groups)]
-    policy = _local_policy(settings, role) if not settings.inference_bell else None
+    policy = _local_policy(settings) if not settings.inference_bell else None
     bells = Bells({"trainer": settings.trainer_bell, "inference": settings.inference_bell})
     waiter = Waiter(Bell(Path(settings.bell)), role.control.dealer)
     role.hello(describe(settings, blocks, groups[0].env))
@@ -156,12 +155,9 @@ def describe(settings: SimulatorSettings, blocks: Blocks, env: VectorEnv) -> dic
     }
 
 
-def _local_policy(settings: SimulatorSettings, role: Role) -> Policy:
+def _local_policy(settings: SimulatorSettings) -> Policy:
     """Stage 2 inside this process; the only way torch comes into a simulator."""
     from actorlearn.processes.inference import Policy
 
     number = int(settings.name.rpartition("-")[2])  # never used again, unlike the row in the progress segment
-    policy = Policy(settings.policy, settings.weights, "cpu", settings.seed, stream=number)
-    while not policy.ready() and role.alive():
-        time.sleep(POLL_MS / 1000)
-    return policy
+    return Policy(settings.policy, settings.weights, "cpu", settings.seed, stream=number, rounds=settings.rounds)

@@ -21,9 +21,10 @@ from actorlearn.metrics.lags import Lags
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.interface import PeerLost, Stopped
 from actorlearn.parameters.published import Published
-from actorlearn.processes.batches import Batches, steps_in
+from actorlearn.processes.batches import steps_in
 from actorlearn.processes.learners import Learners
-from actorlearn.processes.learning import Learning
+from actorlearn.processes.replay_batches import batches_for
+from actorlearn.processes.replay_learning import learning_by
 from actorlearn.processes.reward_scale import RewardScale
 from actorlearn.processes.role import POLL_MS, Role
 from actorlearn.processes.settings import TrainerSettings
@@ -44,16 +45,16 @@ class Trainer:
         """Build, restore if asked to, publish the first weights."""
         self.settings = settings
         self.role = Role(settings)
-        self.learning = Learning(settings)
+        self.learning = learning_by(settings)
         self.episodes = Episodes()
         algorithm = self.learning.algorithm_settings
         self.rewards = RewardScale(algorithm.discount) if algorithm.normalize_reward else None
         self.published = Published(Segment.open(Path(settings.weights)))
-        rounds = Rounds(Segment.open(Path(settings.rounds)))
+        rounds = Rounds(Segment.open(Path(settings.rounds)), settings.round_steps)
         at_once = open_rounds(settings.blocks, algorithm)
-        self.batches = Batches(rounds, at_once, settings.device, self.learning.columns, self.episodes)
+        self.batches = batches_for(self.learning, rounds, at_once, self.episodes)
         self.bells = Bells()
-        self.checkpoints = checkpoints_of(settings)
+        self.checkpoints = settings.checkpoints
         self.learners = Learners(settings, self.role, self.learning)
         self.env_steps = self.own_steps = self.updates = self.learned = self.saves_done = self.pulls = 0
         """Of which only ``own_steps`` and ``learned`` are this learner's alone."""
@@ -147,7 +148,8 @@ class Trainer:
             return exchange.agree(0, 0, draining).draining
         steps, prepared = steps_in(batch), self.learning.prepare(batch)
         self.role.timings.add("learn")
-        agreed = exchange.agree(steps, self.learning.updates_from(prepared), draining)
+        updates = self.learning.updates_from(prepared, self.env_steps, self.own_steps)
+        agreed = exchange.agree(steps, updates, draining)
         self.role.timings.add("wait")
         if agreed.draining:
             return True
@@ -197,7 +199,8 @@ class Trainer:
         return control.order.phase == "drain" or self.settings.name in control.order.leaving
 
     def _publish(self) -> None:
-        self.published.publish(self.learning.weights.detach().cpu().numpy(), self.env_steps)
+        version = self.published.publish(self.learning.weights.detach().cpu().numpy(), self.env_steps)
+        self.batches.rounds.published(version, self.env_steps, self.learned)
 
     def _elapsed_s(self) -> float:
         return time.monotonic() - self.settings.began_s
@@ -246,9 +249,8 @@ class Trainer:
     def _save(self) -> None:
         self.saved_at = self.env_steps
         try:
-            path = checkpoint.save(
-                self.checkpoints, self.env_steps, self.learning.tensors(), self._state(), self.settings.checkpoint_keep
-            )
+            saved = self.env_steps, self.learning.tensors(), self._state()
+            path = checkpoint.save(self.checkpoints, *saved, self.settings.checkpoint_keep, self.learning.save)
         except OSError as error:  # training is worth more than this save; the one before stays
             self._warn(f"checkpoint at {self.env_steps} steps not written: {error}; the run goes on")
             return
@@ -277,12 +279,6 @@ class Trainer:
         reason = "total_steps" if self.env_steps >= self.settings.total_steps else "drained" if draining else "stopped"
         self.role.control.finished(reason, summary)
         self.role.control.close()
-
-
-def checkpoints_of(settings: TrainerSettings) -> Path:
-    """Where a learner saves: the first one's checkpoints are the run's."""
-    folder = Path(settings.run_dir) / "checkpoints"
-    return folder / f"learner-{settings.learner}" if settings.learner else folder
 
 
 def run(settings: TrainerSettings) -> None:

@@ -57,6 +57,7 @@ class Replay:
         self.sampler = sampler
         self._segment = segment
         self._written, self._shown = segment["written"], segment["shown"]
+        self._rounds, self._begun = segment["rounds"], segment["begun"]
         flat = {f.name: segment[f.name] for f in segment.fields if len(f.shape) > 1}
         self._column = {name: array.reshape(-1, *array.shape[2:]) for name, array in flat.items()}
         """Every column by cells: [rings * rows, …]."""
@@ -66,6 +67,24 @@ class Replay:
     def __len__(self) -> int:
         """How many transitions can be drawn."""
         return len(self.sampler)
+
+    @property
+    def rounds(self) -> int:
+        """Rounds below it have been flushed, as who stores them says."""
+        return int(self._rounds[0])
+
+    @rounds.setter
+    def rounds(self, rounds: int) -> None:
+        self._rounds[0] = rounds
+
+    @property
+    def begun(self) -> int:
+        """Environment steps of the run when storing began, as who stores says; -1 before."""
+        return int(self._begun[0])
+
+    @begun.setter
+    def begun(self, env_steps: int) -> None:
+        self._begun[0] = env_steps
 
     # Writing ---------------------------------------------------------------------------------------------------
 
@@ -137,6 +156,16 @@ class Replay:
         gone = cells_between(oldest, self._oldest(), self.shape.rows)
         self.sampler.remove(gone[usable[gone]])
         self.sampler.insert(cell[whole])
+
+    def recover(self) -> None:
+        """Take up what a process had flushed before it was killed; once, before anything else.
+
+        Priorities were its own: all are those of what is new. All environments are taken for new ones.
+        """
+        self._written[:] = self._shown
+        oldest = self._oldest()
+        cell = cells_between(oldest, np.maximum(self._shown - self.returns.steps, oldest), self.shape.rows)
+        self.sampler.insert(cell[self._column["usable"][cell]])
 
     # Reading ---------------------------------------------------------------------------------------------------
 

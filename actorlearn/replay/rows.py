@@ -69,6 +69,8 @@ def replay_fields(shape: ReplayShape) -> list[Field]:
     return [
         Field("written", "int64", (shape.rings,), 0),  # positions below it are written
         Field("shown", "int64", (shape.rings,), 0),  # … and were by the last flush
+        Field("rounds", "int64", (1,), 0),  # rounds below it have been flushed
+        Field("begun", "int64", (1,), -1),  # environment steps of the run when the first row was written
         Field("frame", shape.observation_dtype, (*rows, *shape.frame_shape), poison),
         action_field(shape.actions, rows),
         Field("reward", "float32", rows, float("nan")),

@@ -43,7 +43,7 @@ def test_the_newest_is_fetched_once(tmp_path: Path) -> None:
         assert published.publish(np.full(SIZE, version, np.float32), version * 7) == version
     assert published.fetch(out) == (4, 28)
     assert (out == 4).all()
-    assert published.fetch(out, newer_than=4) is None
+    assert published.fetch(out, known=4) is None
 
 
 def test_no_read_is_torn_while_a_writer_loops_nor_after_its_kill(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import torch
 from actorlearn.envs.interface import EnvSettings
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published, weights_fields
+from actorlearn.processes.chance import mix
 from actorlearn.processes.evaluator import AVERAGE, Learners, play, players, summary
-from actorlearn.processes.inference import Policy, mix
+from actorlearn.processes.inference import Policy
 from actorlearn.processes.settings import PolicySettings
 
 CARTPOLE = EnvSettings(id="CartPole-v1", frame_skip=1, stack=1, noop_max=0, time_limit_steps=0)

@@ -32,7 +32,7 @@ def echoing(made: Policy, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Let actions say which observation they were chosen from; the moments that are asked for."""
     moments: list[int] = []
 
-    def choose(observation: torch.Tensor, moment: int, *_: Any) -> dict[str, torch.Tensor]:
+    def choose(observation: torch.Tensor, moment: int, *_: Any, **__: Any) -> dict[str, torch.Tensor]:
         moments.append(moment)
         return {"action": (observation @ torch.tensor([100.0, 10.0, 1.0, 0.0])).long()}
 

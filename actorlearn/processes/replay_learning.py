@@ -1,0 +1,206 @@
+"""Learning from a replay: so many minibatches a round, toward what an older copy of the network says.
+
+Reads: the replay, which stage 3 fills. Writes: flat weights, optimizer state, the target network, priorities. Refuses
+to know: rounds' rows, blocks, messages.
+
+Which minibatches are due and when the target network is renewed depend on the steps that were learned from and on the
+number of the round: with the seed these decide everything. Where acting belongs to rounds (``simulators.weights:
+round``) and a round is as long as ``target_every_steps``, this is algorithm 1 of Daley and Amato (2021): the target
+network is what acts meanwhile, and what is drawn from is what was stored before the round began.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from actorlearn.algorithms.interface import Batch, learns_from_replay
+from actorlearn.memory.shared import Segment
+from actorlearn.models.make import autocast, flatten
+from actorlearn.models.noisy import draw
+from actorlearn.models.unroll import Outputs, unroll
+from actorlearn.optim.schedules import linear
+from actorlearn.parameters import checkpoint
+from actorlearn.parameters.interface import Exchange, ExchangeSettings
+from actorlearn.processes.learning import Learning
+from actorlearn.processes.settings import ReplayPlace, TrainerSettings
+from actorlearn.processes.staging import Staging
+from actorlearn.replay.buffer import Replay
+from actorlearn.replay.nstep import NStep
+from actorlearn.replay.ratio import Ratio
+from actorlearn.replay.samplers import Prioritised, Sampler, Uniform, importance
+
+
+def learning_by(settings: TrainerSettings) -> Learning:
+    """How this learner learns."""
+    return ReplayLearning(settings, settings.replay) if settings.replay else Learning(settings)
+
+
+class ReplayLearning(Learning):
+    """Network, target network, loss, optimizer and replay."""
+
+    def __init__(self, settings: TrainerSettings, place: ReplayPlace) -> None:
+        """Build everything, weights drawn from the seed; take up the replay as it was left."""
+        super().__init__(settings)
+        if not learns_from_replay(self.algorithm):
+            raise TypeError(f"algorithm.name: {self.algorithm_settings.name!r} does not learn from a replay")
+        self._numbers = place.numbers
+        self._batch = place.numbers.batch_size
+        self.replay = self._open(place)
+        self.target = copy.deepcopy(self.network)
+        self.target_weights, _ = flatten(self.target)
+        self._target_forward = torch.compile(self.target) if settings.compile else self.target
+        self._noise = torch.Generator(settings.device)
+        self._staging = Staging(settings.device)
+        self._due = 0
+        """Minibatches of the round that is being learned from."""
+        self._period = -1
+        """How often ``target_every_steps`` were over when the target network was looked at last."""
+        self._told: dict[str, float] = {}
+
+    def _open(self, place: ReplayPlace) -> Replay:
+        a, s = self.algorithm_settings, self.settings
+        random = np.random.default_rng([s.seed, s.learner, s.incarnation])
+        cells = place.shape.rings * place.shape.rows
+        sampler: Sampler = Uniform(cells, random)
+        if self._numbers.prioritised:
+            sampler = Prioritised(cells, random, self._numbers.alpha, None)
+        returns = NStep(
+            steps=a.n_step,
+            discount=a.discount,
+            reward_clip=a.reward_clip,
+            life_loss_terminal=a.life_loss_terminal,
+            bootstrap_on_truncation=a.bootstrap_on_truncation,
+        )
+        replay = Replay(Segment.open(Path(place.segment)), place.shape, returns, sampler)
+        replay.recover()
+        return replay
+
+    def _exchange(
+        self, settings: ExchangeSettings, alive: Callable[[], bool], members: Callable[[], Sequence[int]]
+    ) -> Exchange:
+        """Learners in step count the steps of all, because each must do as many updates."""
+        self._together = settings.learners if settings.mode == "sync" else 0
+        self._credited = -1
+        return super()._exchange(settings, alive, members)
+
+    # How much, and when ------------------------------------------------------------------------------------------
+
+    def prepare(self, batch: Batch) -> Batch:
+        """Nothing: it is stored already."""
+        return batch
+
+    def updates_from(self, prepared: Batch, env_steps: int, own_steps: int) -> int:
+        """Minibatches that are due by all rounds before this one, and have not been done."""
+        if not self.algorithm_settings.epochs:
+            return 0
+        learners = max(self._together, 1)
+        steps = env_steps if self._together else own_steps
+        if self.replay.begun < 0:
+            self.replay.begun = steps
+        starts = self.replay.begun + self._numbers.learning_starts_steps * learners
+        ratio = Ratio(intensity=self._numbers.ratio, batch=self._batch * learners, starts=starts)
+        before, self._credited = steps if self._credited < 0 else self._credited, steps
+        self._due = ratio.due(steps, 0) - ratio.due(before, 0)
+        return self._due
+
+    def pass_over(self, batch: Batch, env_steps: int, round_: int) -> dict[str, float]:
+        """Learn from as many minibatches as are due; returns numbers of the newest update, or of a skipped one."""
+        self.finite = True
+        self._noise.manual_seed((self.settings.seed << 32) + round_)
+        for done in range(self._due):
+            self._renew_target(round_, done)
+            finite, told = self.finite, self.update(self._drawn(env_steps), env_steps)
+            self._told = told if finite else self._told
+        self.skipped = 0 if self.finite else self.skipped + 1
+        return {**self._told, "replay_transitions": float(len(self.replay)), "minibatches": float(self._due)}
+
+    def _renew_target(self, round_: int, done: int) -> None:
+        """Copy the network whenever another ``target_every_steps`` of all learners are over.
+
+        A round's minibatches stand for its steps, evenly.
+        """
+        steps, every = self.settings.round_steps, self.algorithm_settings.target_every_steps
+        period = (round_ * self._due + done) * steps // (self._due * every)
+        if period != self._period and self._period >= 0:
+            self.target_weights.copy_(self.weights)
+        self._period = period
+
+    # One minibatch -----------------------------------------------------------------------------------------------
+
+    def _drawn(self, env_steps: int) -> Batch:
+        """Draw a minibatch: two rows, as a ``ReplayAlgorithm`` reads them."""
+        sample = self._sample = self.replay.sample(self._batch)
+        weight = np.ones(self._batch, np.float32)
+        if self._numbers.prioritised:
+            gone = env_steps / self.settings.total_steps
+            weight = importance(sample.probability, linear(self._numbers.beta, self._numbers.beta_final, gone))
+        rows = self._staging.join("observation", [sample.observation[None], sample.next_observation[None]], 0)
+        no = torch.zeros((1, self._batch), dtype=torch.bool, device=rows.device)
+        batch = Batch(
+            observation=rows,
+            action=self._row("action", sample.action),
+            reward=self._row("reward", sample.reward),
+            terminated=no,
+            truncated=no,
+            life_lost=no,
+            first=no.expand(2, -1),
+            valid=~no,
+            policy_version=no.long(),
+            columns={"discount": self._row("discount", sample.discount), "weight": self._row("weight", weight)},
+        )
+        return self._with_targets(batch)
+
+    def _row(self, name: str, array: Any) -> Tensor:
+        return self._staging.join(name, [array[None]], 0)
+
+    @torch.no_grad()
+    def _with_targets(self, batch: Batch) -> Batch:
+        """The batch with what row 0 should say, from row 1."""
+        draw(self.target, self._noise)
+        following = {f"target.{name}": o for name, o in self._pass(self._target_forward, batch.observation[1:]).items()}
+        if self.algorithm.prepared_rows:
+            draw(self.network, self._noise)
+            following |= self._pass(self.forward, batch.observation[1:])
+        return self.algorithm.prepare(batch, following)
+
+    def _pass(self, network: Any, rows: Tensor) -> Outputs:
+        with autocast(rows.device.type, self.settings.precision):
+            return unroll(network, rows)[0]
+
+    def update(self, batch: Batch, env_steps: int) -> dict[str, float]:
+        """One update, and the priorities that it gives the minibatch drawn last."""
+        draw(self.network, self._noise)
+        return super().update(batch, env_steps)
+
+    def told(self, metrics: dict[str, Tensor], taken: bool) -> dict[str, float]:
+        """Give the minibatch its priorities."""
+        priority = metrics.pop("priority")
+        if taken and self._numbers.prioritised:
+            self.replay.update(self._sample, priority[0].cpu().numpy())
+        return super().told(metrics, taken)
+
+    # Checkpoints -------------------------------------------------------------------------------------------------
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that learning changes, by name; the replay itself is ``save``'s."""
+        target = {f"target.{name}": tensor for name, tensor in self.target.state_dict().items()}
+        return {**super().tensors(), **target, "replay.counters": torch.tensor([self._credited, self._period])}
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        """Write the replay, where that is asked for."""
+        return {"replay": self.replay.save(folder)} if self._numbers.save else {}
+
+    def restore(self, saved: checkpoint.Checkpoint) -> None:
+        """Take back what was saved, but not a replay older than the one that is there."""
+        super().restore(saved)
+        self.target.load_state_dict(saved.section("target"))
+        self._credited, self._period = (int(n) for n in saved.tensors["replay.counters"])
+        if "replay" in saved.state and not self.replay.rounds:
+            self.replay.restore(saved.path, saved.state["replay"])

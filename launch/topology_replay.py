@@ -1,0 +1,95 @@
+"""The section ``replay`` of a topology, and the rules of learning from it and of weights that belong to a round.
+
+Pure. What the numbers mean is in ``actorlearn/replay``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from launch.topology_types import Section, refuse
+
+if TYPE_CHECKING:
+    from launch.topology_sections import Topology
+
+REPLAYED = ("dqn", "c51")
+"""Shipped algorithms that learn from a replay."""
+VERSIONS = 3
+"""Of the weights that are kept (actorlearn.parameters.published.SLOTS)."""
+
+
+class ReplaySection(Section):
+    """The replay of each learner, for dqn and c51 (actorlearn.replay.settings.ReplaySettings)."""
+
+    capacity_steps: int = Field(ge=1, le=10**9, description="transitions kept, of all environments of a learner")
+    batch_size: int = Field(ge=1, le=65_536, description="transitions of one update, drawn with replacement")
+    ratio: float = Field(gt=0, le=10_000, description="times each step is learned from: batch_size x updates / steps")
+    learning_starts_steps: int = Field(ge=1, le=10**9, description="agent steps stored before the first update")
+    prioritised: bool = Field(description="drawn in proportion to priority^alpha instead of all alike")
+    alpha: float = Field(ge=0, le=10, description="prioritised: 0 = all alike")
+    beta: float = Field(ge=0, le=10, description="prioritised: of the weights against the bias, at step 0")
+    beta_final: float = Field(ge=0, le=10, description="prioritised: reached linearly at total_steps; 1 = no bias")
+    save: bool = Field(description="with every checkpoint, so that a resumed run goes on with it; large")
+
+
+def weights_of_rounds(t: Topology) -> None:
+    """Refuse ``weights: round`` where a round's are not kept, or are not one version."""
+    if t.simulators.weights == "newest":
+        return
+    if t.simulators.blocks > VERSIONS:
+        refuse(
+            f"{VERSIONS} versions of the weights are kept, and {t.simulators.blocks} rounds (blocks) may be open",
+            f"write simulators.blocks: {VERSIONS} or less, or weights: newest",
+            "simulators.weights",
+        )
+    if t.inference.batch_rows or t.learners.pull_rows:
+        refuse(
+            "rows of several rounds would be answered together (inference.batch_rows), or by weights that change "
+            "within a round (learners.pull_rows)",
+            "leave both at 0, or write weights: newest",
+            "simulators.weights",
+        )
+
+
+def replay_of_values(t: Topology) -> None:
+    """Refuse a replay that learning cannot begin with, and what value learning has not."""
+    if t.algorithm.name not in REPLAYED:
+        return
+    r, environments = t.replay, t.simulators.count * t.simulators.envs
+    if r.batch_size > r.learning_starts_steps:
+        refuse(
+            f"an update draws {r.batch_size} transitions (batch_size), so that many are stored before the first",
+            f"write {r.batch_size} or more",
+            "replay.learning_starts_steps",
+        )
+    stack = t.env.stack if t.env.id.startswith("ALE/") else 1
+    rows = t.algorithm.horizon + 1 + stack + t.algorithm.n_step  # r's own rule, of rings (Replay.__init__)
+    least = max(r.batch_size, rows * environments)
+    if r.capacity_steps < least:
+        refuse(
+            f"it holds a batch, and of each of {environments} environments a round with stack and n_step ({rows} rows)",
+            f"write {least} or more",
+            "replay.capacity_steps",
+        )
+    _target_at_a_round(t)
+    for key, has, what in (
+        ("model.recurrence", t.model.recurrence != "none", "single transitions are replayed, and no memories"),
+        ("model.normalize_observation", t.model.normalize_observation, "statistics are those of whole batches"),
+        ("algorithm.normalize_reward", t.algorithm.normalize_reward, "rewards are stored as they came"),
+    ):
+        if has:
+            refuse(f"{t.algorithm.name} has none: {what}", "leave it out, or use another algorithm", key)
+
+
+def _target_at_a_round(t: Topology) -> None:
+    """Refuse target networks that are not those of a round's begin where acting is by the round's weights."""
+    steps = t.algorithm.horizon * t.learners.count * t.simulators.count * t.simulators.envs
+    if t.simulators.weights == "round" and t.algorithm.target_every_steps % steps:
+        refuse(
+            f"with simulators.weights: round it is whole rounds, and one has {steps} steps "
+            f"(horizon {t.algorithm.horizon} x {steps // t.algorithm.horizon} environments)",
+            f"write {-(-t.algorithm.target_every_steps // steps) * steps}, or another horizon, or weights: newest",
+            "algorithm.target_every_steps",
+        )

@@ -1,0 +1,103 @@
+"""Value learning in whole runs: every variant learns, the four ways of Fast DQN repeat themselves, replay outlives."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.system.conftest import PACED, Start
+from tests.system.test_whole_runs import finished, learned
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
+
+CATCH = [
+    *("total_steps=1_000_000", "simulators.envs=16", "model.hidden_sizes=[128]", "checkpoint.every_steps=1_000_000"),
+    *("replay.batch_size=128", "optimizer.learning_rate=0.002", "optimizer.learning_rate_final=0.002"),
+    *("algorithm.target_every_steps=500", "algorithm.epsilon_steps=10_000", "algorithm.epsilon_final=0.02"),
+]
+DISTRIBUTION = ["algorithm.name=c51", "algorithm.value_min=-1.5", "algorithm.value_max=1.5", "algorithm.atoms=31"]
+RAINBOW = [
+    *DISTRIBUTION,
+    *("algorithm.double=true", "algorithm.dueling=true", "algorithm.n_step=3", "replay.prioritised=true"),
+]
+NOISY = ["model.noisy=0.5", "algorithm.epsilon_initial=0.0", "algorithm.epsilon_final=0.0"]
+VARIANTS = {
+    "dqn": [],
+    "double": ["algorithm.double=true"],
+    "dueling": ["algorithm.dueling=true"],
+    "n-step": ["algorithm.n_step=3"],
+    "c51": DISTRIBUTION,
+    "prioritised": ["replay.prioritised=true"],
+    "noisy": NOISY,
+    "eps-rainbow": RAINBOW,
+    "rainbow": [*RAINBOW, *NOISY],
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_catch_is_learned(launched: Start, name: str) -> None:
+    learned(launched("catch", *CATCH, "algorithm.name=dqn", *VARIANTS[name]), 0.8)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async", "gossip"])
+def test_two_learners_with_a_replay_each_learn_too(launched: Start, mode: str) -> None:
+    two = ["learners.count=2", "simulators.count=1", f"mode={mode}"]
+    learned(launched("catch", *CATCH, "algorithm.name=dqn", *two), 0.8)
+
+
+# Of eight environments in two processes; a target network lasts 80 steps.
+EACH, ALL = "simulators.groups=4", "simulators.groups=1"
+ONE_BY_ONE = ["simulators.blocks=1", "algorithm.horizon=1"]
+CONCURRENT = ["simulators.blocks=2", "simulators.weights=round", "algorithm.horizon=10"]
+WAYS = {
+    "standard": [*ONE_BY_ONE, EACH],
+    "synchronised": [*ONE_BY_ONE, ALL],
+    "concurrent": [*CONCURRENT, EACH],
+    "both": [*CONCURRENT, ALL],
+}
+
+
+@pytest.mark.parametrize("acting", ["inference.count=0", "inference.count=1"])
+@pytest.mark.parametrize("way", WAYS)
+def test_the_four_ways_of_fast_dqn_repeat_themselves(launched: Start, way: str, acting: str) -> None:
+    keys = ["algorithm.name=dqn", "algorithm.target_every_steps=80", "replay.learning_starts_steps=160"]
+    one, again = (finished(launched("catch", "total_steps=3000", *keys, *WAYS[way], acting)) for _ in range(2))
+    assert one["updates"] == again["updates"]
+    assert one["weights_sha256"] == again["weights_sha256"]
+
+
+def test_rounds_of_two_blocks_repeat_themselves_by_their_own_weights(launched: Start) -> None:
+    keys = ["total_steps=3000", "simulators.blocks=2", "simulators.groups=2", "simulators.weights=round"]
+    one, again = (finished(launched("cartpole", *keys)) for _ in range(2))
+    assert one["weights_sha256"] == again["weights_sha256"]
+
+
+def test_a_killed_trainer_finds_its_replay_again(launched: Start) -> None:
+    keys = ["algorithm.name=dqn", "replay.learning_starts_steps=100", "total_steps=4000"]
+    run = launched("catch", PACED, *keys)
+    before = run.wait_for(lambda: [row for row in run.rows() if row["replay_transitions"] >= 300], "300 transitions")[
+        -1
+    ]
+    os.kill(run.pids()["trainer"], signal.SIGKILL)
+    run.wait_for_event("ready", "trainer", incarnation=1)
+    known = len(run.rows())
+    after = run.wait_for(lambda: run.rows()[known:], "row of the new trainer")[0]
+    assert after["replay_transitions"] >= before["replay_transitions"]
+    run.full_speed()
+    assert run.end() == 0, run.screen()
+    assert run.summary()["status"] == "finished"
+    assert run.leftovers() == []
+
+
+@pytest.mark.parametrize("save", ["true", "false"])
+def test_a_resumed_run_has_the_replay_that_was_saved(launched: Start, save: str) -> None:
+    keys = ["algorithm.name=dqn", "replay.learning_starts_steps=500", f"replay.save={save}"]
+    run = launched("catch", *keys, "total_steps=1000")
+    finished(run)
+    stored = run.rows()[-1]["replay_transitions"]
+    resumed = launched("resume", "total_steps=1600", "report.every_s=0.1", run_dir=run.run_dir)
+    finished(resumed)
+    rows = [row for row in resumed.rows() if row["env_steps"] > 1000]
+    assert rows[-1]["replay_transitions"] == pytest.approx(stored + 600 if save == "true" else 600, abs=100)
