@@ -13,6 +13,7 @@ from launch.strict_yaml import MAX_BYTES
 from launch.topology import TopologyError, load, parse
 
 OK = "env: {id: CartPole-v1}\n"
+DQN = OK + "algorithm: {name: dqn}\n"
 SECONDS = 1.0
 """FAULTS S1: a hostile topology is refused within a second and 50 MB."""
 
@@ -153,7 +154,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         ["t:2", "'nipz'", "nips, nature, a3c, gala, impala, mlp", "did you mean nips?"],
     ),
     "path as model": (OK + "model: {name: ../x.py}\n", ["t:2", "'../x.py'", "package.module:Name", "for example"]),
-    "unknown algorithm": (OK + "algorithm: {name: a2d}\n", ["t:2", "'a2d'", "impala or", "did you mean a2c?"]),
+    "unknown algorithm": (OK + "algorithm: {name: a2d}\n", ["t:2", "'a2d'", "c51 or", "did you mean a2c?"]),
     "unknown optimizer": (OK + "optimizer: {name: adma}\n", ["t:2", "'adma'", "rmsprop or adam", "did you mean adam?"]),
     "unknown preset": (OK.replace("}", ", preset: pac}"), ["t:1", "'pac'", "dqn or paac", "did you mean paac?"]),
     "unknown init": (OK + "model: {init: zeros}\n", ["t:2", "'zeros'", "torch or orthogonal", "write torch"]),
@@ -214,6 +215,36 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "batches that never fill": (
         OK + "simulators: {count: 3, envs: 4}\ninference: {count: 2, batch_rows: 5}\n",
         ["t:3", "inference.batch_rows = 5", "answers 4 environments", "0 to 4"],
+    ),
+    # --- value learning, and weights of a round
+    "batch larger than what is stored first": (
+        DQN + "replay: {batch_size: 64, learning_starts_steps: 63}\n",
+        ["t:3", "replay.learning_starts_steps = 63", "64 transitions (batch_size)", "write 64 or more"],
+    ),
+    "batch larger than the replay": (
+        DQN + "replay: {batch_size: 900, capacity_steps: 899}\n",
+        ["t:3", "replay.capacity_steps = 899", "holds a batch", "write 900 or more"],
+    ),
+    "rings shorter than a round": (
+        DQN + "replay: {capacity_steps: 55}\nsimulators: {count: 2, envs: 4}\n",
+        ["t:3", "replay.capacity_steps = 55", "8 environments", "(7 rows)", "write 56 or more"],
+    ),
+    "target within a round": (
+        DQN + "simulators: {count: 2, envs: 4, weights: round}\n",
+        ["t:", "algorithm.target_every_steps = 1000", "horizon 4 x 8 environments", "write 1024", "newest"],
+    ),
+    "memory and replay": (DQN + "model: {recurrence: gru}\n", ["t:3", "'gru'", "no memories", "another algorithm"]),
+    "statistics and replay": (
+        DQN + "model: {normalize_observation: true}\n",
+        ["t:3", "model.normalize_observation = true", "whole batches", "leave it out"],
+    ),
+    "more rounds than versions": (
+        OK + "simulators: {weights: round, blocks: 4}\n",
+        ["t:2", "simulators.weights = 'round'", "3 versions", "4 rounds", "blocks: 3 or less"],
+    ),
+    "rows of several rounds": (
+        OK + "simulators: {weights: round}\ninference: {count: 1, batch_rows: 2}\n",
+        ["t:2", "simulators.weights = 'round'", "batch_rows", "leave both at 0"],
     ),
     "no deadline": (
         OK + "inference: {deadline_ms: null}\n",

@@ -9,10 +9,11 @@ import pytest
 
 from actorlearn.memory.fields import Field
 from actorlearn.memory.progress import ROWS
-from actorlearn.memory.shared import SharedMemoryFull
+from actorlearn.memory.shared import SharedMemoryFull, segment_bytes
 from actorlearn.parameters.graph import GraphSettings
 from actorlearn.parameters.interface import ExchangeSettings
 from actorlearn.processes.settings import SimulatorSettings, TrainerSettings
+from actorlearn.replay.rows import replay_fields
 from launch.description import Description
 from launch.instructions import instructions
 from launch.plan import Plan, plan
@@ -222,3 +223,24 @@ def test_learners_come_until_there_is_no_room(living: Plan) -> None:
             living.remove(process.name)
     with pytest.raises(TopologyError, match="has had 64; attach at most 0, or start another run"):
         living.add_learners(1)
+
+
+def test_a_learner_that_replays_has_a_replay_and_says_what_it_takes() -> None:
+    keys = ["simulators.envs=4", "learners.count=2", "replay.capacity_steps=1001"]
+    topology = parse("{env: {id: CartPole-v1}, algorithm: {name: dqn}}", ["simulators.count=2", *keys])
+    made = plan(topology, Path("run"), "run-1", Path("/tmp/x"), msgspec.structs.replace(DESCRIPTION, replayed=True))
+    found = {segment.name: segment for segment in made.segments if segment.name.startswith("replay")}
+    assert found.keys() == {"replay-0", "replay-1"}
+    assert "8 rings of 126 + 5 rows" in found["replay-0"].what  # 1001 / 8, and a round of 4 with one row more
+    settings = instructions(made, "trainer-1", 0)
+    assert isinstance(settings, TrainerSettings) and settings.replay is not None
+    assert settings.replay.segment.endswith("replay-1")
+    assert found["replay-1"].bytes == segment_bytes(replay_fields(settings.replay.shape))
+    assert settings.round_steps == 4 * 2 * 8  # horizon, learners, environments of each
+    assert settings.replay.numbers.capacity_steps == 1001
+
+
+def test_a_learner_that_does_not_has_none() -> None:
+    assert not [segment for segment in planned().segments if segment.name.startswith("replay")]
+    settings = instructions(planned(), "trainer", 0)
+    assert isinstance(settings, TrainerSettings) and settings.replay is None

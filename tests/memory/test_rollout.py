@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from actorlearn.memory.rollout import Blocks, BlockShape, make_segment
+from actorlearn.memory.rollout import MOST_BLOCKS, Blocks, BlockShape, Rounds, make_segment, rounds_fields
+from actorlearn.memory.shared import Segment
 
 
 def blocks(path: Path, actions: int | tuple[int, ...]) -> Blocks:
@@ -41,3 +42,28 @@ def test_an_action_is_an_integer_or_numbers_and_poison_until_it_is_chosen(
 def test_columns_of_an_algorithm_lie_beside(tmp_path: Path) -> None:
     made = blocks(tmp_path / "seat", 3)
     assert made.row("value", 0, 0).shape == (5,) and made.row("state", 0, 0).shape == (5, 6)
+
+
+def test_every_open_round_says_what_was_newest_when_it_was_opened_and_where_the_run_stood(tmp_path: Path) -> None:
+    rounds = Rounds(Segment.create(tmp_path / "rounds", rounds_fields()), steps=40)
+    rounds.published(0, 0, learned=0)
+    rounds.raise_to(2)
+    for learned in range(1, 200):
+        rounds.published(learned, 37 * learned, learned)  # of 40 steps 3 were void
+        rounds.raise_to(learned + 2)
+        acting = [(rounds.version(round_), rounds.env_steps(round_)) for round_ in (learned, learned + 1)]
+        assert acting == [(learned - 1, 37 * (learned - 1) + 40), (learned, 37 * learned + 40)]
+
+
+def test_a_run_that_goes_on_from_far_opens_its_first_rounds_alone(tmp_path: Path) -> None:
+    rounds = Rounds(Segment.create(tmp_path / "rounds", rounds_fields()), steps=10)
+    rounds.published(3, 9_000, learned=10**9)
+    rounds.raise_to(10**9 + MOST_BLOCKS)
+    assert [rounds.env_steps(10**9 + n) for n in (0, 1, MOST_BLOCKS - 1)] == [9_000, 9_010, 9_000 + 630]
+
+
+def test_a_segment_says_which_simulator_it_is_of(tmp_path: Path) -> None:
+    shape = BlockShape(
+        groups=1, blocks=1, horizon=1, envs_per_group=1, observation_shape=(), observation_dtype="uint8", actions=2
+    )
+    assert Blocks(make_segment(tmp_path / "seat", shape, number=7)).number == 7

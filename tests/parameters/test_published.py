@@ -81,3 +81,22 @@ def test_a_writer_killed_between_any_two_stores_leaves_the_last_version_readable
     assert published.publish(np.full(SIZE, 2, np.float32), 2) == 2  # its successor writes the same slot again
     assert published.fetch(out) == (2, 2)
     assert (out == 2).all()
+
+
+def test_an_older_version_is_fetched_as_long_as_its_slot_has_it(tmp_path: Path) -> None:
+    published = make(tmp_path)
+    out = np.zeros(SIZE, np.float32)
+    for version in range(4):
+        published.publish(np.full(SIZE, version, np.float32), version * 7)
+    assert published.fetch(out, known=3, wanted=1) == (1, 7) and (out == 1).all()
+    assert published.fetch(out, known=1, wanted=1) is None
+    assert published.fetch(out, known=1, wanted=0) == (3, 21) and (out == 3).all()  # 3 lies where 0 did
+
+
+def test_a_wanted_version_that_is_being_written_over_gives_way_to_the_newest(tmp_path: Path) -> None:
+    published = make(tmp_path)
+    for version in range(3):
+        published.publish(np.full(SIZE, version, np.float32), version)
+    Segment.open(tmp_path / "weights")["sequence"][0, 0] = 2 * 3 + 1  # version 3 has been begun, where 0 lay
+    out = np.zeros(SIZE, np.float32)
+    assert published.fetch(out, wanted=0) == (2, 2) and (out == 2).all()

@@ -18,17 +18,24 @@ from actorlearn.processes.settings import PolicySettings
 CARTPOLE = EnvSettings(id="CartPole-v1", frame_skip=1, stack=1, noop_max=0, time_limit_steps=0)
 
 
-def policy(seed: int = 0, numbers: int = 4, actions: int | tuple[int, ...] = 2, algorithm: str = "a2c") -> Policy:
-    """An untrained policy for CartPole, or for another environment."""
+def policy_settings(
+    numbers: int = 4, actions: int | tuple[int, ...] = 2, algorithm: str = "a2c", **others: Any
+) -> PolicySettings:
+    """What a policy for CartPole, or for another environment, is made from."""
     model: dict[str, Any] = {"name": "mlp", "hidden_sizes": [8], "init": "torch"}
-    settings = PolicySettings(
+    return PolicySettings(
         observation_shape=(numbers,),
         observation_dtype="float32",
         actions=actions,
         model=model,
         algorithm={"name": algorithm},
+        **others,
     )
-    return Policy(settings, "", "cpu", seed, stream=0)
+
+
+def policy(seed: int = 0, numbers: int = 4, actions: int | tuple[int, ...] = 2, algorithm: str = "a2c") -> Policy:
+    """An untrained one."""
+    return Policy(policy_settings(numbers, actions, algorithm), "", "cpu", seed, stream=0)
 
 
 @pytest.mark.parametrize("episodes", [1, 3, 8, 11])

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from actorlearn.memory.rollout import Blocks
+from actorlearn.memory.rollout import Blocks, Rounds, rounds_fields
+from actorlearn.memory.shared import Segment
+from actorlearn.parameters.published import Published, weights_fields
 from actorlearn.processes.inference import Policy
 from tests.blocks import make_seats
-from tests.processes.test_evaluator import policy
+from tests.processes.test_evaluator import policy, policy_settings
 
 ENVS = 2
 
@@ -67,3 +69,22 @@ def test_no_two_batches_draw_the_same_random_numbers(seats: list[Blocks], monkey
                 made.act([(blocks, group, tick)], seat=number)
     assert len(set(moments)) == len(moments) == 12
     assert np.max(moments) < 2**62
+
+
+@pytest.mark.parametrize(("weights", "versions"), [("newest", [2, 2, 2]), ("round", [0, 1, 0])])
+def test_rows_are_answered_by_the_newest_weights_or_by_their_rounds(
+    tmp_path: Path, seats: list[Blocks], weights: str, versions: list[int]
+) -> None:
+    published = Published(Segment.create(tmp_path / "weights", weights_fields(policy().flat.numel())))
+    rounds = Rounds(Segment.create(tmp_path / "rounds", rounds_fields()))
+    places = {"weights": str(tmp_path / "weights"), "rounds": str(tmp_path / "rounds")}
+    made = Policy(policy_settings(weights=weights), device="cpu", seed=0, stream=0, **places)
+    for version in range(3):
+        published.publish(np.full(published.size, version, np.float32), 0)
+        rounds.published(version, 0, version)
+        rounds.raise_to(version + 1)
+    answered = []
+    for group, tick in ((0, 2), (1, 3), (0, 1)):  # of rounds 0, 1 and 0 again: three ticks are one
+        made.act([(seats[0], group, tick)])
+        answered.append((made.version, made.flat.unique().tolist()))
+    assert answered == [(version, [float(version)]) for version in versions]

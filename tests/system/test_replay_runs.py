@@ -81,7 +81,7 @@ def test_a_killed_trainer_finds_its_replay_again(launched: Start) -> None:
         -1
     ]
     os.kill(run.pids()["trainer"], signal.SIGKILL)
-    run.wait_for_event("ready", "trainer", incarnation=1)
+    run.wait_for_event("restarted", "trainer", incarnation=1)
     known = len(run.rows())
     after = run.wait_for(lambda: run.rows()[known:], "row of the new trainer")[0]
     assert after["replay_transitions"] >= before["replay_transitions"]

@@ -1,0 +1,209 @@
+"""Learning from a replay: how much is due and when, what a minibatch becomes, and what outlives its process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actorlearn.algorithms.interface import Batch
+from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, rounds_fields
+from actorlearn.memory.shared import Segment
+from actorlearn.metrics.episodes import Episodes
+from actorlearn.parameters import checkpoint
+from actorlearn.processes.replay_batches import ReplayBatches
+from actorlearn.processes.replay_learning import ReplayLearning
+from actorlearn.processes.settings import ReplayPlace
+from actorlearn.replay.rows import ReplayShape, replay_fields
+from actorlearn.replay.settings import ReplaySettings
+from actorlearn.wire.messages import Seat
+from tests.processes.test_learning import batch as any_batch
+from tests.processes.test_learning import learning
+
+ENVS, HORIZON = 2, 5
+SHAPE = ReplayShape(
+    rings=ENVS, size=100, margin=HORIZON + 1, stack=1, observation_shape=(2,), observation_dtype="float32", actions=2
+)
+
+
+def replaying(folder: Path, numbers: dict[str, Any] | None = None, **algorithm: Any) -> ReplayLearning:
+    """A learner with a replay in this folder, which may be there already; a round has 10 steps of all learners."""
+    settings = learning().settings
+    chosen = {"name": "dqn", "reward_clip": None, "target_every_steps": 20, "horizon": HORIZON} | algorithm
+    policy = msgspec.structs.replace(settings.policy, algorithm={**settings.policy.algorithm, **chosen})
+    of_replay = {"batch_size": 4, "ratio": 2.0, "learning_starts_steps": 10} | (numbers or {})
+    place = ReplayPlace(segment=str(folder / "replay"), shape=SHAPE, numbers=ReplaySettings(**of_replay))
+    if not (folder / "replay").exists():
+        Segment.create(folder / "replay", replay_fields(SHAPE)).close()
+    return ReplayLearning(msgspec.structs.replace(settings, policy=policy, round_steps=HORIZON * ENVS), place)
+
+
+class Played:
+    """One simulator's blocks, with rounds of random rows in which no game ends, and the batches made of them."""
+
+    def __init__(self, folder: Path, learner: ReplayLearning) -> None:
+        shape = BlockShape(
+            groups=1,
+            blocks=2,
+            horizon=HORIZON,
+            envs_per_group=ENVS,
+            observation_shape=(2,),
+            observation_dtype="float32",
+            actions=2,
+        )
+        path = folder / "simulator-0.0"
+        self.blocks = Blocks(Segment.open(path) if path.exists() else make_segment(path, shape))
+        rounds = Rounds(Segment.create(folder / f"rounds-{len(list(folder.iterdir()))}", rounds_fields()))
+        self.batches = ReplayBatches(rounds, 2, "cpu", learner.replay, Episodes())
+        self.blocks.mark_ready()
+        seat = Seat(name="simulator-0", incarnation=0, segment=str(path), bell="", server=0, learner=0)
+        self.batches.follow([seat], [])
+        self.batches.open_after(0)
+
+    def round(self, number: int) -> Batch:
+        random = np.random.default_rng(number)
+        for name in ("terminated", "truncated", "life_lost", "first"):
+            self.blocks.block(name, 0, number)[:] = False
+        for name in ("observation", "reward"):
+            column = self.blocks.block(name, 0, number)
+            column[:] = random.normal(size=column.shape)
+        action = self.blocks.block("action", 0, number)
+        action[:] = random.integers(2, size=action.shape)
+        self.blocks.mark_completed(0, number)
+        return self.take(number)
+
+    def take(self, number: int) -> Batch:
+        parts = self.batches.parts(number)
+        assert parts
+        return self.batches.take(number, parts)
+
+
+@given(
+    rounds=st.lists(st.integers(1, 30), max_size=40),
+    ratio=st.sampled_from([0.3, 1.0, 8.0]),
+    learners=st.sampled_from([1, 2]),
+)
+def test_the_minibatches_done_are_those_the_steps_allow_and_none_is_lost(
+    tmp_path_factory: pytest.TempPathFactory, rounds: list[int], ratio: float, learners: int
+) -> None:
+    made = replaying(tmp_path_factory.mktemp("due"), {"ratio": ratio})
+    if learners > 1:
+        made._together = learners  # as when they have joined
+    env_steps = done = 0
+    for steps in [0, *rounds]:
+        env_steps += steps
+        done += made.updates_from(any_batch(), env_steps, own_steps=0 if learners > 1 else env_steps)
+        allowed = (env_steps - 10 * learners) * ratio / (4 * learners)
+        assert max(allowed - 1, 0) <= done + 1e-9
+        assert done <= max(allowed, 0) + 1e-9
+
+
+def test_none_is_due_where_nothing_is_to_be_learned(tmp_path: Path) -> None:
+    made = replaying(tmp_path, epochs=0)
+    assert [made.updates_from(any_batch(), steps, steps) for steps in (0, 1000)] == [0, 0]
+
+
+def test_the_target_network_is_renewed_at_whole_periods_of_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = replaying(tmp_path)
+    played = Played(tmp_path, made)
+    renewed: list[tuple[int, int]] = []
+    round_ = done = 0
+
+    def update(batch: Batch, env_steps: int) -> dict[str, float]:
+        nonlocal done
+        if torch.equal(made.target_weights, made.weights):
+            renewed.append((round_, done))
+        made.weights.add_(1.0)
+        done += 1
+        return {}
+
+    monkeypatch.setattr(made, "update", update)
+    for round_ in range(9):
+        batch, done = played.round(round_), 0
+        made.updates_from(batch, 10 * round_, 10 * round_)
+        made.pass_over(batch, 10 * round_, round_)
+    # 5 minibatches a round of 10 steps, from round 2 on: 20 steps are over at rounds 2, 4, 6 and 8.
+    assert renewed == [(2, 0), (4, 0), (6, 0), (8, 0)]
+
+
+def test_a_long_round_renews_it_several_times_along_the_way(tmp_path: Path) -> None:
+    made = replaying(tmp_path, target_every_steps=5)
+    made._due = 4
+    periods = []
+    for round_ in range(3):
+        for done in range(4):
+            made._renew_target(round_, done)
+            periods.append(made._period)
+    assert periods == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_a_minibatch_is_regressed_on_what_the_target_network_says(tmp_path: Path, double: bool) -> None:
+    made = replaying(tmp_path, double=double, n_step=2, discount=0.5)
+    Played(tmp_path, made).round(0)
+    with torch.no_grad():
+        made.target_weights.mul_(-1.5)
+    batch = made._drawn(0)
+    sample = made._sample
+    following = torch.from_numpy(sample.next_observation)
+    with torch.no_grad():
+        target, own = (network(following)["q"] for network in (made.target, made.network))
+    chosen = (own if double else target).argmax(-1, keepdim=True)
+    expected = torch.from_numpy(sample.reward) + 0.25 * target.gather(-1, chosen)[:, 0]
+    torch.testing.assert_close(batch.columns["target"][0], expected)
+    assert torch.equal(batch.observation, torch.from_numpy(sample.observation)[None])
+
+
+def test_priorities_are_the_errors_of_what_was_drawn(tmp_path: Path) -> None:
+    made = replaying(tmp_path, {"prioritised": True, "alpha": 1.0, "beta": 1.0})
+    Played(tmp_path, made).round(0)
+    batch, sample = made._drawn(0), made._sample
+    assert batch.columns["weight"].tolist() == [[1.0] * 4]  # nothing is known of any yet
+    with torch.no_grad():
+        said = made.network(batch.observation[0])["q"].gather(-1, batch.action[0][:, None])[:, 0]
+    made.update(batch, 0)
+    error = (said - batch.columns["target"][0]).abs().clamp(max=1.0)
+    priorities = made.replay.sampler.arrays()["priority"]
+    np.testing.assert_allclose(priorities[sample.cell], error.numpy(), rtol=1e-5)
+
+
+def test_what_a_killed_learner_had_stored_is_drawn_by_the_next_and_no_round_twice(tmp_path: Path) -> None:
+    made = replaying(tmp_path)
+    played = Played(tmp_path, made)
+    for round_ in range(3):
+        played.round(round_)
+    again = replaying(tmp_path)
+    assert len(again.replay) == len(made.replay) == 3 * HORIZON * ENVS - ENVS  # of the newest, the return is not known
+    Played(tmp_path, again).take(2)  # it was killed while it learned from this round
+    assert len(again.replay) == len(made.replay)
+    rewards, before = ({float(r) for r in learner.replay.sample(1000).reward} for learner in (again, made))
+    assert rewards == before
+
+
+def test_a_checkpoint_holds_the_target_network_the_counts_and_the_replay_if_asked(tmp_path: Path) -> None:
+    made = replaying(tmp_path, {"save": True})
+    played = Played(tmp_path, made)
+    for round_ in range(3):
+        batch = played.round(round_)
+        made.updates_from(batch, 10 * round_, 10 * round_)
+        made.pass_over(batch, 10 * round_, round_)
+    checkpoint.save(tmp_path / "saved", 30, made.tensors(), {"env_steps": 30}, 1, made.save)
+    (tmp_path / "other").mkdir()
+    other = replaying(tmp_path / "other", {"save": True})
+    other.restore(checkpoint.newest(tmp_path / "saved"))
+    assert torch.equal(other.weights, made.weights) and torch.equal(other.target_weights, made.target_weights)
+    assert not torch.equal(other.weights, other.target_weights)
+    assert (other._credited, other._period) == (made._credited, made._period) == (20, 1)
+    assert len(other.replay) == len(made.replay)
+    for learner in (made, other):
+        learner._due = 3
+    assert made.pass_over(batch, 30, 3) == other.pass_over(batch, 30, 3)
+    assert torch.equal(other.weights, made.weights)
