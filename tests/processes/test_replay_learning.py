@@ -181,7 +181,7 @@ def test_what_a_killed_learner_had_stored_is_drawn_by_the_next_and_no_round_twic
     for round_ in range(3):
         played.round(round_)
     again = replaying(tmp_path)
-    assert len(again.replay) == len(made.replay) == 3 * HORIZON * ENVS - ENVS  # of the newest, the return is not known
+    assert len(again.replay) == len(made.replay) == 3 * HORIZON * ENVS
     Played(tmp_path, again).take(2)  # it was killed while it learned from this round
     assert len(again.replay) == len(made.replay)
     rewards, before = ({float(r) for r in learner.replay.sample(1000).reward} for learner in (again, made))
