@@ -55,6 +55,8 @@ class Learning:
         self.optimizer_settings = msgspec.convert(settings.optimizer, OptimizerSettings)
         self.exchange: Exchange = self._exchange(ExchangeSettings(), lambda: True, tuple)
         """How a gradient becomes new weights: by this learner alone, until others are joined."""
+        self.alive: Callable[[], bool] = lambda: True
+        """Shows a sign of life; False when it is time to end. Called between the updates of a long pass."""
         self.finite = True
         self.skipped = 0
         """Batches in a row with an update that was skipped because it was not finite."""

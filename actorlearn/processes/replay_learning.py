@@ -27,7 +27,7 @@ from actorlearn.models.noisy import draw
 from actorlearn.models.unroll import Outputs, unroll
 from actorlearn.optim.schedules import linear
 from actorlearn.parameters import checkpoint
-from actorlearn.parameters.interface import Exchange, ExchangeSettings
+from actorlearn.parameters.interface import Exchange, ExchangeSettings, Stopped
 from actorlearn.processes.learning import Learning
 from actorlearn.processes.settings import ReplayPlace, TrainerSettings
 from actorlearn.processes.staging import Staging
@@ -111,10 +111,15 @@ class ReplayLearning(Learning):
         return self._due
 
     def pass_over(self, batch: Batch, env_steps: int, round_: int) -> dict[str, float]:
-        """Learn from as many minibatches as are due; returns numbers of the newest update, or of a skipped one."""
+        """Learn from as many minibatches as are due; returns numbers of the newest update, or of a skipped one.
+
+        A round of thousands takes a minute: raises Stopped when it is time to end meanwhile.
+        """
         self.finite = True
         self._noise.manual_seed((self.settings.seed << 32) + round_)
         for done in range(self._due):
+            if not self.alive():
+                raise Stopped("told to end among the minibatches of a round")
             self._renew_target(round_, done)
             finite, told = self.finite, self.update(self._drawn(env_steps), env_steps)
             self._told = told if finite else self._told

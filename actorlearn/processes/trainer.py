@@ -46,6 +46,7 @@ class Trainer:
         self.settings = settings
         self.role = Role(settings)
         self.learning = learning_by(settings)
+        self.learning.alive = self.role.alive
         self.episodes = Episodes()
         algorithm = self.learning.algorithm_settings
         self.rewards = RewardScale(algorithm.discount) if algorithm.normalize_reward else None
