@@ -68,8 +68,9 @@ def tune(path: str, overrides: Sequence[str], output: Path) -> int:
 
 
 def candidates(topology: Topology, cores: int) -> list[Keys]:
-    """Every way worth trying on so many cores; the topology's own is the first."""
+    """Every way worth trying on so many cores, of which each learner has its share; the topology's own is the first."""
     s, t = topology.simulators, topology.trainer
+    cores = max(1, cores // topology.learners.count)
     own = (s.count, s.groups, topology.inference.count, t.threads)
     environments = s.count * s.envs
     counts = [count for count in range(1, 2 * cores + 1) if environments % count == 0]
