@@ -13,6 +13,7 @@ from typing import Any
 
 from actorlearn.models.interface import CONVOLUTIONAL
 from launch.topology import Topology
+from launch.topology_replay import REPLAYED
 
 AUTO = "auto"
 LARGE_BATCH = 64
@@ -41,6 +42,8 @@ def choose(topology: Topology, flags: Collection[str]) -> tuple[Topology, list[C
     """Decide every ``auto`` for a processor with these instruction sets."""
     s, t, i = topology.simulators, topology.trainer, topology.inference
     learned = (topology.algorithm.horizon + 1) * s.count * s.envs // topology.algorithm.minibatches
+    if topology.algorithm.name in REPLAYED:
+        learned = 2 * topology.replay.batch_size  # transitions, of two rows each
     seats = -(-s.count // i.count) if i.count else 1
     acts_on = i.device if i.count else "cpu"  # simulators that act themselves have no other
     chosen: dict[str, tuple[Any, str]] = {}
@@ -50,7 +53,7 @@ def choose(topology: Topology, flags: Collection[str]) -> tuple[Topology, list[C
         chosen["inference.precision"] = _precision(topology, acts_on, i.batch_rows or seats * s.envs // s.groups, flags)
     if t.layout == AUTO:
         precision = chosen.get("trainer.precision", (t.precision, ""))[0]
-        chosen["trainer.layout"] = _layout(topology, t.device, precision, flags)
+        chosen["trainer.layout"] = _layout(topology, t.device, precision, learned, flags)
     if t.compile == AUTO:
         chosen["trainer.compile"] = _compile(t.device)
     return _with(topology, chosen), [Choice(key, value, why) for key, (value, why) in chosen.items()]
@@ -84,11 +87,13 @@ def _precision(topology: Topology, device: str, rows: int, flags: Collection[str
     return "bf16", f"{native[0]}, {rows} rows a pass: measured faster than fp32; weights and updates stay float32"
 
 
-def _layout(topology: Topology, device: str, precision: str, flags: Collection[str]) -> tuple[str, str]:
+def _layout(topology: Topology, device: str, precision: str, rows: int, flags: Collection[str]) -> tuple[str, str]:
     if topology.model.name not in CONVOLUTIONAL or device != "cpu" or precision != "bf16":
         return "plain", "space-to-depth is for convolutions in bf16 on a CPU with amx_bf16"
     if topology.model.name == "impala":
         return "plain", "impala's first convolution has stride 1: there are no squares to make into channels"
+    if rows <= LARGE_BATCH:
+        return "plain", f"{rows} rows a pass: up to {LARGE_BATCH} rearranging them costs what it saves"
     if "amx_bf16" in flags:
         return "space-to-depth", "amx_bf16: measured 2.2x the plain layout at batches of 160"
     return "plain", "no amx_bf16: measured 1.3x as fast as space-to-depth with avx512_bf16"

@@ -263,8 +263,13 @@ def _horizon(tree: Tree) -> Tree:
 
 
 def _trainer_threads(tree: Tree, kind: str, cores: int) -> int:
-    """All cores for convolutions, because simulators wait meanwhile; one for networks too small to share out."""
-    return min(max(1, cores // _learners(tree)), 8) if kind == "atari" else 1
+    """All cores for convolutions, because simulators wait meanwhile; one for networks too small to share out.
+
+    Half where a replay is learned from while simulators play.
+    """
+    replayed = section(tree, "algorithm").get("name") in ("dqn", "c51")
+    playing = 2 if replayed and section(tree, "simulators").get("blocks") != 1 else 1
+    return min(max(1, cores // _learners(tree) // playing), 8) if kind == "atari" else 1
 
 
 def _learners(tree: Tree) -> int:

@@ -6,9 +6,11 @@ Reads its settings; prints one line of JSON with steps a second. What is measure
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +19,9 @@ from numpy.typing import NDArray
 
 from actorlearn.envs.interface import empty_row
 from actorlearn.envs.make import make as make_env
-from actorlearn.processes.settings import AloneSettings
+from actorlearn.memory.shared import Segment, reserve, segment_bytes
+from actorlearn.processes.settings import AloneSettings, ReplayPlace
+from actorlearn.replay.rows import replay_fields
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,6 +30,10 @@ SETTINGS = AloneSettings
 POOL_BYTES = 64 * 1024**2
 """Observations that inference is measured on: more than a cache holds, as in a run."""
 MOST_BATCHES = 4096
+REPLAYED = 4096
+"""Least transitions of a replay that learning is measured on."""
+ROUND = 20
+"""Rows stored in it at a time."""
 _WARMUP_S = 1.0
 
 
@@ -74,7 +82,9 @@ def infer(settings: AloneSettings) -> float:
 
 
 def learn(settings: AloneSettings) -> float:
-    """Learn from one batch of random experience again and again, at rate 0."""
+    """Learn from one batch of random experience again and again, at rate 0; or from a replay of it."""
+    if settings.trainer.replay:
+        return _learn_from_replay(settings, settings.trainer.replay)
     import torch
 
     from actorlearn.algorithms.interface import Batch
@@ -108,6 +118,37 @@ def learn(settings: AloneSettings) -> float:
     return measured(lambda: learning.learn(batch, end, 0), horizon * environments, settings.seconds)
 
 
+def _learn_from_replay(settings: AloneSettings, place: ReplayPlace) -> float:
+    """Steps are those that a minibatch stands for; the replay is a small one, full of random rows."""
+    import torch
+
+    from actorlearn.processes.replay_learning import ReplayLearning
+
+    torch.set_num_threads(settings.threads)
+    trainer, environments = settings.trainer, place.shape.rings
+    rounds = -(-REPLAYED // (ROUND * environments))
+    shape = msgspec.structs.replace(place.shape, size=rounds * ROUND, margin=ROUND + 1)
+    with closing(reserve(f"alone-{os.getpid()}", segment_bytes(replay_fields(shape)))) as folder:
+        small = msgspec.structs.replace(place, segment=str(folder.path / "replay"), shape=shape)
+        Segment.create(folder.path / "replay", replay_fields(shape)).close()
+        rate = {**trainer.optimizer, "learning_rate_final": 0.0}
+        learning = ReplayLearning(msgspec.structs.replace(trainer, optimizer=rate, replay=small), small)
+        policy, rows = trainer.policy, (ROUND + 1, environments)
+        no = np.zeros(rows, np.bool_)
+        for round_ in range(rounds):
+            block = {
+                "observation": observations(policy.observation_shape, policy.observation_dtype, rows).numpy(),
+                "action": random_actions(policy.actions, rows, np.random.default_rng(round_)),
+                "reward": np.zeros(rows, np.float32),
+                **dict.fromkeys(("terminated", "truncated", "life_lost", "first"), no),
+            }
+            learning.replay.add("random", round_, block)
+            learning.replay.flush()
+        end = trainer.total_steps  # where the learning rate has come down to 0
+        steps = place.numbers.batch_size / place.numbers.ratio
+        return measured(lambda: learning.minibatch(end), steps, settings.seconds)
+
+
 def observations(shape: tuple[int, ...], dtype: str, rows: tuple[int, ...]) -> Tensor:
     """Random observations [*rows, *shape]: any byte for images, numbers from 0 to 1 for the rest."""
     import torch
@@ -125,7 +166,7 @@ def random_actions(actions: int | tuple[int, ...], rows: tuple[int, ...]) -> NDA
     return random.random((*rows, *actions), np.float32)
 
 
-def measured(once: Callable[[], object], steps: int, seconds: float) -> float:
+def measured(once: Callable[[], object], steps: float, seconds: float) -> float:
     """Steps a second of calls that make this many steps each, after a warm-up.
 
     Says "ready" and waits for a line, so that several such processes measure at the same time.

@@ -121,7 +121,7 @@ class ReplayLearning(Learning):
             if not self.alive():
                 raise Stopped("told to end among the minibatches of a round")
             self._renew_target(round_, done)
-            finite, told = self.finite, self.update(self._drawn(env_steps), env_steps)
+            finite, told = self.finite, self.minibatch(env_steps)
             self._told = told if finite else self._told
         self.skipped = 0 if self.finite else self.skipped + 1
         return {**self._told, "replay_transitions": float(len(self.replay)), "minibatches": float(self._due)}
@@ -138,6 +138,10 @@ class ReplayLearning(Learning):
         self._period = period
 
     # One minibatch -----------------------------------------------------------------------------------------------
+
+    def minibatch(self, env_steps: int) -> dict[str, float]:
+        """Draw one and learn from it; returns its numbers."""
+        return self.update(self._drawn(env_steps), env_steps)
 
     def _drawn(self, env_steps: int) -> Batch:
         """Draw a minibatch: two rows, as a ``ReplayAlgorithm`` reads them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from launch.bench.fast_dqn import fast_dqn
 from launch.bench.gossip import gossip
 from launch.bench.gpu import gpu
 from launch.bench.handover import handover
@@ -17,7 +18,7 @@ from launch.bench.scaling import scaling
 from launch.bench.stragglers import stragglers
 from launch.bench.time_to_score import time_to_score
 from launch.bench.training import training
-from launch.bench.works import peers, peers_cheap, sb3
+from launch.bench.works import peers, peers_cheap, peers_dqn, sb3
 
 SUITES: dict[str, Callable[[Request], Report]] = {
     "sampling": sampling,
@@ -25,9 +26,11 @@ SUITES: dict[str, Callable[[Request], Report]] = {
     "handover": handover,
     "peers": peers,
     "peers-cheap": peers_cheap,
+    "peers-dqn": peers_dqn,
     "sb3": sb3,
     "time-to-score": time_to_score,
     "learners": learners,
+    "fast-dqn": fast_dqn,
     "scaling": scaling,
     "stragglers": stragglers,
     "gossip": gossip,
@@ -36,7 +39,7 @@ SUITES: dict[str, Callable[[Request], Report]] = {
     "gpu": gpu,
 }
 """Name on the command line -> suite."""
-OWN_TOPOLOGY = ("handover", "peers", "peers-cheap", "sb3", "learners", "scaling", "replay")
+OWN_TOPOLOGY = ("handover", "peers", "peers-cheap", "peers-dqn", "sb3", "learners", "fast-dqn", "scaling", "replay")
 """Suites that measure what they bring along."""
 USUAL = {"gossip": "catch.yaml"}
 """Suite -> shipped topology it measures when none is named; the others measure pong.yaml."""

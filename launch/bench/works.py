@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from launch.bench.fast_dqn import keys
 from launch.bench.peers import Peer, Work, compare
 from launch.bench.report import Report
 from launch.bench.request import Request, shipped
@@ -68,6 +69,28 @@ def on_cartpole() -> dict[str, Peer]:
         "one loop, gymnasium SyncVectorEnv": Peer("loops", "loop_cartpole.py", ("64", "16", "sync"), ours),
         "one loop, gymnasium AsyncVectorEnv": Peer("loops", "loop_cartpole.py", ("64", "16", "async"), ours),
     }
+
+
+DQN_ENVIRONMENTS = 8
+VALUES: Mapping[str, tuple[str, ...]] = {
+    "ours: Fast DQN, as shipped": keys("both", DQN_ENVIRONMENTS),
+    "ours: Fast DQN, fp32": (*keys("both", DQN_ENVIRONMENTS), "trainer.precision=fp32"),
+    "ours: DQN, synchronised alone": keys("synchronised", DQN_ENVIRONMENTS),
+}
+
+
+def on_values() -> dict[str, Peer]:
+    """The peers' cases of value learning."""
+    as_shipped, fp32, _ = VALUES
+    return {
+        "Stable-Baselines3 DQN, nature, fp32": Peer("sb3", "sb3_dqn.py", (str(DQN_ENVIRONMENTS),), fp32, as_shipped)
+    }
+
+
+def peers_dqn(request: Request) -> Report:
+    """Stable-Baselines3's DQN on Pong, beside ours: 8 environments, 32 transitions learned from every 4 steps."""
+    note = f"{DQN_ENVIRONMENTS} environments, Nature's network, 8 samples learned from a step, epsilon 0.1"
+    return compare("peers-dqn", Work(shipped("atari/fast-dqn.yaml"), VALUES, on_values(), note), request)
 
 
 def peers(request: Request) -> Report:

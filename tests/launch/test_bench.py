@@ -11,6 +11,8 @@ import pytest
 
 from launch.bench import SUITES, report
 from launch.bench.errors import BenchError
+from launch.bench.fast_dqn import COUNTS, PAPER_HOURS, PERIOD_STEPS
+from launch.bench.fast_dqn import keys as keys_of
 from launch.bench.interleaved import Spread, interleave
 from launch.bench.parts import Parts, bound
 from launch.bench.peers import PACKAGES
@@ -158,3 +160,13 @@ def test_a_rate_with_a_death_in_it_is_refused() -> None:
         os.kill(run.pids()["simulator-1"], signal.SIGKILL)
         run.read(5.0)
     assert not run.run_dir.parent.exists()
+
+
+def test_the_ways_of_fast_dqn_do_the_same_work() -> None:
+    for way, hours in PAPER_HOURS.items():
+        for count in (count for count, known in zip(COUNTS, hours, strict=True) if known):
+            made = load(shipped("atari/fast-dqn.yaml"), keys_of(way, count))
+            s = made.simulators
+            assert s.count * s.envs == count and made.replay.ratio == 8.0
+            assert made.algorithm.horizon * count * s.blocks == (2 * PERIOD_STEPS if s.weights == "round" else count)
+            assert s.groups == (s.envs if way in ("standard", "concurrent") else 1)

@@ -42,6 +42,14 @@ def test_small_batches_and_small_networks_stay_in_fp32() -> None:
     assert chosen("env: {id: CartPole-v1}", XEON, "simulators.envs=512")["trainer.precision"] == "fp32"
 
 
+def test_a_minibatch_from_a_replay_has_two_rows_of_each_transition() -> None:
+    keys = ["algorithm.name=dqn", "replay.batch_size=32"]
+    found = chosen(PONG, XEON, *keys)
+    assert (found["trainer.precision"], found["trainer.layout"]) == ("bf16", "plain")
+    assert chosen(PONG, XEON, *keys, "replay.batch_size=31")["trainer.precision"] == "fp32"
+    assert chosen(PONG, XEON, *keys, "replay.batch_size=80")["trainer.layout"] == "space-to-depth"
+
+
 def test_a_first_convolution_of_stride_1_stays_plain() -> None:
     found = chosen(PONG, XEON, "model.name=impala")
     assert (found["trainer.precision"], found["trainer.layout"]) == ("bf16", "plain")
