@@ -138,7 +138,7 @@ def _learn_from_replay(settings: AloneSettings, place: ReplayPlace) -> float:
         for round_ in range(rounds):
             block = {
                 "observation": observations(policy.observation_shape, policy.observation_dtype, rows).numpy(),
-                "action": random_actions(policy.actions, rows, np.random.default_rng(round_)),
+                "action": random_actions(policy.actions, rows),
                 "reward": np.zeros(rows, np.float32),
                 **dict.fromkeys(("terminated", "truncated", "life_lost", "first"), no),
             }
