@@ -42,6 +42,7 @@ class Launched:
                 cwd=run_dir.parent,
                 env=environment,
                 process_group=0,
+                preexec_fn=hear_ctrl_c,
             )
 
     # What it says -------------------------------------------------------------------------------------------------
@@ -164,6 +165,11 @@ class Launched:
         meta = self.meta()
         places = [meta[key] for key in ("shm", "sockets") if key in meta and Path(meta[key]).exists()]
         return [*(f"process {pid}" for pid in processes_of(self.run_dir)), *places]
+
+
+def hear_ctrl_c() -> None:
+    """As in a terminal, also where the tests themselves run in the background and ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
