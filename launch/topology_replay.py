@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from launch.topology_algorithm import ALGORITHMS
 from launch.topology_types import Section, refuse
 
 if TYPE_CHECKING:
@@ -54,14 +55,23 @@ def weights_of_rounds(t: Topology) -> None:
 
 
 def replay_of_values(t: Topology) -> None:
-    """Refuse a replay that learning cannot begin with, and what value learning has not."""
+    """Refuse a replay that learning cannot begin with, and what value learning has not, or alone has."""
     if t.algorithm.name not in REPLAYED:
+        _noise_of_values(t)
         return
     r, environments = t.replay, t.simulators.count * t.simulators.envs
     if r.batch_size > r.learning_starts_steps:
         refuse(
             f"an update draws {r.batch_size} transitions (batch_size), so that many are stored before the first",
             f"write {r.batch_size} or more",
+            "replay.learning_starts_steps",
+        )
+    n, horizon = t.algorithm.n_step, t.algorithm.horizon
+    if (n - horizon) * environments > r.learning_starts_steps:  # beside these there is the round before the update
+        refuse(
+            f"a transition is whole {n} steps later (n_step), and the first update draws some of {environments} "
+            f"environments, which play {horizon} a round (horizon)",
+            f"write {(n - horizon) * environments} or more",
             "replay.learning_starts_steps",
         )
     stack = t.env.stack if t.env.id.startswith("ALE/") else 1
@@ -78,9 +88,22 @@ def replay_of_values(t: Topology) -> None:
         ("model.recurrence", t.model.recurrence != "none", "single transitions are replayed, and no memories"),
         ("model.normalize_observation", t.model.normalize_observation, "statistics are those of whole batches"),
         ("algorithm.normalize_reward", t.algorithm.normalize_reward, "rewards are stored as they came"),
+        ("algorithm.epochs", t.algorithm.epochs > 1, "replay.ratio says how often a step is learned from"),
+        ("algorithm.minibatches", t.algorithm.minibatches > 1, "replay.batch_size says how large they are"),
+        ("algorithm.on_policy_lag", t.algorithm.on_policy_lag == "drop", "old transitions are what a replay is for"),
     ):
         if has:
             refuse(f"{t.algorithm.name} has none: {what}", "leave it out, or use another algorithm", key)
+
+
+def _noise_of_values(t: Topology) -> None:
+    """Refuse noise where it would be acted with and not learned with."""
+    if t.algorithm.name in ALGORITHMS and t.model.noisy:
+        refuse(
+            f"noise is drawn for {' and '.join(REPLAYED)} alone, and {t.algorithm.name} draws its actions already",
+            "write 0.0, or another algorithm",
+            "model.noisy",
+        )
 
 
 def _target_at_a_round(t: Topology) -> None:

@@ -221,6 +221,10 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         DQN + "replay: {batch_size: 64, learning_starts_steps: 63}\n",
         ["t:3", "replay.learning_starts_steps = 63", "64 transitions (batch_size)", "write 64 or more"],
     ),
+    "returns longer than what is stored first": (
+        OK + "algorithm: {name: dqn, n_step: 40, horizon: 2}\nsimulators: {count: 4, envs: 8}\n",
+        ["t:", "replay.learning_starts_steps = 1000", "40 steps later (n_step)", "32 environments", "1216 or more"],
+    ),
     "batch larger than the replay": (
         DQN + "replay: {batch_size: 900, capacity_steps: 899}\n",
         ["t:3", "replay.capacity_steps = 899", "holds a batch", "write 900 or more"],
@@ -237,6 +241,22 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "statistics and replay": (
         DQN + "model: {normalize_observation: true}\n",
         ["t:3", "model.normalize_observation = true", "whole batches", "leave it out"],
+    ),
+    "epochs and replay": (
+        OK + "algorithm: {name: dqn, epochs: 4}\n",
+        ["t:2", "algorithm.epochs = 4", "replay.ratio", "leave it out"],
+    ),
+    "parts of a batch and replay": (
+        OK + "algorithm: {name: c51, minibatches: 4}\n",
+        ["t:2", "algorithm.minibatches = 4", "replay.batch_size", "leave it out"],
+    ),
+    "old transitions and replay": (
+        OK + "algorithm: {name: dqn, on_policy_lag: drop}\n",
+        ["t:2", "algorithm.on_policy_lag = 'drop'", "old transitions", "leave it out"],
+    ),
+    "noise that is not learned with": (
+        OK + "model: {noisy: 0.5}\n",
+        ["t:2", "model.noisy = 0.5", "dqn and c51 alone", "a2c", "write 0.0"],
     ),
     "more rounds than versions": (
         OK + "simulators: {weights: round, blocks: 4}\n",

@@ -213,8 +213,11 @@ def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
     if tree["algorithm"]["name"] in REPLAYED:
         tree["model"] |= {"recurrence": "none", "normalize_observation": False}
         tree["algorithm"] |= {"normalize_reward": False, "horizon": 1, "n_step": 3}
-        tree["replay"] |= {"capacity_steps": 10**9, "learning_starts_steps": 65_536}
+        tree["algorithm"] |= {"epochs": 1, "minibatches": 1, "on_policy_lag": "wait"}
+        tree["replay"] |= {"capacity_steps": 10**9, "learning_starts_steps": 10**9}
         tree["simulators"]["weights"] = "newest"
+    else:
+        tree["model"]["noisy"] = 0.0
     if tree["simulators"]["weights"] == "round":
         tree["simulators"]["blocks"] = min(tree["simulators"]["blocks"], VERSIONS)
         tree["learners"]["pull_rows"] = 0
