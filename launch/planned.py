@@ -74,6 +74,12 @@ class Processes:
                 f"attach {count} learners: a run has at most {MOST_LEARNERS} in its life, and this one has had "
                 f"{self.next_learner}; attach at most {left}, or start another run"
             )
+        graph = self._topology.gossip.graph
+        if isinstance(graph, list) and self.next_learner + count > len(graph):
+            raise TopologyError(
+                f"attach {count} learners: gossip.graph lists in-peers of learners 0 to {len(graph) - 1}, and the next "
+                f"is {self.next_learner}, which would mix with nobody; start a run with longer lists, or another graph"
+            )
         each = 1 + self._topology.inference.count + self._topology.simulators.count
         self._make_sure_of_room(f"attach {count} learners", count, each)
         return self._add(self._of_learners(count))

@@ -225,6 +225,14 @@ def test_learners_come_until_there_is_no_room(living: Plan) -> None:
         living.add_learners(1)
 
 
+def test_a_learner_that_no_list_names_is_not_attached() -> None:
+    places = planned("mode=gossip", "learners.count=2", "gossip.graph=[[2], [0], [1]]").places
+    assert places.add_learners(1)[0].name == "trainer-2"
+    with pytest.raises(TopologyError, match="attach 1 learners: .* 0 to 2, and the next is 3, .* longer lists"):
+        places.add_learners(1)
+    assert places.next_learner == 3
+
+
 def test_a_learner_that_replays_has_a_replay_and_says_what_it_takes() -> None:
     keys = ["simulators.envs=4", "learners.count=2", "replay.capacity_steps=1001"]
     topology = parse("{env: {id: CartPole-v1}, algorithm: {name: dqn}}", ["simulators.count=2", *keys])
