@@ -217,7 +217,7 @@ class Gossip:
     def _adopt(self) -> None:
         """Become the mean of the newest messages of those whose weights this learner mixes, if there are any.
 
-        A message that travels may be on its way; in shared memory it is here, also that of a learner that is dead.
+        A message that travels may be on its way; in shared memory it is here, if there ever was one.
         """
         shared = self.settings.transport == "shm"
         peers = (self._heard() if shared else self._wait(self._heard, FIRST_MESSAGE_S)) or ()

@@ -269,6 +269,7 @@ class Trainer:
         if self.rewards is not None and state.get("rewards"):
             self.rewards.restore(state["rewards"])
         lost = self.published.env_steps - self.env_steps  # learned by a trainer that died before it saved again
+        lost = 0 if self.settings.exchange else lost  # unless other learners, whose steps are among these, have it
         self.batches.dropped_steps = state["dropped_steps"] + max(lost, 0)
 
     def _finish(self, draining: bool) -> None:

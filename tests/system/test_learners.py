@@ -60,6 +60,7 @@ def test_a_learner_that_is_killed_comes_back_and_loses_nobody_elses_work(
     assert [(event["process"], event["cause"]) for event in run.events("died")] == [(victim, "signal 9")]
     steps = [row["env_steps"] for row in run.rows()]
     assert steps == sorted(steps)
+    assert run.rows()[-1]["steps_dropped"] == 0  # what it had learned since its checkpoint others have, or the store
     assert run.leftovers() == []
 
 
