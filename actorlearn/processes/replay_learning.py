@@ -204,7 +204,7 @@ class ReplayLearning(Learning):
 
     def save(self, folder: Path) -> dict[str, Any]:
         """Write the replay, where that is asked for."""
-        return {"replay": self.replay.save(folder)} if self._numbers.save else {}
+        return {"replay": self.replay.save(folder, self.alive)} if self._numbers.save else {}
 
     def restore(self, saved: checkpoint.Checkpoint) -> None:
         """Take back what was saved, but not a replay older than the one that is there."""

@@ -11,7 +11,7 @@ ordinary replay; flushed every C steps it is Fast DQN's, whose temporary buffers
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +25,8 @@ from actorlearn.replay.rings import Rings, cells_between
 from actorlearn.replay.rows import ReplayShape
 from actorlearn.replay.samplers import Sampler
 
+PART_BYTES = 1 << 26
+"""Of a file that is written at once: less than a second of a slow disk, where all of it may take minutes."""
 _AS_THEY_ARE = ("action", "reward", "terminated", "truncated", "life_lost")
 _OVER = ("terminated", "truncated", "life_lost")
 
@@ -236,17 +238,17 @@ class Replay:
 
     # Checkpoints -----------------------------------------------------------------------------------------------
 
-    def save(self, folder: Path) -> dict[str, Any]:
+    def save(self, folder: Path, beat: Callable[[], object] = lambda: None) -> dict[str, Any]:
         """Write what is long into files of a folder, and return what is short, as plain numbers; raises OSError.
 
-        Files are written from shared memory as it is: nothing is copied.
+        Files are written from shared memory as it is: nothing is copied. ``beat`` is called after every PART_BYTES.
         """
         rows = min(int(self._written.max()), self.shape.rows)
         for field in self._segment.fields:
             array = self._segment[field.name]
-            _write(folder / f"{field.name}.npy", array[:, :rows] if array.ndim > 1 else array)
+            _write(folder / f"{field.name}.npy", array[:, :rows] if array.ndim > 1 else array, beat)
         for name, array in self.sampler.arrays().items():
-            _write(folder / f"sampler-{name}.npy", array)
+            _write(folder / f"sampler-{name}.npy", array, beat)
         return {"shape": msgspec.to_builtins(self.shape), "sampler": self.sampler.state()}
 
     def restore(self, folder: Path, state: Mapping[str, Any]) -> None:
@@ -264,11 +266,18 @@ class Replay:
         self._rings = Rings(self.shape.rings)
 
 
-def _write(path: Path, array: NDArray[Any]) -> None:
+def _write(path: Path, array: NDArray[Any], beat: Callable[[], object]) -> None:
+    """What np.save writes, but ring by ring in parts that are on disk before the next one is begun."""
+    header = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
     with path.open("wb") as file:
-        np.save(file, array, allow_pickle=False)
-        file.flush()
-        os.fsync(file.fileno())
+        np.lib.format.write_array_header_1_0(file, header)
+        for ring in array if array.ndim > 1 else array[None]:
+            content = ring.reshape(-1).view(np.uint8)
+            for at in range(0, content.size, PART_BYTES):
+                file.write(content[at : at + PART_BYTES])
+                file.flush()
+                os.fsync(file.fileno())
+                beat()
 
 
 def _read(path: Path) -> NDArray[Any]:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from actorlearn.envs.atari import Atari
 from actorlearn.envs.interface import EnvSettings
 from actorlearn.memory.shared import Segment
+from actorlearn.replay import buffer
 from actorlearn.replay.buffer import Replay, Sample
 from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import ReplayShape, replay_bytes, replay_fields
@@ -284,6 +285,17 @@ def test_a_restored_replay_draws_what_the_saved_one_would_have(tmp_path: Path, p
             assert (one == two).all()
         replay.update(ours, ours.reward + 2.0)
         other.update(theirs, theirs.reward + 2.0)
+
+
+def test_a_replay_is_saved_in_parts_with_a_sign_of_life_after_each(tmp_path: Path) -> None:
+    replay, beats = make(tmp_path, box(), NStep()), []
+    replay.add("simulator", 0, rows_of(8))
+    replay.flush()
+    with mock.patch.object(buffer, "PART_BYTES", 50):
+        replay.save(tmp_path, lambda: beats.append(len(beats)))
+    frames = np.load(tmp_path / "frame.npy")
+    assert (frames == replay._column["frame"].reshape(2, 50, 3)[:, :8]).all()
+    assert len(beats) >= frames.nbytes / 50
 
 
 def test_what_is_stored_after_a_restore_is_not_joined_to_what_was_before(tmp_path: Path) -> None:
