@@ -6,6 +6,7 @@ Pure but for the segments it makes when told to. What it must know of environmen
 from __future__ import annotations
 
 import os
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from launch.choices import Choice, choose, cpu_flags
 from launch.description import Description
 from launch.planned import PlannedProcess, PlannedSegment, Processes
 from launch.shapes import block_shape, replay_shape
-from launch.topology import Topology
+from launch.topology import Topology, TopologyError
 
 
 @dataclass
@@ -235,7 +236,17 @@ class Plan:
 
     def add_simulators(self, count: int) -> list[PlannedProcess]:
         """Plan more simulators for a running run; raises TopologyError when there is no room for them."""
-        return self.places.add_simulators(count)
+        new = self.places.add_simulators(count)
+        most = self.topology.simulators.count
+        seats = Counter(process.learner for process in self.processes if process.role == "simulator")
+        if self.description.replayed and max(seats.values()) > most:
+            for process in new:
+                self.remove(process.name)
+            raise TopologyError(
+                f"attach {count} simulators: a replay has room for {most} simulators of a learner (simulators.count); "
+                "detach others first, or start a run with more"
+            )
+        return new
 
     def add_learners(self, count: int) -> list[PlannedProcess]:
         """Plan more learners for a running run in mode gossip, and make the segments that each has of its own.

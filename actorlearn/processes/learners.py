@@ -60,6 +60,16 @@ class Learners:
         """Whether others wait for this one's update, so that it must make one of every batch."""
         return self._exchange.mode == "sync"
 
+    @property
+    def leaving(self) -> bool:
+        """Whether the order tells this learner to finish."""
+        order = self._role.control.order
+        return order.phase == "drain" or self._settings.name in order.leaving
+
+    def going_on(self) -> bool:
+        """Whether a long pass goes on. Who is in step with others finishes it, because they do."""
+        return self._role.alive() and (self.in_step or not self.leaving)
+
     def join(self, env_steps: int, updates: int) -> tuple[int, int] | None:
         """Join those there are now; the steps and updates of all, or None while they are not complete."""
         wanted = self._wanted()

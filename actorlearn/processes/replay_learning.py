@@ -45,6 +45,13 @@ def learning_by(settings: TrainerSettings) -> Learning:
 class ReplayLearning(Learning):
     """Network, target network, loss, optimizer and replay."""
 
+    _credited = -1
+    """Steps for which all minibatches have been done; -1: those of the first round to come."""
+    _ahead = 0
+    """Minibatches done beyond these, of a pass that was broken off."""
+    _claim = -1
+    """Steps for which they will have been done after the next pass."""
+
     def __init__(self, settings: TrainerSettings, place: ReplayPlace) -> None:
         """Build everything, weights drawn from the seed; take up the replay as it was left."""
         super().__init__(settings)
@@ -87,7 +94,8 @@ class ReplayLearning(Learning):
     ) -> Exchange:
         """Learners in step count the steps of all, because each must do as many updates."""
         self._together = settings.learners if settings.mode == "sync" else 0
-        self._credited = -1
+        if self._together:  # whatever each of them has done before, they go on together
+            self._credited, self._ahead = -1, 0
         return super()._exchange(settings, alive, members)
 
     # How much, and when ------------------------------------------------------------------------------------------
@@ -106,8 +114,9 @@ class ReplayLearning(Learning):
             self.replay.begun = steps
         starts = self.replay.begun + self._numbers.learning_starts_steps * learners
         ratio = Ratio(intensity=self._numbers.ratio, batch=self._batch * learners, starts=starts)
-        before, self._credited = steps if self._credited < 0 else self._credited, steps
-        self._due = ratio.due(steps, 0) - ratio.due(before, 0)
+        before = steps if self._credited < 0 else self._credited
+        self._claim = steps
+        self._due = max(0, ratio.due(steps, 0) - ratio.due(before, 0) - self._ahead)
         return self._due
 
     def pass_over(self, batch: Batch, env_steps: int, round_: int) -> dict[str, float]:
@@ -123,6 +132,8 @@ class ReplayLearning(Learning):
             self._renew_target(round_, done)
             finite, told = self.finite, self.minibatch(env_steps)
             self._told = told if finite else self._told
+            self._ahead += 1
+        self._credited, self._ahead = self._claim, 0
         self.skipped = 0 if self.finite else self.skipped + 1
         return {**self._told, "replay_transitions": float(len(self.replay)), "minibatches": float(self._due)}
 
@@ -133,7 +144,7 @@ class ReplayLearning(Learning):
         """
         steps, every = self.settings.round_steps, self.algorithm_settings.target_every_steps
         period = (round_ * self._due + done) * steps // (self._due * every)
-        if period != self._period and self._period >= 0:
+        if period != self._period:
             self.target_weights.copy_(self.weights)
         self._period = period
 
@@ -200,7 +211,11 @@ class ReplayLearning(Learning):
     def tensors(self) -> dict[str, Tensor]:
         """Everything that learning changes, by name; the replay itself is ``save``'s."""
         target = {f"target.{name}": tensor for name, tensor in self.target.state_dict().items()}
-        return {**super().tensors(), **target, "replay.counters": torch.tensor([self._credited, self._period])}
+        return {
+            **super().tensors(),
+            **target,
+            "replay.counters": torch.tensor([self._credited, self._ahead, self._period]),
+        }
 
     def save(self, folder: Path) -> dict[str, Any]:
         """Write the replay, where that is asked for."""
@@ -210,6 +225,6 @@ class ReplayLearning(Learning):
         """Take back what was saved, but not a replay older than the one that is there."""
         super().restore(saved)
         self.target.load_state_dict(saved.section("target"))
-        self._credited, self._period = (int(n) for n in saved.tensors["replay.counters"])
+        self._credited, self._ahead, self._period = (int(n) for n in saved.tensors["replay.counters"])
         if "replay" in saved.state and not self.replay.rounds:
             self.replay.restore(saved.path, saved.state["replay"])

@@ -46,7 +46,6 @@ class Trainer:
         self.settings = settings
         self.role = Role(settings)
         self.learning = learning_by(settings)
-        self.learning.alive = self.role.alive
         self.episodes = Episodes()
         algorithm = self.learning.algorithm_settings
         self.rewards = RewardScale(algorithm.discount) if algorithm.normalize_reward else None
@@ -57,6 +56,7 @@ class Trainer:
         self.bells = Bells()
         self.checkpoints = settings.checkpoints
         self.learners = Learners(settings, self.role, self.learning)
+        self.learning.alive = self.learners.going_on
         self.env_steps = self.own_steps = self.updates = self.learned = self.saves_done = self.pulls = 0
         """Of which only ``own_steps`` and ``learned`` are this learner's alone."""
         self.saved_at = -1
@@ -96,6 +96,7 @@ class Trainer:
                 self.learners.part()
                 self.unlearned = batch
             except Stopped:
+                draining = self.learners.leaving
                 break
         self._finish(draining)
 
@@ -197,7 +198,7 @@ class Trainer:
                 self.saves_done = control.order.save
                 self._save()
             control.applied()
-        return control.order.phase == "drain" or self.settings.name in control.order.leaving
+        return self.learners.leaving
 
     def _publish(self) -> None:
         version = self.published.publish(self.learning.weights.detach().cpu().numpy(), self.env_steps)

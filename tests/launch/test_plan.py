@@ -69,6 +69,16 @@ def test_simulators_come_and_go_for_ever_and_no_name_comes_back() -> None:
     assert "simulator-769" in names
 
 
+def test_a_replay_has_no_room_for_more_simulators_than_it_was_made_for() -> None:
+    made = planned()
+    made.description = msgspec.structs.replace(made.description, replayed=True)
+    with pytest.raises(TopologyError, match=r"attach 1 simulators: a replay has room for 2 simulators of a learner"):
+        made.add_simulators(1)
+    assert len(made.processes) == len(planned().processes)
+    made.remove("simulator-0")
+    assert [process.learner for process in made.add_simulators(1)] == [0]
+
+
 def test_a_free_row_is_used_again_and_no_row_twice() -> None:
     made = planned()
     row = made.process("simulator-0").index

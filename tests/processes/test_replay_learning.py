@@ -17,6 +17,7 @@ from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, 
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.parameters import checkpoint
+from actorlearn.parameters.interface import Stopped
 from actorlearn.processes.replay_batches import ReplayBatches
 from actorlearn.processes.replay_learning import ReplayLearning
 from actorlearn.processes.settings import ReplayPlace
@@ -98,7 +99,10 @@ def test_the_minibatches_done_are_those_the_steps_allow_and_none_is_lost(
     env_steps = done = 0
     for steps in [0, *rounds]:
         env_steps += steps
-        done += made.updates_from(any_batch(), env_steps, own_steps=0 if learners > 1 else env_steps)
+        due = made.updates_from(any_batch(), env_steps, own_steps=0 if learners > 1 else env_steps)
+        done += due
+        made.minibatch = lambda env_steps: {}  # type: ignore[method-assign]
+        made.pass_over(any_batch(), env_steps, 0)
         allowed = (env_steps - 10 * learners) * ratio / (4 * learners)
         assert max(allowed - 1, 0) <= done + 1e-9
         assert done <= max(allowed, 0) + 1e-9
@@ -132,6 +136,31 @@ def test_the_target_network_is_renewed_at_whole_periods_of_steps(
         made.pass_over(batch, 10 * round_, round_)
     # 5 minibatches a round of 10 steps, from round 2 on: 20 steps are over at rounds 2, 4, 6 and 8.
     assert renewed == [(2, 0), (4, 0), (6, 0), (8, 0)]
+
+
+def test_a_pass_that_is_broken_off_is_finished_later_and_nothing_is_lost_or_done_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = replaying(tmp_path)
+    done = 0
+
+    def minibatch(env_steps: int) -> dict[str, float]:
+        nonlocal done
+        done += 1
+        return {}
+
+    monkeypatch.setattr(made, "minibatch", minibatch)
+    for steps in (0, 20):
+        made.updates_from(any_batch(), steps, steps)
+        made.pass_over(any_batch(), steps, steps // 10)
+    assert (made.updates_from(any_batch(), 40, 40), done) == (10, 5)
+    made.alive = lambda: done < 8
+    with pytest.raises(Stopped):
+        made.pass_over(any_batch(), 40, 4)
+    made.alive = lambda: True
+    assert (made.updates_from(any_batch(), 40, 40), done) == (7, 8)
+    made.pass_over(any_batch(), 40, 4)
+    assert (made.updates_from(any_batch(), 40, 40), done) == (0, 15)
 
 
 def test_a_long_round_renews_it_several_times_along_the_way(tmp_path: Path) -> None:

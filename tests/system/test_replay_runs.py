@@ -36,7 +36,12 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+# Those that are parts of the others are slow tests: each is a process tree that has to start.
+PARTS = ("double", "dueling", "n-step", "c51", "prioritised")
+NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in PARTS else name for name in VARIANTS]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_catch_is_learned(launched: Start, name: str) -> None:
     learned(launched("catch", *CATCH, "algorithm.name=dqn", *VARIANTS[name]), 0.8)
 
@@ -77,9 +82,7 @@ def test_rounds_of_two_blocks_repeat_themselves_by_their_own_weights(launched: S
 def test_a_killed_trainer_finds_its_replay_again(launched: Start) -> None:
     keys = ["algorithm.name=dqn", "replay.learning_starts_steps=100", "total_steps=4000"]
     run = launched("catch", PACED, *keys)
-    before = run.wait_for(lambda: [row for row in run.rows() if row["replay_transitions"] >= 300], "300 transitions")[
-        -1
-    ]
+    *_, before = run.wait_for(lambda: [r for r in run.rows() if r["replay_transitions"] >= 300], "300 transitions")
     os.kill(run.pids()["trainer"], signal.SIGKILL)
     run.wait_for_event("restarted", "trainer", incarnation=1)
     known = len(run.rows())
