@@ -34,7 +34,8 @@ CASES = [(name, env_id) for name in ("a2c", "ppo", "impala") for env_id in ("Car
 
 @pytest.mark.parametrize(("name", "env_id"), [*CASES, ("dqn", "CartPole-v1"), ("c51", "CartPole-v1")])
 def test_every_part_runs_alone(counted: list[int], tmp_path: Path, env_id: str, name: str) -> None:
-    keys = ["simulators.count=1", "simulators.envs=4", "algorithm.horizon=8", "algorithm.minibatches=2"]
+    keys = ["simulators.count=1", "simulators.envs=4", "algorithm.horizon=8"]
+    keys += [] if name in ("dqn", "c51") else ["algorithm.minibatches=2"]
     topology = parse(f"env: {{id: {env_id}}}\nalgorithm: {{name: {name}}}\n", keys)
     made = plan(topology, tmp_path, "run", tmp_path, describe(topology))
     settings = AloneSettings(
