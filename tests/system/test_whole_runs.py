@@ -69,8 +69,7 @@ def test_a_run_ends_at_total_steps_and_leaves_its_folder_and_nothing_else(launch
     assert run.meta()["ended"] and run.meta()["supervisor_pid"] is None
 
 
-# Of eight seeds all came to 0.8 within 40 000 steps; without the entropy half of them never catch at one edge. One
-# of a way that does not repeat itself took more than 80 000.
+# Of eight seeds all came to 0.8 within 40 000 steps; without the entropy half of them never catch at one edge.
 LEARNS_CATCH = [
     *("total_steps=400_000", "simulators.envs=16", "algorithm.horizon=10", "algorithm.entropy_cost=0.05"),
     *("optimizer.learning_rate=0.006", "model.hidden_sizes=[128]", "model.init=orthogonal"),
@@ -78,8 +77,11 @@ LEARNS_CATCH = [
 ]
 
 
-CATCHES, MOSTLY = 0.8, 0.5
-"""A policy that never catches at one edge comes to 0.6: learning that does not repeat itself may end there."""
+# A2C with old transitions may stay where it never catches at one edge, 0.6; PPO weighs them by what acting recorded.
+CATCHES_WITH_LAG = [
+    *("algorithm.name=ppo", "total_steps=400_000", "simulators.envs=16", "algorithm.entropy_cost=0.01"),
+    *("model.hidden_sizes=[128]", "model.init=orthogonal", "checkpoint.every_steps=1_000_000"),
+]
 
 
 @pytest.mark.parametrize(
@@ -95,8 +97,8 @@ CATCHES, MOSTLY = 0.8, 0.5
     ids=["lock step", "two blocks and two groups", "local inference", "weights and games wait", "drop", "dynamic"],
 )
 def test_catch_is_learned(launched: Start, way: list[str], largest_lag: int) -> None:
-    run = launched("catch", *LEARNS_CATCH, *way)
-    learned(run, MOSTLY if largest_lag else CATCHES)
+    run = launched("catch", *(CATCHES_WITH_LAG if largest_lag else LEARNS_CATCH), *way)
+    learned(run, 0.8)
     assert max(row["policy_lag_max"] for row in run.rows()) == largest_lag
     assert all(sum(row[f"policy_lag_{lag}"] for lag in range(largest_lag + 1)) > 0.999 for row in run.rows())
     assert (run.rows()[-1]["steps_dropped"] > 0) == ("algorithm.on_policy_lag=drop" in way)
