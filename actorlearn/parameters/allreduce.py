@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from actorlearn.memory.shared import Segment
-from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.parameters.exchange import Alone
-from actorlearn.parameters.interface import Agreed, Disagreement, ExchangeSettings, PeerLost, Stepped
+from actorlearn.parameters.interface import Agreed, Disagreement, ExchangeSettings, Learner, PeerLost, Stepped
 from actorlearn.parameters.rendezvous import Rendezvous
 from actorlearn.parameters.waits import Waits
 
@@ -42,18 +41,11 @@ _ENV_STEPS, _OPTIMIZER_STEPS, _DRAINING, _BUSY_NS, _HASH = range(5)
 class Sync:
     """One of several learners that take every step together."""
 
-    def __init__(
-        self,
-        settings: ExchangeSettings,
-        optimizer: OptimizerSettings,
-        weights: Tensor,
-        gradients: Tensor,
-        alive: Callable[[], bool],
-    ) -> None:
+    def __init__(self, settings: ExchangeSettings, learner: Learner) -> None:
         """Take the place at the rendezvous; waits for nobody yet."""
-        self.settings, self.weights, self._alive = settings, weights, alive
-        self.own = Alone(optimizer, weights, gradients)
-        self.rendezvous = Rendezvous(Segment.open(Path(settings.rendezvous)), settings.rank, alive)
+        self.settings, self.weights, self._alive = settings, learner.weights, learner.alive
+        self.own = Alone(learner)
+        self.rendezvous = Rendezvous(Segment.open(Path(settings.rendezvous)), settings.rank, learner.alive)
         self._waits = Waits(settings.learners)
         self._agreements = 0
 

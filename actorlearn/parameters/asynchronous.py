@@ -17,32 +17,26 @@ from torch import Tensor
 
 from actorlearn.memory.shared import Segment
 from actorlearn.optim.clip import clip_by_global_norm
-from actorlearn.optim.interface import Optimizer, OptimizerSettings, copy_state, state_vectors
+from actorlearn.optim.interface import Optimizer, copy_state, state_vectors
 from actorlearn.optim.make import make as make_optimizer
 from actorlearn.optim.multistep import MultiStepAdam
-from actorlearn.parameters.interface import Agreed, ExchangeSettings, Stepped
+from actorlearn.parameters.interface import Agreed, ExchangeSettings, Learner, Stepped
 from actorlearn.parameters.store import Store
 
 
 class Async:
     """One of several learners that share a parameter store."""
 
-    def __init__(
-        self,
-        settings: ExchangeSettings,
-        optimizer: OptimizerSettings,
-        weights: Tensor,
-        gradients: Tensor,
-        alive: Callable[[], bool],
-    ) -> None:
+    def __init__(self, settings: ExchangeSettings, learner: Learner) -> None:
         """Bind to the store, with an optimizer for each of its chunks."""
+        weights, optimizer = learner.weights, learner.optimizer
         if settings.local_steps > 1 and optimizer.name != "adam":
             raise ValueError(
                 f"exchange.local_steps: {settings.local_steps} needs optimizer.name: adam, not {optimizer.name}; "
                 "the rule for several local steps is Adam's"
             )
         self.weights, self.clip_norm, self.local_steps = weights, optimizer.clip_norm, settings.local_steps
-        self.store = Store(Segment.open(Path(settings.store)), settings.rank, gradients.numel(), alive)
+        self.store = Store(Segment.open(Path(settings.store)), settings.rank, learner.gradients.numel(), learner.alive)
         self.spans = {chunk: span for chunk, span in enumerate(self.store.spans) if span.start < span.stop}
         self.statistics = len(self.store.spans) - 1
         chunks = [chunk for chunk in self.spans if chunk != self.statistics]

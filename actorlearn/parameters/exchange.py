@@ -11,19 +11,19 @@ import torch
 from torch import Tensor
 
 from actorlearn.optim.clip import clip_by_global_norm
-from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.make import make as make_optimizer
-from actorlearn.parameters.interface import Agreed, Stepped
+from actorlearn.parameters.interface import Agreed, Learner, Stepped
 
 
 class Alone:
     """One learner: clip by the global norm, step."""
 
-    def __init__(self, optimizer: OptimizerSettings, weights: Tensor, gradients: Tensor) -> None:
+    def __init__(self, learner: Learner) -> None:
         """Start an optimizer for the parameters at the front of the weights."""
-        self.parameters, self.statistics = weights[: gradients.numel()], weights[gradients.numel() :]
-        self.clip_norm = optimizer.clip_norm
-        self.optimizer = make_optimizer(optimizer, self.parameters)
+        weights, size = learner.weights, learner.gradients.numel()
+        self.parameters, self.statistics = weights[:size], weights[size:]
+        self.clip_norm = learner.optimizer.clip_norm
+        self.optimizer = make_optimizer(learner.optimizer, self.parameters)
         self.env_steps = self.updates = 0
 
     def state(self) -> dict[str, Tensor]:

@@ -9,7 +9,7 @@ waited for, used at most once, and mixed with weight 1 / (1 + in-degree) once ev
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,12 @@ import torch
 from torch import Tensor
 
 from actorlearn.memory.shared import Segment
-from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.parameters.consensus import Consensus, cosines, measure
 from actorlearn.parameters.counts import Counts
 from actorlearn.parameters.exchange import Alone
 from actorlearn.parameters.exchange_log import ExchangeLog
 from actorlearn.parameters.graph import in_peers, neighbours
-from actorlearn.parameters.interface import Agreed, ExchangeSettings, Stepped
+from actorlearn.parameters.interface import Agreed, ExchangeSettings, Learner, Stepped
 from actorlearn.parameters.mailbox import Mailbox, SharedMailbox
 from actorlearn.parameters.socket_mailbox import SocketMailbox
 
@@ -39,19 +38,11 @@ _TURN_S = 1e-3
 class Gossip:
     """One of several learners that mix their weights."""
 
-    def __init__(
-        self,
-        settings: ExchangeSettings,
-        optimizer: OptimizerSettings,
-        weights: Tensor,
-        gradients: Tensor,
-        alive: Callable[[], bool],
-        members: Callable[[], Sequence[int]],
-    ) -> None:
-        """Bind to the own segments. `members` are the numbers of the learners that there are now."""
-        self.settings, self.weights = settings, weights
-        self.own = Alone(optimizer, weights, gradients)
-        self._alive, self._members = alive, members
+    def __init__(self, settings: ExchangeSettings, learner: Learner) -> None:
+        """Bind to the own segments."""
+        self.settings, self.weights = settings, learner.weights
+        self.own = Alone(learner)
+        self._alive, self._members = learner.alive, learner.members
         self._folder = Path(settings.folder)
         self._segments: list[Segment] = []
         self.counts = Counts(self._open("counts"), settings.rank)
@@ -61,8 +52,8 @@ class Gossip:
         self._consensus = Consensus(self._folder) if shared else None
         kept = settings.gradient_every > 0
         self._gradients = SharedMailbox(self._folder, settings.rank, "gradients") if kept else None
-        self._message = np.empty(weights.numel(), np.float32)
-        self._before = torch.empty_like(weights if shared else weights[:0])
+        self._message = np.empty(self.weights.numel(), np.float32)
+        self._before = torch.empty_like(self.weights if shared else self.weights[:0])
         """The weights when a change of them was logged last."""
         self._averaged = 0
         """Weights of how many learners made the own ones since then; 0 = they were not mixed."""

@@ -9,6 +9,7 @@ every mode: alone, sync (Stooke & Abbeel 2018, section 4.2), async (section 4.3)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
@@ -17,6 +18,8 @@ from actorlearn.parameters.graph import GraphSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from actorlearn.optim.interface import OptimizerSettings
 
 MODES = ("alone", "sync", "async", "gossip")
 BACKENDS = ("gloo", "nccl")
@@ -69,6 +72,21 @@ def backend(devices: Sequence[str]) -> str:
     """Who carries gradients between learners on these devices: NCCL refuses two processes on one GPU, Gloo does not."""
     own = all(device.startswith("cuda") for device in devices) and len(set(devices)) == len(devices)
     return "nccl" if own else "gloo"
+
+
+@dataclass(frozen=True, slots=True)
+class Learner:
+    """What an exchange needs of the learner whose gradients it takes."""
+
+    optimizer: OptimizerSettings
+    weights: Tensor
+    """The whole flat vector: parameters, and then statistics."""
+    gradients: Tensor
+    """Of the parameters alone."""
+    alive: Callable[[], bool] = lambda: True
+    """Called at least every 50 ms while the exchange waits for others; False when it is time to end."""
+    members: Callable[[], Sequence[int]] = tuple
+    """Mode gossip: the numbers of the learners that there are now."""
 
 
 class PeerLost(RuntimeError):

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-from torch import Tensor
-
-from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.parameters.allreduce import Sync
 from actorlearn.parameters.asynchronous import Async
 from actorlearn.parameters.exchange import Alone
 from actorlearn.parameters.gossip import Gossip
-from actorlearn.parameters.interface import Exchange, ExchangeSettings
+from actorlearn.parameters.interface import Exchange, ExchangeSettings, Learner
 
 
-def make(
-    settings: ExchangeSettings,
-    optimizer: OptimizerSettings,
-    weights: Tensor,
-    gradients: Tensor,
-    alive: Callable[[], bool],
-    members: Callable[[], Sequence[int]] = tuple,
-) -> Exchange:
-    """Construct the exchange that the settings name.
-
-    `weights` is the whole flat vector, parameters and then statistics; `gradients` is that of the parameters alone.
-    While an exchange waits for others it calls `alive` at least every 50 ms. In mode gossip it asks `members` for the
-    numbers of the learners that there are now.
-    """
+def make(settings: ExchangeSettings, learner: Learner) -> Exchange:
+    """Construct the exchange that the settings name."""
     if settings.mode == "sync":
-        return Sync(settings, optimizer, weights, gradients, alive)
+        return Sync(settings, learner)
     if settings.mode == "async":
-        return Async(settings, optimizer, weights, gradients, alive)
+        return Async(settings, learner)
     if settings.mode == "gossip":
-        return Gossip(settings, optimizer, weights, gradients, alive, members)
-    return Alone(optimizer, weights, gradients)
+        return Gossip(settings, learner)
+    return Alone(learner)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from actorlearn.models.unroll import state_size, unroll
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.schedules import linear, scaled
 from actorlearn.parameters import checkpoint
-from actorlearn.parameters.interface import Exchange, ExchangeSettings
+from actorlearn.parameters.interface import Exchange, ExchangeSettings, Learner
 from actorlearn.parameters.make import make as make_exchange
 from actorlearn.processes.settings import TrainerSettings
 
@@ -53,7 +54,8 @@ class Learning:
         """Of batches, besides those that all have."""
         self.forward = torch.compile(self.network) if settings.compile else self.network
         self.optimizer_settings = msgspec.convert(settings.optimizer, OptimizerSettings)
-        self.exchange: Exchange = self._exchange(ExchangeSettings(), lambda: True, tuple)
+        self.learner = Learner(self.optimizer_settings, self.weights, self.gradients)
+        self.exchange: Exchange = make_exchange(ExchangeSettings(), self.learner)
         """How a gradient becomes new weights: by this learner alone, until others are joined."""
         self.alive: Callable[[], bool] = lambda: True
         """Shows a sign of life; False when it is time to end. Called between the updates of a long pass."""
@@ -65,14 +67,10 @@ class Learning:
         self, settings: ExchangeSettings, alive: Callable[[], bool], members: Callable[[], Sequence[int]] = tuple
     ) -> None:
         """Exchange in another way, or with others, from now on; what the optimizer remembers goes along."""
-        before, self.exchange = self.exchange, self._exchange(settings, alive, members)
+        learner = replace(self.learner, alive=alive, members=members)
+        before, self.exchange = self.exchange, make_exchange(settings, learner)
         self.exchange.restore(before.state())
         before.close()
-
-    def _exchange(
-        self, settings: ExchangeSettings, alive: Callable[[], bool], members: Callable[[], Sequence[int]]
-    ) -> Exchange:
-        return make_exchange(settings, self.optimizer_settings, self.weights, self.gradients, alive, members)
 
     def learning_rate(self, env_steps: int) -> float:
         """Linear from the first to the final value over ``total_steps``, scaled by the number of learners."""

@@ -14,7 +14,7 @@ from actorlearn.parameters.counts import counts_fields
 from actorlearn.parameters.exchange_log import exchange_fields
 from actorlearn.parameters.gossip import Gossip
 from actorlearn.parameters.graph import GraphSettings
-from actorlearn.parameters.interface import ExchangeSettings
+from actorlearn.parameters.interface import ExchangeSettings, Learner
 from actorlearn.parameters.make import make
 from actorlearn.parameters.published import weights_fields
 
@@ -61,7 +61,7 @@ def learner(
         endpoint=f"ipc://{folder}/messages-{{}}.sock",
         **{"learners": len(members), **more},  # type: ignore[arg-type]
     )
-    made = make(settings, PAAC, start(), torch.zeros(PARAMETERS), alive, lambda: members)
+    made = make(settings, Learner(PAAC, start(), torch.zeros(PARAMETERS), alive, lambda: members))
     assert isinstance(made, Gossip)
     return made
 

@@ -16,7 +16,15 @@ import torch
 from torch import Tensor
 
 from actorlearn.optim.interface import OptimizerSettings
-from actorlearn.parameters.interface import Agreed, Disagreement, Exchange, ExchangeSettings, PeerLost, Stopped
+from actorlearn.parameters.interface import (
+    Agreed,
+    Disagreement,
+    Exchange,
+    ExchangeSettings,
+    Learner,
+    PeerLost,
+    Stopped,
+)
 from actorlearn.parameters.make import make
 
 ROWS, INPUTS, HIDDEN, STATISTICS = 24, 4, 8, 2
@@ -48,7 +56,7 @@ def told(**what: object) -> None:
     print(json.dumps(what), flush=True)
 
 
-class Learner:
+class SyncLearner:
     """Weights, and the exchange of each generation in turn."""
 
     def __init__(self, rank: int, learners: int, paths: list[str]) -> None:
@@ -61,7 +69,8 @@ class Learner:
         settings = ExchangeSettings(
             mode="sync", rank=self.rank, learners=self.learners, rendezvous=self.paths[generation], hash_every=1
         )
-        exchange = make(settings, OPTIMIZER, self.weights, torch.zeros(PARAMETERS), lambda: self.alive())
+        own = Learner(OPTIMIZER, self.weights, torch.zeros(PARAMETERS), lambda: self.alive())
+        exchange = make(settings, own)
         self.env_steps, self.updates = exchange.join(self.env_steps, self.updates)
         return exchange
 
@@ -87,7 +96,7 @@ class Learner:
         exchange.close()
 
 
-def learn(learner: Learner) -> None:
+def learn(learner: SyncLearner) -> None:
     """Some updates, and then learner 1 drains without a batch."""
     exchange = learner.join(0)
     for _ in range(UPDATES):
@@ -102,7 +111,7 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def lose(learner: Learner) -> None:
+def lose(learner: SyncLearner) -> None:
     """Learner 2 dies in the third update, the others go on in a second generation, and learner 0 is told to end."""
     generation = len(learner.paths) - 2  # a newcomer is told of the second generation alone
     exchange = learner.join(max(generation, 0))
@@ -129,7 +138,7 @@ def lose(learner: Learner) -> None:
     exchange.close()
 
 
-def differ(learner: Learner) -> None:
+def differ(learner: SyncLearner) -> None:
     """Learner 1 changes a weight by itself."""
     exchange = learner.join(0)
     learner.learn(exchange)
@@ -141,7 +150,7 @@ def differ(learner: Learner) -> None:
     exchange.close()
 
 
-def miscount(learner: Learner) -> None:
+def miscount(learner: SyncLearner) -> None:
     """Learner 1 is about to make more steps than the other."""
     exchange = learner.join(0)
     try:
@@ -155,5 +164,5 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     scenario, rank, learners, *paths = sys.argv[1:]
     {"learn": learn, "lose": lose, "differ": differ, "miscount": miscount}[scenario](
-        Learner(int(rank), int(learners), paths)
+        SyncLearner(int(rank), int(learners), paths)
     )

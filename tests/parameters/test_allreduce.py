@@ -14,6 +14,7 @@ import torch
 
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.exchange import Alone
+from actorlearn.parameters.interface import Learner
 from actorlearn.parameters.rendezvous import rendezvous_fields
 from tests.parameters import sync_learner as program
 
@@ -45,7 +46,7 @@ def run(scenario: str, learners: int, paths: Sequence[str]) -> list[list[dict[st
 def test_two_learners_are_one_with_the_environments_of_both(tmp_path: Path) -> None:
     first, second = run("learn", 2, [rendezvous(tmp_path, 2)])
     weights = program.start()
-    alone = Alone(program.OPTIMIZER, weights, torch.zeros(program.PARAMETERS))
+    alone = Alone(Learner(program.OPTIMIZER, weights, torch.zeros(program.PARAMETERS)))
     for update in range(program.UPDATES):
         for rank in range(2):
             program.combine(weights[program.PARAMETERS :], torch.tensor([rank + 1.0, float(update)]))

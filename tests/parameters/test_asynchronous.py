@@ -18,7 +18,7 @@ from actorlearn.memory.shared import Segment
 from actorlearn.optim.interface import OptimizerSettings, state_vectors
 from actorlearn.parameters.asynchronous import Async
 from actorlearn.parameters.exchange import Alone
-from actorlearn.parameters.interface import ExchangeSettings
+from actorlearn.parameters.interface import ExchangeSettings, Learner
 from actorlearn.parameters.make import make
 from actorlearn.parameters.store import store_fields
 from tests import reference
@@ -37,7 +37,7 @@ import sys
 from pathlib import Path
 import torch
 from actorlearn.optim.interface import OptimizerSettings
-from actorlearn.parameters.interface import ExchangeSettings
+from actorlearn.parameters.interface import ExchangeSettings, Learner
 from actorlearn.parameters.make import make
 torch.set_num_threads(1)
 rank, learners, updates, size = map(int, sys.argv[2:])
@@ -45,7 +45,7 @@ weights, gradients = torch.zeros(size), torch.zeros(size)
 # Without decay the rule remembers nothing, so the order of updates does not matter.
 optimizer = OptimizerSettings(decay=0.0, accumulator_init=0.0, epsilon=1e-6, clip_norm=0.0)
 settings = ExchangeSettings(mode="async", rank=rank, learners=learners, store=sys.argv[1])
-exchange = make(settings, optimizer, weights, gradients, lambda: True)
+exchange = make(settings, Learner(optimizer, weights, gradients))
 exchange.join(0, 0)
 for update in range(updates):
     exchange.agree(7, 1)
@@ -67,7 +67,7 @@ def learners(
     for rank in range(count):
         weights = start()
         which = ExchangeSettings(mode="async", rank=rank, learners=count, store=str(path), local_steps=local_steps)
-        exchange = make(which, optimizer, weights, torch.zeros(PARAMETERS), lambda: True)
+        exchange = make(which, Learner(optimizer, weights, torch.zeros(PARAMETERS)))
         assert isinstance(exchange, Async)
         made.append((exchange, weights))
     try:
@@ -92,7 +92,7 @@ def add(statistics: Tensor, moments: Tensor) -> None:
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_one_learner_is_exactly_a_learner_alone(tmp_path: Path, optimizer: OptimizerSettings) -> None:
     expected = start()
-    alone = Alone(optimizer, expected, torch.zeros(PARAMETERS))
+    alone = Alone(Learner(optimizer, expected, torch.zeros(PARAMETERS)))
     assert alone.join(100, 3) == (100, 3)
     with learners(tmp_path, optimizer) as ((exchange, weights),):
         assert exchange.join(100, 3) == (100, 3)
@@ -116,7 +116,7 @@ def test_updates_of_several_learners_are_those_of_one_in_the_same_order(tmp_path
     """For a rule that centralises all it remembers; gradients do not depend on the weights here."""
     gradients = gradients_of(len(turns), seed)
     expected = start()
-    alone = Alone(PAAC, expected, torch.zeros(PARAMETERS))
+    alone = Alone(Learner(PAAC, expected, torch.zeros(PARAMETERS)))
     with learners(tmp_path_factory.mktemp("async"), PAAC, 3) as made:
         for exchange, _ in made:
             exchange.join(0, 0)
@@ -154,7 +154,7 @@ def test_several_local_steps_of_one_learner_are_adam(tmp_path_factory, local_ste
     """Whatever is left over at the end of a batch is brought home with it."""
     adam = OptimizerSettings(name="adam", epsilon=1e-5, clip_norm=0.5)
     expected = start()
-    alone = Alone(adam, expected, torch.zeros(PARAMETERS))
+    alone = Alone(Learner(adam, expected, torch.zeros(PARAMETERS)))
     with learners(tmp_path_factory.mktemp("async"), adam, 1, local_steps) as ((exchange, weights),):
         exchange.join(0, 0)
         for number, steps in enumerate(batches):
@@ -233,7 +233,7 @@ def test_what_a_learner_drops_is_not_counted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_checkpoint_fits_every_mode(tmp_path: Path, optimizer: OptimizerSettings) -> None:
-    alone = Alone(optimizer, start(), torch.zeros(PARAMETERS))
+    alone = Alone(Learner(optimizer, start(), torch.zeros(PARAMETERS)))
     for gradient in gradients_of(3):
         alone.step(gradient, RATE)
     with learners(tmp_path, optimizer) as ((exchange, _),):
@@ -241,10 +241,10 @@ def test_a_checkpoint_fits_every_mode(tmp_path: Path, optimizer: OptimizerSettin
         exchange.join(0, 0)
         for name, tensor in alone.state().items():
             assert torch.equal(exchange.state()[name], tensor)
-        again = Alone(optimizer, start(), torch.zeros(PARAMETERS))
+        again = Alone(Learner(optimizer, start(), torch.zeros(PARAMETERS)))
         again.restore(exchange.state())
         with pytest.raises(ValueError, match="the checkpoint's state is"):
-            exchange.restore(Alone(optimizer, torch.zeros(9000), torch.zeros(9000)).state())
+            exchange.restore(Alone(Learner(optimizer, torch.zeros(9000), torch.zeros(9000))).state())
 
 
 @pytest.mark.faults

@@ -20,6 +20,7 @@ from actorlearn.memory.shared import Segment
 from actorlearn.parameters.exchange import Alone
 from actorlearn.parameters.exchange_log import ADOPTED, MIXED, STEPPED, ExchangeReader, Record
 from actorlearn.parameters.graph import GraphSettings, in_peers, mixing_matrix
+from actorlearn.parameters.interface import Learner
 from actorlearn.parameters.published import Published
 from tests.parameters.gossiping import PAAC, PARAMETERS, RATE, SIZE, STATISTICS, learn, learner, segments, start
 from tests.sizes import ROOT
@@ -60,7 +61,7 @@ class Matrices:
         self.graph, self.count = graph, count
         self.coefficients = np.ones((2 * count, 1))
         self.changes = [start().double().numpy()]
-        self.alone = [Alone(PAAC, start(), torch.zeros(PARAMETERS)) for _ in range(count)]
+        self.alone = [Alone(Learner(PAAC, start(), torch.zeros(PARAMETERS))) for _ in range(count)]
         self.posted, self.mixes = [-1] * count, [0] * count
         self.used: list[dict[int, int]] = [{} for _ in range(count)]
 
