@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from actorlearn.algorithms.interface import REPLAYED
 from actorlearn.models.interface import CONVOLUTIONAL
 from launch.topology import Topology
-from launch.topology_replay import REPLAYED
 
 AUTO = "auto"
 LARGE_BATCH = 64

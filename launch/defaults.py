@@ -13,6 +13,7 @@ import os
 import re
 from typing import Any
 
+from actorlearn.algorithms.interface import REPLAYED
 from launch import defaults_replay as values
 
 Tree = dict[str, Any]
@@ -267,7 +268,7 @@ def _trainer_threads(tree: Tree, kind: str, cores: int) -> int:
 
     Half where a replay is learned from while simulators play.
     """
-    replayed = section(tree, "algorithm").get("name") in ("dqn", "c51")
+    replayed = section(tree, "algorithm").get("name") in REPLAYED
     playing = 2 if replayed and section(tree, "simulators").get("blocks") != 1 else 1
     return min(max(1, cores // _learners(tree) // playing), 8) if kind == "atari" else 1
 

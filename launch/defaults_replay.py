@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from actorlearn.algorithms.interface import REPLAYED
+
 Tree = dict[str, Any]
 
 EVERYWHERE: Tree = {
@@ -89,5 +91,5 @@ _OF: dict[tuple[str, str], Tree] = {
     ("vector", "adam"): _CHEAP | {"epsilon_hat": False},
 }
 OPTIMIZERS: dict[tuple[str, str, str], Tree] = {
-    (kind, name, optimizer): numbers for name in ("dqn", "c51") for (kind, optimizer), numbers in _OF.items()
+    (kind, name, optimizer): numbers for name in REPLAYED for (kind, optimizer), numbers in _OF.items()
 }

@@ -9,19 +9,18 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from actorlearn.algorithms.interface import SHIPPED
 from launch.topology_types import Section, known_or_code
 
-ALGORITHMS = ("a2c", "ppo", "impala", "dqn", "c51")
-
 AlgorithmName = Annotated[
-    str, AfterValidator(known_or_code(ALGORITHMS)), Field(json_schema_extra={"examples": [*ALGORITHMS]})
+    str, AfterValidator(known_or_code(SHIPPED)), Field(json_schema_extra={"examples": [*SHIPPED]})
 ]
 
 
 class AlgorithmSection(Section):
     """The loss (actorlearn.algorithms.interface.AlgorithmSettings)."""
 
-    name: AlgorithmName = Field(description="a2c, ppo, impala, dqn, c51 or package.module:Name")
+    name: AlgorithmName = Field(description=f"{', '.join(SHIPPED)} or package.module:Name")
     horizon: int = Field(ge=1, le=10_000, description="agent steps per environment and update (rows of a block)")
     batch_steps: int | None = Field(
         ge=1,

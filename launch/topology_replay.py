@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from launch.topology_algorithm import ALGORITHMS
+from actorlearn.algorithms.interface import REPLAYED, SHIPPED
 from launch.topology_types import Section, refuse
 
 if TYPE_CHECKING:
     from launch.topology_sections import Topology
 
-REPLAYED = ("dqn", "c51")
-"""Shipped algorithms that learn from a replay."""
 VERSIONS = 3
 """Of the weights that are kept (actorlearn.parameters.published.SLOTS)."""
 
@@ -98,7 +96,7 @@ def replay_of_values(t: Topology) -> None:
 
 def _noise_of_values(t: Topology) -> None:
     """Refuse noise where it would be acted with and not learned with."""
-    if t.algorithm.name in ALGORITHMS and t.model.noisy:
+    if t.algorithm.name in SHIPPED and t.model.noisy:
         refuse(
             f"noise is drawn for {' and '.join(REPLAYED)} alone, and {t.algorithm.name} draws its actions already",
             "write 0.0, or another algorithm",

@@ -13,14 +13,13 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from actorlearn.models.interface import SHIPPED
 from launch.topology_algorithm import AlgorithmSection
 from launch.topology_gossip import GossipSection
 from launch.topology_replay import ReplaySection, replay_of_values, weights_of_rounds
 from launch.topology_types import Beta, Device, EnvId, Name, Precision, Section, Width, known_or_code, refuse
 
-MODELS = ("nips", "nature", "a3c", "gala", "impala", "mlp")
-
-ModelName = Annotated[str, AfterValidator(known_or_code(MODELS)), Field(json_schema_extra={"examples": [*MODELS]})]
+ModelName = Annotated[str, AfterValidator(known_or_code(SHIPPED)), Field(json_schema_extra={"examples": [*SHIPPED]})]
 
 
 class EnvSection(Section):
@@ -40,7 +39,7 @@ class EnvSection(Section):
 class ModelSection(Section):
     """The network (actorlearn.models.interface.ModelSettings)."""
 
-    name: ModelName = Field(description="nips, nature, a3c, gala, impala, mlp or package.module:Name")
+    name: ModelName = Field(description=f"{', '.join(SHIPPED)} or package.module:Name")
     hidden_sizes: list[Width] = Field(max_length=16, description="units per hidden layer of mlp")
     init: Literal["torch", "orthogonal"] = Field(description="initial weights; torch = U(+-1/sqrt(fan_in)), biases too")
     recurrence: Literal["none", "lstm", "gru"] = Field(description="a cell between encoder and heads; none = no memory")

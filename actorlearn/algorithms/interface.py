@@ -23,11 +23,16 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+SHIPPED = ("a2c", "ppo", "impala", "dqn", "c51")
+"""Algorithms by name (`make.CLASSES`); anything else is "package.module:Name"."""
+REPLAYED = ("dqn", "c51")
+"""Those of them that learn from a replay."""
+
 
 class AlgorithmSettings(QSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Numbers of the loss; the defaults are those of the published PAAC code (its paper has entropy cost 0.01)."""
 
-    name: str = "a2c"  # one of make.SHIPPED or "package.module:Name", constructed as Name(settings)
+    name: str = "a2c"  # one of SHIPPED or "package.module:Name", constructed as Name(settings)
     horizon: int = 5  # transitions of one block, T
     batch_steps: int | None = None  # steps of one update, which gave the horizon; None = it was given itself
     discount: float = 0.99

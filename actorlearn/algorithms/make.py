@@ -13,10 +13,10 @@ from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.c51 import C51
 from actorlearn.algorithms.dqn import DQN
 from actorlearn.algorithms.impala import IMPALA
-from actorlearn.algorithms.interface import Algorithm, AlgorithmSettings
+from actorlearn.algorithms.interface import SHIPPED, Algorithm, AlgorithmSettings
 from actorlearn.algorithms.ppo import PPO
 
-SHIPPED: dict[str, Callable[[AlgorithmSettings], Algorithm]] = {
+CLASSES: dict[str, Callable[[AlgorithmSettings], Algorithm]] = {
     "a2c": A2C,
     "ppo": PPO,
     "impala": IMPALA,
@@ -27,7 +27,7 @@ SHIPPED: dict[str, Callable[[AlgorithmSettings], Algorithm]] = {
 
 def make(settings: AlgorithmSettings) -> Algorithm:
     """Construct the algorithm that the settings name."""
-    construct = SHIPPED.get(settings.name) or imported(settings.name)
+    construct = CLASSES.get(settings.name) or imported(settings.name)
     return construct(settings)
 
 
@@ -39,6 +39,6 @@ def imported(name: str) -> Callable[[AlgorithmSettings], Algorithm]:
         return cast(Callable[[AlgorithmSettings], Algorithm], pkgutil.resolve_name(name))
     except (ValueError, ImportError, AttributeError) as error:
         raise ValueError(
-            f"algorithm.name: {name!r} must be one of {sorted(SHIPPED)} or 'package.module:Name', "
+            f"algorithm.name: {name!r} must be one of {list(SHIPPED)} or 'package.module:Name', "
             f"a class on the Python path that is called as Name(AlgorithmSettings) ({error})"
         ) from error

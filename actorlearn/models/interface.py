@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 CONVOLUTIONAL = ("nips", "nature", "a3c", "gala", "impala")
 """Shipped networks of images, worth computing in bfloat16."""
+SHIPPED = (*CONVOLUTIONAL, "mlp")
+"""Networks by name; anything else is "package.module:Name"."""
 
 
 class QModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,7 +36,7 @@ class QModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class ModelSettings(QModelSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which network, and how it starts."""
 
-    name: str = "nips"  # "nips", "nature", "a3c", "gala", "impala", "mlp" or "package.module:Name"
+    name: str = "nips"  # one of SHIPPED or "package.module:Name"
     hidden_sizes: list[int] = msgspec.field(default_factory=lambda: [64, 64])  # mlp only
     init: str = "torch"  # "torch" = U(+-1/sqrt(fan_in)), weights and biases, as PAAC; "orthogonal" as GALA
     recurrence: str = "none"  # "none", "lstm" or "gru": a cell between encoder and heads

@@ -14,13 +14,12 @@ from torch import Tensor, nn
 
 from actorlearn.models.encoders import STACKS, ConvolutionalEncoder, Perceptron, PixelConvolution
 from actorlearn.models.heads import DUELING, FREE, Dueling, SeparateTrunks, SharedTrunk, orthogonal
-from actorlearn.models.interface import ModelSettings
+from actorlearn.models.interface import SHIPPED, ModelSettings
 from actorlearn.models.noisy import make_noisy
 from actorlearn.models.normalize import Normalized, statistics
 from actorlearn.models.recurrent import Recurrent
 from actorlearn.models.residual import ResidualEncoder
 
-SHIPPED = ("nips", "nature", "a3c", "gala", "impala", "mlp")
 Encoder = ConvolutionalEncoder | ResidualEncoder | Perceptron
 
 

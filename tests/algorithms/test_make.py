@@ -10,8 +10,8 @@ import pytest
 
 from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.impala import IMPALA
-from actorlearn.algorithms.interface import AlgorithmSettings
-from actorlearn.algorithms.make import make
+from actorlearn.algorithms.interface import REPLAYED, SHIPPED, AlgorithmSettings, learns_from_replay
+from actorlearn.algorithms.make import CLASSES, make
 from actorlearn.algorithms.ppo import PPO
 
 
@@ -35,6 +35,11 @@ def test_names_make_algorithms_that_ask_for_heads_and_columns(name, kind, column
     assert algorithm.columns(6) == algorithm.columns((2,)) == dict.fromkeys(columns, ("float32", ()))
 
 
+def test_the_lists_of_names_that_need_no_torch_are_true():
+    assert tuple(CLASSES) == SHIPPED
+    assert tuple(name for name in SHIPPED if learns_from_replay(make(AlgorithmSettings(name=name)))) == REPLAYED
+
+
 def test_an_algorithm_of_ones_own_is_constructed_with_the_settings():
     settings = AlgorithmSettings(name=f"{__name__}:Own", horizon=20)
     algorithm = make(settings)
@@ -43,7 +48,7 @@ def test_an_algorithm_of_ones_own_is_constructed_with_the_settings():
 
 @pytest.mark.parametrize("name", ["a3c", "json", "no.such.module:X", "json:NoSuchName", ""])
 def test_names_that_lead_nowhere_are_refused_with_the_way_out(name):
-    shipped = r"\['a2c', 'c51', 'dqn', 'impala', 'ppo'\]"
+    shipped = r"\['a2c', 'ppo', 'impala', 'dqn', 'c51'\]"
     with pytest.raises(ValueError, match=rf"algorithm\.name: .* must be one of {shipped} or 'package\.module:Name'"):
         make(AlgorithmSettings(name=name))
 
