@@ -13,13 +13,15 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from actorlearn.models.interface import SHIPPED
+from actorlearn.algorithms.interface import PARTS_OF_TRANSITIONS
+from actorlearn.algorithms.interface import SHIPPED as ALGORITHMS
+from actorlearn.models.interface import SHIPPED as MODELS
 from launch.topology_algorithm import AlgorithmSection
 from launch.topology_gossip import GossipSection
 from launch.topology_replay import ReplaySection, replay_of_values, weights_of_rounds
 from launch.topology_types import Beta, Device, EnvId, Name, Precision, Section, Width, known_or_code, refuse
 
-ModelName = Annotated[str, AfterValidator(known_or_code(SHIPPED)), Field(json_schema_extra={"examples": [*SHIPPED]})]
+ModelName = Annotated[str, AfterValidator(known_or_code(MODELS)), Field(json_schema_extra={"examples": [*MODELS]})]
 
 
 class EnvSection(Section):
@@ -39,7 +41,7 @@ class EnvSection(Section):
 class ModelSection(Section):
     """The network (actorlearn.models.interface.ModelSettings)."""
 
-    name: ModelName = Field(description=f"{', '.join(SHIPPED)} or package.module:Name")
+    name: ModelName = Field(description=f"{', '.join(MODELS)} or package.module:Name")
     hidden_sizes: list[Width] = Field(max_length=16, description="units per hidden layer of mlp")
     init: Literal["torch", "orthogonal"] = Field(description="initial weights; torch = U(+-1/sqrt(fan_in)), biases too")
     recurrence: Literal["none", "lstm", "gru"] = Field(description="a cell between encoder and heads; none = no memory")
@@ -251,9 +253,9 @@ class Topology(Section):
     @model_validator(mode="after")
     def _minibatches_with_transitions(self) -> Topology:
         most, what = self.simulators.count * self.simulators.envs, "whole environments"
-        if self.algorithm.name == "ppo" and self.model.recurrence == "none":
+        if self.algorithm.name in PARTS_OF_TRANSITIONS and self.model.recurrence == "none":
             most, what = most * self.algorithm.horizon, "transitions"
-        if self.algorithm.minibatches > most:
+        if self.algorithm.name in ALGORITHMS and self.algorithm.minibatches > most:
             refuse(
                 f"a part of a batch is {what}, and there are {most}",
                 f"write a number from 1 to {most}, or more simulators.envs",

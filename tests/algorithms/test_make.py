@@ -7,12 +7,20 @@ import sys
 
 import msgspec
 import pytest
+import torch
 
 from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.impala import IMPALA
-from actorlearn.algorithms.interface import REPLAYED, SHIPPED, AlgorithmSettings, learns_from_replay
+from actorlearn.algorithms.interface import (
+    PARTS_OF_TRANSITIONS,
+    REPLAYED,
+    SHIPPED,
+    AlgorithmSettings,
+    learns_from_replay,
+)
 from actorlearn.algorithms.make import CLASSES, make
 from actorlearn.algorithms.ppo import PPO
+from tests.algorithms.episodes import batch_of
 
 
 class Own(A2C):
@@ -37,7 +45,11 @@ def test_names_make_algorithms_that_ask_for_heads_and_columns(name, kind, column
 
 def test_the_lists_of_names_that_need_no_torch_are_true():
     assert tuple(CLASSES) == SHIPPED
-    assert tuple(name for name in SHIPPED if learns_from_replay(make(AlgorithmSettings(name=name)))) == REPLAYED
+    algorithms = {name: make(AlgorithmSettings(name=name)) for name in SHIPPED}
+    assert tuple(name for name in SHIPPED if learns_from_replay(algorithms[name])) == REPLAYED
+    batch, last = batch_of(["go", "go"], ["go", "go"]), {"value": torch.zeros(1, 2, 1)}
+    prepared = {name: algorithms[name].prepare(batch, last) for name in SHIPPED if name not in REPLAYED}
+    assert tuple(name for name in prepared if prepared[name].action.shape == (1, 4)) == PARTS_OF_TRANSITIONS
 
 
 def test_an_algorithm_of_ones_own_is_constructed_with_the_settings():

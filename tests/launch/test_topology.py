@@ -467,6 +467,11 @@ def test_presets_are_those_of_the_atari_environments() -> None:
     assert set(get_args(EnvSection.model_fields["preset"].annotation)) == set(atari.PRESETS)
 
 
+def test_what_a_batch_of_ones_own_algorithm_parts_into_is_for_it_to_know() -> None:
+    loaded = parse(CARTPOLE, ["algorithm.name=my.code:Own", "algorithm.minibatches=1000"])
+    assert loaded.algorithm.minibatches == 1000
+
+
 def test_graphs_are_those_the_learners_know() -> None:
     assert (*topology_gossip.GRAPHS, "lists") == graph.GRAPHS
     assert get_args(get_args(get_args(topology_gossip.Graph)[0])[0]) == topology_gossip.GRAPHS
