@@ -39,7 +39,7 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
         console.print(
             f"[bold]auto[/] {choice.key}: {json_format.dumps(choice.value)}, because {choice.why}", highlight=False
         )
-    environments = loaded.simulators.count * loaded.simulators.envs
+    environments = loaded.simulators.environments
     console.print(
         f"[bold]ok[/] {loaded.name}: {len(made.processes)} processes on {made.cores} cores, "
         f"{loaded.learners.count * environments} environments, "

@@ -41,22 +41,28 @@ def cpu_flags() -> frozenset[str]:
 def choose(topology: Topology, flags: Collection[str]) -> tuple[Topology, list[Choice]]:
     """Decide every ``auto`` for a processor with these instruction sets."""
     s, t, i = topology.simulators, topology.trainer, topology.inference
-    learned = (topology.algorithm.horizon + 1) * s.count * s.envs // topology.algorithm.minibatches
+    learned = (topology.algorithm.horizon + 1) * s.environments // topology.algorithm.minibatches
     if topology.algorithm.name in REPLAYED:
         learned = 2 * topology.replay.batch_size  # transitions, of two rows each
-    seats = -(-s.count // i.count) if i.count else 1
     acts_on = i.device if i.count else "cpu"  # simulators that act themselves have no other
     chosen: dict[str, tuple[Any, str]] = {}
     if t.precision == AUTO:
         chosen["trainer.precision"] = _precision(topology, t.device, learned, flags)
     if i.precision == AUTO:
-        chosen["inference.precision"] = _precision(topology, acts_on, i.batch_rows or seats * s.envs // s.groups, flags)
+        chosen["inference.precision"] = _precision(topology, acts_on, rows_answered(topology), flags)
     if t.layout == AUTO:
         precision = chosen.get("trainer.precision", (t.precision, ""))[0]
         chosen["trainer.layout"] = _layout(topology, t.device, precision, learned, flags)
     if t.compile == AUTO:
         chosen["trainer.compile"] = _compile(t.device)
     return _with(topology, chosen), [Choice(key, value, why) for key, (value, why) in chosen.items()]
+
+
+def rows_answered(topology: Topology) -> int:
+    """Environments whose rows are answered together: by the server with most of them, or by a simulator for itself."""
+    s, i = topology.simulators, topology.inference
+    seats = -(-s.count // i.count) if i.count else 1
+    return i.batch_rows or seats * s.envs // s.groups
 
 
 def crowded(topology: Topology, cores: int) -> str:

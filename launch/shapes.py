@@ -13,7 +13,7 @@ from launch.topology import Topology
 
 def environments(t: Topology) -> int:
     """How many there are at the start, of all learners."""
-    return t.learners.count * t.simulators.count * t.simulators.envs
+    return t.learners.count * t.simulators.environments
 
 
 def block_shape(t: Topology, d: Description) -> BlockShape:
@@ -33,7 +33,7 @@ def block_shape(t: Topology, d: Description) -> BlockShape:
 
 def replay_shape(t: Topology, d: Description) -> ReplayShape:
     """The numbers of every learner's replay: a ring for each environment, of equal parts of the capacity."""
-    rings = t.simulators.count * t.simulators.envs
+    rings = t.simulators.environments
     return ReplayShape(
         rings=rings,
         size=-(-t.replay.capacity_steps // rings),

@@ -57,7 +57,7 @@ def replay_of_values(t: Topology) -> None:
     if t.algorithm.name not in REPLAYED:
         _noise_of_values(t)
         return
-    r, environments = t.replay, t.simulators.count * t.simulators.envs
+    r, environments = t.replay, t.simulators.environments
     if r.batch_size > r.learning_starts_steps:
         refuse(
             f"an update draws {r.batch_size} transitions (batch_size), so that many are stored before the first",
@@ -106,7 +106,7 @@ def _noise_of_values(t: Topology) -> None:
 
 def _target_at_a_round(t: Topology) -> None:
     """Refuse target networks that are not those of a round's begin where acting is by the round's weights."""
-    steps = t.algorithm.horizon * t.learners.count * t.simulators.count * t.simulators.envs
+    steps = t.algorithm.horizon * t.learners.count * t.simulators.environments
     if t.simulators.weights == "round" and t.algorithm.target_every_steps % steps:
         refuse(
             f"with simulators.weights: round it is whole rounds, and one has {steps} steps "

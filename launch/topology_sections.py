@@ -101,6 +101,11 @@ class SimulatorsSection(Section):
         description="a game begins inside a block, or waits for the next one; the steps until then do not count"
     )
 
+    @property
+    def environments(self) -> int:
+        """Those of each learner."""
+        return self.count * self.envs
+
     @model_validator(mode="after")
     def _whole_groups(self) -> SimulatorsSection:
         if self.envs % self.groups:
@@ -210,7 +215,7 @@ class Topology(Section):
 
     @model_validator(mode="after")
     def _horizon_of_batch_steps(self) -> Topology:
-        steps, environments = self.algorithm.batch_steps, self.simulators.count * self.simulators.envs
+        steps, environments = self.algorithm.batch_steps, self.simulators.environments
         if steps is None or steps == self.algorithm.horizon * environments:
             return self
         lower = steps // environments * environments
@@ -252,7 +257,7 @@ class Topology(Section):
 
     @model_validator(mode="after")
     def _minibatches_with_transitions(self) -> Topology:
-        most, what = self.simulators.count * self.simulators.envs, "whole environments"
+        most, what = self.simulators.environments, "whole environments"
         if self.algorithm.name in PARTS_OF_TRANSITIONS and self.model.recurrence == "none":
             most, what = most * self.algorithm.horizon, "transitions"
         if self.algorithm.name in ALGORITHMS and self.algorithm.minibatches > most:

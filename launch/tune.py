@@ -72,7 +72,7 @@ def candidates(topology: Topology, cores: int) -> list[Keys]:
     s, t = topology.simulators, topology.trainer
     cores = max(1, cores // topology.learners.count)
     own = (s.count, s.groups, topology.inference.count, t.threads)
-    environments = s.count * s.envs
+    environments = s.environments
     counts = [count for count in range(1, 2 * cores + 1) if environments % count == 0]
     threads = sorted({1, t.threads, cores}) if t.device == "cpu" else [t.threads]
     ways = itertools.product(counts, (1, 2), (0, 1), threads)

@@ -19,6 +19,7 @@ from pathlib import Path
 from actorlearn.processes import settings as all_settings
 from actorlearn.processes.settings import AloneSettings, SimulatorSettings, TrainerSettings
 from launch.bench.errors import BenchError
+from launch.choices import rows_answered
 from launch.description import describe
 from launch.instructions import instructions
 from launch.plan import plan
@@ -55,16 +56,15 @@ class Parts:
 
     def infer(self, seconds: float) -> float:
         """Steps/s of the policy in batches as large as a server, or a simulator without one, meets."""
-        s, i = self.topology.simulators, self.topology.inference
+        i, rows = self.topology.inference, rows_answered(self.topology)
         if i.count == 0:
-            return self._rate("infer", s.count, 1, s.envs // s.groups, seconds)
-        environments = i.batch_rows or -(-s.count // i.count) * s.envs // s.groups
-        return self._rate("infer", i.count, i.threads, environments, seconds)
+            return self._rate("infer", self.topology.simulators.count, 1, rows, seconds)
+        return self._rate("infer", i.count, i.threads, rows, seconds)
 
     def learn(self, seconds: float) -> float:
         """Steps/s of updates on batches of the topology's size."""
-        s, t = self.topology.simulators, self.topology.trainer
-        return self._rate("learn", 1, t.threads, s.count * s.envs, seconds)
+        threads, environments = self.topology.trainer.threads, self.topology.simulators.environments
+        return self._rate("learn", 1, threads, environments, seconds)
 
     def _rate(self, part: str, processes: int, threads: int, environments: int, seconds: float) -> float:
         """The sum over processes, so many for each learner, that measure at the same time."""
