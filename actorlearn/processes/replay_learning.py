@@ -27,7 +27,7 @@ from actorlearn.models.noisy import draw
 from actorlearn.models.unroll import Outputs, unroll
 from actorlearn.optim.schedules import linear
 from actorlearn.parameters import checkpoint
-from actorlearn.parameters.interface import Exchange, ExchangeSettings, Stopped
+from actorlearn.parameters.interface import ExchangeSettings, Stopped
 from actorlearn.processes.learning import Learning
 from actorlearn.processes.settings import ReplayPlace, TrainerSettings
 from actorlearn.processes.staging import Staging
@@ -51,6 +51,8 @@ class ReplayLearning(Learning):
     """Minibatches done beyond these, of a pass that was broken off."""
     _claim = -1
     """Steps for which they will have been done after the next pass."""
+    _together = 0
+    """Learners that are in step."""
 
     def __init__(self, settings: TrainerSettings, place: ReplayPlace) -> None:
         """Build everything, weights drawn from the seed; take up the replay as it was left."""
@@ -89,14 +91,14 @@ class ReplayLearning(Learning):
         replay.recover()
         return replay
 
-    def _exchange(
-        self, settings: ExchangeSettings, alive: Callable[[], bool], members: Callable[[], Sequence[int]]
-    ) -> Exchange:
+    def exchange_by(
+        self, settings: ExchangeSettings, alive: Callable[[], bool], members: Callable[[], Sequence[int]] = tuple
+    ) -> None:
         """Learners in step count the steps of all, because each must do as many updates."""
         self._together = settings.learners if settings.mode == "sync" else 0
         if self._together:  # whatever each of them has done before, they go on together
             self._credited, self._ahead = -1, 0
-        return super()._exchange(settings, alive, members)
+        super().exchange_by(settings, alive, members)
 
     # How much, and when ------------------------------------------------------------------------------------------
 
