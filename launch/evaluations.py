@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from statistics import fmean
+from collections.abc import Iterable, Mapping
+from statistics import fmean, stdev
 from typing import Any
 
 import msgspec
@@ -30,7 +30,7 @@ def compared(means: Mapping[str, float]) -> dict[str, Any]:
 
 def words(event: Mapping[str, Any]) -> str:
     """The same in one line."""
-    said = f"{event['mean']:,.1f} over {len(event['returns'])} games at {event['env_steps']:,} steps"
+    said = _score(event["mean"], len(event["returns"]), event["env_steps"])
     if "learners" not in event:
         return said
     each = ", ".join(f"{name} {mean:,.1f}" for name, mean in event["learners"].items())
@@ -49,3 +49,31 @@ def row(event: Mapping[str, Any]) -> dict[str, Any]:
     if "learners" in event:
         keys |= {"eval_return_best": event["best_mean"], "eval_return_learners_mean": event["learners_mean"]}
     return keys
+
+
+def best_and_last(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Of all events of a run, those before it was resumed included: how many evaluations, the best by mean, the last.
+
+    Empty where there was none. Of equal ones the first is the best.
+    """
+    told = [_told(event) for event in events if event.get("kind") == "evaluated"]
+    return {"count": len(told), "best": max(told, key=lambda one: one["mean"]), "last": told[-1]} if told else {}
+
+
+def _told(event: Mapping[str, Any]) -> dict[str, Any]:
+    """An evaluation without its single scores; with their sample deviation, as Daley and Amato's code has it."""
+    returns = event["returns"]
+    std = stdev(returns) if len(returns) > 1 else 0.0
+    kept = ("env_steps", "policy_version", "best", "best_mean", "learners_mean")
+    about = {key: event[key] for key in kept if key in event}
+    return {"mean": event["mean"], "std": std, "episodes": len(returns), **about}
+
+
+def words_at_the_end(found: Mapping[str, Any]) -> str:
+    """Best and last in one line."""
+    best, last = (_score(one["mean"], one["episodes"], one["env_steps"]) for one in (found["best"], found["last"]))
+    return f"best {best}, last {last}; {found['count']} in all"
+
+
+def _score(mean: float, games: int, env_steps: int) -> str:
+    return f"{mean:,.1f} over {games} games at {env_steps:,} steps"

@@ -102,9 +102,18 @@ def machine() -> dict[str, Any]:
 
 
 def summary(
-    status: str, error: str, deaths: int, last_row: Mapping[str, Any], finished: Mapping[str, Any], elapsed_s: float
+    status: str,
+    error: str,
+    deaths: int,
+    last_row: Mapping[str, Any],
+    finished: Mapping[str, Any],
+    elapsed_s: float,
+    evaluated: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """How the run ended: the trainer's last words over the last row it reported, rates over the whole run."""
+    """How the run ended: the trainer's last words over the last row it reported, rates over the whole run.
+
+    ``evaluated`` is of evaluations.best_and_last.
+    """
     known = {**last_row, **finished}
     env_steps = known.get("env_steps", 0)
     wall_time_s = finished.get("wall_time_s") or known.get("time_s") or elapsed_s
@@ -118,6 +127,7 @@ def summary(
         "env_steps_per_s": env_steps / wall_time_s if wall_time_s else 0.0,
         "episodes": known.get("episodes", 0),
         "episode_return_mean": known.get("episode_return_mean"),
+        "evaluations": dict(evaluated) or None,
         "weights_sha256": finished.get("weights_sha256"),
         "deaths": deaths,
     }

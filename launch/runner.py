@@ -118,8 +118,13 @@ class Runner:
         finally:
             self.spawner.close()
             done = self.done or ev.Done("failed", 1, error)
-            summary = record.summary(done.status, done.error, self.deaths, self.last_row, done.summary, self.now_s)
+            found = evaluations.best_and_last(Lines(self.plan.run_dir / "events.jsonl").new())
+            rows = (self.last_row, done.summary)
+            summary = record.summary(done.status, done.error, self.deaths, *rows, self.now_s, found)
             record.write(self.plan.run_dir / "summary.json", summary)
+            if found:
+                said = ev.Note("evaluated", cause=evaluations.words_at_the_end(found))
+                self._tell(lambda console: console.event(said))
 
     def _turn(self) -> None:
         """Wait for something, or a moment; then tell the supervisor all that has happened."""

@@ -28,6 +28,7 @@ PAPER_HOURS = {
 """Table 1: mean hours of 50 million steps. One environment has nobody to be synchronised with."""
 CONCURRENT, BY_THEMSELVES = ("concurrent", "both"), ("standard", "concurrent")
 SOON = (
+    "evaluator.count=0",
     f"algorithm.target_every_steps={PERIOD_STEPS}",
     f"replay.learning_starts_steps={PERIOD_STEPS}",
     "replay.capacity_steps=100_000",

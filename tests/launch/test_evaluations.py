@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from actorlearn.processes.settings import EvaluatorSettings
 from actorlearn.wire.messages import Evaluated
-from launch import evaluations
+from launch import evaluate, evaluations, runs
+from launch.instructions import instructions
+from launch.plan import plan
+from launch.topology import dump, load
+from tests.launch.test_plan import DESCRIPTION
 
 ONE = Evaluated(name="evaluator-0", policy_version=7, env_steps=1_000, returns=[1.0, 3.0])
 SEVERAL = Evaluated(
@@ -37,3 +46,44 @@ def test_several_learners_are_told_each_with_the_best_the_mean_and_the_average()
     )
     row = evaluations.row(found)
     assert (row["eval_return_mean"], row["eval_return_best"], row["eval_return_learners_mean"]) == (5.0, 5.5, 3.0)
+
+
+def test_best_and_last_of_all_evaluations() -> None:
+    means = [(1.0, 3.0), (5.0, 7.0), (6.0, 6.0), (4.0,)]
+    told = [
+        Evaluated(name="evaluator-0", policy_version=i, env_steps=1_000 * i, returns=list(returns))
+        for i, returns in enumerate(means, start=1)
+    ]
+    events = [{"kind": "evaluated", **evaluations.fields(message)} for message in told]
+    others = [{"kind": "spawned", "process": "trainer"}, {"kind": "saved", "env_steps": 9}]
+    found = evaluations.best_and_last([*others, *events, *others])
+    best = {"mean": 6.0, "std": pytest.approx(2**0.5), "episodes": 2, "env_steps": 2_000, "policy_version": 2}
+    last = {"mean": 4.0, "std": 0.0, "episodes": 1, "env_steps": 4_000, "policy_version": 4}
+    assert found == {"count": 4, "best": best, "last": last}
+    assert evaluations.words_at_the_end(found) == (
+        "best 6.0 over 2 games at 2,000 steps, last 4.0 over 1 games at 4,000 steps; 4 in all"
+    )
+    assert evaluations.best_and_last(others) == {}
+    several = evaluations.best_and_last([{"kind": "evaluated", **evaluations.fields(SEVERAL)}])["best"]
+    assert (several["mean"], several["best"], several["best_mean"]) == (5.0, "trainer-1", 5.5)
+
+
+@pytest.mark.parametrize(("name", "epsilon"), [("dqn", 0.05), ("fast-dqn", 0.05), ("c51", 0.001), ("rainbow", 0.0)])
+def test_evaluations_follow_the_papers_and_eval_follows_them(
+    name: str, epsilon: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topology = load(Path(__file__).parents[2] / "configs" / "atari" / f"{name}.yaml")
+    made = plan(topology, Path("run"), "run-1", Path("/tmp/x"), DESCRIPTION)
+    during = instructions(made, "evaluator-0", 0, False)
+    assert isinstance(during, EvaluatorSettings)
+    assert (during.policy.algorithm["epsilon_eval"], during.greedy, during.every_steps) == (epsilon, False, 250_000)
+    assert (during.episodes, during.env.noop_max, during.env.time_limit_steps) == (30, 30, 27_000)
+
+    (tmp_path / "checkpoints" / "1").mkdir(parents=True)
+    (tmp_path / "topology.yaml").write_text(dump(topology))
+    monkeypatch.setattr(evaluate, "describe", lambda _: DESCRIPTION)
+    after = evaluate.settings(runs.Run(tmp_path, {}), None, None, None)
+    assert (after.episodes, after.greedy, after.env, after.policy) == (
+        *(during.episodes, during.greedy, during.env),
+        during.policy,
+    )

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from actorlearn.wire.messages import Evaluated
+from launch import evaluations, start
 from launch import events as ev
-from launch import start
 from launch.footing import Footing
 from launch.runner import Runner
 from launch.topology import parse
@@ -85,6 +86,52 @@ def test_a_full_disk_and_a_console_on_it_are_survived_together(tmp_path: Path) -
         for _ in range(3):
             run._write(full)
     assert console.called == 1
+
+
+class Heard:
+    """A console that remembers its events."""
+
+    def __init__(self) -> None:
+        self.notes: list[ev.Note] = []
+
+    def event(self, note: ev.Note) -> None:
+        self.notes.append(note)
+
+    def row(self, _row: Mapping[str, Any]) -> None:
+        pass
+
+    def processes(self, _processes: Sequence[Mapping[str, Any]]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_the_end_tells_best_and_last_evaluation_of_all_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def evaluated(run: Runner, env_steps: int, *returns: float) -> None:
+        message = Evaluated(name="evaluator-0", policy_version=1, env_steps=env_steps, returns=list(returns))
+        run._note(ev.Note("evaluated", "evaluator-0", fields=evaluations.fields(message)))
+
+    def end(run: Runner) -> dict[str, Any]:
+        monkeypatch.setattr(run.supervisor, "handle", lambda _event, _now_s: [])
+        run._end(ev.Done("finished", 0))
+        assert run.run() == 0
+        return dict(json.loads((tmp_path / "run" / "summary.json").read_text())["evaluations"] or {})
+
+    console, said = Heard(), []
+    for life, returns in enumerate([(), (8.0, 9.0), (2.0, 3.0)]):
+        with runner(tmp_path / "run", console, life > 0) as run:
+            if returns:
+                evaluated(run, 1_000 * life, *returns)
+            said.append(end(run))
+    assert [told.get("count") for told in said] == [None, 1, 2]
+    assert (said[-1]["best"]["mean"], said[-1]["best"]["env_steps"]) == (8.5, 1_000)
+    assert (said[-1]["last"]["mean"], said[-1]["last"]["episodes"]) == (2.5, 2)
+    once = "best 8.5 over 2 games at 1,000 steps, last"
+    assert [note.cause for note in console.notes if not note.process and note.kind == "evaluated"] == [
+        f"{once} 8.5 over 2 games at 1,000 steps; 1 in all",
+        f"{once} 2.5 over 2 games at 2,000 steps; 2 in all",
+    ]
 
 
 def test_rows_of_simulators_that_have_left_are_free(tmp_path: Path) -> None:
