@@ -8,7 +8,7 @@ from launch.bench.fast_dqn import fast_dqn
 from launch.bench.gossip import gossip
 from launch.bench.gpu import gpu
 from launch.bench.handover import handover
-from launch.bench.learners import learners
+from launch.bench.learners import learners, learners_dqn
 from launch.bench.memory import memory
 from launch.bench.replay import replay
 from launch.bench.report import Report
@@ -30,6 +30,7 @@ SUITES: dict[str, Callable[[Request], Report]] = {
     "sb3": sb3,
     "time-to-score": time_to_score,
     "learners": learners,
+    "learners-dqn": learners_dqn,
     "fast-dqn": fast_dqn,
     "scaling": scaling,
     "stragglers": stragglers,
@@ -39,7 +40,10 @@ SUITES: dict[str, Callable[[Request], Report]] = {
     "gpu": gpu,
 }
 """Name on the command line -> suite."""
-OWN_TOPOLOGY = ("handover", "peers", "peers-cheap", "peers-dqn", "sb3", "learners", "fast-dqn", "scaling", "replay")
+OWN_TOPOLOGY = (
+    *("handover", "peers", "peers-cheap", "peers-dqn", "sb3", "learners", "learners-dqn", "fast-dqn", "scaling"),
+    "replay",
+)
 """Suites that measure what they bring along."""
 USUAL = {"gossip": "catch.yaml"}
 """Suite -> shipped topology it measures when none is named; the others measure pong.yaml."""

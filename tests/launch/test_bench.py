@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from launch.bench.training import ADVICE, slow_stage
 from launch.bench.works import CHEAP, OURS, on_cartpole, on_pong
 from launch.topology import load
 
+by_learners = import_module("launch.bench.learners")  # its package has the suite under that name
 CATCH = shipped("catch.yaml")
 SMALL = ("simulators.count=2", "simulators.envs=4")
 
@@ -170,3 +172,36 @@ def test_the_ways_of_fast_dqn_do_the_same_work() -> None:
             assert s.count * s.envs == count and made.replay.ratio == 8.0
             assert made.algorithm.horizon * count * s.blocks == (2 * PERIOD_STEPS if s.weights == "round" else count)
             assert s.groups == (s.envs if way in ("standard", "concurrent") else 1)
+
+
+def test_what_learners_are_counted_with_is_a_topology_and_batch_and_environments_do_not_grow() -> None:
+    for name, system in {**by_learners.TABLE_2, **by_learners.TABLE_3}.items():
+        for count in by_learners.COUNTS:
+            made = load(shipped(f"atari/{system.topology}.yaml"), system.keys(count))
+            assert (made.learners.count, made.mode) == (count, "async" if name in ("a3c", "appo") else "sync")
+            if name in by_learners.TABLE_3:
+                s = made.simulators
+                steps, batch = count * s.count * s.envs * made.algorithm.horizon, count * made.replay.batch_size
+                assert (batch, made.replay.ratio, made.evaluator.count) == (int(name.rpartition("-")[2]), 8.0, 0)
+                assert (steps * 8) % batch == 0, "whole updates a round"
+
+
+def test_hours_by_learners_are_those_of_the_rates_and_stand_over_the_papers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rate(topology: str, overrides: tuple[str, ...], _seconds: float, _warmup_s: float) -> float:
+        learners = int(next(o for o in overrides if o.startswith("learners.count=")).partition("=")[2])
+        return 1000.0 * learners * (2 if Path(topology).stem == "c51" else 1)
+
+    monkeypatch.setattr(by_learners, "rate_of", rate)
+    monkeypatch.setattr(by_learners, "allowed_cores", lambda: 4)
+    made = SUITES["learners-dqn"](Request("", ("trainer.precision=fp32",), 2, 1.0))
+    assert made.headings == ("50 million steps", "1 learner", "2 learners", "4 learners")
+    assert made.rows == [
+        ("DQN-512, hours here", "13.9", "6.9", "3.5"),
+        ("DQN-512, hours in the paper", "8.3", "4.8", "3.1"),
+        ("ε-Rainbow-512, hours here", "13.9", "6.9", "3.5"),
+        ("ε-Rainbow-512, hours in the paper", "14.1", "8.6", "6.6"),
+        ("C51-2048, hours here", "6.9", "3.5", "1.7"),
+        ("C51-2048, hours in the paper", "10.7", "6", "2.8"),
+    ]
+    quick = SUITES["learners"](Request("", (), 1, 1.0))
+    assert [row[0].partition(",")[0] for row in quick.rows] == ["a2c", "a2c", "ppo", "ppo"]
