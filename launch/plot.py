@@ -74,7 +74,7 @@ def read_curve(run: Path) -> Curve:
     stretches = _stretches(rows)
     if not stretches:
         raise ValueError(f"{run}: no whole game finished in {len(rows)} reports; let the run go on, then plot again")
-    topology = _read_topology(run / "topology.yaml")
+    topology = read_topology(run / "topology.yaml")
     env = topology.get("env")
     last = rows[-1]
     steps, frames = _number(last, "env_steps"), _number(last, "frames")
@@ -105,7 +105,7 @@ def _read_rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _read_topology(path: Path) -> dict[str, Any]:
+def read_topology(path: Path) -> dict[str, Any]:
     """The resolved topology, or nothing: a curve can be drawn without its names."""
     if not path.is_file():
         return {}

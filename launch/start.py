@@ -89,10 +89,9 @@ def _close(screen: Console | None) -> None:
 
 def bench(suite: str | None, wanted: Mapping[str, Any], output: Path | None, json: bool) -> int:
     """Run a benchmark suite, or list them; returns the exit status. ``wanted`` are the fields of a Request."""
-    from launch.bench import OWN_TOPOLOGY, SUITES, USUAL, report
+    from launch.bench import OF_RUNS, SUITES, report
     from launch.bench.errors import BenchError
-    from launch.bench.request import Request, shipped
-    from launch.topology import expand, load
+    from launch.bench.request import Request
 
     if suite is None:
         for name, function in SUITES.items():
@@ -102,16 +101,16 @@ def bench(suite: str | None, wanted: Mapping[str, Any], output: Path | None, jso
         raise RunError(f"{suite!r} is no suite: choose one of {', '.join(SUITES)}")
     try:
         topology, overrides = wanted["topology"], wanted["overrides"]
-        if topology is not None and "=" in topology and not Path(topology).exists():
-            topology, overrides = None, (topology, *overrides)
-        if suite in OWN_TOPOLOGY and topology is not None:
-            raise RunError(f"{suite} has topologies of its own: leave {topology!r} out")
-        topology, overrides = topology or shipped(USUAL.get(suite, "pong.yaml")), tuple(expand(overrides))
-        load(topology, overrides)  # what is wrong with it is said before anything is measured
+        if suite in OF_RUNS:
+            words = tuple(word for word in (topology, *overrides) if word is not None)
+            request = Request(**{**wanted, "topology": "", "overrides": (), "runs": words})
+        else:
+            topology, overrides = _to_measure(suite, topology, overrides)
+            request = Request(**{**wanted, "topology": topology, "overrides": overrides})
         if output is not None:
             _make(output)
         end_in_order()
-        found = SUITES[suite](Request(**{**wanted, "topology": topology, "overrides": overrides}))
+        found = SUITES[suite](request)
     except BenchError as error:
         raise FailedError(f"{suite}: {error}") from None
     if json:
@@ -121,6 +120,21 @@ def bench(suite: str | None, wanted: Mapping[str, Any], output: Path | None, jso
     if output is not None:
         report.write(found, output)
     return 0
+
+
+def _to_measure(suite: str, topology: str | None, overrides: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Topology and overrides of a suite; what is wrong with them is said before anything is measured."""
+    from launch.bench import OWN_TOPOLOGY, USUAL
+    from launch.bench.request import shipped
+    from launch.topology import expand, load
+
+    if topology is not None and "=" in topology and not Path(topology).exists():
+        overrides, topology = (topology, *overrides), None
+    if suite in OWN_TOPOLOGY and topology is not None:
+        raise RunError(f"{suite} has topologies of its own: leave {topology!r} out")
+    topology, overrides = topology or shipped(USUAL.get(suite, "pong.yaml")), tuple(expand(overrides))
+    load(topology, overrides)
+    return topology, overrides
 
 
 def _make(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from launch.bench.fast_dqn import fast_dqn
+from launch.bench.games import games_of
 from launch.bench.gossip import gossip
 from launch.bench.gpu import gpu
 from launch.bench.handover import handover
@@ -38,6 +39,7 @@ SUITES: dict[str, Callable[[Request], Report]] = {
     "memory": memory,
     "replay": replay,
     "gpu": gpu,
+    "games": games_of,
 }
 """Name on the command line -> suite."""
 OWN_TOPOLOGY = (
@@ -45,5 +47,7 @@ OWN_TOPOLOGY = (
     "replay",
 )
 """Suites that measure what they bring along."""
+OF_RUNS = ("games",)
+"""Suites that measure nothing and read runs, named where the others have topology and overrides."""
 USUAL = {"gossip": "catch.yaml"}
 """Suite -> shipped topology it measures when none is named; the others measure pong.yaml."""

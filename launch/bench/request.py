@@ -20,6 +20,8 @@ class Request:
     """Of one measurement; a suite repeats each case ``repetitions`` times, interleaved with the others."""
     score: float | None = None
     """To be reached, where that is what is measured."""
+    runs: tuple[str, ...] = ()
+    """Words for runs, of suites that read what is there."""
 
     @property
     def quick(self) -> bool:
