@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -33,6 +34,9 @@ from actorlearn.parameters.waits import Waits
 
 _LIMIT = timedelta(minutes=5)
 """After which a collective fails. A dead peer is noticed at once, and the supervisor ends one that hangs."""
+_CONNECT_LIMIT = timedelta(seconds=15)
+"""After which connecting fails. It notices no death and shows no sign of life, for which 30 s are allowed."""
+_TRIES = 4
 _LOOK = timedelta(milliseconds=50)
 _GPU_LOOK_S = 1e-4
 _ENV_STEPS, _OPTIMIZER_STEPS, _DRAINING, _BUSY_NS, _HASH = range(5)
@@ -62,8 +66,7 @@ class Sync:
 
         Learners that outlived a lost peer know more than the newest checkpoint does.
         """
-        said = self.rendezvous.meet([env_steps, updates])
-        self._connect()
+        said = self._connected([env_steps, updates])
         best = int(said[:, 1].argmax())
         for tensor in (self.weights, *self.state().values()):
             if tensor.numel():
@@ -71,20 +74,32 @@ class Sync:
         self._waits = Waits(self.settings.learners)
         return self.own.join(int(said[best, 0]), int(said[best, 1]))
 
-    def _connect(self) -> None:
-        # Nobody outside this machine has to reach a learner. Ports are the kernel's choice, and told through the file.
+    def _connected(self, numbers: Sequence[int]) -> NDArray[np.int64]:
+        """Meet and connect; what each said. Meets again if one could not, which tells who has died meanwhile."""
+        # Nobody outside this machine has to reach a learner. Ports are the kernel's choice, and told through a file.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
-        try:
-            dist.init_process_group(
-                "cpu:gloo,cuda:nccl" if self.settings.backend == "nccl" else "gloo",
-                init_method=f"file://{self.settings.rendezvous}.ports",
-                rank=self.settings.rank,
-                world_size=self.settings.learners,
-                timeout=_LIMIT,
-            )
-        except RuntimeError as error:
-            raise PeerLost(f"learner {self.settings.rank} could not connect to the others: {error}") from error
+        wrong = "it could, and another learner could not"
+        for attempt in range(_TRIES):
+            said = self.rendezvous.meet(numbers)
+            c10d._world.group_count = 0  # learners find each other by it, and it counts tries that failed
+            try:
+                dist.init_process_group(
+                    "cpu:gloo,cuda:nccl" if self.settings.backend == "nccl" else "gloo",
+                    init_method=f"file://{self.settings.rendezvous}.ports-{attempt}",
+                    rank=self.settings.rank,
+                    world_size=self.settings.learners,
+                    timeout=_CONNECT_LIMIT,
+                )
+            except RuntimeError as error:
+                wrong = str(error)
+            connected = dist.is_initialized()
+            if self.rendezvous.meet([connected])[:, 0].all():
+                c10d._set_pg_timeout(_LIMIT)
+                return said
+            if connected:
+                dist.destroy_process_group()
+        raise ConnectionError(f"learner {self.settings.rank} did not get through to the others {_TRIES} times: {wrong}")
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
         """Wait for all learners; see that they are about to do the same, and now and then that they are the same."""

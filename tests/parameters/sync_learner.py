@@ -11,11 +11,15 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.parameters import allreduce
 from actorlearn.parameters.interface import (
     Agreed,
     Disagreement,
@@ -138,6 +142,31 @@ def lose(learner: SyncLearner) -> None:
     exchange.close()
 
 
+def connect(learner: SyncLearner) -> None:
+    """Learner 1 cannot connect at first; in the second generation learner 2 dies when it is about to."""
+    allreduce._CONNECT_LIMIT = timedelta(seconds=5)
+    init, calls = dist.init_process_group, []
+
+    def unlucky(*arguments: Any, **keywords: Any) -> None:
+        calls.append(learner.rank)
+        if learner.rank == 1 and len(calls) == 1:
+            raise RuntimeError("no luck")
+        if learner.rank == 2 and exchange is not None:
+            die()
+        init(*arguments, **keywords)
+
+    dist.init_process_group = unlucky
+    exchange = None
+    exchange = learner.join(0)
+    learner.learn(exchange)
+    told(weights=learner.weights.tolist(), calls=len(calls))
+    exchange.close()
+    try:
+        learner.join(1)
+    except PeerLost as error:
+        told(lost=str(error))
+
+
 def differ(learner: SyncLearner) -> None:
     """Learner 1 changes a weight by itself."""
     exchange = learner.join(0)
@@ -163,6 +192,5 @@ def miscount(learner: SyncLearner) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     scenario, rank, learners, *paths = sys.argv[1:]
-    {"learn": learn, "lose": lose, "differ": differ, "miscount": miscount}[scenario](
-        SyncLearner(int(rank), int(learners), paths)
-    )
+    scenarios = {"learn": learn, "lose": lose, "connect": connect, "differ": differ, "miscount": miscount}
+    scenarios[scenario](SyncLearner(int(rank), int(learners), paths))

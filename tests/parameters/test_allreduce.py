@@ -89,6 +89,18 @@ def test_a_killed_learner_ends_the_generation_and_survivors_bring_the_newest_wei
     assert survivors[1][-1]["ended"] == new[-1]["ended"] == "PeerLost"
 
 
+@pytest.mark.faults
+def test_who_cannot_connect_is_met_again_and_who_dies_before_it_connects_is_not_waited_for(tmp_path: Path) -> None:
+    paths = [rendezvous(tmp_path, 3, generation) for generation in range(2)]
+    learners = [begin("connect", rank, 3, paths) for rank in range(3)]
+    lines = [told(learner) for learner in learners]
+    assert [learner.returncode for learner in learners] == [0, 0, -9]
+    assert lines[0][1]["calls"] > 1
+    assert lines[0][1] == lines[1][1] == lines[2][1]  # also the weights, bit for bit
+    for said in lines[:2]:
+        assert "learners [2] have gone" in said[-1]["lost"]
+
+
 def test_weights_that_differ_are_an_error_that_names_the_learners(tmp_path: Path) -> None:
     for lines in run("differ", 2, [rendezvous(tmp_path, 2)]):
         assert "after update 1 the learners differ in hash of the weights: learner 0: " in lines[-1]["differ"]
