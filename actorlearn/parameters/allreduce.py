@@ -37,6 +37,8 @@ _LIMIT = timedelta(minutes=5)
 _CONNECT_LIMIT = timedelta(seconds=15)
 """After which connecting fails. It notices no death and shows no sign of life, for which 30 s are allowed."""
 _TRIES = 4
+ASK_EVERY = 32
+"""Steps within a batch between two questions whether to break it off; a round of value learning may have thousands."""
 _LOOK = timedelta(milliseconds=50)
 _GPU_LOOK_S = 1e-4
 _ENV_STEPS, _OPTIMIZER_STEPS, _DRAINING, _BUSY_NS, _HASH = range(5)
@@ -51,7 +53,7 @@ class Sync:
         self.own = Alone(learner)
         self.rendezvous = Rendezvous(Segment.open(Path(settings.rendezvous)), settings.rank, learner.alive)
         self._waits = Waits(settings.learners)
-        self._agreements = 0
+        self._agreements = self._asked = 0
 
     def state(self) -> dict[str, Tensor]:
         """Return the optimizer's state."""
@@ -131,6 +133,14 @@ class Sync:
         self._finish(partial(dist.all_reduce, gradients, async_op=True))
         gradients.mul_(1.0 / self.settings.learners)
         return self.own.step(gradients, learning_rate)
+
+    def ending(self, told: bool) -> bool:
+        """Whether any learner is told to, asked of all every ASK_EVERY calls."""
+        self._asked += 1
+        if self._asked % ASK_EVERY:
+            return False
+        with self._waits.waiting():
+            return bool(self.rendezvous.meet([told])[:, 0].any())
 
     def settle(self) -> None:
         """Everything has been given."""

@@ -57,6 +57,10 @@ class Alone:
             self.optimizer.step(self.parameters, gradients, learning_rate)
         return Stepped(float(norm), taken)
 
+    def ending(self, told: bool) -> bool:
+        """As told."""
+        return told
+
     def settle(self) -> None:
         """There is nobody to give anything to."""
 

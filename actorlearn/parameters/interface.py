@@ -153,6 +153,12 @@ class Exchange(Protocol):
     def step(self, gradients: Tensor, learning_rate: float, usable: bool = True) -> Stepped:
         """One optimizer step with a gradient that may be overwritten. `usable`: the loss was finite."""
 
+    def ending(self, told: bool) -> bool:
+        """Between two steps of a batch: whether to break it off. `told`: this learner is to.
+
+        In mode sync all do so at the same step, and then have the same weights; raises PeerLost and Stopped.
+        """
+
     def settle(self) -> None:
         """After the last step of a batch: give away what has not been given yet."""
 

@@ -67,8 +67,8 @@ class Learners:
         return order.phase == "drain" or self._settings.name in order.leaving
 
     def going_on(self) -> bool:
-        """Whether a long pass goes on. Who is in step with others finishes it, because they do."""
-        return self._role.alive() and (self.in_step or not self.leaving)
+        """Whether a long pass goes on; asked once before each of its updates, because those in step ask together."""
+        return self._role.alive() and not self._learning.exchange.ending(self.leaving)
 
     def join(self, env_steps: int, updates: int) -> tuple[int, int] | None:
         """Join those there are now; the steps and updates of all, or None while they are not complete."""

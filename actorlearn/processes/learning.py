@@ -57,8 +57,10 @@ class Learning:
         self.learner = Learner(self.optimizer_settings, self.weights, self.gradients)
         self.exchange: Exchange = make_exchange(ExchangeSettings(), self.learner)
         """How a gradient becomes new weights: by this learner alone, until others are joined."""
-        self.alive: Callable[[], bool] = lambda: True
-        """Shows a sign of life; False when it is time to end. Called between the updates of a long pass."""
+        self.beat: Callable[[], object] = lambda: None
+        """Shows a sign of life while something takes long."""
+        self.going_on: Callable[[], bool] = lambda: True
+        """Shows one too; False when it is time to end. Called once before each update of a long pass."""
         self.finite = True
         self.skipped = 0
         """Batches in a row with an update that was skipped because it was not finite."""

@@ -129,7 +129,7 @@ class ReplayLearning(Learning):
         self.finite = True
         self._noise.manual_seed((self.settings.seed << 32) + round_)
         for done in range(self._due):
-            if not self.alive():
+            if not self.going_on():
                 raise Stopped("told to end among the minibatches of a round")
             self._renew_target(round_, done)
             finite, told = self.finite, self.minibatch(env_steps)
@@ -221,7 +221,7 @@ class ReplayLearning(Learning):
 
     def save(self, folder: Path) -> dict[str, Any]:
         """Write the replay, where that is asked for."""
-        return {"replay": self.replay.save(folder, self.alive)} if self._numbers.save else {}
+        return {"replay": self.replay.save(folder, self.beat)} if self._numbers.save else {}
 
     def restore(self, saved: checkpoint.Checkpoint) -> None:
         """Take back what was saved, but not a replay older than the one that is there."""

@@ -56,7 +56,7 @@ class Trainer:
         self.bells = Bells()
         self.checkpoints = settings.checkpoints
         self.learners = Learners(settings, self.role, self.learning)
-        self.learning.alive = self.learners.going_on
+        self.learning.beat, self.learning.going_on = self.role.alive, self.learners.going_on
         self.env_steps = self.own_steps = self.updates = self.learned = self.saves_done = self.pulls = 0
         """Of which only ``own_steps`` and ``learned`` are this learner's alone."""
         self.saved_at = -1

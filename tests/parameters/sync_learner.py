@@ -20,6 +20,7 @@ from torch import Tensor
 
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.parameters import allreduce
+from actorlearn.parameters.allreduce import ASK_EVERY
 from actorlearn.parameters.interface import (
     Agreed,
     Disagreement,
@@ -101,10 +102,14 @@ class SyncLearner:
 
 
 def learn(learner: SyncLearner) -> None:
-    """Some updates, and then learner 1 drains without a batch."""
+    """Some updates; then learner 1 is told to end within a batch, and drains without one."""
     exchange = learner.join(0)
     for _ in range(UPDATES):
         learner.learn(exchange)
+    for step in range(10 * ASK_EVERY):  # as if it had so many minibatches
+        if exchange.ending(learner.rank == 1 and step > 2 * ASK_EVERY):
+            told(broken_off=step)
+            break
     told(**exchange.numbers())
     agreed = exchange.agree(0, 0, draining=True) if learner.rank == 1 else learner.learn(exchange)
     told(**agreed._asdict())

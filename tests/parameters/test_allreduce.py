@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from actorlearn.memory.shared import Segment
+from actorlearn.parameters.allreduce import ASK_EVERY
 from actorlearn.parameters.exchange import Alone
 from actorlearn.parameters.interface import Learner
 from actorlearn.parameters.rendezvous import rendezvous_fields
@@ -61,6 +62,8 @@ def test_two_learners_are_one_with_the_environments_of_both(tmp_path: Path) -> N
     assert (first[-1]["env_steps"], first[-1]["updates"]) == (30 * program.UPDATES, program.UPDATES)
     # Learner 1 drained: nobody learned the last batch.
     assert first[-2] == second[-2] == {"env_steps": 240, "updates": 8, "draining": True}
+    # It was told to in the middle of a batch: both broke it off at the same step.
+    assert first[-4] == second[-4] == {"broken_off": 3 * ASK_EVERY - 1}
     numbers = first[-3]
     assert numbers["straggler"] in (0, 1) and 0.0 < numbers["straggler_share"] <= 1.0
     assert numbers["learner_wait_s"] > 0.0

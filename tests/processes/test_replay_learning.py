@@ -154,10 +154,10 @@ def test_a_pass_that_is_broken_off_is_finished_later_and_nothing_is_lost_or_done
         made.updates_from(any_batch(), steps, steps)
         made.pass_over(any_batch(), steps, steps // 10)
     assert (made.updates_from(any_batch(), 40, 40), done) == (10, 5)
-    made.alive = lambda: done < 8
+    made.going_on = lambda: done < 8
     with pytest.raises(Stopped):
         made.pass_over(any_batch(), 40, 4)
-    made.alive = lambda: True
+    made.going_on = lambda: True
     assert (made.updates_from(any_batch(), 40, 40), done) == (7, 8)
     made.pass_over(any_batch(), 40, 4)
     assert (made.updates_from(any_batch(), 40, 40), done) == (0, 15)
