@@ -73,6 +73,13 @@ class Children:
         """Servers and simulators of a learner: without its trainer they are of no use."""
         return [c for c in self.named.values() if c.learner == learner and c.role in ("inference", "simulator")]
 
+    def missed(self, learner: int) -> Child | None:
+        """Who was given up without whom a learner plays no more: a server, or the first of all its simulators."""
+        given_up = [worker for worker in self.workers(learner) if worker.state is State.FATAL]
+        server = next((worker for worker in given_up if worker.role == "inference"), None)
+        simulators = [worker for worker in self.workers(learner) if worker.role == "simulator"]
+        return server or next(iter(simulators if all(worker in given_up for worker in simulators) else []), None)
+
     def listed(self) -> list[dict[str, Any]]:
         """The process list as people and programs see it."""
         return [
@@ -206,6 +213,11 @@ class Children:
         if told:
             child.since_s = self.now_s
             self.kill(child, signal.SIGTERM)
+
+    def dismiss(self, trainer: Child, missed: Child) -> None:
+        """Detach a learner that plays no more; it saves what it has learned, and the others go on."""
+        self.note("gave up", trainer, f"it has nothing to learn from without {missed.name} and leaves the others")
+        self.see_off(trainer)
 
     def evict(self, child: Child, cause: str) -> None:
         """Detach now: what has not been drained is lost."""

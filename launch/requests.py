@@ -36,7 +36,7 @@ class Desk:
         self.saves = 0
         """Checkpoints asked for so far."""
         self._children = children
-        self._mode = mode
+        self.mode = mode
         self._do = do
         self._stop = stop
         self._pending: list[Joining | Leaving | Saving] = []
@@ -67,7 +67,7 @@ class Desk:
         self.answer(client, True, f"{phase}, {running} of {len(listed)} processes running", data)
 
     def _attach(self, client: str, request: Request) -> None:
-        if wrong := cannot_attach(request.simulators, request.learners, self._mode):
+        if wrong := cannot_attach(request.simulators, request.learners, self.mode):
             self.answer(client, False, wrong)
         else:
             self._do(ev.Enlarge(client, request.simulators, tuple(request.overrides), request.learners))
@@ -85,7 +85,7 @@ class Desk:
 
     def _detach(self, client: str, request: Request) -> None:
         names = tuple(dict.fromkeys(request.names))
-        if wrong := cannot_detach(names, self._children.named, self._mode):
+        if wrong := cannot_detach(names, self._children.named, self.mode):
             self.answer(client, False, wrong)
             return
         named = [self._children.named[name] for name in names]

@@ -33,7 +33,7 @@ from launch import events as ev
 from launch.child import Child, Jitter, State, cause_of, spread
 from launch.children import Children
 from launch.planned import PlannedProcess
-from launch.requests import OPEN, Desk
+from launch.requests import ELASTIC, OPEN, Desk
 from launch.rows import together
 
 DRAIN_LIMIT_S = 60.0
@@ -232,8 +232,10 @@ class Supervisor:
         """Draw the conclusions that do not depend on which event it was."""
         if self.phase == "starting" and all(self._has_come(name) for name in self._first):
             self.phase = "running"
-        if self.phase in (*OPEN, "draining"):
+        if self.phase in OPEN:
             self._judge()
+        elif self.phase == "draining":
+            self._conclude()
         if self.phase in (*OPEN, "draining"):
             self._renew_order()
             self._desk.settle()
@@ -245,21 +247,21 @@ class Supervisor:
         return child is None or child.state in (State.RUNNING, State.FATAL, State.DRAINING)
 
     def _judge(self) -> None:
-        """End a run that has lost what it cannot do without."""
-        given_up = [c for c in self._children.of_role("inference") if c.state is State.FATAL]
+        """End a run that has lost what it cannot do without; of several learners that gossip, one leaves instead."""
         trainers = self._children.of_role("trainer")
         lost = [trainer for trainer in trainers if trainer.state is State.FATAL]
+        at_work = [trainer for trainer in trainers if not trainer.leaving and trainer not in lost]
+        missed = [(trainer, who) for trainer in at_work if (who := self._children.missed(trainer.learner))]
+        all_miss = len(missed) == len(at_work)
+        if self._desk.mode == ELASTIC and self.phase == "running" and not all_miss:
+            for trainer, who in missed:
+                self._children.dismiss(trainer, who)
+            return
+        given_up = [who for _, who in missed if who.role == "inference" or self._desk.mode == "sync" or all_miss]
         if len(lost) == len(trainers) or self.phase == "starting":  # later, while one is left, it learns
             given_up = [*lost, *given_up]
         if given_up:
             self._end(ev.Done("failed", 1, f"{given_up[0].name}: {given_up[0].error}"))
-            return
-        simulators = self._children.of_role("simulator")
-        if self.phase != "draining" and all(child.state is State.FATAL for child in simulators):
-            errors = [f"{child.name}: {child.error}" for child in simulators]
-            self._end(ev.Done("failed", 1, errors[0] if errors else "no simulator is left"))
-        if self.phase == "draining":
-            self._conclude()
 
     def _renew_order(self) -> None:
         """Work out the wanted state; a new version, said to all, when it is another one."""

@@ -1014,6 +1014,30 @@ def test_a_learner_that_cannot_be_relied_on_is_no_reason_to_let_the_others_go(th
     assert "a run needs at least one learner" in story.reply.text
 
 
+@pytest.mark.parametrize("lost", ["inference-2", "simulator-2"])
+def test_a_learner_that_plays_no_more_leaves_the_others(lost: str) -> None:
+    story = lose(with_a_third(), lost)
+    kinds = [(note.kind, note.process) for note in story.ever(ev.Note)]
+    assert kinds[-2:] == [("gave up", lost), ("gave up", "trainer-2")]
+    assert story.supervisor.order.leaving == ["trainer-2"]
+    assert story.supervisor.order.learners == BOTH
+    story.at(story.now_s + 1, finished("trainer-2", "drained"), *exits([n for n in NAMES if n != lost], 0))
+    assert [p["name"] for p in story.supervisor.processes()] == list(TWO)
+    assert story.supervisor.phase == "running"
+
+
+def test_a_run_ends_when_the_last_learner_that_plays_plays_no_more() -> None:
+    story = lose(gossip(), "simulator-1").at(90, *exits(["trainer-1"], 0))
+    assert story.supervisor.phase == "running"
+    lose(story, "simulator-0").at(200, *exits(["trainer-0"]))
+    assert story.done == ev.Done("failed", 1, "simulator-0: exit 1")
+
+
+def test_learners_in_step_do_not_wait_for_one_that_plays_no_more() -> None:
+    story = lose(two(), "simulator-1").then(*exits(["trainer-0", "trainer-1", "simulator-0"]))
+    assert story.done == ev.Done("failed", 1, "simulator-1: exit 1")
+
+
 def test_a_simulator_of_a_learner_that_leaves_can_be_named_too() -> None:
     story = with_a_third().at(4, asked("detach", names=["simulator-2", "trainer-2"]))
     story.at(5, finished("trainer-2", "drained"), *exits(NAMES, 0))
