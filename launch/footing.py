@@ -21,7 +21,7 @@ from launch import record
 from launch.description import Description
 from launch.errors import RunError
 from launch.plan import Plan, plan
-from launch.runs import read_object
+from launch.runs import detached_before, read_object
 from launch.topology import Topology, dump
 
 FOLDERS = ("logs", "settings", "checkpoints")
@@ -80,6 +80,8 @@ class Footing:
         memory = self.keep(reserve(run_id, made.bytes_total))
         (memory.path / "run").write_text(str(self.run_dir))
         made.create_segments()
+        if resume:
+            _leave_out(made, detached_before(self.run_dir / "events.jsonl"))
         self.keep(OwnedDirectory.create(sockets))
         for name in FOLDERS:
             (self.run_dir / name).mkdir(exist_ok=True)
@@ -168,6 +170,18 @@ def _learners_so_far(run_dir: Path) -> int:
     """One more than the highest number of a learner that has left checkpoints: those attached have it no more."""
     numbers = [p.name.removeprefix("learner-") for p in (run_dir / "checkpoints").glob("learner-*")]
     return 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
+
+
+def _leave_out(made: Plan, detached: set[str]) -> None:
+    """Begin without learners that were detached: their weights are old. If all were, all that there is are these."""
+    trainers = [process for process in made.processes if process.role == "trainer"]
+    gone = {process.learner: process.name for process in trainers if process.name in detached}
+    if len(gone) == len(trainers):
+        return
+    made.left_out = list(gone.values())
+    for process in list(made.processes):
+        if process.role != "evaluator" and process.learner in gone:
+            made.remove(process.name)
 
 
 def _mark_ended(path: Path) -> None:

@@ -48,6 +48,8 @@ class Plan:
     cores: int
     choices: list[Choice] = field(default_factory=list)
     """What ``auto`` became in the topology."""
+    left_out: list[str] = field(default_factory=list)
+    """Trainers of the topology without which a resumed run begins: they were detached before."""
     resumed_at: int = 0
     """Environment steps of the checkpoint the run goes on from; 0 for a new run."""
     began_s: float = 0.0

@@ -246,6 +246,9 @@ class Runner:
         if names := self.attached_before:
             cause = f"attached earlier and not part of it: {', '.join(names)}; attach as many again if wanted"
             self._note(ev.Note("resumed", cause=cause))
+        if names := self.plan.left_out:
+            cause = f"detached earlier and not part of it: {', '.join(names)}; attach as many learners again if wanted"
+            self._note(ev.Note("resumed", cause=cause))
         if crowd := crowded(self.plan.topology, self.plan.cores):
             self._note(ev.Note("warned", cause=crowd))
 

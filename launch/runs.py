@@ -111,13 +111,25 @@ def attached_before(events: Path) -> list[str]:
     for event in Lines(events).new():
         kind, name = event.get("kind"), str(event.get("process"))
         first = name in ("trainer", "trainer-0") and event.get("incarnation") == 0
-        if kind == "spawned" and first:  # a life of the run begins
+        if kind == "resumed" or (kind == "spawned" and first):  # a life of the run begins
             found.clear()
         elif kind == "attached" and not event.get("cause"):  # with one, it came along with a trainer
             found[name] = None
         elif kind == "detached":
             found.pop(name, None)
     return list(found)
+
+
+def detached_before(events: Path) -> set[str]:
+    """Trainers that were detached in any life of a run, and did not come back."""
+    found: set[str] = set()
+    for event in Lines(events).new():
+        kind, name = event.get("kind"), str(event.get("process"))
+        if kind == "detached" and name.startswith("trainer-"):
+            found.add(name)
+        elif kind == "spawned":
+            found.discard(name)
+    return found
 
 
 def start_time(pid: int) -> int | None:

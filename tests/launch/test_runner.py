@@ -57,7 +57,7 @@ def runner(folder: Path, console: ev.Console | None, resume: bool = False, *over
 
 def notes(folder: Path) -> list[tuple[str, str]]:
     rows = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
-    return [(row["kind"], row["cause"]) for row in rows]
+    return [(row["kind"], row.get("cause", "")) for row in rows]
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EPIPE, errno.ENOSPC])
@@ -158,6 +158,30 @@ def test_a_resumed_run_says_who_is_missing(tmp_path: Path) -> None:
     assert [json.loads(line)["cause"] for line in said] == [
         "attached earlier and not part of it: simulator-2, simulator-3; attach as many again if wanted"
     ]
+
+
+@pytest.mark.parametrize("all_of_them", [False, True])
+def test_a_learner_that_was_detached_does_not_come_back_with_its_old_weights(tmp_path: Path, all_of_them: bool) -> None:
+    (tmp_path / "run").mkdir()
+    events = [
+        *(("spawned", f"trainer-{k}") for k in range(3)),
+        *(("detached", name) for name in ("trainer-0", "trainer-2", "inference-2", "trainer-7")),
+        *(("spawned", f"trainer-{k}") for k in range(2)),  # another life, in which trainer-0 was wanted all the same
+        *((("detached", "trainer-0"), ("detached", "trainer-1")) if all_of_them else ()),
+    ]
+    rows = [{"kind": kind, "process": process, "incarnation": 0} for kind, process in events]
+    (tmp_path / "run" / "events.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    gossip = ("mode=gossip", "learners.count=3", "evaluator.count=1")
+    with runner(tmp_path / "run", None, True, *gossip) as run:
+        run._say_beforehand()
+        there = [0, 1, 2] if all_of_them else [0, 1]
+        assert [p.learner for p in run.plan.processes if p.role == "trainer"] == there
+        assert {p.learner for p in run.plan.processes if p.role == "simulator"} == set(there)
+        assert any(p.role == "evaluator" for p in run.plan.processes)
+        assert (run.plan.shm / "weights-2").exists() == all_of_them
+    said = [cause for kind, cause in notes(tmp_path / "run")[len(events) :] if kind == "resumed"]
+    left_out = "detached earlier and not part of it: trainer-2; attach as many learners again if wanted"
+    assert said == ([] if all_of_them else [left_out])
 
 
 def test_a_closed_standard_output_does_not_change_the_exit_status() -> None:
