@@ -17,10 +17,10 @@ from torch import Tensor
 
 from actorlearn.algorithms.distributional import entropy, project, support
 from actorlearn.algorithms.interface import AlgorithmSettings, Batch
-from actorlearn.algorithms.q_learning import QLearning
+from actorlearn.algorithms.q_learning import LEAST_PRIORITY, QLearning
 from actorlearn.algorithms.returns import mean_over
 
-LEAST_PRIORITY, MOST_PRIORITY = 1e-6, 1e6
+MOST_PRIORITY = 1e6
 
 
 class C51(QLearning):

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import huber_loss
 
 from actorlearn.algorithms.interface import AlgorithmSettings, Batch
-from actorlearn.algorithms.q_learning import QLearning
+from actorlearn.algorithms.q_learning import LEAST_PRIORITY, QLearning
 from actorlearn.algorithms.returns import mean_over
 
 
@@ -42,6 +42,6 @@ class DQN(QLearning):
             "q_mean": mean_over(batch.valid, q),
             "target_mean": mean_over(batch.valid, target),
             "error_mean": mean_over(batch.valid, distance),
-            "priority": distance.clamp(max=delta).where(batch.valid, 0.0),  # as accel_rl
+            "priority": distance.clamp(LEAST_PRIORITY, delta).where(batch.valid, 0.0),  # at most delta: as accel_rl
         }
         return self.total(batch, error), {name: metric.detach() for name, metric in metrics.items()}

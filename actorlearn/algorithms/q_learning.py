@@ -23,6 +23,9 @@ from actorlearn.algorithms.interface import AlgorithmSettings, Batch
 from actorlearn.algorithms.policies import played
 from actorlearn.algorithms.returns import mean_over
 
+LEAST_PRIORITY = 1e-6
+"""What is predicted exactly is drawn again one day (Schaul et al. 2016, 3.3). accel_rl has it for C51 alone."""
+
 
 class QLearning:
     """Base of the value-based algorithms; each adds `values`, `targets` and `loss`."""

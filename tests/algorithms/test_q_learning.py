@@ -17,7 +17,7 @@ from actorlearn.algorithms.distributional import project
 from actorlearn.algorithms.dqn import DQN
 from actorlearn.algorithms.interface import AlgorithmSettings, Batch, learns_from_replay
 from actorlearn.algorithms.make import make
-from actorlearn.algorithms.q_learning import QLearning
+from actorlearn.algorithms.q_learning import LEAST_PRIORITY, QLearning
 from tests import reference
 
 KINDS = [DQN, C51]
@@ -82,7 +82,7 @@ def test_losses_and_priorities_equal_the_slow_reference(kind, settings, count, s
     if kind is DQN:
         errors = reference.dqn_errors(outputs, target, own, batch, settings)
         terms = [reference.huber(error, settings.huber_delta) for error in errors]
-        priorities = [min(abs(error), settings.huber_delta) for error in errors]
+        priorities = [min(max(abs(error), 1e-6), settings.huber_delta) for error in errors]
     else:
         terms, divergences = zip(*reference.c51_errors(outputs, target, own, batch, settings), strict=True)
         priorities = [min(max(divergence, 1e-6), 1e6) for divergence in divergences]
@@ -174,6 +174,15 @@ def test_nothing_passes_the_end_of_a_game():
     algorithm = C51(AlgorithmSettings(atoms=5, value_min=0.0, value_max=4.0))
     made = algorithm.prepare(batch, {f"target.{k}": v for k, v in outputs_of(algorithm, 1, 0).items()})
     torch.testing.assert_close(made.columns["target"][0, 0], torch.tensor([0.0, 0.0, 1.0, 0.0, 0.0]).double())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_learned_perfectly_keeps_a_priority(kind):
+    algorithm, outputs = kind(AlgorithmSettings()), outputs_of(kind(AlgorithmSettings()), 2, 0)
+    batch = prepared(algorithm, replayed(2), outputs_of(algorithm, 2, 1), {})
+    said = algorithm.of_played(outputs, batch)
+    batch.columns["target"] = said.squeeze(-1) if kind is DQN else said.double().softmax(-1)
+    assert algorithm.loss(outputs, batch, 0.0)[1]["priority"].tolist() == [[pytest.approx(LEAST_PRIORITY)] * 2]
 
 
 @pytest.mark.parametrize("kind", KINDS)
