@@ -172,7 +172,7 @@ class Plan:
             kinds["gradients"] = (weights_fields(d.weights - d.statistics), what)
         if d.replayed:
             shape = replay_shape(t, d)
-            own = sampler_bytes(shape.rings * shape.rows, t.replay.prioritised)
+            own = 0 if shape.prioritised else sampler_bytes(shape.rings * shape.rows, False)
             what = f"{shape.rings} rings of {shape.size:,} + {shape.margin:,} rows; the trainer has {own:,} bytes more"
             kinds["replay"] = (replay_fields(shape), what)
         return kinds

@@ -42,4 +42,5 @@ def replay_shape(t: Topology, d: Description) -> ReplayShape:
         observation_shape=d.observation_shape,
         observation_dtype=d.observation_dtype,
         actions=d.actions,
+        prioritised=t.replay.prioritised,
     )

@@ -34,6 +34,7 @@ from actorlearn.processes.staging import Staging
 from actorlearn.replay.buffer import Replay
 from actorlearn.replay.nstep import NStep
 from actorlearn.replay.ratio import Ratio
+from actorlearn.replay.rows import PRIORITIES
 from actorlearn.replay.samplers import Prioritised, Sampler, Uniform, importance
 
 
@@ -77,9 +78,11 @@ class ReplayLearning(Learning):
         a, s = self.algorithm_settings, self.settings
         random = np.random.default_rng([s.seed, s.learner, s.incarnation])
         cells = place.shape.rings * place.shape.rows
+        segment = Segment.open(Path(place.segment))
         sampler: Sampler = Uniform(cells, random)
         if self._numbers.prioritised:
-            sampler = Prioritised(cells, random, self._numbers.alpha, None)
+            tree, largest = (segment[name] for name in PRIORITIES)
+            sampler = Prioritised(cells, random, self._numbers.alpha, None, (tree, largest))
         returns = NStep(
             steps=a.n_step,
             discount=a.discount,
@@ -87,7 +90,7 @@ class ReplayLearning(Learning):
             life_loss_terminal=a.life_loss_terminal,
             bootstrap_on_truncation=a.bootstrap_on_truncation,
         )
-        replay = Replay(Segment.open(Path(place.segment)), place.shape, returns, sampler)
+        replay = Replay(segment, place.shape, returns, sampler)
         replay.recover()
         return replay
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from actorlearn.memory.shared import Segment
 from actorlearn.replay.nstep import NStep, n_step
 from actorlearn.replay.rings import Rings, cells_between
-from actorlearn.replay.rows import ReplayShape
+from actorlearn.replay.rows import PRIORITIES, ReplayShape
 from actorlearn.replay.samplers import Sampler
 
 PART_BYTES = 1 << 26
@@ -63,6 +63,7 @@ class Replay:
         flat = {f.name: segment[f.name] for f in segment.fields if len(f.shape) > 1}
         self._column = {name: array.reshape(-1, *array.shape[2:]) for name, array in flat.items()}
         """Every column by cells: [rings * rows, …]."""
+        self._rows = [field for field in segment.fields if field.name not in PRIORITIES]  # which the sampler saves
         self._rings = Rings(shape.rings)
         self._out: dict[int, tuple[NDArray[Any], NDArray[Any]]] = {}
 
@@ -162,12 +163,12 @@ class Replay:
     def recover(self) -> None:
         """Take up what a process had flushed before it was killed; once, before anything else.
 
-        Priorities were its own: all are those of what is new. All environments are taken for new ones.
+        Priorities are those that it had given. All environments are taken for new ones.
         """
         self._written[:] = self._shown
         oldest = self._oldest()
         cell = cells_between(oldest, np.maximum(self._shown - self.returns.steps, oldest), self.shape.rows)
-        self.sampler.insert(cell[self._column["usable"][cell]])
+        self.sampler.recover(cell[self._column["usable"][cell]])
 
     # Reading ---------------------------------------------------------------------------------------------------
 
@@ -244,7 +245,7 @@ class Replay:
         Files are written from shared memory as it is: nothing is copied. ``beat`` is called after every PART_BYTES.
         """
         rows = min(int(self._written.max()), self.shape.rows)
-        for field in self._segment.fields:
+        for field in self._rows:
             array = self._segment[field.name]
             _write(folder / f"{field.name}.npy", array[:, :rows] if array.ndim > 1 else array, beat)
         for name, array in self.sampler.arrays().items():
@@ -258,7 +259,7 @@ class Replay:
         """
         if msgspec.convert(state["shape"], ReplayShape) != self.shape:
             raise ValueError(f"{folder}: the replay saved there is {state['shape']}, not {self.shape}")
-        for field in self._segment.fields:
+        for field in self._rows:
             array, saved = self._segment[field.name], _read(folder / f"{field.name}.npy")
             array[(slice(None), slice(saved.shape[1])) if array.ndim > 1 else ...] = saved
         names = self.sampler.arrays()

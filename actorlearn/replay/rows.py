@@ -23,9 +23,12 @@ from actorlearn.memory.fields import Field
 from actorlearn.memory.rollout import action_field
 from actorlearn.memory.shared import segment_bytes
 from actorlearn.replay.samplers import sampler_bytes
+from actorlearn.replay.sum_tree import tree_bytes
 
 COLUMNS = ("observation", "action", "reward", "terminated", "truncated", "life_lost", "first")
 """What ``add`` reads of a block."""
+PRIORITIES = ("tree", "largest")
+"""Fields that a prioritised sampler has for its memory, so that priorities outlive a process that is killed."""
 
 
 class ReplayShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +46,8 @@ class ReplayShape(msgspec.Struct, frozen=True, kw_only=True):
     observation_dtype: str
     actions: int | tuple[int, ...]
     """As in BlockShape."""
+    prioritised: bool = False
+    """Whether the sampler's memory is part of the segment."""
 
     def __post_init__(self) -> None:
         """Refuse numbers that no ring fits."""
@@ -66,7 +71,11 @@ def replay_fields(shape: ReplayShape) -> list[Field]:
     """Fields of a replay's segment; ``segment_bytes`` says how large it is."""
     rows = (shape.rings, shape.rows)
     poison = 0xA5 if shape.observation_dtype == "uint8" else float("nan")
+    tree, largest = PRIORITIES
+    cells = tree_bytes(shape.rings * shape.rows) // 8
+    priorities = [Field(tree, "float64", (cells,), 0.0), Field(largest, "float64", (1,), 1.0)]
     return [
+        *(priorities if shape.prioritised else []),
         Field("written", "int64", (shape.rings,), 0),  # positions below it are written
         Field("shown", "int64", (shape.rings,), 0),  # … and were by the last flush
         Field("rounds", "int64", (1,), 0),  # rounds below it have been flushed
@@ -85,4 +94,5 @@ def replay_fields(shape: ReplayShape) -> list[Field]:
 
 def replay_bytes(shape: ReplayShape, prioritised: bool) -> int:
     """Memory of a whole replay: its segment, and what the sampler keeps to itself."""
-    return segment_bytes(replay_fields(shape)) + sampler_bytes(shape.rings * shape.rows, prioritised)
+    own = 0 if shape.prioritised else sampler_bytes(shape.rings * shape.rows, prioritised)
+    return segment_bytes(replay_fields(shape)) + own

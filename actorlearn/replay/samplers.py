@@ -36,6 +36,9 @@ class Sampler(Protocol):
     def remove(self, cell: Cells) -> None:
         """These [N] cannot be drawn any more; all of them could before."""
 
+    def recover(self, cell: Cells) -> None:
+        """These [N] can be drawn, and no others: a process that was killed had inserted them. Before anything else."""
+
     def draw(self, count: int) -> Drawn:
         """Draw so many; raises LookupError when there is none."""
 
@@ -87,6 +90,10 @@ class Uniform:
         self._place[last] = gaps
         self._count = kept
 
+    def recover(self, cell: Cells) -> None:
+        """In any order."""
+        self.insert(cell)
+
     def draw(self, count: int) -> Drawn:
         """Draw so many, each for itself; raises LookupError when there is none."""
         if not self._count:
@@ -118,18 +125,29 @@ class Prioritised:
     With replacement: a cell may come twice in a minibatch; of its new priorities the last one is kept.
     """
 
-    def __init__(self, cells: int, random: np.random.Generator, alpha: float, new: float | None) -> None:
+    def __init__(
+        self,
+        cells: int,
+        random: np.random.Generator,
+        alpha: float,
+        new: float | None,
+        memory: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None,
+    ) -> None:
         """``new``: priority of what was never drawn; None = the largest one so far, 1 before there is any.
 
-        The constant is accel_rl's rule, the largest that of the paper.
+        The constant is accel_rl's rule, the largest that of the paper. ``memory``: of the tree, and of the largest
+        priority [1], which is 1 at first; where they outlive this process, the next can ``recover`` them.
         """
         if alpha < 0.0:
             raise ValueError(f"alpha {alpha} must be 0 or more")
         self._random = random
-        self._tree = SumTree(cells)
+        node, largest = memory or (None, np.ones(1))
+        self._tree = SumTree(cells, node)
+        self._largest: NDArray[np.float64] = largest
         self._alpha = alpha
         self._new = new
-        self._largest = 1.0 if new is None else new
+        if new is not None:
+            self._largest[0] = new
         self._count = 0
 
     def __len__(self) -> int:
@@ -138,13 +156,20 @@ class Prioritised:
 
     def insert(self, cell: Cells) -> None:
         """Give them the priority of what is new."""
-        self._tree.set(cell, self._largest**self._alpha)
+        self._tree.set(cell, self._largest[0] ** self._alpha)
         self._count += len(cell)
 
     def remove(self, cell: Cells) -> None:
         """Give them none."""
         self._tree.set(cell, 0.0)
         self._count -= len(cell)
+
+    def recover(self, cell: Cells) -> None:
+        """With the priorities that memory still has for them; of which it has none, that is new."""
+        kept, priority = self._tree.priorities[cell], np.zeros_like(self._tree.priorities)
+        priority[cell] = np.where(kept > 0.0, kept, self._largest[0] ** self._alpha)
+        self._tree.fill(priority)
+        self._count = len(cell)
 
     def draw(self, count: int) -> Drawn:
         """Draw so many; raises LookupError when all priorities are 0."""
@@ -155,7 +180,7 @@ class Prioritised:
         """Write priority^alpha [N]; raises ValueError for one that is negative or not finite."""
         self._tree.set(cell, priority.astype(np.float64) ** self._alpha)
         if self._new is None and len(priority):
-            self._largest = max(self._largest, float(priority.max()))
+            self._largest[0] = max(self._largest[0], priority.max())
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All priorities, as they are in the tree."""
@@ -163,12 +188,12 @@ class Prioritised:
 
     def state(self) -> dict[str, Any]:
         """The largest priority, how many there are, and the random numbers'."""
-        return {"largest": self._largest, "count": self._count, "random": self._random.bit_generator.state}
+        return {"largest": float(self._largest[0]), "count": self._count, "random": self._random.bit_generator.state}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> None:
         """Take both back."""
         self._tree.fill(arrays["priority"])
-        self._largest, self._count = float(state["largest"]), int(state["count"])
+        self._largest[0], self._count = state["largest"], int(state["count"])
         self._random.bit_generator.state = state["random"]
 
 

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 class SumTree:
     """Priorities of ``size`` indices, all 0 at first."""
 
-    def __init__(self, size: int) -> None:
-        """Takes ``tree_bytes(size)``."""
+    def __init__(self, size: int, node: NDArray[np.float64] | None = None) -> None:
+        """Takes ``tree_bytes(size)``: those of ``node``, where that is given and holds a tree already, or zeros."""
         if size < 1:
             raise ValueError(f"size {size} must be 1 or more")
         self.size = size
         self._leaves = _leaves(size)
-        self._node = np.zeros(2 * self._leaves, np.float64)
+        self._node = np.zeros(2 * self._leaves, np.float64) if node is None else node
         """Node i has the children 2i and 2i + 1; the root is node 1, the leaves are the second half."""
 
     @property

@@ -39,9 +39,10 @@ def replaying(folder: Path, numbers: dict[str, Any] | None = None, **algorithm: 
     chosen = {"name": "dqn", "reward_clip": None, "target_every_steps": 20, "horizon": HORIZON} | algorithm
     policy = msgspec.structs.replace(settings.policy, algorithm={**settings.policy.algorithm, **chosen})
     of_replay = {"batch_size": 4, "ratio": 2.0, "learning_starts_steps": 10} | (numbers or {})
-    place = ReplayPlace(segment=str(folder / "replay"), shape=SHAPE, numbers=ReplaySettings(**of_replay))
+    shape = msgspec.structs.replace(SHAPE, prioritised=of_replay.get("prioritised", False))
+    place = ReplayPlace(segment=str(folder / "replay"), shape=shape, numbers=ReplaySettings(**of_replay))
     if not (folder / "replay").exists():
-        Segment.create(folder / "replay", replay_fields(SHAPE)).close()
+        Segment.create(folder / "replay", replay_fields(shape)).close()
     return ReplayLearning(msgspec.structs.replace(settings, policy=policy, round_steps=HORIZON * ENVS), place)
 
 
@@ -202,6 +203,22 @@ def test_priorities_are_the_errors_of_what_was_drawn(tmp_path: Path) -> None:
     error = (said - batch.columns["target"][0]).abs().clamp(max=1.0)
     priorities = made.replay.sampler.arrays()["priority"]
     np.testing.assert_allclose(priorities[sample.cell], error.numpy(), rtol=1e-5)
+
+
+def test_a_killed_learner_leaves_its_priorities_to_the_next(tmp_path: Path) -> None:
+    made = replaying(tmp_path, {"prioritised": True})
+    played = Played(tmp_path, made)
+    for round_ in range(3):
+        played.round(round_)
+    sample, given = made.replay.sample(8), np.linspace(0.5, 4.0, 8)
+    made.replay.update(sample, given)
+    before = made.replay.sampler.arrays()["priority"].copy()
+    made.replay.sampler._tree._node[:2] = 99.0  # type: ignore[attr-defined]  # it was killed while it wrote sums
+    again = replaying(tmp_path, {"prioritised": True}).replay
+    assert again.sampler.arrays()["priority"].tolist() == before.tolist()
+    assert len(set(before[before > 0.0])) > 2
+    assert again.sampler._tree.total == pytest.approx(before.sum())  # type: ignore[attr-defined]
+    assert again.sampler.state()["largest"] == 4.0  # of what is new
 
 
 def test_what_a_killed_learner_had_stored_is_drawn_by_the_next_and_no_round_twice(tmp_path: Path) -> None:
