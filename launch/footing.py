@@ -13,18 +13,30 @@ import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
+
+import msgspec
 
 from actorlearn.memory.owned import OwnedDirectory, name_of, sweep
 from actorlearn.memory.shared import reserve, sweep_shared
+from actorlearn.replay.rows import ReplayShape
 from launch import record
 from launch.description import Description
 from launch.errors import RunError
 from launch.plan import Plan, plan
 from launch.runs import detached_before, read_object
+from launch.shapes import replay_shape
 from launch.topology import Topology, dump
 
 FOLDERS = ("logs", "settings", "checkpoints")
+_SHAPED_BY = {
+    **dict.fromkeys(("actions", "observation_shape", "observation_dtype", "stack"), "env"),
+    "rings": "simulators.count x simulators.envs",
+    "size": "replay.capacity_steps",
+    "margin": "algorithm.horizon",
+    "prioritised": "replay.prioritised",
+}
+"""What gives a replay its shape, by the parts of a ReplayShape; what others follow from is first."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -66,7 +78,10 @@ class Footing:
         return thing
 
     def lay(self, topology: Topology, description: Description, resume: bool) -> Plan:
-        """Hear signals from now on; make folder, sockets and shared memory; raises SharedMemoryFull, TopologyError."""
+        """Hear signals from now on; make folder, sockets and shared memory.
+
+        Raises SharedMemoryFull, TopologyError, and RunError where a run cannot be resumed like that.
+        """
         self.signals = self.keep(Signals())
         sweep_all()
         run_id = secrets.token_hex(6)
@@ -74,6 +89,7 @@ class Footing:
         made = plan(topology, self.run_dir, run_id, sockets, description)
         made.began_s = time.monotonic()
         if resume:
+            _same_replays(made)
             made.resumed_at, seconds = _newest_checkpoint(self.run_dir)
             made.began_s -= seconds
             made.places.next_learner = max(made.places.next_learner, _learners_so_far(self.run_dir))
@@ -157,13 +173,40 @@ def _runtime_root() -> Path:
 
 def _newest_checkpoint(run_dir: Path) -> tuple[int, float]:
     """Environment steps and seconds of any learner's newest checkpoint; the trainer judges whether it is whole."""
-    root = run_dir / "checkpoints"
-    folders = [p for pattern in ("*", "learner-*/*") for p in root.glob(pattern) if p.name.isdecimal()]
+    folders = _checkpoints(run_dir)
     if not folders:
         return 0, 0.0
     newest = max(folders, key=lambda folder: int(folder.name))
-    state = read_object(newest / "manifest.json").get("state")
-    return int(newest.name), float(state.get("elapsed_s", 0.0)) if isinstance(state, dict) else 0.0
+    return int(newest.name), float(_state(newest).get("elapsed_s", 0.0))
+
+
+def _checkpoints(run_dir: Path) -> list[Path]:
+    """Of all learners."""
+    root = run_dir / "checkpoints"
+    return [p for pattern in ("*", "learner-*/*") for p in root.glob(pattern) if p.name.isdecimal()]
+
+
+def _state(checkpoint: Path) -> dict[str, Any]:
+    state = read_object(checkpoint / "manifest.json").get("state")
+    return state if isinstance(state, dict) else {}
+
+
+def _same_replays(made: Plan) -> None:
+    """Refuse a topology in which the replays that were saved have no place; what is no shape the trainer judges."""
+    if not made.description.replayed:
+        return
+    planned = replay_shape(made.topology, made.description)
+    newest = {folder.parent: folder for folder in sorted(_checkpoints(made.run_dir))}
+    for folder in newest.values():
+        with suppress(AttributeError, msgspec.ValidationError):
+            saved = msgspec.convert(_state(folder).get("replay", {}).get("shape"), ReplayShape)
+            for part, keys in _SHAPED_BY.items():
+                now, before = getattr(planned, part), getattr(saved, part)
+                if now != before:
+                    raise RunError(
+                        f"{keys}: the replay would have {part} {now}, and the one saved in {folder} has {before}; "
+                        f"resume with {keys} as before, or start a new run"
+                    )
 
 
 def _learners_so_far(run_dir: Path) -> int:

@@ -12,13 +12,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from actorlearn.wire.messages import Evaluated
 from launch import evaluations, start
 from launch import events as ev
+from launch.errors import RunError
 from launch.footing import Footing
 from launch.runner import Runner
+from launch.shapes import replay_shape
 from launch.topology import parse
 from tests.launch.test_plan import DESCRIPTION
 
@@ -182,6 +185,31 @@ def test_a_learner_that_was_detached_does_not_come_back_with_its_old_weights(tmp
     said = [cause for kind, cause in notes(tmp_path / "run")[len(events) :] if kind == "resumed"]
     left_out = "detached earlier and not part of it: trainer-2; attach as many learners again if wanted"
     assert said == ([] if all_of_them else [left_out])
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("replay.capacity_steps=3000", "replay.capacity_steps: the replay would have size 1500, and the one saved in "),
+        ("simulators.envs=3", "simulators.count x simulators.envs: the replay would have rings 3, and "),
+        ("algorithm.horizon=9", "algorithm.horizon: the replay would have margin 10, and "),
+        ("replay.prioritised=true", "replay.prioritised: the replay would have prioritised True, and "),
+    ],
+)
+def test_a_run_whose_replay_was_saved_is_not_resumed_with_another(tmp_path: Path, override: str, said: str) -> None:
+    description = msgspec.structs.replace(DESCRIPTION, replayed=True)
+    keys = ["algorithm.name=dqn", "replay.capacity_steps=2000", "simulators.count=1", "simulators.envs=2"]
+    own, other = (parse("env: {id: CartPole-v1}", [*keys, *more]) for more in ((), (override,)))
+    for steps, topology in ((20, other), (30, own)):  # only the newest is gone on with
+        folder = tmp_path / "run" / "checkpoints" / "learner-1" / f"{steps:012}"
+        folder.mkdir(parents=True)
+        shape = msgspec.to_builtins(replay_shape(topology, description))
+        (folder / "manifest.json").write_text(json.dumps({"state": {"replay": {"shape": shape}}}))
+    with Footing(tmp_path / "run") as footing:
+        footing.lay(own, description, True)
+    with pytest.raises(RunError, match=said) as refused, Footing(tmp_path / "run") as footing:
+        footing.lay(other, description, True)
+    assert str(refused.value).endswith(" as before, or start a new run")
 
 
 def test_a_closed_standard_output_does_not_change_the_exit_status() -> None:
