@@ -32,8 +32,8 @@ HISTORY = 8
 """Messages of each learner whose coefficients are remembered; an older one that is mixed counts as any update would."""
 AGREED = 1e-9
 """Coefficients of an update that differ by no more are folded into a remainder."""
-MOST_UPDATES = 1 << 15
-"""Not folded; 16 learners in a ring have half as many. Beyond, the bound begins anew."""
+MOST_COEFFICIENTS = 1 << 22
+"""Kept, of 8 bytes; 16 learners in a ring need half as many, 64 have 7,281 updates. Beyond, the bound begins anew."""
 FOLD_AFTER = 256
 """New updates, at least, between two looks at which are agreed upon."""
 
@@ -86,6 +86,9 @@ class Bound:
 
     def replay(self, learner: int, record: Record) -> None:
         """Do with coefficients what the learner did with weights."""
+        if self.lost:
+            self._clear()
+            return
         messages = [self._find(peer, version) for peer, version in record.messages.items()]
         found = [row for row in messages if row is not None]
         if record.kind == ADOPTED:
@@ -150,9 +153,6 @@ class Bound:
         """A vector of that norm was added to a learner's weights."""
         if self._count == self._fold_at:
             self._fold()
-        if self._count == len(self._norms):
-            self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)], axis=2)
-            self._norms = np.concatenate([self._norms, np.zeros_like(self._norms)])
         self._norms[self._count] = norm
         self._count += 1
         self._row(learner)[-1] = 1.0
@@ -166,10 +166,10 @@ class Bound:
         self._remainder += float(apart[~kept] @ self._norms[: self._count][~kept])
         rows, norms = rows[:, :, kept], self._norms[: self._count][kept]
         self._count = len(norms)
-        self._rows[:], self._norms[:] = 0.0, 0.0
-        self._rows[:, :, : self._count], self._norms[: self._count] = rows, norms
+        self.lost |= rows.size > MOST_COEFFICIENTS
         self._fold_at = self._count + max(self._count // 4, FOLD_AFTER)
-        self.lost |= self._count > MOST_UPDATES
+        self._rows, self._norms = np.zeros((*rows.shape[:2], self._fold_at)), np.zeros(self._fold_at)
+        self._rows[:, :, : self._count], self._norms[: self._count] = rows, norms
 
 
 class Consensus:

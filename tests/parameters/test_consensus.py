@@ -260,7 +260,7 @@ def test_updates_on_which_all_agree_are_folded_and_never_forgotten(folder: Path)
 
 
 def test_more_updates_than_can_be_followed_begin_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consensus, "MOST_UPDATES", 500)
+    monkeypatch.setattr(consensus, "MOST_COEFFICIENTS", 500 * 2 * (HISTORY + 1))
     fake = Fake(folder, GraphSettings(), 2, seed=0)
     fake.step(1, np.zeros(SIZE))
     for _ in range(600):  # learner 1 never comes again, so nothing is agreed upon
@@ -269,6 +269,19 @@ def test_more_updates_than_can_be_followed_begin_anew(folder: Path, monkeypatch:
     off, bounds = fake.check()
     np.testing.assert_allclose(bounds, off)
     assert fake.consensus._bound._count == 2
+
+
+def test_many_learners_take_no_more_memory_than_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 64 * (HISTORY + 1) * 200
+    monkeypatch.setattr(consensus, "MOST_COEFFICIENTS", most)
+    monkeypatch.setattr(consensus, "FOLD_AFTER", 32)
+    bound, sizes = Bound(), []
+    for version in range(6):
+        for learner in range(64):
+            bound.replay(learner, Record(0, STEPPED, version, 1.0, {}))
+            sizes.append(bound._rows.size)
+    assert most < max(sizes) <= 1.5625 * most  # where it is seen, there is room for a quarter more, twice
+    assert bound.lost and sizes[-1] == 0
 
 
 def test_a_learner_that_starts_after_updates_were_folded_is_measured(folder: Path) -> None:
