@@ -243,12 +243,10 @@ class Runner:
         self._events.append(ev.Enlarged(action.client, tuple(new)))
 
     def _say_beforehand(self) -> None:
-        if names := self.attached_before:
-            cause = f"attached earlier and not part of it: {', '.join(names)}; attach as many again if wanted"
-            self._note(ev.Note("resumed", cause=cause))
-        if names := self.plan.left_out:
-            cause = f"detached earlier and not part of it: {', '.join(names)}; attach as many learners again if wanted"
-            self._note(ev.Note("resumed", cause=cause))
+        for before, names in (("attached", self.attached_before), ("detached", self.plan.left_out)):
+            if names:
+                cause = f"{before} earlier and not part of it: {', '.join(names)}; attach as many again if wanted"
+                self._note(ev.Note("resumed", cause=cause))
         if crowd := crowded(self.plan.topology, self.plan.cores):
             self._note(ev.Note("warned", cause=crowd))
 
