@@ -183,7 +183,7 @@ def test_a_learner_that_was_detached_does_not_come_back_with_its_old_weights(tmp
         assert any(p.role == "evaluator" for p in run.plan.processes)
         assert (run.plan.shm / "weights-2").exists() == all_of_them
     said = [cause for kind, cause in notes(tmp_path / "run")[len(events) :] if kind == "resumed"]
-    left_out = "detached earlier and not part of it: trainer-2; attach as many learners again if wanted"
+    left_out = "detached earlier and not part of it: trainer-2; attach as many again if wanted"
     assert said == ([] if all_of_them else [left_out])
 
 
