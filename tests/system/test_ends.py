@@ -16,7 +16,10 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 
 TOTAL_STEPS = 6000
 RATE = 0.003
-KNOWN = ["catch", PACED, f"total_steps={TOTAL_STEPS}", "algorithm.horizon=5", f"optimizer.learning_rate={RATE}"]
+KNOWN = [
+    *("catch", PACED, "inference.count=1", f"total_steps={TOTAL_STEPS}"),
+    *("algorithm.horizon=5", f"optimizer.learning_rate={RATE}"),
+]
 
 
 def stopped(run: Launched) -> dict[str, object]:

@@ -26,10 +26,7 @@ def assert_refused(done: subprocess.CompletedProcess[str], said: list[str], fold
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("simulators.cout=2", ["simulators.cout", "did you mean simulators.count?"]),
-        ("algorithm.horizon=-5", ["algorithm.horizon", "-5", "at least 1"]),
-        ("inference.count=9", ["inference.count", "9", "from 1 to 2"]),
-        ("mode=gosip", ["mode", "gosip", "did you mean gossip?"]),
+        ("simulators.cout=2", ["simulators.cout", "did you mean simulators.count?"]),  # test_bad_topologies has more
         ("env.id=Nonsense-v1", ["env.id", "Nonsense-v1"]),
         ("env.id=Blackjack-v1", ["env.id", "Blackjack-v1", "Tuple"]),
         (f"env.id={ENVIRONMENTS}:CannotBeMade", ["env.id", "CannotBeMade", "the ball is at home"]),
@@ -61,7 +58,7 @@ def test_a_full_shared_memory_is_one_line_and_makes_nothing(environment: dict[st
 
 
 def test_an_environment_that_dies_again_and_again_ends_the_run(launched: Start) -> None:
-    run = launched("catch", f"env.id={ENVIRONMENTS}:DiesInStep", "simulators.count=1")
+    run = launched("catch", f"env.id={ENVIRONMENTS}:DiesInStep", "simulators.count=1", "inference.count=1")
     assert run.end() == 1
     error = "ArithmeticError: the paddle fell off"
     assert error in run.screen()

@@ -36,9 +36,9 @@ VARIANTS = {
 }
 
 
-# Those that are parts of the others are slow tests: each is a process tree that has to start.
-PARTS = ("double", "dueling", "n-step", "c51", "prioritised")
-NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in PARTS else name for name in VARIANTS]
+# All are parts of rainbow but the loss of dqn. They are slow tests: each is a process tree that has to start.
+QUICK = ("dqn", "rainbow")
+NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in VARIANTS]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -64,9 +64,12 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("acting", ["inference.count=0", "inference.count=1"])
-@pytest.mark.parametrize("way", WAYS)
-def test_the_four_ways_of_fast_dqn_repeat_themselves(launched: Start, way: str, acting: str) -> None:
+# With two blocks a server may be asked for rows of two rounds at once: concurrent is tried with one and without.
+@pytest.mark.parametrize(
+    ("way", "servers"), [("standard", 0), ("synchronised", 1), ("concurrent", 0), ("concurrent", 1), ("both", 1)]
+)
+def test_the_four_ways_of_fast_dqn_repeat_themselves(launched: Start, way: str, servers: int) -> None:
+    acting = f"inference.count={servers}"
     keys = ["algorithm.name=dqn", "algorithm.target_every_steps=80", "replay.learning_starts_steps=160"]
     one, again = (finished(launched("catch", "total_steps=3000", *keys, *WAYS[way], acting)) for _ in range(2))
     assert one["updates"] == again["updates"]
