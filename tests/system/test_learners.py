@@ -49,7 +49,6 @@ def test_learners_in_sync_have_the_same_weights_and_repeat(launched: Start) -> N
 
 
 @pytest.mark.faults
-@pytest.mark.faults
 @pytest.mark.parametrize("mode", MODES)
 def test_each_learner_may_be_killed_and_the_run_be_stopped_and_resumed(launched: Start, mode: str) -> None:
     run = launched("catch", PACED, *TWO, f"mode={mode}", "total_steps=30_000", "checkpoint.every_steps=1000")

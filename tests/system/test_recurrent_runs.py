@@ -32,6 +32,14 @@ def test_a_recurrent_policy_remembers_a_cue(launched: Start, way: list[str]) -> 
     learned(run, 0.9)
 
 
+@pytest.mark.slow
+def test_a_policy_without_memory_scores_by_chance(launched: Start) -> None:
+    run = launched(*RECALL, "model.recurrence=none")
+    assert finished(run)["episodes"] > 5000
+    scores = [row["episode_return_mean"] for row in run.rows() if row["episodes"] >= 100]
+    assert max(abs(score) for score in scores) <= 0.5, scores  # five standard deviations of a hundred games
+
+
 def test_a_run_with_a_memory_repeats_itself(launched: Start) -> None:
     way = ["simulators.groups=2", "inference.count=1", "total_steps=3000", "model.recurrence=lstm"]
     one, again = (finished(launched("recall", *way)) for _ in range(2))
