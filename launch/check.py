@@ -9,11 +9,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from rich.console import Console
 from rich.table import Table
 
 from actorlearn.memory.shared import SHM_ROOT, free_bytes
+from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.optim.schedules import for_batches, scaled
 from actorlearn.parameters.graph import Facts, facts
+from actorlearn.replay.settings import ReplaySettings
 from launch.choices import crowded
 from launch.description import describe
 from launch.plan import Plan, plan
@@ -39,6 +43,10 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
         console.print(
             f"[bold]auto[/] {choice.key}: {json_format.dumps(choice.value)}, because {choice.why}", highlight=False
         )
+    numbers = optimizer(made)
+    if any(getattr(loaded.optimizer, key) != number for key, number in numbers.items()):
+        said = ", ".join(f"{key} {number:g}" for key, number in numbers.items())
+        console.print(f"[bold]optimizer[/] {said}, as this many learners and so large batches have it", highlight=False)
     environments = loaded.simulators.environments
     console.print(
         f"[bold]ok[/] {loaded.name}: {len(made.processes)} processes on {made.cores} cores, "
@@ -70,9 +78,24 @@ def as_json(made: Plan) -> dict[str, Any]:
         "observation": {"shape": list(made.description.observation_shape), "dtype": made.description.observation_dtype},
         "actions": made.description.actions,
         "weights": made.description.weights,
+        "optimizer": optimizer(made),
         "mixing": facts(made.graph, topology.learners.count)._asdict() if topology.mode == "gossip" else None,
         "choices": [asdict(choice) for choice in made.choices],
         "topology": topology.model_dump(mode="json"),
+    }
+
+
+def optimizer(made: Plan) -> dict[str, float]:
+    """The optimizer's numbers that depend on learners and batches, as they are learned with."""
+    t = made.topology
+    written = msgspec.convert(t.optimizer.model_dump(), OptimizerSettings)
+    batches = msgspec.convert(t.replay.model_dump(), ReplaySettings).batches if made.description.replayed else 1.0
+    scaling, learners = t.learners.rate_scaling, t.learners.count
+    found = for_batches(written, batches, scaling)
+    return {
+        "learning_rate": scaled(found.learning_rate, learners, scaling),
+        "learning_rate_final": scaled(found.learning_rate_final, learners, scaling),
+        "epsilon": found.epsilon,
     }
 
 

@@ -28,6 +28,7 @@ EVERYWHERE: Tree = {
     },
     "replay": {
         "batch_size": 32,
+        "base_batch_size": None,
         "ratio": 8.0,
         "prioritised": False,
         "alpha": 0.6,

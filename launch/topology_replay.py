@@ -24,6 +24,12 @@ class ReplaySection(Section):
 
     capacity_steps: int = Field(ge=1, le=10**9, description="transitions kept, of all environments of a learner")
     batch_size: int = Field(ge=1, le=65_536, description="transitions of one update, drawn with replacement")
+    base_batch_size: int | None = Field(
+        ge=1,
+        le=65_536,
+        description="transitions that learning_rate (see learners.rate_scaling) and adam's epsilon (then "
+        "x base_batch_size / batch_size) are for; null = batch_size",
+    )
     ratio: float = Field(gt=0, le=10_000, description="times each step is learned from: batch_size x updates / steps")
     learning_starts_steps: int = Field(ge=1, le=10**9, description="agent steps stored before the first update")
     prioritised: bool = Field(description="drawn in proportion to priority^alpha instead of all alike")

@@ -72,7 +72,7 @@ class LearnersSection(Section):
 
     count: int = Field(ge=1, le=64, description="learners, each with its own simulators and inference servers")
     rate_scaling: Literal["none", "sqrt", "linear"] = Field(
-        description="of the learning rate with the number of learners, whose batches make one larger batch"
+        description="of the learning rate with count x replay.batch_size / base_batch_size, which make a larger batch"
     )
     chunks: int = Field(ge=1, le=1_024, description="async: parts of the parameter store, each with its own lock")
     local_steps: int = Field(

@@ -53,7 +53,7 @@ class Learning:
         self.columns = [*self.algorithm.columns(policy.actions), *(["state"] if self.state_size else [])]
         """Of batches, besides those that all have."""
         self.forward = torch.compile(self.network) if settings.compile else self.network
-        self.optimizer_settings = msgspec.convert(settings.optimizer, OptimizerSettings)
+        self.optimizer_settings = self._optimizer()
         self.learner = Learner(self.optimizer_settings, self.weights, self.gradients)
         self.exchange: Exchange = make_exchange(ExchangeSettings(), self.learner)
         """How a gradient becomes new weights: by this learner alone, until others are joined."""
@@ -64,6 +64,9 @@ class Learning:
         self.finite = True
         self.skipped = 0
         """Batches in a row with an update that was skipped because it was not finite."""
+
+    def _optimizer(self) -> OptimizerSettings:
+        return msgspec.convert(self.settings.optimizer, OptimizerSettings)
 
     def exchange_by(
         self, settings: ExchangeSettings, alive: Callable[[], bool], members: Callable[[], Sequence[int]] = tuple

@@ -25,7 +25,8 @@ from actorlearn.memory.shared import Segment
 from actorlearn.models.make import autocast, flatten
 from actorlearn.models.noisy import draw
 from actorlearn.models.unroll import Outputs, unroll
-from actorlearn.optim.schedules import linear
+from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.optim.schedules import for_batches, linear
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.interface import ExchangeSettings, Stopped
 from actorlearn.processes.learning import Learning
@@ -57,10 +58,10 @@ class ReplayLearning(Learning):
 
     def __init__(self, settings: TrainerSettings, place: ReplayPlace) -> None:
         """Build everything, weights drawn from the seed; take up the replay as it was left."""
+        self._numbers = place.numbers
         super().__init__(settings)
         if not learns_from_replay(self.algorithm):
             raise TypeError(f"algorithm.name: {self.algorithm_settings.name!r} does not learn from a replay")
-        self._numbers = place.numbers
         self._batch = place.numbers.batch_size
         self.replay = self._open(place)
         self.target = copy.deepcopy(self.network)
@@ -73,6 +74,10 @@ class ReplayLearning(Learning):
         self._period = -1
         """How often ``target_every_steps`` were over when the target network was looked at last."""
         self._told: dict[str, float] = {}
+
+    def _optimizer(self) -> OptimizerSettings:
+        """Its numbers for minibatches of this size."""
+        return for_batches(super()._optimizer(), self._numbers.batches, self.settings.rate_scaling)
 
     def _open(self, place: ReplayPlace) -> Replay:
         a, s = self.algorithm_settings, self.settings

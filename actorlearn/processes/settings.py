@@ -135,7 +135,7 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     exchange: dict[str, Any] = {}
     """How they exchange what they learn (parameters.interface.ExchangeSettings); empty: this one is alone."""
     rate_scaling: str = "none"
-    """Of the learning rate with the number of learners: none, sqrt or linear."""
+    """Of the learning rate with the number of learners, and with larger minibatches: none, sqrt or linear."""
     pull_rows: int = 0
     """Rows of a batch after which the store is looked at, again and again, while it is gathered; 0 = never."""
 

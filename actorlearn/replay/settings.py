@@ -10,6 +10,7 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     capacity_steps: int = 1_000_000  # transitions, of all environments of a learner
     batch_size: int = 32  # transitions of an update
+    base_batch_size: int | None = None  # those that the optimizer's numbers are for; None: batch_size
     ratio: float = 8.0  # times that a step is learned from
     learning_starts_steps: int = 50_000  # agent steps stored before the first update
     prioritised: bool = False
@@ -17,3 +18,8 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     beta: float = 0.4  # exponent of the weights that make up for them, at step 0
     beta_final: float = 1.0  # reached at total_steps, in a straight line
     save: bool = False  # with every checkpoint
+
+    @property
+    def batches(self) -> float:
+        """How many of the batches that the optimizer's numbers are for make one."""
+        return self.batch_size / (self.base_batch_size or self.batch_size)

@@ -14,6 +14,7 @@ from actorlearn.parameters.graph import GraphSettings
 from actorlearn.parameters.interface import ExchangeSettings
 from actorlearn.processes.settings import SimulatorSettings, TrainerSettings
 from actorlearn.replay.rows import replay_fields
+from launch import check
 from launch.description import Description
 from launch.instructions import instructions
 from launch.plan import Plan, plan
@@ -256,6 +257,18 @@ def test_a_learner_that_replays_has_a_replay_and_says_what_it_takes() -> None:
     assert found["replay-1"].bytes == segment_bytes(replay_fields(settings.replay.shape))
     assert settings.round_steps == 4 * 2 * 8  # horizon, learners, environments of each
     assert settings.replay.numbers.capacity_steps == 1001
+
+
+def test_check_tells_the_optimizers_numbers_of_several_learners_larger_batches() -> None:
+    keys = ["learners.count=4", "learners.rate_scaling=sqrt", "replay.batch_size=128", "replay.base_batch_size=32"]
+    numbers = {}
+    for name in ("dqn", "a2c"):
+        topology = parse(f"{{env: {{id: CartPole-v1}}, algorithm: {{name: {name}}}}}", keys)
+        replayed = msgspec.structs.replace(DESCRIPTION, replayed=name == "dqn")
+        made = plan(topology, Path("run"), "run-1", Path("/tmp/x"), replayed)
+        found = check.optimizer(made)
+        numbers[name] = [found[key] / getattr(topology.optimizer, key) for key in ("learning_rate", "epsilon")]
+    assert numbers == {"dqn": [4.0, 0.25], "a2c": [2.0, 1.0]}
 
 
 def test_a_learner_that_does_not_has_none() -> None:

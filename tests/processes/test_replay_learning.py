@@ -86,6 +86,14 @@ class Played:
         return self.batches.take(number, parts)
 
 
+def test_the_optimizers_numbers_are_those_of_the_minibatches(tmp_path: Path) -> None:
+    plain = replaying(tmp_path, {"batch_size": 8})
+    made = replaying(tmp_path, {"batch_size": 8, "base_batch_size": 2})
+    assert made.learning_rate(0) == plain.learning_rate(0)  # rate_scaling is none
+    assert made.optimizer_settings.epsilon == plain.optimizer_settings.epsilon / 4
+    assert plain.optimizer_settings.epsilon == plain.settings.optimizer["epsilon"]
+
+
 @given(
     rounds=st.lists(st.integers(1, 30), max_size=40),
     ratio=st.sampled_from([0.3, 1.0, 8.0]),
