@@ -193,13 +193,16 @@ def eval(
 def plot(
     runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Run folders, names, or beginnings of names.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The picture to write: .png, .svg or .pdf.")],
+    columns: Annotated[
+        list[str] | None, typer.Option("--y", help="A column of metrics.jsonl, may be given again [the score].")
+    ] = None,
 ) -> int:
-    """Draw learning curves: score against steps and against time, one line a run."""
-    from launch.plot import plot
+    """Draw learning curves: score, or other columns, against steps and against time, one line a run and column."""
+    from launch.plot import SCORE, plot
     from launch.runs import find
 
     try:
-        plot([find(run).path for run in runs], output)
+        plot([find(run).path for run in runs], output, columns or [SCORE])
     except OSError as error:
         raise typer.BadParameter(f"{output}: cannot be written: {error.strerror}; name another file") from None
     except ValueError as error:

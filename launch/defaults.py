@@ -57,7 +57,7 @@ EVERYWHERE: Tree = {
     "inference": {"device": "cpu", "threads": 1, "precision": "auto", "batch_rows": 0, "deadline_ms": 10.0},
     "trainer": {"device": "cpu", "precision": "auto", "layout": "auto", "compile": "auto"},
     "checkpoint": {"every_steps": 1_000_000, "keep": 3},
-    "report": {"every_s": 2.0},
+    "report": {"every_s": 2.0, "norms": False},
 }
 
 # Atari with a2c: PAAC as its authors released it (Clemente et al. 2017; configs/atari/paac.yaml says where the paper

@@ -139,6 +139,7 @@ def _trainer(plan: Plan, process: PlannedProcess, base: dict[str, Any], resume: 
         frames_per_step=plan.description.frames_per_step,
         run_dir=str(plan.run_dir),
         report_every_s=t.report.every_s,
+        norms=t.report.norms,
         checkpoint_every_steps=t.checkpoint.every_steps,
         checkpoint_keep=t.checkpoint.keep,
         began_s=plan.began_s,

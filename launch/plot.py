@@ -1,4 +1,4 @@
-"""Draws learning curves: mean raw score against environment steps and against minutes, one line a run.
+"""Draws learning curves: mean raw score, or another column, against environment steps and against minutes.
 
 Reads ``metrics.jsonl`` and, for names, ``topology.yaml`` of each run folder, finished or still running; writes one
 picture. Knows nothing of the processes that made them.
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STYLES = ("-", "--", ":")
 INK = "#333333"
+SCORE = "episode_return_mean"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +34,24 @@ class Curve:
     frames_per_step: float | None
     steps_per_s: float | None
     stretches: list[list[tuple[float, float, float]]]
-    """Per stretch, points of (environment steps, minutes, mean raw score)."""
+    """Per stretch, points of (environment steps, minutes, number of that column)."""
+    column: str = SCORE
 
     @property
-    def final_score(self) -> float:
-        """The score of the last point."""
+    def final(self) -> float:
+        """The number of the last point."""
         return self.stretches[-1][-1][2]
 
 
-def plot(runs: list[Path], output: Path) -> None:
-    """Draw the runs into ``output``; raises ValueError, in one line, when there is nothing to draw."""
+def plot(runs: Sequence[Path], output: Path, columns: Sequence[str] = (SCORE,)) -> None:
+    """Draw these columns of the runs into ``output``; raises ValueError, in one line, when there is nothing to draw."""
     if not runs:
         raise ValueError("no run given to plot: name one or more run folders")
-    curves = [read_curve(run) for run in runs]
-    draw_curves(curves, _distinct_labels(curves, runs), output)
+    curves = [[read_curve(run, column) for column in columns] for run in runs]
+    labels = _distinct_labels([of_run[0] for of_run in curves], runs)
+    one = len(columns) == 1
+    names = [label if one else f"{label} {column}" for label in labels for column in columns]
+    draw_curves([curve for of_run in curves for curve in of_run], names, output)
 
 
 def draw_curves(curves: Sequence[Curve], names: Sequence[str], output: Path) -> None:
@@ -68,10 +73,13 @@ def draw_curves(curves: Sequence[Curve], names: Sequence[str], output: Path) -> 
     figure.savefig(output)
 
 
-def read_curve(run: Path) -> Curve:
-    """Read the learning curve of one run folder; raises ValueError when it has none."""
+def read_curve(run: Path, column: str = SCORE) -> Curve:
+    """Read a curve of one run folder; raises ValueError when it has none."""
     rows = _read_rows(run / "metrics.jsonl")
-    stretches = _stretches(rows)
+    stretches = _stretches(rows, column)
+    if not stretches and column != SCORE:
+        there = ", ".join(sorted({name for row in rows for name in row if _number(row, name) is not None}))
+        raise ValueError(f"{run}: no numbers in a column {column!r}; there are {there}")
     if not stretches:
         raise ValueError(f"{run}: no whole game finished in {len(rows)} reports; let the run go on, then plot again")
     topology = read_topology(run / "topology.yaml")
@@ -84,6 +92,7 @@ def read_curve(run: Path) -> Curve:
         frames_per_step=frames / steps if steps and frames else None,
         steps_per_s=_steps_per_s(rows),
         stretches=stretches,
+        column=column,
     )
 
 
@@ -122,22 +131,22 @@ def _number(row: dict[str, Any], name: str) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _stretches(rows: list[dict[str, Any]]) -> list[list[tuple[float, float, float]]]:
-    """Points with a score; a new stretch starts where steps fall back. Time never does: it is the whole run's."""
+def _stretches(rows: list[dict[str, Any]], column: str) -> list[list[tuple[float, float, float]]]:
+    """Points with a number; a new stretch starts where steps fall back. Time never does: it is the whole run's."""
     stretches: list[list[tuple[float, float, float]]] = []
     steps_before, restored = -1.0, True
     for row in rows:
-        steps, clock_s, score = (_number(row, name) for name in ("env_steps", "time_s", "episode_return_mean"))
+        steps, clock_s, number = (_number(row, name) for name in ("env_steps", "time_s", column))
         if steps is None or clock_s is None:
             continue
         restored |= steps < steps_before
         steps_before = steps
-        if score is None:
+        if number is None:
             continue
         if restored:
             stretches.append([])
             restored = False
-        stretches[-1].append((steps, clock_s / 60.0, score))
+        stretches[-1].append((steps, clock_s / 60.0, number))
     return stretches
 
 
@@ -147,7 +156,7 @@ def _steps_per_s(rows: list[dict[str, Any]]) -> float | None:
     return speeds[len(speeds) // 2] if speeds else None
 
 
-def _distinct_labels(curves: list[Curve], runs: list[Path]) -> list[str]:
+def _distinct_labels(curves: Sequence[Curve], runs: Sequence[Path]) -> list[str]:
     """Legend names: the topology's, with the folder's where two runs share one."""
     labels = [curve.label for curve in curves]
     return [
@@ -166,9 +175,10 @@ def _draw(figure: Figure, curves: Sequence[Curve], names: Sequence[str]) -> None
         draw_line(by_steps, curve, 0, unit, colour, style)
         draw_line(by_minutes, curve, 1, 1.0, colour, style)
         speed = f", {curve.steps_per_s:,.0f} steps/s" if curve.steps_per_s is not None else ""
-        label = f"{name}: last score {curve.final_score:,.1f}{speed}"
-        by_minutes.plot([], [], color=colour, linestyle=style, linewidth=2, label=label)
-    by_steps.set_ylabel("mean raw score of the last 100 games")
+        last = f"last score {curve.final:,.1f}" if curve.column == SCORE else f"last {curve.final:.4g}"
+        by_minutes.plot([], [], color=colour, linestyle=style, linewidth=2, label=f"{name}: {last}{speed}")
+    drawn = dict.fromkeys(curve.column for curve in curves)
+    by_steps.set_ylabel(", ".join("mean raw score of the last 100 games" if c == SCORE else c for c in drawn))
     by_steps.set_xlabel(f"environment steps ({unit_name})")
     by_minutes.set_xlabel("minutes")
     for axes in (by_steps, by_minutes):

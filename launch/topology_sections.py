@@ -167,6 +167,9 @@ class ReportSection(Section):
     """Progress reports."""
 
     every_s: float = Field(ge=0.1, le=3_600, description="seconds between rows of metrics.jsonl")
+    norms: bool = Field(
+        description="columns *_l2: norms of parameters, gradients and update steps, also of the first layers"
+    )
 
 
 class Topology(Section):

@@ -27,6 +27,7 @@ from actorlearn.optim.schedules import linear, scaled
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.interface import Exchange, ExchangeSettings, Learner
 from actorlearn.parameters.make import make as make_exchange
+from actorlearn.processes.norms import Norms
 from actorlearn.processes.settings import TrainerSettings
 
 
@@ -50,6 +51,7 @@ class Learning:
         self.weights, self.gradients = flatten(self.network)
         self.parameters = self.weights[: self.gradients.numel()]  # the rest are statistics
         self.state_size = state_size(self.network)
+        self.norms = Norms(self.network, self.parameters, self.gradients) if settings.norms else None
         self.columns = [*self.algorithm.columns(policy.actions), *(["state"] if self.state_size else [])]
         """Of batches, besides those that all have."""
         self.forward = torch.compile(self.network) if settings.compile else self.network
@@ -143,7 +145,11 @@ class Learning:
         loss, metrics = self.algorithm.loss(self.outputs(batch), batch, progress)
         loss.backward()  # type: ignore[no-untyped-call]
         learning_rate = self.learning_rate(env_steps)
+        if self.norms:
+            self.norms.before()
         stepped = self.exchange.step(self.gradients, learning_rate, bool(torch.isfinite(loss)))
+        if self.norms and stepped.taken:
+            self.norms.after()
         self.finite &= stepped.taken
         numbers = self.told(metrics, stepped.taken)
         return {**numbers, "loss": float(loss.detach()), "gradient_norm": stepped.norm, "learning_rate": learning_rate}
@@ -151,6 +157,10 @@ class Learning:
     def told(self, metrics: dict[str, Tensor], taken: bool) -> dict[str, float]:
         """The metrics of an update for a report; ``taken``: it was not skipped."""
         return {name: float(value) for name, value in metrics.items()}
+
+    def numbers(self) -> dict[str, Any]:
+        """What a report says besides the newest update's numbers: of the time since the last call."""
+        return {**self.exchange.numbers(), **(self.norms.row() if self.norms else {})}
 
     def save(self, folder: Path) -> dict[str, Any]:
         """Write what is too long for tensors into a checkpoint's folder, and return its state; raises OSError."""

@@ -124,6 +124,8 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     frames_per_step: int
     run_dir: str
     report_every_s: float
+    norms: bool = False
+    """Whether norms of parameters, gradients and steps are reported."""
     checkpoint_every_steps: int
     checkpoint_keep: int
     began_s: float

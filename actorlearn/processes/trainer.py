@@ -223,7 +223,7 @@ class Trainer:
         then_s, then_steps = self.last_report
         rate = (self.own_steps - then_steps) / max(time.monotonic() - then_s, 1e-9)
         rates = {"env_steps_per_s": rate, "frames_per_s": rate * self.settings.frames_per_step}
-        between = self.learning.exchange.numbers()
+        between = self.learning.numbers()
         if self.settings.learner == 0 and (said := self.learners.straggler(between, time.monotonic() - then_s)):
             self._warn(said)
         self.role.control.send(Report(row={**self._row(), **rates, **self.lags.row(), **self.numbers, **between}))

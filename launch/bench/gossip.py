@@ -87,14 +87,14 @@ def figures(ran: dict[Case, list[Ran]], environments: int) -> Figures:
     most = max(count for _, count in ran)
     alone = [one.curve for one in ran["sync", 1]]
     first = median(curve.stretches[0][0][2] for curve in alone)
-    threshold = (first + median(curve.final_score for curve in alone)) / 2
+    threshold = (first + median(curve.final for curve in alone)) / 2
     gossiped = ran["gossip", most]
     rows = [row for one in gossiped for row in one.rows]
     cosines = [row["gradient_cosine"] for row in rows if row.get("gradient_cosine")]
     return Figures(
         environments=environments,
         threshold=threshold,
-        convergent={case: fmean(one.curve.final_score >= threshold for one in all_) for case, all_ in ran.items()},
+        convergent={case: fmean(one.curve.final >= threshold for one in all_) for case, all_ in ran.items()},
         curves={mode: [one.curve for one in all_] for (mode, count), all_ in ran.items() if count == most},
         consensus=[_consensus(one.rows) for one in gossiped],
         cosine={
@@ -152,7 +152,7 @@ def _named(mode: str, count: int) -> str:
 
 
 def _row(case: Case, all_: Sequence[Ran], speed: Spread, found: Figures) -> tuple[str, ...]:
-    scores = Spread(tuple(one.curve.final_score for one in all_))
+    scores = Spread(tuple(one.curve.final for one in all_))
     kilojoules = [row["frames_per_kj"] for one in all_ for row in one.rows if row.get("frames_per_kj") is not None]
     return (
         _named(*case),

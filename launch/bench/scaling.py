@@ -71,7 +71,7 @@ def scaling(request: Request) -> Report:
                 found.append(_curve(request, named, shipped(f"atari/{topology}.yaml"), (*overrides, f"seed={seed}")))
                 progress.advance(task)
             curves += found
-            scores = Spread(tuple(curve.final_score for curve in found))
+            scores = Spread(tuple(curve.final for curve in found))
             steps = Spread(tuple(curve.stretches[-1][-1][0] for curve in found))
             shown = f"{scores.median:.1f} ({scores.low:.1f} to {scores.high:.1f})"
             rows.append((name, f"{steps.median:,.0f}", shown))

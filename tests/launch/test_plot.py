@@ -39,7 +39,17 @@ def test_a_curve_has_points_only_where_games_ended(tmp_path: Path) -> None:
     curve = read_curve(run)
     assert curve.stretches == [[(30_000.0, 0.5, -20.0), (60_000.0, 1.0, -19.0)]]
     assert (curve.label, curve.game, curve.frames_per_step, curve.steps_per_s) == ("pong", "ALE/Pong-v5", 4.0, 1000.0)
-    assert curve.final_score == -19.0
+    assert curve.final == -19.0
+
+
+def test_other_columns_are_drawn_together_and_an_unknown_one_is_answered_with_those_there(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [(60.0, 100, None), (90.0, 200, None)], "pong", steps_l2=0.5, loss=2.0)
+    assert read_curve(run, "steps_l2").stretches == [[(100.0, 1.0, 0.5), (200.0, 1.5, 0.5)]]
+    plot([run], tmp_path / "norms.svg", ["steps_l2", "loss"])
+    picture = (tmp_path / "norms.svg").read_text()
+    assert all(f"pong {column}: last" in picture for column in ("steps_l2", "loss"))
+    with pytest.raises(ValueError, match=r"no numbers in a column 'step_l2'; there are env_steps, .*loss, steps_l2"):
+        plot([run], tmp_path / "x.png", ["step_l2"])
 
 
 def test_a_restore_breaks_the_line_while_time_goes_on(tmp_path: Path) -> None:

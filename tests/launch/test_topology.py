@@ -203,7 +203,7 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
                     }
                 ),
                 "checkpoint": st.fixed_dictionaries({"every_steps": steps, "keep": st.integers(1, 100_000)}),
-                "report": st.fixed_dictionaries({"every_s": st.floats(0.1, 3600)}),
+                "report": st.fixed_dictionaries({"every_s": st.floats(0.1, 3600), "norms": st.booleans()}),
             }
         )
     )

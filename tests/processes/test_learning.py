@@ -21,7 +21,7 @@ from actorlearn.processes.settings import PolicySettings, TrainerSettings
 HORIZON, ENVIRONMENTS = 3, 8
 
 
-def learning(model: ModelSettings | None = None, **algorithm: Any) -> Learning:
+def learning(model: ModelSettings | None = None, norms: bool = False, **algorithm: Any) -> Learning:
     policy = PolicySettings(
         observation_shape=(2,),
         observation_dtype="float32",
@@ -36,7 +36,7 @@ def learning(model: ModelSettings | None = None, **algorithm: Any) -> Learning:
             **dict.fromkeys(("incarnation", "index", "learner", "checkpoint_every_steps", "checkpoint_keep"), 0),
             **{"name": "trainer", "seed": 5, "policy": policy, "device": "cpu", "precision": "fp32"},
             **{"layout": "plain", "compile": False, "total_steps": 1000, "blocks": 1, "frames_per_step": 1},
-            **{"report_every_s": 1.0, "began_s": 0.0, "resume": False},
+            **{"report_every_s": 1.0, "began_s": 0.0, "resume": False, "norms": norms},
             optimizer=msgspec.to_builtins(OptimizerSettings(name="adam", learning_rate=1e-2)),
         )
     )
