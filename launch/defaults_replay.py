@@ -35,6 +35,7 @@ EVERYWHERE: Tree = {
         "beta": 0.4,
         "beta_final": 1.0,
         "save": False,
+        "secondary_batch_size": 0,
     },
 }
 

@@ -45,6 +45,8 @@ def evaluate(word: str, episodes: int | None, greedy: bool | None, seed: int | N
     print(f"raw score {_scores(answer)}")
     for name, own in learners.items():
         print(f"{name} alone: {_scores(own)}")
+    if secondary := answer.get("secondary"):
+        print(f"secondary learner: {_scores(secondary)}")
     if learners:
         print(f"best of them: {answer['best']}, {answer['best_mean']:.2f}; their mean: {answer['learners_mean']:.2f}")
     return 0

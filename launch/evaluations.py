@@ -16,6 +16,8 @@ def fields(message: Evaluated) -> dict[str, Any]:
     games = msgspec.structs.asdict(message)
     del games["name"]
     games["mean"] = sum(message.returns) / max(len(message.returns), 1)
+    if games["secondary"] is None:
+        del games["secondary"]
     if not games["learners"]:
         del games["learners"]
         return games
@@ -31,6 +33,8 @@ def compared(means: Mapping[str, float]) -> dict[str, Any]:
 def words(event: Mapping[str, Any]) -> str:
     """The same in one line."""
     said = _score(event["mean"], len(event["returns"]), event["env_steps"])
+    if "secondary" in event:
+        said += f"; secondary learner {event['secondary']:,.1f}"
     if "learners" not in event:
         return said
     each = ", ".join(f"{name} {mean:,.1f}" for name, mean in event["learners"].items())
@@ -48,6 +52,8 @@ def row(event: Mapping[str, Any]) -> dict[str, Any]:
     }
     if "learners" in event:
         keys |= {"eval_return_best": event["best_mean"], "eval_return_learners_mean": event["learners_mean"]}
+    if "secondary" in event:
+        keys["eval_return_secondary"] = event["secondary"]
     return keys
 
 
@@ -64,7 +70,7 @@ def _told(event: Mapping[str, Any]) -> dict[str, Any]:
     """An evaluation without its single scores; with their sample deviation, as Daley and Amato's code has it."""
     returns = event["returns"]
     std = stdev(returns) if len(returns) > 1 else 0.0
-    kept = ("env_steps", "policy_version", "best", "best_mean", "learners_mean")
+    kept = ("env_steps", "policy_version", "secondary", "best", "best_mean", "learners_mean")
     about = {key: event[key] for key in kept if key in event}
     return {"mean": event["mean"], "std": std, "episodes": len(returns), **about}
 

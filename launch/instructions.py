@@ -62,6 +62,7 @@ def instructions(
         **base,
         policy=policy(plan),
         weights=plan.weights("{}" if own_weights(t) else 0),
+        secondary=_secondary(plan, 0),
         env=msgspec.structs.replace(env_settings(t), noop_max=t.evaluator.noop_max),
         every_steps=t.evaluator.every_steps,
         episodes=t.evaluator.episodes,
@@ -155,4 +156,11 @@ def _replay(plan: Plan, learner: int) -> ReplayPlace | None:
         segment=plan.replay(learner),
         shape=replay_shape(plan.topology, plan.description),
         numbers=msgspec.convert(plan.topology.replay.model_dump(), ReplaySettings),
+        secondary=_secondary(plan, learner),
     )
+
+
+def _secondary(plan: Plan, learner: int) -> str:
+    """Path of the segment with the weights of the secondary learner beside one, where there is one."""
+    there = plan.description.replayed and plan.topology.replay.secondary_batch_size
+    return str(plan.shm / f"secondary-{learner}") if there else ""

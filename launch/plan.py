@@ -175,6 +175,8 @@ class Plan:
             own = 0 if shape.prioritised else sampler_bytes(shape.rings * shape.rows, False)
             what = f"{shape.rings} rings of {shape.size:,} + {shape.margin:,} rows; the trainer has {own:,} bytes more"
             kinds["replay"] = (replay_fields(shape), what)
+            if t.replay.secondary_batch_size:
+                kinds["secondary"] = (weights, f"{slots}, of the secondary learner")
         return kinds
 
     @property

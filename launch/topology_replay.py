@@ -37,6 +37,11 @@ class ReplaySection(Section):
     beta: float = Field(ge=0, le=10, description="prioritised: of the weights against the bias, at step 0")
     beta_final: float = Field(ge=0, le=10, description="prioritised: reached linearly at total_steps; 1 = no bias")
     save: bool = Field(description="with every checkpoint, so that a resumed run goes on with it; large")
+    secondary_batch_size: int = Field(
+        ge=0,
+        le=65_536,
+        description="transitions of an update of a second network that learns beside, and never acts; 0 = none",
+    )
 
 
 def weights_of_rounds(t: Topology) -> None:
@@ -64,10 +69,11 @@ def replay_of_values(t: Topology) -> None:
         _noise_of_values(t)
         return
     r, environments = t.replay, t.simulators.environments
-    if r.batch_size > r.learning_starts_steps:
+    batch, which = max((r.batch_size, "batch_size"), (r.secondary_batch_size, "secondary_batch_size"))
+    if batch > r.learning_starts_steps:
         refuse(
-            f"an update draws {r.batch_size} transitions (batch_size), so that many are stored before the first",
-            f"write {r.batch_size} or more",
+            f"an update draws {batch} transitions ({which}), so that many are stored before the first",
+            f"write {batch} or more",
             "replay.learning_starts_steps",
         )
     n, horizon = t.algorithm.n_step, t.algorithm.horizon
@@ -80,12 +86,18 @@ def replay_of_values(t: Topology) -> None:
         )
     stack = t.env.stack if t.env.id.startswith("ALE/") else 1
     rows = t.algorithm.horizon + 1 + stack + t.algorithm.n_step  # r's own rule, of rings (Replay.__init__)
-    least = max(r.batch_size, rows * environments)
+    least = max(batch, rows * environments)
     if r.capacity_steps < least:
         refuse(
             f"it holds a batch, and of each of {environments} environments a round with stack and n_step ({rows} rows)",
             f"write {least} or more",
             "replay.capacity_steps",
+        )
+    if r.secondary_batch_size and (t.mode != "sync" or t.learners.count > 1):
+        refuse(
+            f"it learns beside a learner that is alone, and there are {t.learners.count} learners in mode {t.mode}",
+            "write learners.count: 1 and mode: sync, or 0",
+            "replay.secondary_batch_size",
         )
     _target_at_a_round(t)
     for key, has, what in (

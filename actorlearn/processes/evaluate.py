@@ -12,7 +12,7 @@ import torch
 
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.checkpoint import Checkpoint, CheckpointError
-from actorlearn.processes.evaluator import AVERAGE, play, players, summary
+from actorlearn.processes.evaluator import AVERAGE, SECONDARY, play, players, summary
 from actorlearn.processes.inference import Policy
 from actorlearn.processes.settings import EvaluateSettings
 
@@ -28,15 +28,20 @@ def run(settings: EvaluateSettings) -> None:
     for name, own in saved.items():
         policy.network.load_state_dict(own.section("weights"))
         weights[name] = policy.flat.clone()
-    for name, flat in players(weights).items():
+    wanted = players(weights)
+    if beside := next(iter(saved.values())).section("secondary.weights"):
+        policy.network.load_state_dict(beside)
+        wanted[SECONDARY] = policy.flat.clone()
+    for name, flat in wanted.items():
         policy.flat.copy_(flat)
         games = play(policy, settings.env, settings.episodes, settings.greedy, settings.seed)
         results[name] = summary([score for score in games if score is not None])
     latest = max(saved.values(), key=lambda own: int(own.state["env_steps"]))
     about = {"env_steps": latest.state["env_steps"], "policy_version": latest.state["policy_version"]}
     average = results.pop(AVERAGE)
-    learners = {"learners": results} if results else {}
-    print(json.dumps({**about, "checkpoint": str(latest.path), **average, **learners}), flush=True)
+    others = {SECONDARY: results.pop(SECONDARY)} if SECONDARY in results else {}
+    others |= {"learners": results} if results else {}
+    print(json.dumps({**about, "checkpoint": str(latest.path), **average, **others}), flush=True)
 
 
 def newest(checkpoints: Path, behind_steps: int | None) -> dict[str, Checkpoint]:

@@ -31,6 +31,8 @@ ENVIRONMENTS = 8
 """Most games played side by side."""
 AVERAGE = "average"
 """Who plays with the mean of all learners' weights."""
+SECONDARY = "secondary"
+"""Who plays with the weights of a learner that does not act."""
 
 
 def play(policy: Policy, env: EnvSettings, episodes: int, greedy: bool, seed: int) -> Iterator[float | None]:
@@ -88,11 +90,17 @@ class Learners:
         """The newest version among them, and the weights of each that has published any, copied."""
         versions, weights = [0], {}
         for name, published in self._opened.items():
-            copied = torch.empty(published.size)
-            if newest := published.fetch(copied.numpy()):
+            if newest := _newest(published):
                 versions.append(newest[0])
-                weights[name] = copied
+                weights[name] = newest[1]
         return max(versions), weights
+
+
+def _newest(published: Published) -> tuple[int, Tensor] | None:
+    """The newest version and its weights, copied; None before the first."""
+    copied = torch.empty(published.size)
+    newest = published.fetch(copied.numpy())
+    return (newest[0], copied) if newest else None
 
 
 def players(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -107,6 +115,7 @@ def run(settings: EvaluatorSettings) -> None:
     torch.set_num_threads(settings.threads)
     policy = Policy(settings.policy, "", "cpu", settings.seed, stream=settings.index)
     learners = Learners(settings.weights)
+    secondary = Published(Segment.open(Path(settings.secondary))) if settings.secondary else None
     waiter = Waiter(None, role.control.dealer)
     next_steps = settings.every_steps
     role.hello()
@@ -121,13 +130,23 @@ def run(settings: EvaluatorSettings) -> None:
             continue
         next_steps = env_steps + settings.every_steps
         version, weights = learners.weights()
-        scores = _evaluate(settings, role, policy, players(weights), version)
+        wanted = players(weights)
+        if secondary and (newest := _newest(secondary)):
+            wanted[SECONDARY] = newest[1]
+        scores = _evaluate(settings, role, policy, wanted, version)
         if scores is None:
             break
         returns = scores.pop(AVERAGE)
         means = {name: fmean(own) for name, own in scores.items()}
         role.control.send(
-            Evaluated(name=settings.name, policy_version=version, env_steps=env_steps, returns=returns, learners=means)
+            Evaluated(
+                name=settings.name,
+                policy_version=version,
+                env_steps=env_steps,
+                returns=returns,
+                secondary=means.pop(SECONDARY, None),
+                learners=means,
+            )
         )
     role.control.close()
 

@@ -27,6 +27,7 @@ from actorlearn.optim.schedules import linear, scaled
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.interface import Exchange, ExchangeSettings, Learner
 from actorlearn.parameters.make import make as make_exchange
+from actorlearn.parameters.published import Published
 from actorlearn.processes.norms import Norms
 from actorlearn.processes.settings import TrainerSettings
 
@@ -157,6 +158,10 @@ class Learning:
     def told(self, metrics: dict[str, Tensor], taken: bool) -> dict[str, float]:
         """The metrics of an update for a report; ``taken``: it was not skipped."""
         return {name: float(value) for name, value in metrics.items()}
+
+    def publish(self, published: Published, env_steps: int) -> int:
+        """Publish the weights to act by, as learned from so many steps; returns their version."""
+        return published.publish(self.weights.detach().cpu().numpy(), env_steps)
 
     def numbers(self) -> dict[str, Any]:
         """What a report says besides the newest update's numbers: of the time since the last call."""

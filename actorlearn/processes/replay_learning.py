@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from actorlearn.algorithms.interface import Batch, learns_from_replay
@@ -39,11 +40,6 @@ from actorlearn.replay.rows import PRIORITIES
 from actorlearn.replay.samplers import Prioritised, Sampler, Uniform, importance
 
 
-def learning_by(settings: TrainerSettings) -> Learning:
-    """How this learner learns."""
-    return ReplayLearning(settings, settings.replay) if settings.replay else Learning(settings)
-
-
 class ReplayLearning(Learning):
     """Network, target network, loss, optimizer and replay."""
 
@@ -55,6 +51,8 @@ class ReplayLearning(Learning):
     """Steps for which they will have been done after the next pass."""
     _together = 0
     """Learners that are in step."""
+    random: np.random.Generator | None = None
+    """By which minibatches are drawn; None: the replay's own."""
 
     def __init__(self, settings: TrainerSettings, place: ReplayPlace) -> None:
         """Build everything, weights drawn from the seed; take up the replay as it was left."""
@@ -166,7 +164,7 @@ class ReplayLearning(Learning):
 
     def _drawn(self, env_steps: int) -> Batch:
         """Draw a minibatch: two rows, as a ``ReplayAlgorithm`` reads them."""
-        sample = self._sample = self.replay.sample(self._batch)
+        sample = self._sample = self.replay.sample(self._batch, self.random)
         weight = np.ones(self._batch, np.float32)
         if self._numbers.prioritised:
             gone = env_steps / self.settings.total_steps
@@ -213,8 +211,12 @@ class ReplayLearning(Learning):
         """Give the minibatch its priorities."""
         priority = metrics.pop("priority")
         if taken and self._numbers.prioritised:
-            self.replay.update(self._sample, priority[0].cpu().numpy())
+            self.prioritise(priority[0].cpu().numpy())
         return super().told(metrics, taken)
+
+    def prioritise(self, priority: NDArray[np.floating[Any]]) -> None:
+        """Give the minibatch drawn last these priorities [B]."""
+        self.replay.update(self._sample, priority)
 
     # Checkpoints -------------------------------------------------------------------------------------------------
 

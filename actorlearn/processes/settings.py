@@ -96,6 +96,8 @@ class ReplayPlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     segment: str
     shape: ReplayShape
     numbers: ReplaySettings
+    secondary: str = ""
+    """Path of the segment with the published weights of the secondary learner, where there is one."""
 
 
 class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
@@ -158,6 +160,8 @@ class EvaluatorSettings(ProcessSettings, frozen=True):
     every_steps: int
     episodes: int
     greedy: bool
+    secondary: str = ""
+    """Path of the weights segment of a secondary learner; empty where there is none."""
 
 
 class DescribeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -24,9 +24,9 @@ from actorlearn.parameters.published import Published
 from actorlearn.processes.batches import steps_in
 from actorlearn.processes.learners import Learners
 from actorlearn.processes.replay_batches import batches_for
-from actorlearn.processes.replay_learning import learning_by
 from actorlearn.processes.reward_scale import RewardScale
 from actorlearn.processes.role import POLL_MS, Role
+from actorlearn.processes.secondary_learning import learning_by
 from actorlearn.processes.settings import TrainerSettings
 from actorlearn.processes.staleness import lags, open_rounds, without_stale
 from actorlearn.wire.bell import Bell, Bells
@@ -201,7 +201,7 @@ class Trainer:
         return self.learners.leaving
 
     def _publish(self) -> None:
-        version = self.published.publish(self.learning.weights.detach().cpu().numpy(), self.env_steps)
+        version = self.learning.publish(self.published, self.env_steps)
         self.batches.rounds.published(version, self.env_steps, self.learned)
 
     def _elapsed_s(self) -> float:

@@ -172,9 +172,9 @@ class Replay:
 
     # Reading ---------------------------------------------------------------------------------------------------
 
-    def sample(self, count: int) -> Sample:
-        """Draw a minibatch; raises LookupError while there is nothing to draw."""
-        cell, probability = self.sampler.draw(count)
+    def sample(self, count: int, random: np.random.Generator | None = None) -> Sample:
+        """Draw a minibatch, by the sampler's own random numbers or others; raises LookupError where there is none."""
+        cell, probability = self.sampler.draw(count, random)
         following = self._after(cell[:, None], np.arange(1, self.returns.steps + 1))  # [B, n]
         over = {name: self._column[name][following] for name in _OVER}
         reward, discount, steps = n_step(self.returns, self._column["reward"][following], over)

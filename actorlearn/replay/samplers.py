@@ -39,8 +39,8 @@ class Sampler(Protocol):
     def recover(self, cell: Cells) -> None:
         """These [N] can be drawn, and no others: a process that was killed had inserted them. Before anything else."""
 
-    def draw(self, count: int) -> Drawn:
-        """Draw so many; raises LookupError when there is none."""
+    def draw(self, count: int, random: np.random.Generator | None = None) -> Drawn:
+        """Draw so many, by its own random numbers or by others; raises LookupError when there is none."""
 
     def update(self, cell: Cells, priority: NDArray[np.floating[Any]]) -> None:
         """New priorities [N] of cells that can be drawn."""
@@ -94,11 +94,11 @@ class Uniform:
         """In any order."""
         self.insert(cell)
 
-    def draw(self, count: int) -> Drawn:
+    def draw(self, count: int, random: np.random.Generator | None = None) -> Drawn:
         """Draw so many, each for itself; raises LookupError when there is none."""
         if not self._count:
             raise LookupError("nothing has been stored that can be drawn")
-        cell = self._cell[self._random.integers(self._count, size=count)]
+        cell = self._cell[(random or self._random).integers(self._count, size=count)]
         return Drawn(cell, np.full(count, 1.0 / self._count))
 
     def update(self, cell: Cells, priority: NDArray[np.floating[Any]]) -> None:
@@ -171,9 +171,9 @@ class Prioritised:
         self._tree.fill(priority)
         self._count = len(cell)
 
-    def draw(self, count: int) -> Drawn:
+    def draw(self, count: int, random: np.random.Generator | None = None) -> Drawn:
         """Draw so many; raises LookupError when all priorities are 0."""
-        cell = self._tree.stratified(count, self._random)
+        cell = self._tree.stratified(count, random or self._random)
         return Drawn(cell, self._tree.priorities[cell] / self._tree.total)
 
     def update(self, cell: Cells, priority: NDArray[np.floating[Any]]) -> None:

@@ -18,6 +18,7 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     beta: float = 0.4  # exponent of the weights that make up for them, at step 0
     beta_final: float = 1.0  # reached at total_steps, in a straight line
     save: bool = False  # with every checkpoint
+    secondary_batch_size: int = 0  # transitions of an update of the secondary learner; 0: there is none
 
     @property
     def batches(self) -> float:

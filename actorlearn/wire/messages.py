@@ -25,7 +25,7 @@ from typing import Any
 
 import msgspec
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 """Raised whenever a struct below changes; processes of different versions refuse one another."""
 
 LIMIT_BYTES = 256 * 1024
@@ -77,6 +77,8 @@ class Evaluated(Message, frozen=True):
     """By the one policy there is, or the average of all learners' weights."""
     learners: dict[str, float] = {}
     """Mean score of each learner's own weights in the same games; empty where there is one policy."""
+    secondary: float | None = None
+    """That of a secondary learner's weights, where there is one."""
 
 
 class Saved(Message, frozen=True):

@@ -49,6 +49,7 @@ def values(batch: int, environments: int, *more: str) -> Callable[[int], tuple[s
             "simulators.count=2",
             f"simulators.envs={environments // (2 * count)}",
             f"replay.batch_size={batch // count}",
+            "replay.base_batch_size=null",  # rates and epsilons below are for the batch of all learners
             f"replay.capacity_steps={100_000 // count}",
             f"replay.learning_starts_steps={batch // count}",
             *more,

@@ -204,6 +204,14 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         DQN + "replay: {batch_size: 900, capacity_steps: 899}\n",
         ["t:3", "replay.capacity_steps = 899", "holds a batch", "write 900 or more"],
     ),
+    "secondary batch larger than what is stored first": (
+        DQN + "replay: {secondary_batch_size: 2048}\n",
+        ["t:", "replay.learning_starts_steps = 1000", "2048 transitions (secondary_batch_size)", "write 2048 or more"],
+    ),
+    "secondary learner and several": (
+        DQN + "replay: {secondary_batch_size: 32}\nlearners: {count: 2}\n",
+        ["t:3", "replay.secondary_batch_size = 32", "2 learners in mode sync", "or 0"],
+    ),
     "rings shorter than a round": (
         DQN + "replay: {capacity_steps: 55}\nsimulators: {count: 2, envs: 4}\n",
         ["t:3", "replay.capacity_steps = 55", "8 environments", "(7 rows)", "write 56 or more"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from actorlearn.processes.settings import EvaluatorSettings
@@ -34,6 +35,14 @@ def test_one_policy_has_a_mean() -> None:
         "eval_env_steps": 1_000,
         "eval_policy_version": 7,
     }
+
+
+def test_a_secondary_learner_is_told_beside_the_one_that_acts() -> None:
+    found = evaluations.fields(msgspec.structs.replace(ONE, secondary=0.5))
+    assert (found["mean"], found["secondary"]) == (2.0, 0.5)
+    assert evaluations.words(found) == "2.0 over 2 games at 1,000 steps; secondary learner 0.5"
+    row = evaluations.row(found)
+    assert (row["eval_return_mean"], row["eval_return_secondary"]) == (2.0, 0.5)
 
 
 def test_several_learners_are_told_each_with_the_best_the_mean_and_the_average() -> None:

@@ -12,7 +12,7 @@ from actorlearn.memory.progress import ROWS
 from actorlearn.memory.shared import SharedMemoryFull, segment_bytes
 from actorlearn.parameters.graph import GraphSettings
 from actorlearn.parameters.interface import ExchangeSettings
-from actorlearn.processes.settings import SimulatorSettings, TrainerSettings
+from actorlearn.processes.settings import EvaluatorSettings, SimulatorSettings, TrainerSettings
 from actorlearn.replay.rows import replay_fields
 from launch import check
 from launch.description import Description
@@ -253,10 +253,25 @@ def test_a_learner_that_replays_has_a_replay_and_says_what_it_takes() -> None:
     assert "8 rings of 126 + 5 rows" in found["replay-0"].what  # 1001 / 8, and a round of 4 with one row more
     settings = instructions(made, "trainer-1", 0)
     assert isinstance(settings, TrainerSettings) and settings.replay is not None
+    assert settings.replay.secondary == ""
     assert settings.replay.segment.endswith("replay-1")
     assert found["replay-1"].bytes == segment_bytes(replay_fields(settings.replay.shape))
     assert settings.round_steps == 4 * 2 * 8  # horizon, learners, environments of each
     assert settings.replay.numbers.capacity_steps == 1001
+
+
+def test_a_secondary_learner_has_weights_of_its_own_that_the_evaluator_plays() -> None:
+    topology = parse(
+        "{env: {id: CartPole-v1}, algorithm: {name: dqn}}", ["evaluator.count=1", "replay.secondary_batch_size=64"]
+    )
+    made = plan(topology, Path("run"), "run-1", Path("/tmp/x"), msgspec.structs.replace(DESCRIPTION, replayed=True))
+    sizes = {segment.name: segment.bytes for segment in made.segments}
+    assert sizes["secondary-0"] == sizes["weights-0"]
+    trainer, evaluator = (instructions(made, name, 0) for name in ("trainer", "evaluator-0"))
+    assert isinstance(trainer, TrainerSettings) and trainer.replay is not None
+    assert isinstance(evaluator, EvaluatorSettings)
+    assert trainer.replay.secondary == evaluator.secondary == str(made.shm / "secondary-0")
+    assert trainer.replay.numbers.secondary_batch_size == 64
 
 
 def test_check_tells_the_optimizers_numbers_of_several_learners_larger_batches() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -32,18 +32,30 @@ SHAPE = ReplayShape(
     rings=ENVS, size=100, margin=HORIZON + 1, stack=1, observation_shape=(2,), observation_dtype="float32", actions=2
 )
 
+Made = TypeVar("Made", bound=ReplayLearning)
+
 
 def replaying(folder: Path, numbers: dict[str, Any] | None = None, **algorithm: Any) -> ReplayLearning:
     """A learner with a replay in this folder, which may be there already; a round has 10 steps of all learners."""
+    return made_of(ReplayLearning, folder, numbers, **algorithm)
+
+
+def made_of(kind: type[Made], folder: Path, numbers: dict[str, Any] | None = None, **algorithm: Any) -> Made:
+    """The same, of another kind; its secondary's weights go into this folder too."""
     settings = learning().settings
     chosen = {"name": "dqn", "reward_clip": None, "target_every_steps": 20, "horizon": HORIZON} | algorithm
     policy = msgspec.structs.replace(settings.policy, algorithm={**settings.policy.algorithm, **chosen})
     of_replay = {"batch_size": 4, "ratio": 2.0, "learning_starts_steps": 10} | (numbers or {})
     shape = msgspec.structs.replace(SHAPE, prioritised=of_replay.get("prioritised", False))
-    place = ReplayPlace(segment=str(folder / "replay"), shape=shape, numbers=ReplaySettings(**of_replay))
+    place = ReplayPlace(
+        segment=str(folder / "replay"),
+        shape=shape,
+        numbers=ReplaySettings(**of_replay),
+        secondary=str(folder / "secondary"),
+    )
     if not (folder / "replay").exists():
         Segment.create(folder / "replay", replay_fields(shape)).close()
-    return ReplayLearning(msgspec.structs.replace(settings, policy=policy, round_steps=HORIZON * ENVS), place)
+    return kind(msgspec.structs.replace(settings, policy=policy, round_steps=HORIZON * ENVS), place)
 
 
 class Played:

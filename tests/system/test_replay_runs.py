@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 
 import pytest
 
-from tests.system.conftest import PACED, Start
+from tests.system.conftest import PACED, Command, Start
 from tests.system.test_whole_runs import finished, learned
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
@@ -80,6 +81,21 @@ def test_rounds_of_two_blocks_repeat_themselves_by_their_own_weights(launched: S
     keys = ["total_steps=3000", "simulators.blocks=2", "simulators.groups=2", "simulators.weights=round"]
     one, again = (finished(launched("cartpole", *keys)) for _ in range(2))
     assert one["weights_sha256"] == again["weights_sha256"]
+
+
+def test_a_secondary_learner_is_evaluated_traced_and_resumed(launched: Start, command: Command) -> None:
+    keys = ["algorithm.name=dqn", "replay.learning_starts_steps=100", "replay.secondary_batch_size=64"]
+    evaluated = ["evaluator.count=1", "evaluator.every_steps=200", "evaluator.episodes=3", "report.norms=true"]
+    run = launched("catch", PACED, *keys, *evaluated, "total_steps=4000")
+    run.wait_for(lambda: run.rows() and "eval_return_secondary" in run.rows()[-1], "row that tells its score")
+    assert "secondary" in run.events("evaluated")[-1]
+    run.full_speed()
+    finished(run)
+    row = run.rows()[-1]
+    assert 0 < row["secondary_steps_l2_fc0"] != row["steps_l2_fc0"] > 0
+    finished(launched("resume", "total_steps=5000", run_dir=run.run_dir))
+    answer = json.loads(command("eval", run.run_dir, "--episodes", "4", "--json").stdout)
+    assert answer["secondary"]["episodes"] == answer["episodes"] == 4
 
 
 def test_a_killed_trainer_finds_its_replay_again(launched: Start) -> None:
