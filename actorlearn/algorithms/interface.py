@@ -32,17 +32,17 @@ PARTS_OF_TRANSITIONS = ("ppo",)
 
 
 class AlgorithmSettings(QSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Numbers of the loss; the defaults are those of the published PAAC code (its paper has entropy cost 0.01)."""
+    """The section `algorithm` of a topology: numbers of the loss, and of the batches it is for.
+
+    The defaults are those of the published PAAC code (its paper has entropy cost 0.01).
+    """
 
     name: str = "a2c"  # one of SHIPPED or "package.module:Name", constructed as Name(settings)
-    horizon: int = 5  # transitions of one block, T
-    batch_steps: int | None = None  # steps of one update, which gave the horizon; None = it was given itself
     discount: float = 0.99
     entropy_cost: float = 0.02
     entropy_cost_final: float = 0.02  # reached at total_steps, in a straight line; equal to entropy_cost = constant
     value_cost: float = 0.25  # of the squared error, without a further 1/2
     loss_scale: float = 5.0  # multiplies all three terms, hence also meets the optimizer's clip_norm
-    normalize_reward: bool = False  # divide by the running deviation of discounted returns, before reward_clip
     reduction: str = "mean"  # "mean" or "sum" of the terms over valid transitions; "sum" meets clip_norm too
     reward_clip: float | None = 1.0  # rewards are cut to [-reward_clip, reward_clip]; None = raw
     life_loss_terminal: bool = False  # a lost life ends the return, though the game goes on
@@ -54,10 +54,15 @@ class AlgorithmSettings(QSettings, frozen=True, kw_only=True, forbid_unknown_fie
     normalize_advantage: bool = False  # ppo: mean 0 and standard deviation 1 in each minibatch
     rho_clip: float = 1.0  # impala: largest weight of an error and of a policy gradient
     c_clip: float = 1.0  # impala: largest weight that carries an error back by one step
-    epochs: int = 1  # updates from each transition; 0 = experience is gathered and not learned from
-    minibatches: int = 1  # parts that a batch is learned from in: of environments, or of transitions if they can part
+
+    # What no loss reads: how batches are gathered, and how often and in what parts they are learned from.
+    horizon: int = 5  # transitions of one block, T
+    batch_steps: int | None = None  # steps of one update, which gave the horizon; None = it was given itself
+    normalize_reward: bool = False  # divide by the running deviation of discounted returns, before reward_clip
     max_policy_lag: int | None = None  # updates that acting weights may be behind; None = as many as rounds are open
     on_policy_lag: str = "wait"  # "wait": fewer rounds are open; "drop": older transitions are not learned from
+    epochs: int = 1  # updates from each transition; 0 = experience is gathered and not learned from
+    minibatches: int = 1  # parts that a batch is learned from in: of environments, or of transitions if they can part
 
     def __post_init__(self) -> None:
         """Refuse numbers for which the loss has no meaning."""
