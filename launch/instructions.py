@@ -31,7 +31,7 @@ def instructions(
 ) -> ProcessSettings:
     """Settings of one incarnation of a process; ``env`` overrides keys of a simulator's environment."""
     process, t = plan.process(name), plan.topology
-    threads = {"trainer": t.trainer.threads, "inference": t.inference.threads}.get(process.role, 1) or 1
+    threads = {"trainer": t.trainer.threads, "inference": t.inference.threads}.get(process.role, 1)
     base: dict[str, Any] = {
         "name": name,
         "incarnation": incarnation,

@@ -77,10 +77,10 @@ class Plan:
     def segments(self) -> list[PlannedSegment]:
         """Segments at the start of the run, with their sizes."""
         s = self.topology.simulators
-        rows = f"{s.groups} group(s) x {s.blocks} block(s) x {self.topology.algorithm.horizon + 1} rows x "
-        what = rows + f"{s.envs // s.groups} environments"
+        rows = f"{s.groups} group(s) x {s.blocks} block(s) x {self.topology.algorithm.horizon + 1} rows"
+        size = segment_bytes(block_fields(self.block_shape))
         blocks = [
-            PlannedSegment(p.name, segment_bytes(block_fields(self.block_shape)), what)
+            PlannedSegment(p.name, size, f"{rows} x {s.envs // s.groups} environments")
             for p in self.processes
             if p.role == "simulator"
         ]
