@@ -120,6 +120,8 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
                     {
                         "capacity_steps": st.integers(1, 10**9),
                         "batch_size": st.integers(1, 65_536),
+                        "base_batch_size": st.none() | st.integers(1, 65_536),
+                        "secondary_batch_size": st.integers(0, 65_536),
                         "ratio": positive,
                         "learning_starts_steps": st.integers(1, 10**9),
                         "prioritised": st.booleans(),
@@ -217,6 +219,8 @@ def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
         tree["algorithm"] |= {"epochs": 1, "minibatches": 1, "on_policy_lag": "wait"}
         tree["replay"] |= {"capacity_steps": 10**9, "learning_starts_steps": 10**9}
         tree["simulators"]["weights"] = "newest"
+        if tree["mode"] != "sync" or tree["learners"]["count"] > 1:
+            tree["replay"]["secondary_batch_size"] = 0
     else:
         tree["model"]["noisy"] = 0.0
     if tree["simulators"]["weights"] == "round":

@@ -38,7 +38,7 @@ def make(folder: Path, shape: ReplayShape, returns: NStep, prioritised: bool = F
 def everything(replay: Replay) -> Sample:
     """A sample of every transition that can be drawn, once each."""
     cell = replay.sampler.arrays()["cell"]
-    with mock.patch.object(replay.sampler, "draw", lambda count: Drawn(cell, np.ones(count))):
+    with mock.patch.object(replay.sampler, "draw", lambda count, _random: Drawn(cell, np.ones(count))):
         return replay.sample(len(cell))
 
 
