@@ -88,8 +88,12 @@ class Learners:
             meeting = self._meeting(wanted)
             settings = msgspec.structs.replace(settings, rank=rank, learners=count, rendezvous=meeting)
         settings = msgspec.structs.replace(settings, incarnation=self._settings.incarnation)
+
+        def alive() -> bool:  # once joined, a newer list ends no wait: others still come, or are seen to have left
+            return self._role.alive() and wanted in (self._wanted(), self._members)
+
         try:
-            self._learning.exchange_by(settings, lambda: self._role.alive() and self._wanted() == wanted, self._present)
+            self._learning.exchange_by(settings, alive, self._present)
             totals = self._learning.exchange.join(env_steps, updates)
         except (Stopped, SegmentError):  # we are to end, there is another list, or the place is still being made
             return None

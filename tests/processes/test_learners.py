@@ -1,7 +1,9 @@
-"""Learners as their trainer sees them, without others: whether a long pass goes on."""
+"""Learners as their trainer sees them, without others: whether a long pass goes on, and what ends a wait."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,3 +32,38 @@ def test_the_exchange_decides_when_a_pass_is_broken_off_and_who_is_to_end_at_onc
     told = phase == "drain" or bool(leaving)
     assert Learners(settings, role, learning).going_on() == (alive and not told and not others)
     assert asked == ([told] if alive else [])
+
+
+def test_another_list_breaks_off_joining_and_no_wait_of_who_is_joined(tmp_path: Path) -> None:
+    """Or whoever waits for a slower one would end when a third that was killed comes back."""
+    first, second = ["trainer-0.0", "trainer-1.0"], ["trainer-0.0", "trainer-1.0", "trainer-2.1"]
+    order = SimpleNamespace(version=1, phase="run", leaving=[], learners=first)
+    role: Any = SimpleNamespace(peer="trainer-1.0", alive=lambda: True, control=SimpleNamespace(order=order))
+    exchange = {"mode": "sync", "rendezvous": str(tmp_path / "learners")}
+    settings: Any = SimpleNamespace(exchange=exchange, name="trainer-1", incarnation=0, learners=3)
+    asked: list[bool] = []
+
+    class Joining:
+        alive: Callable[[], bool]
+
+        def exchange_by(self, _settings: Any, alive: Callable[[], bool], _members: Any) -> None:
+            self.alive = alive
+
+        @property
+        def exchange(self) -> Joining:
+            return self
+
+        def join(self, env_steps: int, updates: int) -> tuple[int, int]:
+            for listed in (first, second, first):
+                order.learners = listed
+                asked.append(self.alive())
+            return env_steps, updates
+
+    learning: Any = Joining()
+    learners = Learners(settings, role, learning)
+    assert learners.join(30, 2) == (30, 2) and learners.joined
+    assert asked == [True, False, True]
+    order.learners = second
+    assert not learners.joined and learning.alive()
+    role.alive = lambda: False
+    assert not learning.alive()
