@@ -41,7 +41,9 @@ class Secondary(ReplayLearning):
     def __init__(self, settings: TrainerSettings, place: ReplayPlace, replay: Replay) -> None:
         """Start with the weights that the primary starts with."""
         self._shared = replay
-        numbers = msgspec.structs.replace(place.numbers, batch_size=place.numbers.secondary_batch_size)
+        primary = place.numbers
+        base = primary.base_batch_size or primary.batch_size
+        numbers = msgspec.structs.replace(primary, batch_size=primary.secondary_batch_size, base_batch_size=base)
         super().__init__(settings, msgspec.structs.replace(place, numbers=numbers))
         self.random = np.random.default_rng([settings.seed, settings.learner, settings.incarnation, 1])
 

@@ -75,6 +75,12 @@ def test_both_consume_as_many_transitions_whatever_the_sizes_of_their_minibatche
     assert [numbers["secondary_minibatches"] for numbers in told] == [0, 0, 2, 3, 2, 3]
 
 
+@pytest.mark.parametrize("base", [None, 2])
+def test_the_optimizers_numbers_are_for_batches_of_one_size_whoever_learns(tmp_path: Path, base: int | None) -> None:
+    made = pair(tmp_path, 8, {"base_batch_size": base})
+    assert made.secondary.optimizer_settings.epsilon == made.optimizer_settings.epsilon / 2
+
+
 def test_priorities_are_the_primarys(tmp_path: Path) -> None:
     made = pair(tmp_path, 4, {"prioritised": True})
     learn(made, Played(tmp_path, made), range(3))
