@@ -192,14 +192,21 @@ def _state(checkpoint: Path) -> dict[str, Any]:
 
 
 def _same_replays(made: Plan) -> None:
-    """Refuse a topology in which the replays that were saved have no place; what is no shape the trainer judges."""
+    """Refuse a topology that wants what was not saved like that; what is no shape the trainer judges."""
     if not made.description.replayed:
         return
     planned = replay_shape(made.topology, made.description)
     newest = {folder.parent: folder for folder in sorted(_checkpoints(made.run_dir))}
+    secondary = made.topology.replay.secondary_batch_size
     for folder in newest.values():
+        state = _state(folder)
+        if secondary and state and "secondary" not in state:
+            raise RunError(
+                f"replay.secondary_batch_size: {secondary}, but {folder} has no secondary learner; "
+                "resume with 0, or start a new run"
+            )
         with suppress(AttributeError, msgspec.ValidationError):
-            saved = msgspec.convert(_state(folder).get("replay", {}).get("shape"), ReplayShape)
+            saved = msgspec.convert(state.get("replay", {}).get("shape"), ReplayShape)
             for part, keys in _SHAPED_BY.items():
                 now, before = getattr(planned, part), getattr(saved, part)
                 if now != before:

@@ -104,7 +104,7 @@ def _report(suite: str, table: Mapping[str, System], request: Request, also: tup
         _case(name, count): partial(
             rate_of,
             shipped(f"atari/{system.topology}.yaml"),
-            (*system.keys(count), *request.overrides),
+            (*system.keys(count), *request.overrides, *_sharing(count)),
             request.seconds,
             WARMUP_S,
         )
