@@ -18,8 +18,8 @@ LEARNS = {
         *("algorithm.entropy_cost=0.05", "optimizer.learning_rate=0.006"),
     ],
     "ppo": ["algorithm.name=ppo", "total_steps=400_000", "algorithm.entropy_cost=0.01"],
-    "impala": [
-        *("algorithm.name=impala", "total_steps=400_000", "algorithm.horizon=10"),
+    "impala": [  # in mode async it takes up to 500,000 steps
+        *("algorithm.name=impala", "total_steps=1_000_000", "algorithm.horizon=10"),
         *("algorithm.entropy_cost=0.05", "optimizer.learning_rate=0.006"),
     ],
 }

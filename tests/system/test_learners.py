@@ -22,7 +22,7 @@ MODES = ["sync", "async", "gossip"]
 
 
 # An exchange knows no algorithm: each mode has one quick test, and the other six pairs are slow ones.
-QUICK = [("sync", "ppo"), ("async", "impala"), ("gossip", "a2c")]
+QUICK = [("sync", "impala"), ("async", "ppo"), ("gossip", "a2c")]
 PAIRS = [
     pair if pair in QUICK else pytest.param(*pair, marks=pytest.mark.slow) for pair in itertools.product(MODES, LEARNS)
 ]
