@@ -25,8 +25,7 @@ from actorlearn.parameters.graph import GraphSettings
 from actorlearn.parameters.interface import MOST_LEARNERS, backend
 from actorlearn.parameters.published import weights_fields
 from actorlearn.parameters.store import store_fields
-from actorlearn.replay.rows import replay_fields
-from actorlearn.replay.samplers import sampler_bytes
+from actorlearn.replay.rows import replay_fields, sampler_bytes
 from actorlearn.wire.messages import Seat
 from launch.choices import Choice, choose, cpu_flags
 from launch.description import Description
@@ -172,8 +171,8 @@ class Plan:
             kinds["gradients"] = (weights_fields(d.weights - d.statistics), what)
         if d.replayed:
             shape = replay_shape(t, d)
-            own = 0 if shape.prioritised else sampler_bytes(shape.rings * shape.rows, False)
-            what = f"{shape.rings} rings of {shape.size:,} + {shape.margin:,} rows; the trainer has {own:,} bytes more"
+            what = f"{shape.rings} rings of {shape.size:,} + {shape.margin:,} rows"
+            what += f"; the trainer has {sampler_bytes(shape):,} bytes more"
             kinds["replay"] = (replay_fields(shape), what)
             if t.replay.secondary_batch_size:
                 kinds["secondary"] = (weights, f"{slots}, of the secondary learner")

@@ -22,7 +22,6 @@ import msgspec
 from actorlearn.memory.fields import Field
 from actorlearn.memory.rollout import action_field
 from actorlearn.memory.shared import segment_bytes
-from actorlearn.replay.samplers import sampler_bytes
 from actorlearn.replay.sum_tree import tree_bytes
 
 COLUMNS = ("observation", "action", "reward", "terminated", "truncated", "life_lost", "first")
@@ -92,7 +91,11 @@ def replay_fields(shape: ReplayShape) -> list[Field]:
     ]
 
 
-def replay_bytes(shape: ReplayShape, prioritised: bool) -> int:
+def replay_bytes(shape: ReplayShape) -> int:
     """Memory of a whole replay: its segment, and what the sampler keeps to itself."""
-    own = 0 if shape.prioritised else sampler_bytes(shape.rings * shape.rows, prioritised)
-    return segment_bytes(replay_fields(shape)) + own
+    return segment_bytes(replay_fields(shape)) + sampler_bytes(shape)
+
+
+def sampler_bytes(shape: ReplayShape) -> int:
+    """Memory that a sampler keeps to itself: a uniform one's two lists of cells; priorities are in the segment."""
+    return 0 if shape.prioritised else 2 * 8 * shape.rings * shape.rows

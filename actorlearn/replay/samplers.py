@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from actorlearn.replay.sum_tree import SumTree, tree_bytes
+from actorlearn.replay.sum_tree import SumTree
 
 Cells = NDArray[np.int64]
 
@@ -204,8 +204,3 @@ def importance(probability: NDArray[np.float64], beta: float) -> NDArray[np.floa
     """
     weight: NDArray[np.float64] = (probability / probability.min()) ** -beta
     return weight.astype(np.float32)
-
-
-def sampler_bytes(cells: int, prioritised: bool) -> int:
-    """Private memory of a sampler."""
-    return tree_bytes(cells) if prioritised else 2 * 8 * cells

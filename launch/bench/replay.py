@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from actorlearn.memory.shared import Segment, free_bytes, reserve
 from actorlearn.replay.buffer import Replay
 from actorlearn.replay.nstep import NStep
-from actorlearn.replay.rows import ReplayShape, replay_bytes, replay_fields
+from actorlearn.replay.rows import PRIORITIES, ReplayShape, replay_bytes, replay_fields
 from actorlearn.replay.samplers import Prioritised, Sampler, Uniform, importance
 from launch.bench.interleaved import interleave
 from launch.bench.report import Report, rate
@@ -38,10 +38,10 @@ _BUT_FOR = 1.5
 def replay(request: Request) -> Report:
     """Transitions/s drawn in minibatches of 32 and put together, uniform and prioritised, and rows/s stored."""
     size = 1_000_000
-    if request.quick or free_bytes() < _BUT_FOR * replay_bytes(shape_of(size), True):
+    if request.quick or free_bytes() < _BUT_FOR * replay_bytes(shape_of(size)):
         size = 100_000
     shape = shape_of(size)
-    needed = replay_bytes(shape, True)
+    needed = replay_bytes(shape)
     with closing(reserve(f"bench-{os.getpid()}", needed)) as folder:
         measured, stored = cases(folder.path / "replay", shape, request.seconds)
         spread = interleave(measured, request.repetitions)
@@ -69,6 +69,7 @@ def shape_of(size: int) -> ReplayShape:
         observation_shape=(4, 84, 84),
         observation_dtype="uint8",
         actions=18,
+        prioritised=True,
     )
 
 
@@ -77,7 +78,8 @@ def cases(path: Path, shape: ReplayShape, seconds: float) -> tuple[dict[str, Cal
     segment = Segment.create(path, replay_fields(shape))
     random, cells = np.random.default_rng(0), shape.rings * shape.rows
     uniform = Uniform(cells, random)
-    prioritised = Prioritised(cells, random, alpha=0.6, new=1.0)
+    tree, largest = (segment[name] for name in PRIORITIES)
+    prioritised = Prioritised(cells, random, alpha=0.6, new=1.0, memory=(tree, largest))
     stored = _fill(Replay(segment, shape, NStep(steps=max(STEPS)), uniform), random)
     prioritised.insert(uniform.arrays()["cell"])
     samplers: dict[str, Sampler] = {"uniform": uniform, "prioritised": prioritised}
