@@ -52,7 +52,8 @@ class Sync:
 
     def __init__(self, settings: ExchangeSettings, learner: Learner) -> None:
         """Take the place at the rendezvous; waits for nobody yet."""
-        self.settings, self.weights, self._alive = settings, learner.weights, learner.alive
+        self.settings, self.learner = settings, learner
+        self.weights, self._alive = learner.weights, learner.alive
         self.own = Alone(learner)
         self.rendezvous = Rendezvous(Segment.open(Path(settings.rendezvous)), settings.rank, learner.alive)
         self._waits = Waits(settings.learners)
@@ -71,11 +72,12 @@ class Sync:
 
         Learners that outlived a lost peer know more than the newest checkpoint does.
         """
-        said = self._connected([env_steps, updates])
+        said = self._connected([env_steps, updates, *(counts := self.learner.counts())])
         best = int(said[:, 1].argmax())
-        for tensor in (self.weights, *self.state().values()):
+        for tensor in (self.weights, *self.learner.beside, *self.state().values()):
             if tensor.numel():
                 self._finish(partial(dist.broadcast, tensor, best, async_op=True))
+        self.learner.adopt(said[:, 2 : 2 + len(counts)], best)
         self._waits = Waits(self.settings.learners)
         return self.own.join(int(said[best, 0]), int(said[best, 1]))
 

@@ -17,6 +17,8 @@ import msgspec
 from actorlearn.parameters.graph import GraphSettings
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from actorlearn.optim.interface import OptimizerSettings
@@ -87,6 +89,12 @@ class Learner:
     """Called at least every 50 ms while the exchange waits for others; False when it is time to end."""
     members: Callable[[], Sequence[int]] = tuple
     """Mode gossip: the numbers of the learners that there are now."""
+    beside: Sequence[Tensor] = ()
+    """Mode sync: what else is the same in all learners, besides the weights and the optimizer's state."""
+    counts: Callable[[], Sequence[int]] = tuple
+    """Mode sync: at most 6 whole numbers that a learner says of itself when learners join, …"""
+    adopt: Callable[[NDArray[np.int64], int], object] = lambda said, best: None
+    """… and what it does with those of all, [learners, n], and the rank of the one whose weights are taken."""
 
 
 class PeerLost(RuntimeError):

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from actorlearn.algorithms.interface import AlgorithmSettings
 from actorlearn.envs.interface import empty_row
 from actorlearn.envs.make import make as make_env
 from actorlearn.memory.shared import Segment, reserve, segment_bytes
@@ -126,7 +127,8 @@ def _learn_from_replay(settings: AloneSettings, place: ReplayPlace) -> float:
 
     torch.set_num_threads(settings.threads)
     trainer, environments = settings.trainer, place.shape.rings
-    rounds = -(-REPLAYED // (ROUND * environments))
+    least = ROUND + 1 + place.shape.stack + msgspec.convert(trainer.policy.algorithm, AlgorithmSettings).n_step
+    rounds = -(-max(REPLAYED // environments, least) // ROUND)
     shape = msgspec.structs.replace(place.shape, size=rounds * ROUND, margin=ROUND + 1)
     with closing(reserve(f"alone-{os.getpid()}", segment_bytes(replay_fields(shape)))) as folder:
         small = msgspec.structs.replace(place, segment=str(folder.path / "replay"), shape=shape)

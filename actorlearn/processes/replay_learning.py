@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,7 @@ class ReplayLearning(Learning):
         self.replay = self._open(place)
         self.target = copy.deepcopy(self.network)
         self.target_weights, _ = flatten(self.target)
+        self.learner = replace(self.learner, beside=[self.target_weights], counts=self._counts, adopt=self._adopt)
         self._target_forward = torch.compile(self.target) if settings.compile else self.target
         self._noise = torch.Generator(settings.device)
         self._staging = Staging(settings.device)
@@ -102,9 +104,15 @@ class ReplayLearning(Learning):
     ) -> None:
         """Learners in step count the steps of all, because each must do as many updates."""
         self._together = settings.learners if settings.mode == "sync" else 0
-        if self._together:  # whatever each of them has done before, they go on together
-            self._credited, self._ahead = -1, 0
         super().exchange_by(settings, alive, members)
+
+    def _counts(self) -> list[int]:
+        return [self._credited, self._ahead, self._period, self.replay.begun]
+
+    def _adopt(self, said: NDArray[np.int64], best: int) -> None:
+        """Go on with what the learner has done whose weights are taken, once all have stored enough to learn from."""
+        self._credited, self._ahead, self._period = (int(count) for count in said[best, :3])
+        self.replay.begun = int(said[:, 3].min())  # -1 where one has stored nothing yet: all begin anew
 
     # How much, and when ------------------------------------------------------------------------------------------
 
@@ -134,24 +142,26 @@ class ReplayLearning(Learning):
         """
         self.finite = True
         self._noise.manual_seed((self.settings.seed << 32) + round_)
-        for done in range(self._due):
+        count = self._ahead + self._due
+        for done in range(self._ahead, count):
             if not self.going_on():
                 raise Stopped("told to end among the minibatches of a round")
-            self._renew_target(round_, done)
+            self._renew_target(round_, done, count)
             finite, told = self.finite, self.minibatch(env_steps)
             self._told = told if finite else self._told
             self._ahead += 1
         self._credited, self._ahead = self._claim, 0
-        self.skipped = 0 if self.finite else self.skipped + 1
+        if self._due:
+            self.skipped = 0 if self.finite else self.skipped + 1
         return {**self._told, "replay_transitions": float(len(self.replay)), "minibatches": float(self._due)}
 
-    def _renew_target(self, round_: int, done: int) -> None:
+    def _renew_target(self, round_: int, done: int, count: int) -> None:
         """Copy the network whenever another ``target_every_steps`` of all learners are over.
 
-        A round's minibatches stand for its steps, evenly.
+        A round's minibatches, of which there are ``count``, stand for its steps, evenly.
         """
         steps, every = self.settings.round_steps, self.algorithm_settings.target_every_steps
-        period = (round_ * self._due + done) * steps // (self._due * every)
+        period = (round_ * count + done) * steps // (count * every)
         if period != self._period:
             self.target_weights.copy_(self.weights)
         self._period = period

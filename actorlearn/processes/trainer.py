@@ -97,6 +97,7 @@ class Trainer:
                 self.unlearned = batch
             except Stopped:
                 draining = self.learners.leaving
+                self.saved_at = -1  # what was learned of a round counts no steps, but has changed the weights
                 break
         self._finish(draining)
 
@@ -167,7 +168,7 @@ class Trainer:
         return False
 
     def _after_learning(self) -> None:
-        if self.learning.skipped:
+        if not self.learning.finite:
             said = f"loss {self.numbers['loss']}, norm {self.numbers['gradient_norm']}"
             self._warn(f"update {self.updates} skipped: {said}")
             if self.learning.skipped > SKIPS_ALLOWED:

@@ -18,6 +18,8 @@ from launch.defaults import allowed_cores
 STEPS = 50_000_000
 COUNTS = (1, 2, 4, 8)
 PERIOD_STEPS = 1_000
+UPDATE_STEPS = 4
+"""Between two minibatches (the paper's F): with fewer environments than that a round has several steps of each."""
 WARMUP_S = 10.0
 PAPER_HOURS = {
     "standard": (25.08, 19.10, 16.84, 16.92),
@@ -50,7 +52,7 @@ def keys(way: str, environments: int) -> tuple[str, ...]:
         f"simulators.groups={each if way in BY_THEMSELVES else 1}",
         f"simulators.blocks={2 if concurrent else 1}",
         f"simulators.weights={'round' if concurrent else 'newest'}",
-        f"algorithm.horizon={PERIOD_STEPS // environments if concurrent else 1}",
+        f"algorithm.horizon={PERIOD_STEPS // environments if concurrent else max(1, UPDATE_STEPS // environments)}",
     )
 
 

@@ -69,12 +69,19 @@ class SyncLearner:
         self.weights = start()
         self.env_steps = self.updates = 0
         self.alive: Callable[[], bool] = lambda: True
+        self.beside = torch.full((3,), float(rank))
+        self.heard: dict[str, Any] = {}
 
     def join(self, generation: int) -> Exchange:
         settings = ExchangeSettings(
             mode="sync", rank=self.rank, learners=self.learners, rendezvous=self.paths[generation], hash_every=1
         )
-        own = Learner(OPTIMIZER, self.weights, torch.zeros(PARAMETERS), lambda: self.alive())
+        own = Learner(
+            *(OPTIMIZER, self.weights, torch.zeros(PARAMETERS), lambda: self.alive()),
+            beside=[self.beside],
+            counts=lambda: [self.updates, self.rank],
+            adopt=lambda said, best: self.heard.update(said=said.tolist(), best=best),
+        )
         exchange = make(settings, own)
         self.env_steps, self.updates = exchange.join(self.env_steps, self.updates)
         return exchange
@@ -131,7 +138,7 @@ def lose(learner: SyncLearner) -> None:
         except PeerLost as error:
             told(lost=str(error))  # and the exchange has left
         exchange = learner.join(1)
-    told(joined=learner.updates)
+    told(joined=learner.updates, beside=learner.beside.tolist(), **learner.heard)
     for _ in range(2):
         learner.learn(exchange)
     told(weights=learner.weights.tolist(), env_steps=learner.env_steps, updates=learner.updates)

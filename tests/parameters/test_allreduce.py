@@ -84,7 +84,8 @@ def test_a_killed_learner_ends_the_generation_and_survivors_bring_the_newest_wei
         assert [line["update"] for line in lines[:2]] == [0, 1]
         assert "in update 3 learners" in lines[2]["lost"]
     for lines in (*(lines[3:] for lines in survivors), new):
-        assert lines[0] == {"joined": 2}
+        said = [[2, 0], [2, 1], [0, 2]]  # updates and rank of each
+        assert lines[0] == {"joined": 2, "beside": [0.0, 0.0, 0.0], "said": said, "best": 0}
         assert [line["update"] for line in lines[1:3]] == [2, 3]
         assert lines[3] == new[3]  # weights, bit for bit
     assert (new[3]["env_steps"], new[3]["updates"]) == (60 * 4, 4)

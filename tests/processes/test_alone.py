@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from actorlearn.processes import alone
-from actorlearn.processes.settings import AloneSettings
+from actorlearn.processes.settings import AloneSettings, SimulatorSettings, TrainerSettings
 from launch.description import describe
 from launch.instructions import instructions
 from launch.plan import plan
@@ -36,17 +36,37 @@ CASES = [(name, env_id) for name in ("a2c", "ppo", "impala") for env_id in ("Car
 def test_every_part_runs_alone(counted: list[int], tmp_path: Path, env_id: str, name: str) -> None:
     keys = ["simulators.count=1", "simulators.envs=4", "algorithm.horizon=8"]
     keys += [] if name in ("dqn", "c51") else ["algorithm.minibatches=2"]
-    topology = parse(f"env: {{id: {env_id}}}\nalgorithm: {{name: {name}}}\n", keys)
-    made = plan(topology, tmp_path, "run", tmp_path, describe(topology))
-    settings = AloneSettings(
-        part="",
-        simulator=instructions(made, "simulator-0", 0),
-        trainer=instructions(made, "trainer", 0),
-        device="cpu",
-        threads=1,
-        environments=4,
-        seconds=0.0,
-    )
+    settings = measuring(tmp_path, env_id, name, 4, keys)
     for part in (alone.simulate, alone.infer, alone.learn):
         part(settings)
-    assert counted == [4, 4, 4 if made.description.replayed else 32]  # 32 transitions, each learned from 8 times
+    learned = 4 if settings.trainer.replay else 32  # a minibatch of 32 transitions, each learned from 8 times
+    assert counted == [4, 4, learned]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [["simulators.envs=256"], ["simulators.envs=64", "algorithm.n_step=60", "replay.learning_starts_steps=4000"]],
+)
+def test_learning_from_a_replay_runs_alone_whatever_its_rings_must_hold(
+    counted: list[int], tmp_path: Path, keys: list[str]
+) -> None:
+    settings = measuring(tmp_path, "CartPole-v1", "dqn", 256, ["simulators.count=1", *keys])
+    alone.learn(settings)
+    assert counted == [4]
+
+
+def measuring(folder: Path, env_id: str, name: str, environments: int, keys: list[str]) -> AloneSettings:
+    """What a process that measures one part is told."""
+    topology = parse(f"env: {{id: {env_id}}}\nalgorithm: {{name: {name}}}\n", keys)
+    made = plan(topology, folder, "run", folder, describe(topology))
+    simulator, trainer = instructions(made, "simulator-0", 0), instructions(made, "trainer", 0)
+    assert isinstance(simulator, SimulatorSettings) and isinstance(trainer, TrainerSettings)
+    return AloneSettings(
+        part="",
+        simulator=simulator,
+        trainer=trainer,
+        device="cpu",
+        threads=1,
+        environments=environments,
+        seconds=0.0,
+    )

@@ -17,7 +17,7 @@ from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, 
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.parameters import checkpoint
-from actorlearn.parameters.interface import Stopped
+from actorlearn.parameters.interface import ExchangeSettings, Stopped
 from actorlearn.processes.replay_batches import ReplayBatches
 from actorlearn.processes.replay_learning import ReplayLearning
 from actorlearn.processes.settings import ReplayPlace
@@ -178,19 +178,71 @@ def test_a_pass_that_is_broken_off_is_finished_later_and_nothing_is_lost_or_done
     made.going_on = lambda: done < 8
     with pytest.raises(Stopped):
         made.pass_over(any_batch(), 40, 4)
+    period = made._period
     made.going_on = lambda: True
     assert (made.updates_from(any_batch(), 40, 40), done) == (7, 8)
     made.pass_over(any_batch(), 40, 4)
     assert (made.updates_from(any_batch(), 40, 40), done) == (0, 15)
+    assert period == (4 * 10 + 2) // 3  # as far as its minibatches had come, the third of ten
+    assert made._period == (4 * 10 + 9) // 3
+
+
+def test_rounds_without_a_minibatch_make_up_for_no_update_that_was_not_finite(tmp_path: Path) -> None:
+    made = replaying(tmp_path, {"ratio": 0.2})  # a minibatch every other round
+    played = Played(tmp_path, made)
+    made.weights.fill_(torch.nan)
+    skipped = []
+    for round_ in range(8):
+        steps = 10 * (round_ + 1)
+        batch = played.round(round_)
+        due = made.updates_from(batch, steps, steps)
+        made.pass_over(batch, steps, round_)
+        skipped.append(made.skipped)
+        assert made.finite == (due == 0)
+    assert skipped[-1] > 2 and skipped == sorted(skipped)
+
+
+def test_learners_that_join_go_on_from_the_one_whose_weights_they_take(tmp_path: Path) -> None:
+    """Gloo is not needed for it: what is said and heard are a few numbers (tests/parameters/test_allreduce.py)."""
+    paths = [tmp_path / name for name in "ab"]
+    for path in paths:
+        path.mkdir()
+    one, new = (replaying(path) for path in paths)
+    for made in (one, new):
+        made._together = 2
+    for steps in (0, 20, 40):  # one has gone on by itself, while the other was started again
+        one.minibatch = lambda env_steps: {}  # type: ignore[method-assign]
+        one.updates_from(any_batch(), steps, 0)
+        one.pass_over(any_batch(), steps, 0)
+    said = np.array([made.learner.counts() for made in (one, new)])
+    for made in (one, new):
+        made.learner.adopt(said, 0)
+        assert made.learner.beside[0] is made.target_weights
+    due = [[made.updates_from(any_batch(), steps, 0) for steps in (60, 80, 100)] for made in (one, new)]
+    assert due[0] == due[1] and due[0][-1] > 0
+    assert one.replay.begun == new.replay.begun == 60  # one had nothing to learn from yet
+
+
+def test_minibatches_that_were_due_before_learners_joined_are_due_after_it(tmp_path: Path) -> None:
+    made = replaying(tmp_path)
+    made._together = 1
+    for steps in (0, 20):
+        made.minibatch = lambda env_steps: {}  # type: ignore[method-assign]
+        made.updates_from(any_batch(), steps, 0)
+        made.pass_over(any_batch(), steps, 0)
+    before = made.updates_from(any_batch(), 40, 0)
+    made.exchange_by(ExchangeSettings(), lambda: True)
+    made._together = 1
+    made.learner.adopt(np.array([made.learner.counts()]), 0)
+    assert made.updates_from(any_batch(), 40, 0) == before > 0
 
 
 def test_a_long_round_renews_it_several_times_along_the_way(tmp_path: Path) -> None:
     made = replaying(tmp_path, target_every_steps=5)
-    made._due = 4
     periods = []
     for round_ in range(3):
         for done in range(4):
-            made._renew_target(round_, done)
+            made._renew_target(round_, done, 4)
             periods.append(made._period)
     assert periods == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
 

@@ -123,3 +123,17 @@ def test_a_resumed_run_has_the_replay_that_was_saved(launched: Start, save: str)
     finished(resumed)
     rows = [row for row in resumed.rows() if row["env_steps"] > 1000]
     assert rows[-1]["replay_transitions"] == pytest.approx(stored + 600 if save == "true" else 600, abs=100)
+
+
+def test_what_was_learned_of_a_long_round_is_saved_at_a_stop(launched: Start) -> None:
+    """Each round's minibatches take many seconds here, and are broken off."""
+    keys = ["algorithm.name=dqn", "replay.learning_starts_steps=100", "replay.ratio=3000"]
+    run = launched("catch", *keys, "algorithm.horizon=16", "checkpoint.every_steps=1", "total_steps=1_000_000")
+    run.wait_for_event("ready", "simulator-1")
+    run.wait_for(lambda: [e for e in run.events("saved") if e["env_steps"] > 100], "checkpoint after learning began")
+    run.ctrl_c()
+    assert run.end() == 130, run.screen()
+    saved = run.checkpoint()
+    _, ahead, _ = saved.tensors["replay.counters"].tolist()
+    assert ahead > 0
+    assert saved.state["env_steps"] == run.summary()["env_steps"]
