@@ -9,7 +9,6 @@ differs, and is said again to every child until the child has applied it.
 
 from __future__ import annotations
 
-import dataclasses
 import signal
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
@@ -34,7 +33,7 @@ from launch.child import Child, Jitter, State, cause_of, spread
 from launch.children import Children
 from launch.planned import PlannedProcess
 from launch.requests import ELASTIC, OPEN, Desk
-from launch.rows import together
+from launch.verdict import verdict
 
 DRAIN_LIMIT_S = 60.0
 TERMINATE_LIMIT_S = 5.0  # SIGTERM to SIGKILL; as honcho
@@ -166,8 +165,6 @@ class Supervisor:
         self._summaries[child.name] = finished.summary
         if finished.reason == "total_steps" and self.phase in (*OPEN, "draining"):
             self._drain(ev.Done("finished", 0))
-        if self.phase == "draining":
-            self._conclude()
 
     # What follows -------------------------------------------------------------------------------------------------
 
@@ -197,17 +194,8 @@ class Supervisor:
 
     def _conclude(self) -> None:
         """End a draining run when every trainer has finished, or is gone."""
-        trainers = self._children.of_role("trainer")
-        if any(trainer.alive and not trainer.finished for trainer in trainers):
-            return
-        words = {trainer.name: self._summaries[trainer.name] for trainer in trainers if trainer.finished}
-        left = [said for name, said in self._summaries.items() if name not in self._children.named]
-        lost = next((t for t in trainers if not t.finished and t.cause not in ("", "exit 0")), None)
-        if lost is None or words:
-            summary = together(words, left) if words else {}
-            self._end(dataclasses.replace(self._outcome, summary=summary))
-        else:
-            self._end(ev.Done("failed", 1, f"the trainer died before it had finished: {lost.error or lost.cause}"))
+        if outcome := verdict(self._children, self._summaries, self._outcome):
+            self._end(outcome)
 
     def _tick(self, _event: ev.Tick) -> None:
         self._children.tick()
