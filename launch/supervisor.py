@@ -35,7 +35,10 @@ from launch.planned import PlannedProcess
 from launch.requests import ELASTIC, OPEN, Desk
 from launch.verdict import verdict
 
-DRAIN_LIMIT_S = 60.0
+DRAIN_LIMIT_S = 900.0
+"""For trainers that go on beating; one that stands still is told of as Stalled. They may be writing a replay: a million
+transitions of Atari are 7.1 GB, 12 minutes at 10 MB/s. A second Ctrl-C waits for nobody."""
+
 TERMINATE_LIMIT_S = 5.0  # SIGTERM to SIGKILL; as honcho
 RESEND_S = 0.5
 

@@ -534,12 +534,29 @@ def test_a_run_that_reaches_its_end_while_it_stops_is_finished() -> None:
     assert story.done == ev.Done("finished", 0)
 
 
-def test_a_trainer_that_does_not_finish_in_60_s_fails_the_run() -> None:
+def test_a_trainer_that_beats_may_take_minutes_to_save_what_it_has() -> None:
     story = running().at(2, ev.Interrupted())
-    assert story.at(61.9, ev.Tick()).did(ev.Kill) == []
-    assert ev.Kill("trainer", 0, KILL) in story.at(62, ev.Tick()).did(ev.Kill)
-    story.at(62.1, ev.Exited("trainer", 0, -9), *exits(OTHERS))
-    assert story.done == ev.Done("failed", 1, "the trainer did not finish in 60 s and was killed")
+    for now_s in (61, 121, 600, 901):
+        assert story.at(now_s, ev.Tick()).did(ev.Kill) == []
+    story.at(901.5, finished("trainer", "drained", env_steps=9), ev.Exited("trainer", 0, 0), *exits(OTHERS))
+    assert story.done == ev.Done("stopped", 130, summary={"env_steps": 9})
+
+
+def test_a_trainer_that_beats_but_does_not_finish_in_15_minutes_fails_the_run() -> None:
+    story = running().at(2, ev.Interrupted())
+    assert story.at(901.9, ev.Tick()).did(ev.Kill) == []
+    assert ev.Kill("trainer", 0, KILL) in story.at(902, ev.Tick()).did(ev.Kill)
+    story.at(902.1, ev.Exited("trainer", 0, -9), *exits(OTHERS))
+    assert story.done == ev.Done("failed", 1, "the trainer did not finish in 900 s and was killed")
+
+
+def test_a_trainer_that_stands_still_while_it_finishes_fails_the_run_at_once() -> None:
+    story = running().at(2, ev.Interrupted()).at(40, ev.Stalled("trainer", 0, 30.0))
+    assert story.did(ev.Kill) == [ev.Kill("trainer", 0, KILL)]
+    story.at(40.1, ev.Exited("trainer", 0, -9))
+    assert story.notes == [("died", "trainer", 0, "hang")]
+    story.at(40.2, *exits(OTHERS))
+    assert story.done == ev.Done("failed", 1, "the trainer died before it had finished: hang")
 
 
 def test_a_trainer_that_dies_while_it_finishes_fails_the_run() -> None:
