@@ -82,9 +82,9 @@ class Learners:
                     self._opened[name] = Published(Segment.open(Path(path)))
 
     @property
-    def env_steps(self) -> int:
-        """Environment steps of the newest weights that any of them has published; 0 before the first."""
-        return max((published.env_steps for published in self._opened.values()), default=0)
+    def env_steps(self) -> int | None:
+        """Environment steps of the newest weights that any of them has published; None before the first."""
+        return max((own.env_steps for own in self._opened.values() if own.version >= 0), default=None)
 
     def weights(self) -> tuple[int, dict[str, Tensor]]:
         """The newest version among them, and the weights of each that has published any, copied."""
@@ -109,6 +109,25 @@ def players(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {**weights, **together} if len(weights) > 1 else together
 
 
+class Dates:
+    """When to play: each time the steps pass a multiple of `every_steps`, however late the one before was."""
+
+    def __init__(self, every_steps: int) -> None:
+        """The first weights that are seen are not due: they are those of a run just begun, resumed, or long at work."""
+        self._every_steps = every_steps
+        self._next_steps: int | None = None
+
+    def due(self, env_steps: int) -> bool:
+        """Whether weights of this many steps are to be played."""
+        if self._next_steps is None:
+            self.played(env_steps)
+        return self._next_steps is not None and env_steps >= self._next_steps
+
+    def played(self, env_steps: int) -> None:
+        """Weights of this many steps are being played."""
+        self._next_steps = (env_steps // self._every_steps + 1) * self._every_steps
+
+
 def run(settings: EvaluatorSettings) -> None:
     """Evaluate the newest weights every ``every_steps`` steps, until told to stop."""
     role = Role(settings)
@@ -117,18 +136,18 @@ def run(settings: EvaluatorSettings) -> None:
     learners = Learners(settings.weights)
     secondary = Published(Segment.open(Path(settings.secondary))) if settings.secondary else None
     waiter = Waiter(None, role.control.dealer)
-    next_steps = settings.every_steps
+    dates = Dates(settings.every_steps)
     role.hello()
     while role.alive():
         if role.control.ordered:
             learners.follow(role.control.order.learners)
             role.control.applied()
         env_steps = learners.env_steps
-        if env_steps < next_steps:
+        if env_steps is None or not dates.due(env_steps):
             waiter.wait(POLL_MS)
             role.timings.add("wait")
             continue
-        next_steps = env_steps + settings.every_steps
+        dates.played(env_steps)
         version, weights = learners.weights()
         wanted = players(weights)
         if secondary and (newest := _newest(secondary)):

@@ -11,7 +11,7 @@ from actorlearn.envs.interface import EnvSettings
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published, weights_fields
 from actorlearn.processes.chance import mix
-from actorlearn.processes.evaluator import AVERAGE, Learners, play, players, summary
+from actorlearn.processes.evaluator import AVERAGE, Dates, Learners, play, players, summary
 from actorlearn.processes.inference import Policy
 from actorlearn.processes.settings import PolicySettings
 
@@ -103,7 +103,7 @@ def published(folder: Path, learner: int) -> Published:
 def test_learners_are_followed_as_they_come_and_go(tmp_path: Path) -> None:
     first, second = (published(tmp_path, learner) for learner in (0, 12))
     learners = Learners(str(tmp_path / "weights-{}"))
-    assert (learners.env_steps, learners.weights()) == (0, (0, {}))
+    assert (learners.env_steps, learners.weights()) == (None, (0, {}))
     first.publish(np.full(3, 1.0, np.float32), env_steps=10)
     assert learners.env_steps == 10
     learners.follow(["trainer-0.0", "trainer-12.3", "trainer-13.0"])  # the last one has left again
@@ -134,3 +134,24 @@ def test_several_learners_play_and_so_does_their_average() -> None:
     several = players({"trainer-0": one, "trainer-1": other})
     assert list(several) == ["trainer-0", "trainer-1", AVERAGE]
     assert several[AVERAGE].tolist() == [2.0, 0.0]
+
+
+def played(dates: Dates, *looks: int) -> list[int]:
+    """Of the steps seen by an evaluator those it plays."""
+    found = []
+    for env_steps in looks:
+        if dates.due(env_steps):
+            found.append(env_steps)
+            dates.played(env_steps)
+    return found
+
+
+def test_evaluations_stay_on_the_multiples_however_late_each_is() -> None:
+    assert played(Dates(100), 0, 96, 104, 192, 199, 203, 299, 312, 398, 400, 899) == [104, 203, 312, 400, 899]
+
+
+def test_an_evaluator_that_comes_back_waits_for_the_next_multiple() -> None:
+    assert played(Dates(100), 140, 196, 204) == [204]
+    resumed = Dates(100)
+    assert played(resumed, 1_340, 1_396) == []  # the first weights there are: what the trainer has restored
+    assert played(resumed, 1_404) == [1_404]
