@@ -1,7 +1,7 @@
 """All children of a run: started, admitted, brought back after a death, given up, seen off.
 
 Told what happened to them and the time; says what is to be done through ``do``. Refuses to know what the run as a whole
-wants: the supervisor tells it whether deaths are mended (``mending``) and whether every exit is welcome (``ending``).
+wants: the supervisor tells it whether deaths are mended (``mending``) and whether exits are welcome (``ending``).
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ class Children:
         """Why names that are no longer listed came to a bad end."""
         self.mending = True
         self.ending = False
+        self._spared = ""
+        """A role whose exits are not welcome yet, though the run is ending."""
         self.now_s = 0.0
         self._run_id = run_id
         self._expected_shape = dict(expected_shape)
@@ -68,6 +70,15 @@ class Children:
         """Peer ids of the trainers at work that exchange what they learn; one without a number never does."""
         trainers = [child for child in self.of_role("trainer") if child.name != "trainer"]
         return [f"{child.name}.{child.incarnation}" for child in trainers if child.admitted and not child.leaving]
+
+    def learned(self) -> list[str]:
+        """Peer ids of those that have finished, there or gone: theirs are the final weights."""
+        trainers = [child for child in self.of_role("trainer") if child.name != "trainer"]
+        return [f"{child.name}.{child.incarnation}" for child in trainers if child.finished]
+
+    def players(self) -> list[str]:
+        """Evaluators that have not yet played all they are to play."""
+        return [child.name for child in self.of_role("evaluator") if child.alive and not child.finished]
 
     def workers(self, learner: int) -> list[Child]:
         """Servers and simulators of a learner: without its trainer they are of no use."""
@@ -145,7 +156,8 @@ class Children:
     def gone(self, child: Child, cause: str) -> None:
         """A process has ended: was that wanted, and what comes of it?"""
         child.cause = cause = child.doom or cause
-        if self.ending:
+        done = child.finished and cause == "exit 0" and not (self.mending or child.leaving)
+        if done or (self.ending and child.role != self._spared):
             self.note("ended", child, cause)
             child.to(State.EXITED, self.now_s)
         elif child.refusal:
@@ -232,10 +244,15 @@ class Children:
             child.doom = cause
             self.kill(child, signal.SIGKILL)
 
-    def end(self, sent: int) -> None:
-        """The run is over: everybody gets this signal; who has already said goodbye is only killed."""
-        self.mending, self.ending = False, True
+    def end(self, sent: int, but: str = "") -> None:
+        """The run is over: everybody gets this signal; who has already said goodbye is only killed.
+
+        ``but``: the role of those who go on until the next call.
+        """
+        self.mending, self.ending, self._spared = False, True, but
         for child in self.named.values():
+            if child.role == but:
+                continue
             if child.state is State.BACKOFF:
                 child.to(State.EXITED, self.now_s)
             elif child.alive and (sent == signal.SIGKILL or not child.finished):

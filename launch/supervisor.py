@@ -3,8 +3,7 @@
 Reads events and the time they came at; answers with actions (``launch/events.py``). Refuses to know processes, sockets,
 files and clocks, so any history of a run can be replayed as a list.
 
-The wanted state of the run is one ``Order``. It is worked out anew after every event, gets a new version when it
-differs, and is said again to every child until the child has applied it.
+The wanted state of the run is one ``Order``, worked out anew after every event (``launch/orders.py``).
 """
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ import signal
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import Any
-
-import msgspec
 
 from actorlearn.wire.messages import (
     Applied,
@@ -31,6 +28,7 @@ from launch import evaluations
 from launch import events as ev
 from launch.child import Child, Jitter, State, cause_of, spread
 from launch.children import Children
+from launch.orders import Orders
 from launch.planned import PlannedProcess
 from launch.requests import ELASTIC, OPEN, Desk
 from launch.verdict import verdict
@@ -39,8 +37,11 @@ DRAIN_LIMIT_S = 900.0
 """For trainers that go on beating; one that stands still is told of as Stalled. They may be writing a replay: a million
 transitions of Atari are 7.1 GB, 12 minutes at 10 MB/s. A second Ctrl-C waits for nobody."""
 
+SCORE_LIMIT_S = 1800.0
+"""For the evaluation of the final weights: 30 games of 27,000 steps, the longest there are of Atari, take 10 minutes at
+1,400 steps a second, and several learners' weights are played in turn. Who will not wait presses Ctrl-C."""
+
 TERMINATE_LIMIT_S = 5.0  # SIGTERM to SIGKILL; as honcho
-RESEND_S = 0.5
 
 
 class Supervisor:
@@ -59,17 +60,17 @@ class Supervisor:
         """``processes``: the first ones, in the order in which they are started and sit; ``mode``: of the learners."""
         self._children = Children(processes, run_id, expected_shape, resume, jitter, self._do)
         self._desk = Desk(self._children, mode, self._do, lambda now: self._stop(0, "asked to stop", now))
-        self.order = Order(version=1)
+        self._orders = Orders(self._children, self._do)
         self.phase = "starting"
-        """starting (the first simulators are awaited), running, draining (the trainer finishes), ending, over."""
+        """starting (simulators come), running, draining (trainers finish), scoring (evaluators do), ending, over."""
         self._first = [child.name for child in self._children.of_role("simulator")]
         if len(trainers := self._children.of_role("trainer")) > 1:  # they begin together, as equals
             self._first += [child.name for child in trainers]
         self._outcome = ev.Done("failed", 1)
-        self._interrupts = 0
+        self._interrupts, self._hurried = 0, False
+        """Whether anybody asked for the end: then no evaluation is awaited."""
         self._killed = self._abandoned = False
-        self._deadline_s = inf
-        self._now_s = 0.0
+        self._deadline_s, self._now_s = inf, 0.0
         self._actions: list[ev.Action] = []
         self._summaries: dict[str, Mapping[str, Any]] = {}
         """Last words of the trainers that have finished."""
@@ -88,7 +89,7 @@ class Supervisor:
         }
         self._listeners: dict[type, Callable[[Child, Any], None]] = {
             Hello: self._hello,
-            Applied: self._applied,
+            Applied: self._orders.applied,
             Report: lambda child, report: self._do(ev.Row(child.name, report.row)),
             Evaluated: self._evaluated,
             Saved: self._saved,
@@ -105,6 +106,11 @@ class Supervisor:
             self._handlers[type(event)](event)
             self._settle()
         return self._actions
+
+    @property
+    def order(self) -> Order:
+        """The wanted state of the run."""
+        return self._orders.newest
 
     def processes(self) -> list[dict[str, Any]]:
         """The process list: name, role, state, incarnation and pid of each."""
@@ -140,10 +146,7 @@ class Supervisor:
     def _hello(self, child: Child, hello: Hello) -> None:
         self._children.hello(child, hello)
         if child.admitted:
-            self._send_order(child)
-
-    def _applied(self, child: Child, applied: Applied) -> None:
-        child.applied = max(child.applied, applied.order)
+            self._orders.say(child)
 
     def _evaluated(self, child: Child, message: Evaluated) -> None:
         found = evaluations.fields(message)
@@ -173,12 +176,16 @@ class Supervisor:
 
     def _stop(self, exit_code: int, why: str, now: bool) -> str:
         """The trainer finishes its update and saves; or everything ends ``now``. Says what will be done."""
+        self._hurried = True
         if now:
-            if self.phase != "ending":
+            if self.phase not in ("scoring", "ending"):
                 self._outcome = ev.Done("stopped", exit_code)
             self._children.end(signal.SIGKILL)
             self.phase, self._abandoned = "ending", True
             return "everything ends now"
+        if self.phase == "scoring":
+            self._do(ev.Note("stopping", cause=why))
+            return "the run has finished; its last evaluation is awaited no longer"
         if self.phase not in OPEN:
             return f"already stopping: the run is {self.phase}"
         self._do(ev.Note("stopping", cause=why))
@@ -196,15 +203,27 @@ class Supervisor:
         self._children.mending = False
 
     def _conclude(self) -> None:
-        """End a draining run when every trainer has finished, or is gone."""
-        if outcome := verdict(self._children, self._summaries, self._outcome):
+        """End a draining run when every trainer has finished, or is gone; one that came to its end is scored first."""
+        outcome = verdict(self._children, self._summaries, self._outcome)
+        if outcome is None:
+            return
+        if outcome.status == "finished" and not self._hurried and (players := self._children.players()):
+            self._score(outcome, players)
+        else:
             self._end(outcome)
+
+    def _score(self, outcome: ev.Done, players: list[str]) -> None:
+        """Let everybody go but the evaluators, who play the final weights."""
+        self._outcome, self.phase = outcome, "scoring"
+        self._deadline_s = self._now_s + SCORE_LIMIT_S
+        self._desk.close()
+        self._children.end(signal.SIGTERM, but="evaluator")
+        limit = f"for {SCORE_LIMIT_S / 60:g} minutes at most; Ctrl-C ends the run without their score"
+        self._do(ev.Note("scoring", cause=f"the final weights, by {', '.join(players)}, {limit}"))
 
     def _tick(self, _event: ev.Tick) -> None:
         self._children.tick()
-        for child in self._children.named.values():
-            if child.admitted and child.applied < self.order.version and self._now_s - child.sent_s >= RESEND_S:
-                self._send_order(child)
+        self._orders.tick()
         if self._now_s < self._deadline_s:
             return
         if self.phase == "draining":
@@ -212,6 +231,9 @@ class Supervisor:
                 if trainer.alive:
                     self._children.doom(trainer, f"did not finish in {DRAIN_LIMIT_S:g} s")
             self._end(ev.Done("failed", 1, f"the trainer did not finish in {DRAIN_LIMIT_S:g} s and was killed"))
+        elif self.phase == "scoring":
+            self._do(ev.Note("warned", cause=f"no score of the final weights in {SCORE_LIMIT_S:g} s: the run has none"))
+            self._end(self._outcome)
         elif self._killed:  # a process that the kernel itself cannot end keeps nobody here
             self._abandoned = True
         else:
@@ -227,8 +249,10 @@ class Supervisor:
             self._judge()
         elif self.phase == "draining":
             self._conclude()
-        if self.phase in (*OPEN, "draining"):
-            self._renew_order()
+        elif self.phase == "scoring" and (self._hurried or not self._children.players()):
+            self._end(self._outcome)
+        if self.phase in (*OPEN, "draining", "scoring"):
+            self._orders.renew(self.phase, self._desk.saves)
             self._desk.settle()
         if self.phase == "ending" and (self._abandoned or not any(c.alive for c in self._children.named.values())):
             self._over()
@@ -253,27 +277,6 @@ class Supervisor:
             given_up = [*lost, *given_up]
         if given_up:
             self._end(ev.Done("failed", 1, f"{given_up[0].name}: {given_up[0].error}"))
-
-    def _renew_order(self) -> None:
-        """Work out the wanted state; a new version, said to all, when it is another one."""
-        wanted = Order(
-            version=self.order.version,
-            phase="drain" if self.phase == "draining" else "run",
-            roster=[] if self.phase == "starting" else self._children.seats(),
-            leaving=self._children.leaving(),
-            save=self._desk.saves,
-            learners=[] if self.phase == "starting" else self._children.learners(),
-        )
-        if wanted == self.order:
-            return
-        self.order = msgspec.structs.replace(wanted, version=self.order.version + 1)
-        for child in self._children.named.values():
-            if child.admitted:
-                self._send_order(child)
-
-    def _send_order(self, child: Child) -> None:
-        child.sent_s = self._now_s
-        self._do(ev.Send(child.name, child.incarnation, self.order))
 
     def _end(self, outcome: ev.Done) -> None:
         """Let everybody go; Done follows when they have gone."""

@@ -1,4 +1,4 @@
-"""Plays whole games with frozen weights and reports raw scores; training never waits for it.
+"""Plays whole games with frozen weights and reports raw scores; training never waits for it, the end of a run does.
 
 Reads: published weights, one version per evaluation, and one of each learner where learners have weights of their own.
 Writes: ``Evaluated`` messages. Refuses to know: blocks, rounds.
@@ -110,26 +110,30 @@ def players(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 class Dates:
-    """When to play: each time the steps pass a multiple of `every_steps`, however late the one before was."""
+    """When to play: each time the steps pass a multiple of `every_steps`, however late the one before was, and last."""
 
     def __init__(self, every_steps: int) -> None:
         """The first weights that are seen are not due: they are those of a run just begun, resumed, or long at work."""
         self._every_steps = every_steps
         self._next_steps: int | None = None
+        self._played_steps = 0
 
-    def due(self, env_steps: int) -> bool:
-        """Whether weights of this many steps are to be played."""
+    def due(self, env_steps: int, last: bool = False) -> bool:
+        """Whether weights of this many steps, the last there will be, are to be played."""
         if self._next_steps is None:
-            self.played(env_steps)
-        return self._next_steps is not None and env_steps >= self._next_steps
+            self._next_steps = self._after(env_steps)
+        return env_steps >= self._next_steps or (last and env_steps != self._played_steps)
 
     def played(self, env_steps: int) -> None:
         """Weights of this many steps are being played."""
-        self._next_steps = (env_steps // self._every_steps + 1) * self._every_steps
+        self._played_steps, self._next_steps = env_steps, self._after(env_steps)
+
+    def _after(self, env_steps: int) -> int:
+        return (env_steps // self._every_steps + 1) * self._every_steps
 
 
 def run(settings: EvaluatorSettings) -> None:
-    """Evaluate the newest weights every ``every_steps`` steps, until told to stop."""
+    """Evaluate the newest weights every ``every_steps`` steps, and the last; until told to stop."""
     role = Role(settings)
     torch.set_num_threads(settings.threads)
     policy = Policy(settings.policy, "", "cpu", settings.seed, stream=settings.index)
@@ -142,8 +146,12 @@ def run(settings: EvaluatorSettings) -> None:
         if role.control.ordered:
             learners.follow(role.control.order.learners)
             role.control.applied()
+        last = role.control.order.phase == "score"
         env_steps = learners.env_steps
-        if env_steps is None or not dates.due(env_steps):
+        if env_steps is None or not dates.due(env_steps, last):
+            if last:
+                role.control.finished("scored")
+                break
             waiter.wait(POLL_MS)
             role.timings.add("wait")
             continue

@@ -138,7 +138,8 @@ class Order(Message, frozen=True):
 
     version: int
     phase: str = "run"
-    """run, or drain: finish the current update, save, and exit."""
+    """run; drain: finish the current update, save, and exit; score: no trainer is at work any more, and evaluators exit
+    when they have played what was published last."""
     roster: list[Seat] = []
     leaving: list[str] = []
     """Seats of the roster that must leave at the next round boundary, and trainers that must after their update."""
@@ -146,7 +147,7 @@ class Order(Message, frozen=True):
     """Raised by one for every checkpoint asked for."""
     learners: list[str] = []
     """Peer ids of the trainers that exchange what they learn, in order, without those that are leaving; empty until all
-    have come, and for one that is alone to the end."""
+    have come, and for one that is alone to the end. In phase score those that have finished."""
 
 
 class Refused(Message, frozen=True):

@@ -471,36 +471,39 @@ def test_reports_become_rows_and_the_rest_notes() -> None:
 # The end --------------------------------------------------------------------------------------------------------------
 
 OTHERS = [name for name in ROLES if name != "trainer"]
+NO_EVALUATOR = {name: role for name, role in ROLES.items() if role != "evaluator"}
+REST = [name for name in NO_EVALUATOR if name != "trainer"]
 
 
 def test_a_run_that_is_done() -> None:
-    story = running().at(2, finished("trainer", "total_steps", env_steps=500))
-    assert {(kill.name, kill.signal) for kill in story.did(ev.Kill)} == {(name, TERM) for name in OTHERS}
-    story.at(2.1, ev.Exited("trainer", 0, 0), *exits(OTHERS[1:]))
+    story = running(NO_EVALUATOR).at(2, finished("trainer", "total_steps", env_steps=500))
+    assert {(kill.name, kill.signal) for kill in story.did(ev.Kill)} == {(name, TERM) for name in REST}
+    story.at(2.1, ev.Exited("trainer", 0, 0), *exits(REST[1:]))
     assert story.done is None
-    story.at(2.2, *exits(OTHERS[:1]))
+    story.at(2.2, *exits(REST[:1]))
     assert story.done == ev.Done("finished", 0, summary={"env_steps": 500})
     assert story.all[-1] == story.done
-    assert [note.kind for note in story.ever(ev.Note)].count("ended") == 5
+    assert [note.kind for note in story.ever(ev.Note)].count("ended") == 4
 
 
 def test_whoever_does_not_end_is_killed_after_5_s() -> None:
-    story = running().at(2, finished("trainer", "total_steps"), ev.Exited("trainer", 0, 0), *exits(OTHERS[1:]))
+    story = running(NO_EVALUATOR).at(2, finished("trainer", "total_steps"), ev.Exited("trainer", 0, 0))
+    story.then(*exits(REST[1:]))
     assert story.at(6.9, ev.Tick()).did(ev.Kill) == []
-    assert story.at(7.0, ev.Tick()).did(ev.Kill) == [ev.Kill(OTHERS[0], 0, KILL)]
-    assert story.at(7.1, *exits(OTHERS[:1], -9)).did(ev.Done) == [ev.Done("finished", 0)]
+    assert story.at(7.0, ev.Tick()).did(ev.Kill) == [ev.Kill(REST[0], 0, KILL)]
+    assert story.at(7.1, *exits(REST[:1], -9)).did(ev.Done) == [ev.Done("finished", 0)]
 
 
 def test_a_process_that_not_even_the_kernel_ends_keeps_nobody() -> None:
-    story = running().at(2, finished("trainer", "total_steps")).at(7, ev.Tick()).at(12, ev.Tick())
+    story = running(NO_EVALUATOR).at(2, finished("trainer", "total_steps")).at(7, ev.Tick()).at(12, ev.Tick())
     assert story.done == ev.Done("finished", 0)
 
 
 def test_a_process_in_backoff_is_not_waited_for() -> None:
-    story = running().at(2, ev.Exited("simulator-0", 0, -9), finished("trainer", "total_steps"))
-    story.at(2.1, *exits(name for name in ROLES if name != "simulator-0")).at(9, ev.Tick())
+    story = running(NO_EVALUATOR).at(2, ev.Exited("simulator-0", 0, -9), finished("trainer", "total_steps"))
+    story.at(2.1, *exits(name for name in NO_EVALUATOR if name != "simulator-0")).at(9, ev.Tick())
     assert story.done == ev.Done("finished", 0)
-    assert len(story.ever(ev.Spawn)) == len(ROLES)
+    assert len(story.ever(ev.Spawn)) == len(NO_EVALUATOR)
 
 
 def test_ctrl_c_lets_the_trainer_finish() -> None:
@@ -619,7 +622,7 @@ def test_a_hangup_is_never_the_second_interrupt(hangups: tuple[int, ...]) -> Non
 
 
 def test_a_finished_run_stays_finished_whatever_is_pressed() -> None:
-    story = running().at(2, finished("trainer", "total_steps")).at(2.1, ev.Interrupted(), ev.Interrupted())
+    story = running(NO_EVALUATOR).at(2, finished("trainer", "total_steps")).at(2.1, ev.Interrupted(), ev.Interrupted())
     assert story.done == ev.Done("finished", 0)
 
 
@@ -847,6 +850,7 @@ def test_a_run_of_two_is_done_when_both_have_finished() -> None:
     assert story.did(ev.Kill) == []
     assert story.orders["trainer-1.0"].phase == "drain"
     story.at(2.1, ev.Exited("trainer-0", 0, 0))
+    assert story.notes == [("ended", "trainer-0", 0, "exit 0")]
     assert story.supervisor.phase == "draining"
     story.at(3, finished("trainer-1", "drained", env_steps=100, episodes=4))
     story.at(4, *exits(["trainer-1", "simulator-0", "simulator-1"], 0))

@@ -155,3 +155,12 @@ def test_an_evaluator_that_comes_back_waits_for_the_next_multiple() -> None:
     resumed = Dates(100)
     assert played(resumed, 1_340, 1_396) == []  # the first weights there are: what the trainer has restored
     assert played(resumed, 1_404) == [1_404]
+
+
+def test_the_last_weights_are_played_once_wherever_they_fall() -> None:
+    dates = Dates(100)
+    assert played(dates, 0, 104, 151) == [104]
+    assert dates.due(151, last=True)
+    dates.played(151)
+    assert not dates.due(151, last=True)
+    assert not Dates(100).due(0, last=True)  # of which nobody has learned anything

@@ -107,6 +107,34 @@ def test_ctrl_c_before_anything_runs(launched: Start) -> None:
     assert run.summary()["status"] == "stopped"
 
 
+FEW = ["catch", PACED, "total_steps=400", "evaluator.count=1"]
+
+
+def test_the_final_weights_are_scored_before_everything_ends(launched: Start) -> None:
+    """Played at the rate of the simulators' environments, 40 games take 2 s."""
+    run = launched(*FEW, "evaluator.every_steps=150", "evaluator.episodes=40")
+    assert run.end() == 0, run.screen()
+    summary, scoring = run.summary(), run.events("scoring")
+    assert summary["status"] == "finished" and summary["deaths"] == 0
+    assert summary["evaluations"]["last"]["env_steps"] == summary["env_steps"] >= 400
+    assert summary["evaluations"]["last"]["episodes"] == 40
+    assert run.events("evaluated")[-1]["time_s"] > scoring[0]["time_s"] + 1
+    assert len(scoring) == 1 and "scoring: the final weights, by evaluator-0" in run.screen()
+    assert run.events("died") == [] and run.events("warned") == []
+    assert run.leftovers() == []
+
+
+def test_ctrl_c_ends_the_wait_for_the_last_score_of_a_run_that_is_finished(launched: Start) -> None:
+    run = launched(*FEW, "evaluator.every_steps=1_000_000", "evaluator.episodes=10_000")
+    run.wait_for(lambda: run.events("scoring"), "evaluation of the final weights")
+    run.wait_for_event("ready", "evaluator-0")
+    run.ctrl_c()
+    assert run.end(timeout_s=20) == 0, run.screen()
+    assert run.summary()["status"] == "finished" and run.summary()["evaluations"] is None
+    assert run.events("died") == []
+    assert run.leftovers() == []
+
+
 def test_a_killed_supervisor_takes_its_children_along_and_the_next_sweeps_up(
     launched: Start, command: Command, sockets_root: Path
 ) -> None:
