@@ -59,7 +59,13 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
     if crowd := crowded(loaded, made.cores):
         console.print(f"[yellow]but[/] {crowd}", highlight=False)
     if made.bytes_total > free_bytes():
-        console.print(f"[yellow]but[/] {SHM_ROOT} has not so much free now: the run would be refused", highlight=False)
+        less = "replay.capacity_steps" if made.description.replayed else "simulators.envs or algorithm.horizon"
+        console.print(
+            f"[yellow]but[/] {SHM_ROOT} has not so much free now: the run would be refused; "
+            f"free some (`actorlearn clean`), or write less {less}",
+            highlight=False,
+            soft_wrap=True,
+        )
     return 0
 
 

@@ -22,7 +22,8 @@ Overrides = Annotated[
 ]
 RunWord = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, a run's name, or the beginning of one.")]
 AnyRun = Annotated[
-    str | None, typer.Argument(metavar="[RUN]", help="A run folder, a run's name, or the beginning of one [newest].")
+    str | None,
+    typer.Argument(metavar="[RUN]", help="A run folder, a run's name, or the beginning of one; else the newest."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Say it as one JSON object.")]
 
@@ -52,7 +53,7 @@ def run(
     topology: Topology,
     overrides: Overrides = None,
     run_dir: Annotated[
-        Path | None, typer.Option(help="Folder for everything the run leaves [runs/NAME-YYYYmmdd-HHMMSS].")
+        Path | None, typer.Option(help="Folder for everything the run leaves; else runs/NAME-YYYYmmdd-HHMMSS.")
     ] = None,
 ) -> int:
     """Start a run, show it live, and end when total_steps is reached. Ctrl-C: save and stop; twice: stop now."""
@@ -103,7 +104,7 @@ def top(
 @app.command(rich_help_panel=_CARE)
 def logs(
     run: RunWord,
-    process: Annotated[str | None, typer.Argument(help="One process, e.g. trainer or simulator-0 [all].")] = None,
+    process: Annotated[str | None, typer.Argument(help="One process, e.g. trainer or simulator-0; else all.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run ends.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Last lines of each process to begin with.")] = 50,
 ) -> int:
@@ -140,7 +141,9 @@ def attach(
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="env.* keys of the new simulators.")
     ] = None,
-    simulators: Annotated[int | None, typer.Option("--simulators", "-n", min=1, help="How many to add [1].")] = None,
+    simulators: Annotated[
+        int | None, typer.Option("--simulators", "-n", min=1, help="How many to add; else 1.")
+    ] = None,
     learners: Annotated[int | None, typer.Option(min=1, help="Learners to add instead, in mode gossip.")] = None,
     json: Json = False,
 ) -> int:
@@ -175,12 +178,12 @@ def clean(json: Json = False) -> int:
 @app.command(rich_help_panel=_RESULTS)
 def eval(
     run: RunWord,
-    episodes: Annotated[int | None, typer.Option(min=1, help="Whole games to play [evaluator.episodes].")] = None,
+    episodes: Annotated[int | None, typer.Option(min=1, help="Whole games to play; else evaluator.episodes.")] = None,
     greedy: Annotated[
         bool | None,
-        typer.Option("--greedy/--sample", help="Best action, or a draw from the policy [evaluator.greedy]."),
+        typer.Option("--greedy/--sample", help="Best action, or a draw from the policy; else evaluator.greedy."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of games and actions [the topology's].")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of games and actions; else the topology's.")] = None,
     json: Json = False,
 ) -> int:
     """Play whole games with the newest valid checkpoint and print the raw scores."""
@@ -194,7 +197,7 @@ def plot(
     runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Run folders, names, or beginnings of names.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The picture to write: .png, .svg or .pdf.")],
     columns: Annotated[
-        list[str] | None, typer.Option("--y", help="A column of metrics.jsonl, may be given again [the score].")
+        list[str] | None, typer.Option("--y", help="A column of metrics.jsonl, may be given again; else the score.")
     ] = None,
 ) -> int:
     """Draw learning curves: score, or other columns, against steps and against time, one line a run and column."""
@@ -213,8 +216,11 @@ def plot(
 
 @app.command(rich_help_panel=_MACHINE)
 def bench(  # noqa: PLR0913 - one parameter for each word of the command
-    suite: Annotated[str | None, typer.Argument(help="What to measure [list the suites].")] = None,
-    topology: Annotated[str | None, typer.Argument(help="What to measure it with [configs/pong.yaml].")] = None,
+    suite: Annotated[str | None, typer.Argument(help="What to measure; else the suites are listed.")] = None,
+    topology: Annotated[
+        str | None,
+        typer.Argument(help="What to measure it with; else configs/pong.yaml, for gossip configs/catch.yaml."),
+    ] = None,
     overrides: Overrides = None,
     repetitions: Annotated[int, typer.Option(min=1, max=1000, help="How often each case is measured, in turn.")] = 5,
     seconds: Annotated[float, typer.Option(min=1.0, max=86_400.0, help="How long each time.")] = 15.0,

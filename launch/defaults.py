@@ -265,8 +265,8 @@ def _horizon(tree: Tree) -> Tree:
 def _trainer_threads(tree: Tree, kind: str, cores: int) -> int:
     """All cores for convolutions, because simulators wait meanwhile; one for networks too small to share out.
 
-    Also where a replay is learned from while simulators play, who have little to do: Fast DQN makes 250 steps/s on two
-    cores with two threads, 188 with one.
+    Also where a replay is learned from while simulators play, who have little to do: on two cores Fast DQN made 250
+    steps/s with two threads, and 188 with one.
     """
     return min(max(1, cores // _learners(tree)), 8) if kind == "atari" else 1
 

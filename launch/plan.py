@@ -172,7 +172,7 @@ class Plan:
         if d.replayed:
             shape = replay_shape(t, d)
             what = f"{shape.rings} rings of {shape.size:,} + {shape.margin:,} rows"
-            what += f"; the trainer has {sampler_bytes(shape):,} bytes more"
+            what += f"; the trainer has {more:,} bytes more" if (more := sampler_bytes(shape)) else ""
             kinds["replay"] = (replay_fields(shape), what)
             if t.replay.secondary_batch_size:
                 kinds["secondary"] = (weights, f"{slots}, of the secondary learner")

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import stat
+import sys
 from collections.abc import Sequence
 from pathlib import Path as FilePath
 from typing import Any
@@ -99,8 +100,8 @@ def _read(path: str) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        rule = "a topology is a readable file"
-        raise fault(path, str(reason), rule, "check the path; examples are in configs/") from None
+        rule = "topologies, and files of overrides (@FILE), are readable files"
+        raise fault(path, str(reason), rule, f"check the path; examples are in {examples()}") from None
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             rule = "a topology is a regular file of YAML"
@@ -109,6 +110,12 @@ def _read(path: str) -> bytes:
             return file.read(strict_yaml.MAX_BYTES + 1)
     finally:
         os.close(descriptor)
+
+
+def examples() -> FilePath:
+    """The folder of shipped topologies: in a checkout, or where a wheel put it."""
+    checkout = FilePath(__file__).resolve().parents[1] / "configs"
+    return checkout if checkout.is_dir() else FilePath(sys.prefix) / "share" / "actorlearn" / "configs"
 
 
 def _apply(override: str, raw: dict[str, Any], places: dict[Path, Place]) -> None:
@@ -131,9 +138,10 @@ def _apply(override: str, raw: dict[str, Any], places: dict[Path, Place]) -> Non
         if not isinstance(target, dict):  # a broken section of the file: reported there
             return
     target[str(path[-1])] = value
-    for stale in [known for known in places if known[: len(path)] == path]:
-        del places[stale]
-    places[path] = Place(COMMAND_LINE)
+    stale = [known for known in places if known[: len(path)] == path]
+    for known in stale:
+        del places[known]
+    places[path] = Place(COMMAND_LINE, over=bool(stale))
 
 
 def _is_section(key: str | int) -> bool:

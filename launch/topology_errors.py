@@ -24,6 +24,28 @@ TYPES = {
     "bool_type": "true or false",
     "list_type": "a list",
 }
+USUAL_NAMES = {
+    "lr": "optimizer.learning_rate",
+    "gamma": "algorithm.discount",
+    "gae_lam": "algorithm.gae_lambda",
+    "lam": "algorithm.gae_lambda",
+    "ent_coef": "algorithm.entropy_cost",
+    "vf_coef": "algorithm.value_cost",
+    "clip_range": "algorithm.ratio_clip",
+    "max_grad_norm": "optimizer.clip_norm",
+    "n_steps": "algorithm.horizon",
+    "num_steps": "algorithm.horizon",
+    "rollout": "algorithm.horizon",
+    "n_envs": "simulators.envs",
+    "num_envs": "simulators.envs",
+    "num_workers": "simulators.count",
+    "buffer_size": "replay.capacity_steps",
+    "learning_starts": "replay.learning_starts_steps",
+    "target_update_interval": "algorithm.target_every_steps",
+    "total_timesteps": "total_steps",
+    "env_id": "env.id",
+}
+"""What other programs call our keys."""
 RANGES = {"greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number"}
 LENGTHS = {"too_short", "too_long"}
 
@@ -34,6 +56,8 @@ class Place:
 
     source: str
     line: int = 0
+    over: bool = False
+    """Whether it stands in place of a file's value, which is forgotten: left out, it would not be the default."""
 
     def __str__(self) -> str:
         """Write as file:line."""
@@ -45,11 +69,12 @@ def explain(error: ValidationError, places: dict[Path, Place], defaults: dict[st
     problems = [_located(details) for details in error.errors(include_url=False)]
     problems.sort(key=lambda found: _order(found[0], places))
     path, details = problems[0]
-    rule, way_out = _rule(path, details, defaults)
+    given = place(path, places)
+    rule, way_out = _rule(path, details, {} if given.over else defaults)
     if len(problems) > 1:
         way_out += f" (and {len(problems) - 1} more)"
     value = "is missing" if details["type"] == "missing" else f"= {show(details['input'])}"
-    return fault(str(place(path, places)), f"{dotted(path)} {value}", rule, way_out)
+    return fault(str(given), f"{dotted(path)} {value}", rule, way_out)
 
 
 def place(path: Path, places: dict[Path, Place]) -> Place:
@@ -95,10 +120,15 @@ def unknown_key(path: Path) -> tuple[str, str]:
     closest = nearest(word, siblings)
     if closest:
         return f"{where} has no key {show(word)}", f"did you mean {dotted((*parent, closest))}?"
-    elsewhere = [leaf for leaf in leaves() if leaf.split(".")[-1] == word] or [nearest(dotted(path), leaves())]
-    if elsewhere[0]:
-        return f"{where} has no key {show(word)}", f"did you mean {elsewhere[0]}?"
+    if elsewhere := _elsewhere(word):
+        return f"{where} has no key {show(word)}", f"did you mean {elsewhere}?"
     return f"{where} has no key {show(word)}", f"remove it; the keys are {', '.join(siblings)}"
+
+
+def _elsewhere(word: str) -> str:
+    """Return the key of any section that this word stands for, or is closest to; or nothing."""
+    keys = {leaf.rpartition(".")[2]: leaf for leaf in reversed(leaves())}  # of several the first
+    return USUAL_NAMES.get(word) or keys.get(nearest(word, keys), "")
 
 
 def _located(details: Any) -> tuple[Path, Any]:
@@ -127,7 +157,8 @@ def _rule(path: Path, details: Any, defaults: dict[str, Any]) -> tuple[str, str]
         return unknown_key(path)
     if kind in {"model_type", "model_attributes_type", "dict_type"}:
         inside = _keys_of(path)
-        return f"must be a mapping with keys {', '.join(inside)}", f"indent them below, for example '{inside[0]}: ...'"
+        word = f"{value:.64}" if isinstance(value, str) and inside[0] in ("id", "name") else "..."
+        return f"must be a mapping with keys {', '.join(inside)}", f"write for example {{{inside[0]}: {word}}}"
     if kind == "missing":
         return "every topology names its environment", "add env: {id: ALE/Pong-v5}, or another gymnasium id"
     if kind in TYPES:
@@ -189,7 +220,7 @@ def _default(path: Path, defaults: dict[str, Any]) -> str:
 def _retype(kind: str, value: object, path: Path, defaults: dict[str, Any]) -> str:
     """Say how to write what was probably meant."""
     if value is None:
-        return f"write a value after the colon{_default(path, defaults)}"
+        return f"write a value after it{_default(path, defaults)}"
     if kind == "int_type" and isinstance(value, float) and value.is_integer():
         return f"write {number(int(value))}"
     if isinstance(value, str) and kind in {"int_type", "float_type"} and re.fullmatch(r"[-+]?[0-9_.]+", value):

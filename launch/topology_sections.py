@@ -76,7 +76,7 @@ class LearnersSection(Section):
     )
     chunks: int = Field(ge=1, le=1_024, description="async: parts of the parameter store, each with its own lock")
     local_steps: int = Field(
-        ge=1, le=10_000, description="async: updates by itself between two of the store; gossip: between two exchanges"
+        ge=1, le=10_000, description="async, with adam: updates between two of the store; gossip: between two exchanges"
     )
     pull_rows: int = Field(
         ge=0, le=10_000, description="async: steps of each environment between two pulls of the store; 0 = no pulls"
@@ -202,6 +202,16 @@ class Topology(Section):
                 f"each simulator has one inference server, and simulators.count is {self.simulators.count}",
                 f"write a number from 1 to {self.simulators.count}, or more simulators",
                 "inference.count",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _local_steps_by_adam(self) -> Topology:
+        if self.mode == "async" and self.learners.local_steps > 1 and self.optimizer.name != "adam":
+            refuse(
+                f"in mode async several are Adam's (appendix A of Stooke and Abbeel), not {self.optimizer.name}'s",
+                "write 1, or optimizer.name: adam",
+                "learners.local_steps",
             )
         return self
 

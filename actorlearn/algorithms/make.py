@@ -27,8 +27,15 @@ CLASSES: dict[str, Callable[[AlgorithmSettings], Algorithm]] = {
 
 def make(settings: AlgorithmSettings) -> Algorithm:
     """Construct the algorithm that the settings name."""
-    construct = CLASSES.get(settings.name) or imported(settings.name)
-    return construct(settings)
+    if settings.name in CLASSES:
+        return CLASSES[settings.name](settings)
+    try:
+        return imported(settings.name)(settings)
+    except TypeError as error:
+        raise ValueError(
+            f"algorithm.name: {settings.name!r} must be called as Name(AlgorithmSettings) and make an Algorithm "
+            f"(actorlearn/algorithms/interface.py): {error}"
+        ) from error
 
 
 def imported(name: str) -> Callable[[AlgorithmSettings], Algorithm]:

@@ -215,7 +215,10 @@ def _spec(env_id: str, env: Environment) -> EnvSpec:
 def _box(env_id: str, env: Environment) -> Box:
     space = env.observation_space
     if not isinstance(space, Box):
-        raise ValueError(f"env.id: {env_id!r} has observation space {space}; only Box is supported")
+        raise ValueError(
+            f"env.id: {env_id!r} has observation space {space}; only Box is supported: wrap it in a class of your own, "
+            "env.id: package.module:Class, that gives numbers or images"
+        )
     return space
 
 
@@ -256,7 +259,10 @@ def _construct_class(env_id: str) -> Environment:
     try:
         found = getattr(importlib.import_module(module_name), name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"env.id: {env_id!r} cannot be imported as package.module:Class: {error}") from error
+        raise ValueError(
+            f"env.id: {env_id!r} cannot be imported as package.module:Class: {error}; start where its "
+            "package lies, or put that folder on PYTHONPATH"
+        ) from error
     if not (isinstance(found, type) and issubclass(found, gymnasium.Env)):
         raise ValueError(f"env.id: {env_id!r} is {found!r}; it must be a subclass of gymnasium.Env")
     try:

@@ -1,8 +1,8 @@
 """Every message on one page: what may be said between processes, and how it is put into bytes.
 
 Control messages are typed structs in MessagePack, decoded against the closed unions below: an unknown kind, a wrong
-type or a size over the limit is a ``MessageError``, never a guess. Bulk data never travels here; tensors stay in shared
-memory and a message carries an index into it.
+type or a size over the limit is a ``MessageError``, never a guess. Tensors never travel in these messages: they lie
+in shared memory.
 
 ===================  ==========================  =============================================================
 from                 to                          messages

@@ -6,14 +6,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 
-from launch.bench.errors import BenchError
 from launch.bench.interleaved import interleave
 from launch.bench.parts import Parts
 from launch.bench.report import Report, rate
 from launch.bench.request import Request
 from launch.bench.running import rate_of
 from launch.defaults import allowed_cores
-from launch.topology import TopologyError
 
 WARMUP_S = 5.0
 ENVIRONMENTS = (32, 128)
@@ -31,10 +29,7 @@ def gpu(request: Request) -> Report:
                 shape = (f"simulators.count={cores}", f"simulators.envs={envs}", f"inference.count={servers}")
                 devices = (f"inference.device={device}", f"trainer.device={device}")
                 keys = (*request.overrides, *shape, *devices)
-                try:
-                    parts = opened.enter_context(Parts(request.topology, keys))
-                except TopologyError as error:
-                    raise BenchError(str(error)) from None
+                parts = opened.enter_context(Parts(request.topology, keys))
                 name = f"{cores} x {envs}, {device}"
                 cases[f"{name}: infer alone"] = partial(parts.infer, request.seconds)
                 cases[f"{name}: learn alone"] = partial(parts.learn, request.seconds)

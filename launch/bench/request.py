@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 from launch.bench.errors import BenchError
+from launch.topology import examples
 
 
 @dataclass(frozen=True)
@@ -30,9 +29,8 @@ class Request:
 
 
 def shipped(name: str) -> str:
-    """Path of a shipped topology, in a checkout or where a wheel put it."""
-    roots = (Path(__file__).resolve().parents[2], Path(sys.prefix) / "share" / "actorlearn")
-    for root in roots:
-        if (root / "configs" / name).is_file():
-            return str(root / "configs" / name)
-    raise BenchError(f"configs/{name} is neither in {roots[0]} nor in {roots[1]}; install the package again")
+    """Path of a shipped topology."""
+    path = examples() / name
+    if not path.is_file():
+        raise BenchError(f"{path} is not there; install the package again")
+    return str(path)

@@ -9,6 +9,7 @@ from launch.bench.interleaved import Spread
 from launch.bench.report import Report
 from launch.bench.request import Request
 from launch.bench.running import Running
+from launch.errors import RunError
 
 GAMES = 100
 """Whole training games that the mean is over."""
@@ -18,7 +19,9 @@ _TURN_S = 1.0
 def time_to_score(request: Request) -> Report:
     """Minutes and steps until the mean of the last 100 games reaches --score, in --repetitions seeds."""
     if request.score is None:
-        raise BenchError("time-to-score needs --score, the mean raw score of the last 100 games to reach")
+        raise RunError(
+            "time-to-score: needs --score, the mean raw score of the last 100 games to reach, e.g. --score 18"
+        )
     rows, minutes = [], []
     for seed in range(1, request.repetitions + 1):
         reached = _until(request, seed)

@@ -79,7 +79,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "no environment": ("seed: 1\n", ["t:1", "env.id is missing", "names its environment", "add env:"]),
     "no environment id": ("env: {stack: 1}\n", ["t:1", "env.id is missing", "names its environment", "add env:"]),
     "empty file": ("", ["t:1", "env.id is missing", "names its environment", "add env:"]),
-    "empty section": (OK + "model:\n", ["t:2", "model = null", "must be a mapping with keys name", "indent"]),
+    "empty section": (OK + "model:\n", ["t:2", "model = null", "must be a mapping with keys name", "{name: ...}"]),
     "value for a section": (OK + "model: nips\n", ["t:2", "model = 'nips'", "must be a mapping", "indent"]),
     "list for a section": (OK + "model: [nips]\n", ["t:2", "model = ['nips']", "must be a mapping", "indent"]),
     "empty value": ("env:\n  id:\n", ["t:2", "env.id = null", "must be text", "write a value"]),
@@ -280,12 +280,15 @@ OVERRIDES: dict[str, tuple[str, list[str]]] = {
     "unknown section": ("simulator.count=4", ["'simulator.count=4'", "no key 'simulator'", "did you mean simulators?"]),
     "unknown key": ("simulators.cuont=4", ["no key 'cuont'", "did you mean simulators.count?"]),
     "key without its section": ("horizon=4", ["no key 'horizon'", "did you mean algorithm.horizon?"]),
+    "key as others call it": ("lr=4", ["no key 'lr'", "did you mean optimizer.learning_rate?"]),
+    "the same in a section": ("algorithm.gamma=4", ["no key 'gamma'", "did you mean algorithm.discount?"]),
+    "key like one of another section": ("optimizer.horizn=4", ["no key 'horizn'", "did you mean algorithm.horizon?"]),
     "too deep": ("seed.low=4", ["seed is one value, not a section", "write seed=VALUE"]),
     "far too deep": ("env.id.x=4", ["env.id is one value, not a section", "write env.id=VALUE"]),
     "empty value": ("seed=", ["seed = null", "an integer", "write a value", "default 1"]),
     "text": ("simulators.count=four", ["simulators.count = 'four'", "an integer", "such as 8"]),
     "fraction": ("simulators.count=4.0", ["simulators.count = 4.0", "an integer", "write 4"]),
-    "section": ("env=CartPole-v1", ["env = 'CartPole-v1'", "must be a mapping with keys id", "indent"]),
+    "section": ("env=CartPole-v1", ["env = 'CartPole-v1'", "must be a mapping with keys id", "{id: CartPole-v1}"]),
     "mode": ("mode=gosip", ["mode = 'gosip'", "sync or async or gossip", "did you mean gossip?"]),
     "tag": ("seed=!!int 3", ["seed=!!int 3", "tags are not used", "remove the tag"]),
     "alias": ("seed=*x", ["*x", "aliases are not used", "write the value out"]),
@@ -381,3 +384,21 @@ def test_a_huge_file_is_not_read_to_its_end(tmp_path: Path) -> None:
         file.truncate(2**40)
     with pytest.raises(TopologyError, match="at most 262144 bytes"):
         load(path)
+
+
+def test_a_default_is_told_where_it_is_what_leaving_the_key_out_gives() -> None:
+    for text, override in ((OK, "total_steps=6M"), (OK + "total_steps: 5_000\n", "seed=x"), (OK + "seed: x\n", "")):
+        assert "or leave the key out for the default" in refusal(text, [override] if override else [])
+    line = refusal(OK + "total_steps: 5_000\n", ["total_steps=6M"])
+    assert "default" not in line and "write a whole number" in line
+
+
+def test_local_steps_of_a_store_are_adams() -> None:
+    several = ["mode=async", "learners.count=2", "learners.local_steps=2"]
+    line = refusal(OK, [*several, "optimizer.name=rmsprop"])
+    assert (
+        "learners.local_steps = 2: in mode async several are Adam's" in line
+        and "write 1, or optimizer.name: adam" in line
+    )
+    parse(OK, [*several, "optimizer.name=adam"])
+    parse(OK, ["mode=gossip", *several[1:], "optimizer.name=rmsprop"])

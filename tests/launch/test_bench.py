@@ -25,6 +25,7 @@ from launch.bench.sampling import shapes
 from launch.bench.stragglers import slowed
 from launch.bench.training import ADVICE, slow_stage
 from launch.bench.works import CHEAP, OURS, on_cartpole, on_pong
+from launch.errors import RunError
 from launch.topology import load
 
 by_learners = import_module("launch.bench.learners")  # its package has the suite under that name
@@ -121,7 +122,7 @@ def test_every_way_of_drawing_from_a_replay_is_measured(tmp_path: Path) -> None:
 
 
 def test_a_score_must_be_named() -> None:
-    with pytest.raises(BenchError, match="--score"):
+    with pytest.raises(RunError, match="--score"):
         SUITES["time-to-score"](Request(CATCH, (), 1, 1.0))
 
 

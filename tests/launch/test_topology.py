@@ -212,7 +212,7 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
-    """The tree with what replay and weights of rounds ask of other keys."""
+    """The tree with what replay, weights of rounds and local steps ask of other keys."""
     if tree["algorithm"]["name"] in algorithms.REPLAYED:
         tree["model"] |= {"recurrence": "none", "normalize_observation": False}
         tree["algorithm"] |= {"normalize_reward": False, "horizon": 1, "n_step": 3}
@@ -226,6 +226,8 @@ def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
     if tree["simulators"]["weights"] == "round":
         tree["simulators"]["blocks"] = min(tree["simulators"]["blocks"], VERSIONS)
         tree["learners"]["pull_rows"] = 0
+    if tree["mode"] == "async" and tree["optimizer"]["name"] == "rmsprop":
+        tree["learners"]["local_steps"] = 1
     return tree
 
 
