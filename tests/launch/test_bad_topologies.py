@@ -80,8 +80,8 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "no environment id": ("env: {stack: 1}\n", ["t:1", "env.id is missing", "names its environment", "add env:"]),
     "empty file": ("", ["t:1", "env.id is missing", "names its environment", "add env:"]),
     "empty section": (OK + "model:\n", ["t:2", "model = null", "must be a mapping with keys name", "{name: ...}"]),
-    "value for a section": (OK + "model: nips\n", ["t:2", "model = 'nips'", "must be a mapping", "indent"]),
-    "list for a section": (OK + "model: [nips]\n", ["t:2", "model = ['nips']", "must be a mapping", "indent"]),
+    "value for a section": (OK + "model: nips\n", ["t:2", "model = 'nips'", "must be a mapping", "{name: nips}"]),
+    "list for a section": (OK + "model: [nips]\n", ["t:2", "model = ['nips']", "must be a mapping", "{name: ...}"]),
     "empty value": ("env:\n  id:\n", ["t:2", "env.id = null", "must be text", "write a value"]),
     "text for an integer": (OK + "seed: one\n", ["t:2", "seed = 'one'", "an integer", "such as 8", "default 1"]),
     "quoted integer": (OK + "seed: '1'\n", ["t:2", "seed = '1'", "an integer", "without quotes"]),
@@ -375,7 +375,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         with pytest.raises(TopologyError, match=rule) as caught:
             load(path)
         assert str(caught.value).isprintable()
-        assert "configs/" in str(caught.value)
+        assert "configs" in str(caught.value)
 
 
 def test_a_huge_file_is_not_read_to_its_end(tmp_path: Path) -> None:
