@@ -32,6 +32,16 @@ from actorlearn.processes.norms import Norms
 from actorlearn.processes.settings import TrainerSettings
 
 
+def make_ready(threads: int) -> None:
+    """Choose how this process computes; before anything else, as threads inherit it.
+
+    What an optimizer remembers of dead units decays into numbers too small to be normal, whose roots take 30 times as
+    long: half of Adam's squares after 125,000 updates of Pong by DQN. Here they are zeros.
+    """
+    torch.set_flush_denormal(True)
+    torch.set_num_threads(threads)
+
+
 class Learning:
     """Network, loss and optimizer; one ``update`` is the whole of what learning does to the weights."""
 

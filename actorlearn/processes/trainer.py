@@ -11,8 +11,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from actorlearn.algorithms.interface import Batch
 from actorlearn.memory.rollout import Rounds
 from actorlearn.memory.shared import Segment
@@ -23,6 +21,7 @@ from actorlearn.parameters.interface import PeerLost, Stopped
 from actorlearn.parameters.published import Published
 from actorlearn.processes.batches import steps_in
 from actorlearn.processes.learners import Learners
+from actorlearn.processes.learning import make_ready
 from actorlearn.processes.replay_batches import batches_for
 from actorlearn.processes.reward_scale import RewardScale
 from actorlearn.processes.role import POLL_MS, Role
@@ -287,8 +286,5 @@ class Trainer:
 
 def run(settings: TrainerSettings) -> None:
     """Train to the end of the topology."""
-    # Before any thread is started, as threads inherit it. What an optimizer remembers of dead units decays into numbers
-    # too small to be normal, whose roots take 30 times as long: half of Adam's after 125,000 updates of Pong by DQN.
-    torch.set_flush_denormal(True)
-    torch.set_num_threads(settings.threads)
+    make_ready(settings.threads)
     Trainer(settings).run()

@@ -1142,7 +1142,8 @@ class AnyHistory(RuleBasedStateMachine):
             self.happen(event)
 
     def more(self, action: ev.Enlarge) -> tuple[PlannedProcess, ...]:
-        simulator = PlannedProcess(f"simulator-{len(self.seen('simulator'))}", "simulator", 0)
+        there = self.story.supervisor._children.of_role("trainer")  # as the plan, which forgets those that are gone
+        simulator = PlannedProcess(f"simulator-{len(self.seen('simulator'))}", "simulator", 0, there[0].learner)
         if not action.learners:
             return (simulator,)
         learner = len(self.seen("trainer"))

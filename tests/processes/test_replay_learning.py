@@ -178,13 +178,35 @@ def test_a_pass_that_is_broken_off_is_finished_later_and_nothing_is_lost_or_done
     made.going_on = lambda: done < 8
     with pytest.raises(Stopped):
         made.pass_over(any_batch(), 40, 4)
-    period = made._period
     made.going_on = lambda: True
     assert (made.updates_from(any_batch(), 40, 40), done) == (7, 8)
     made.pass_over(any_batch(), 40, 4)
     assert (made.updates_from(any_batch(), 40, 40), done) == (0, 15)
-    assert period == (4 * 10 + 2) // 3  # as far as its minibatches had come, the third of ten
-    assert made._period == (4 * 10 + 9) // 3
+
+
+def test_a_target_network_is_not_renewed_again_where_a_pass_is_taken_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = replaying(tmp_path, target_every_steps=5)  # two periods to a round of 10
+    periods: list[int] = []
+
+    def minibatch(env_steps: int) -> dict[str, float]:
+        periods.append(made._period)
+        return {}
+
+    monkeypatch.setattr(made, "minibatch", minibatch)
+    for steps in (0, 20):
+        made.updates_from(any_batch(), steps, steps)
+    made.pass_over(any_batch(), 20, 2)
+    periods.clear()
+    made.updates_from(any_batch(), 40, 40)
+    made.going_on = lambda: len(periods) < 8
+    with pytest.raises(Stopped):
+        made.pass_over(any_batch(), 40, 4)
+    made.going_on = lambda: True
+    made.updates_from(any_batch(), 40, 40)
+    made.pass_over(any_batch(), 40, 4)
+    assert periods == [8] * 5 + [9] * 5
 
 
 def test_rounds_without_a_minibatch_make_up_for_no_update_that_was_not_finite(tmp_path: Path) -> None:
