@@ -1,9 +1,9 @@
 """The only door to shared memory: named segments under one directory of /dev/shm per run.
 
-A segment is a file: a header (magic, layout version, field table, owner) and the arrays of ``fields``. It is allocated
-with ``posix_fallocate``, so a full /dev/shm is an error here and never a SIGBUS later, and mapped with ``mmap``, so
-numpy and torch view it without a copy. Python's own SharedMemory is not used: before 3.13 a reader's exit destroys the
-segment under everyone else.
+A segment is a file: a header (magic, layout version, owner, field table, and a checksum of these) and the arrays of
+``fields``. It is allocated with ``posix_fallocate``, so a full /dev/shm is an error here and never a SIGBUS later, and
+mapped with ``mmap``, so numpy and torch view it without a copy. Python's own SharedMemory is not used: before 3.13 a
+reader's exit destroys the segment under everyone else.
 
 Memory order: single 8-byte words are written and read whole, and a reader that sees a new word sees what was written
 before it. That holds on x86-64 (total store order), which is what the project is tested on; ``actorlearn doctor`` says
@@ -16,6 +16,7 @@ import errno
 import mmap
 import os
 import struct
+import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,11 @@ import numpy as np
 from actorlearn.memory.fields import Field, layout, views
 from actorlearn.memory.owned import OwnedDirectory, name_of, owned_directories, sweep
 
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
 SHM_ROOT = Path("/dev/shm")
 _MAGIC = b"ACTLEARN"
 _HEADER_BYTES = 16 * 1024
-_PREFIX = struct.Struct("<8sIII")  # magic, layout version, bytes of the field table, pid of the creator
+_PREFIX = struct.Struct("<8sIIII")  # magic, layout version, bytes of the field table, pid of the creator, checksum
 
 
 class SharedMemoryFull(OSError):
@@ -71,8 +72,9 @@ class Segment:
         for field in fields:
             if field.poison is not None:
                 segment[field.name].fill(field.poison)
-        mapping[_PREFIX.size : _PREFIX.size + len(table)] = table
-        mapping[: _PREFIX.size] = _PREFIX.pack(_MAGIC, LAYOUT_VERSION, len(table), os.getpid())
+        written = header(table)
+        mapping[_PREFIX.size : len(written)] = written[_PREFIX.size :]
+        mapping[: _PREFIX.size] = written[: _PREFIX.size]
         return segment
 
     @classmethod
@@ -86,22 +88,14 @@ class Segment:
             mapping = mmap.mmap(handle, size)
         finally:
             os.close(handle)
-        magic, version, table_bytes, _ = _PREFIX.unpack_from(mapping)
-        if magic != _MAGIC or version != LAYOUT_VERSION:
-            raise SegmentError(
-                f"{path}: magic {magic!r} and layout version {version}, expected {_MAGIC!r} and {LAYOUT_VERSION}; "
-                "start all processes of a run from one installation"
-            )
-        if table_bytes > _HEADER_BYTES - _PREFIX.size:
-            raise SegmentError(f"{path}: a field table of {table_bytes} bytes does not fit the header")
+        table = _table(mapping, path)
         try:
-            table = bytes(mapping[_PREFIX.size : _PREFIX.size + table_bytes])
             fields = msgspec.msgpack.decode(table, type=list[Field])
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            if segment_bytes(fields) == size:
+                return cls(path, mapping, fields)
+        except (TypeError, ValueError) as error:  # no table, or of kinds of numbers that numpy does not know
             raise SegmentError(f"{path}: unreadable field table: {error}") from None
-        if segment_bytes(fields) != size:
-            raise SegmentError(f"{path}: {size} bytes, but its fields need {segment_bytes(fields)}")
-        return cls(path, mapping, fields)
+        raise SegmentError(f"{path}: {size} bytes, but its fields need {segment_bytes(fields)}")
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
         """The array of that name."""
@@ -125,6 +119,31 @@ class Segment:
 def segment_bytes(fields: list[Field]) -> int:
     """Bytes of the file a segment of these fields takes."""
     return _HEADER_BYTES + max(layout(fields)[1], 1)
+
+
+def header(table: bytes) -> bytes:
+    """Prefix and field table of a segment that this process makes."""
+    prefix = _PREFIX.pack(_MAGIC, LAYOUT_VERSION, len(table), os.getpid(), 0)
+    return _PREFIX.pack(_MAGIC, LAYOUT_VERSION, len(table), os.getpid(), zlib.crc32(prefix + table)) + table
+
+
+def _table(mapping: mmap.mmap, path: Path) -> bytes:
+    """The field table of a segment, as it was written; raises SegmentError when the header is another's, or damaged."""
+    magic, version, table_bytes, pid, checksum = _PREFIX.unpack_from(mapping)
+    if magic != _MAGIC or version != LAYOUT_VERSION:
+        raise SegmentError(
+            f"{path}: magic {magic!r} and layout version {version}, expected {_MAGIC!r} and {LAYOUT_VERSION}; "
+            "start all processes of a run from one installation"
+        )
+    if table_bytes > _HEADER_BYTES - _PREFIX.size:
+        raise SegmentError(f"{path}: a field table of {table_bytes} bytes does not fit the header")
+    table = bytes(mapping[_PREFIX.size : _PREFIX.size + table_bytes])
+    counted = zlib.crc32(_PREFIX.pack(magic, version, table_bytes, pid, 0) + table)
+    if counted != checksum:
+        raise SegmentError(
+            f"{path}: header of checksum {counted:08x}, expected {checksum:08x}: it was damaged; start the run again"
+        )
+    return table
 
 
 def _allocate(handle: int, size: int, path: Path) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -43,8 +44,8 @@ def test_owner_only(tmp_path: Path) -> None:
         (b"", "too few"),
         (b"x" * 100_000, "magic"),
         (b"ACTLEARN" + (99).to_bytes(4, "little") + bytes(100_000), "layout version 99"),
-        (b"ACTLEARN" + (1).to_bytes(4, "little") + (2**31).to_bytes(4, "little") + bytes(100_000), "field table"),
-        (b"ACTLEARN" + (1).to_bytes(4, "little") + (9).to_bytes(4, "little") + b"\xff" * 100_000, "field table"),
+        (b"ACTLEARN" + (2).to_bytes(4, "little") + (2**31).to_bytes(4, "little") + bytes(100_000), "field table"),
+        (b"ACTLEARN" + (2).to_bytes(4, "little") + (9).to_bytes(4, "little") + b"\xff" * 100_000, "checksum"),
     ],
 )
 def test_files_that_are_no_segments_are_refused(tmp_path: Path, content: bytes, word: str) -> None:
@@ -58,6 +59,41 @@ def test_a_truncated_segment_is_refused(tmp_path: Path) -> None:
     os.truncate(tmp_path / "s", 16 * 1024 + 100)
     with pytest.raises(SegmentError, match="need"):
         Segment.open(tmp_path / "s")
+
+
+def test_a_header_with_any_bit_turned_is_refused(tmp_path: Path) -> None:
+    """Every bit of the prefix and of the table; what follows them up to the data is never read."""
+    path = tmp_path / "s"
+    Segment.create(path, FIELDS).close()
+    whole = path.read_bytes()
+    read = len(whole[: 16 * 1024].rstrip(b"\0"))
+    assert read > 100
+    for bit in range(8 * read):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        with pytest.raises(SegmentError, match=f"^{path}: "):
+            Segment.open(path)
+    path.write_bytes(whole)
+    Segment.open(path).close()
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        [Field("a", "no dtype", (3,))],
+        [Field("a", "object", (3,))],
+        [Field("a", "uint8", (-3,))],
+        [Field("a", "uint8", (2**62, 2**62))],
+        {"a": 1},
+    ],
+)
+def test_a_table_that_is_none_is_refused(tmp_path: Path, table: object) -> None:
+    """Written whole, so that its checksum is right, by a program that is not ours."""
+    path = tmp_path / "s"
+    path.write_bytes(shared.header(msgspec.msgpack.encode(table)).ljust(16 * 1024 + 64, b"\0"))
+    with pytest.raises(SegmentError, match=f"^{path}: "):
+        Segment.open(path)
 
 
 def test_links_are_not_followed(tmp_path: Path) -> None:
