@@ -219,7 +219,7 @@ def bench(  # noqa: PLR0913 - one parameter for each word of the command
     suite: Annotated[str | None, typer.Argument(help="What to measure; else the suites are listed.")] = None,
     topology: Annotated[
         str | None,
-        typer.Argument(help="What to measure it with; else configs/pong.yaml, for gossip configs/catch.yaml."),
+        typer.Argument(help="What to measure it with; else configs/pong.yaml, or what the suite is about."),
     ] = None,
     overrides: Overrides = None,
     repetitions: Annotated[int, typer.Option(min=1, max=1000, help="How often each case is measured, in turn.")] = 5,

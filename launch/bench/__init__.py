@@ -11,6 +11,7 @@ from launch.bench.gpu import gpu
 from launch.bench.handover import handover
 from launch.bench.learners import learners, learners_dqn
 from launch.bench.memory import memory
+from launch.bench.neighbours import neighbours
 from launch.bench.replay import replay
 from launch.bench.report import Report
 from launch.bench.request import Request
@@ -35,6 +36,7 @@ SUITES: dict[str, Callable[[Request], Report]] = {
     "fast-dqn": fast_dqn,
     "scaling": scaling,
     "stragglers": stragglers,
+    "neighbours": neighbours,
     "gossip": gossip,
     "memory": memory,
     "replay": replay,
@@ -49,5 +51,5 @@ OWN_TOPOLOGY = (
 """Suites that measure what they bring along."""
 OF_RUNS = ("games",)
 """Suites that measure nothing and read runs, named where the others have topology and overrides."""
-USUAL = {"gossip": "catch.yaml"}
+USUAL = {"gossip": "catch.yaml", "neighbours": "atari/paac.yaml"}
 """Suite -> shipped topology it measures when none is named; the others measure pong.yaml."""

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from launch.bench.errors import BenchError
 from launch.bench.interleaved import interleave
@@ -79,7 +80,7 @@ def compare(suite: str, work: Work, request: Request) -> Report:
         for name, keys in work.ours.items():
             cases[name] = partial(rate_of, work.topology, keys, request.seconds, WARMUP_S)
         for name, peer in work.theirs.items():
-            cases[name] = partial(_theirs, pythons[peer.environment], peer, request.seconds)
+            cases[name] = partial(_rate, pythons[peer.environment], peer, request.seconds)
         spread = interleave(cases, request.repetitions)
     rows = []
     for name, measured in spread.items():
@@ -121,8 +122,12 @@ def roms() -> Path:
     return Path(found.origin).parent / "roms"
 
 
-def _theirs(python: Path, peer: Peer, seconds: float) -> float:
-    """A peer's rate over this many seconds after its own warm-up."""
+def _rate(python: Path, peer: Peer, seconds: float) -> float:
+    return float(answer(python, peer, seconds)["steps_per_s"])
+
+
+def answer(python: Path, peer: Peer, seconds: float) -> dict[str, Any]:
+    """What a peer's script says of this many seconds after its own warm-up; raises BenchError."""
     script = Path(__file__).parent / "peer_scripts" / peer.script
     command = [str(python), str(script), str(seconds), *peer.arguments]
     pipe = subprocess.PIPE
@@ -138,4 +143,4 @@ def _theirs(python: Path, peer: Peer, seconds: float) -> float:
     lines = out.strip().splitlines()
     if process.returncode or not lines:
         raise BenchError(f"{peer.script}: {(error.strip().splitlines() or ['no output'])[-1]}")
-    return float(json.loads(lines[-1])["steps_per_s"])
+    return dict(json.loads(lines[-1]))

@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -44,6 +45,8 @@ class Reading:
     """Process -> section -> share of its own wall time, 0 to 1."""
     cpu: Mapping[str, float]
     """Process -> cores it kept busy; 2 means two threads without a pause."""
+    rates: Sequence[float] = ()
+    """Agent steps a second in each report of the stretch."""
 
     @property
     def steps_per_s(self) -> float:
@@ -54,10 +57,16 @@ class Reading:
 class Running:
     """One run, from ``with`` to its end; ``read`` as often as wanted in between."""
 
-    def __init__(self, topology: str, overrides: Sequence[str] = (), total_steps: int | None = ENDLESS) -> None:
+    def __init__(
+        self,
+        topology: str,
+        overrides: Sequence[str] = (),
+        total_steps: int | None = ENDLESS,
+        report_every_s: float = REPORT_EVERY_S,
+    ) -> None:
         """Nothing is started before ``with``; ``total_steps`` None keeps the topology's, to learn as it says."""
         self._topology = topology
-        self._overrides = [*overrides, f"report.every_s={REPORT_EVERY_S}"]
+        self._overrides = [*overrides, f"report.every_s={report_every_s}"]
         if total_steps is not None:
             self._overrides.append(f"total_steps={total_steps}")
         self._folder = tempfile.TemporaryDirectory(prefix="actorlearn-bench-")
@@ -102,6 +111,7 @@ class Running:
     def read(self, seconds: float, warmup_s: float = 0.0) -> Reading:
         """Measure for at least this long, from report to report, after a warm-up."""
         first = self._after(time.monotonic() + warmup_s)
+        before = len(self.seen) - 1
         sections, cpu_s = self._sections(), self._cpu_s()
         last = self._after(time.monotonic() + seconds)
         elapsed_s = last["time_s"] - first["time_s"]
@@ -112,6 +122,7 @@ class Running:
             seconds=elapsed_s,
             wall={name: shares(sections[name], after[name]) for name in sections if name in after},
             cpu={name: (cpu_after_s[name] - cpu_s[name]) / elapsed_s for name in cpu_s if name in cpu_after_s},
+            rates=rates(self.seen[before:]),
         )
 
     def pss_bytes(self) -> int:
@@ -201,6 +212,14 @@ class Running:
                 spent[name] = times.user + times.system
         times = psutil.Process(self._process.pid).cpu_times()
         return {"supervisor": times.user + times.system, **spent}
+
+
+def rates(reports: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
+    """Agent steps a second from each report to the next."""
+    return tuple(
+        (later["env_steps"] - earlier["env_steps"]) / (later["time_s"] - earlier["time_s"])
+        for earlier, later in pairwise(reports)
+    )
 
 
 def rate_of(topology: str, overrides: Sequence[str], seconds: float, warmup_s: float) -> float:

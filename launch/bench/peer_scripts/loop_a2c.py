@@ -14,6 +14,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from torch import Tensor, nn
+from windows import Windows
 
 WARMUP_S = 5.0
 Step = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
@@ -122,12 +123,13 @@ def main() -> None:
     until_s = time.monotonic() + WARMUP_S
     while time.monotonic() < until_s:
         loop.update()
-    updates, began_s = 0, time.monotonic()
+    updates, began_s, windows = 0, time.monotonic(), Windows()
     while (elapsed_s := time.monotonic() - began_s) < seconds:
         loop.update()
         updates += 1
+        windows.count(loop.horizon * loop.envs)
     rate = updates * loop.horizon * loop.envs / elapsed_s
-    print(json.dumps({"steps_per_s": rate, "version": loop.version}), flush=True)
+    print(json.dumps({"steps_per_s": rate, "windows": windows.rates, "version": loop.version}), flush=True)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_atari_env
 from stable_baselines3.common.vec_env import SubprocVecEnv, VecFrameStack
+from windows import Windows
 
 WARMUP_S = 10.0
 
@@ -26,13 +27,16 @@ class Stopwatch(BaseCallback):
         self.began_s = time.monotonic()
         self.first: tuple[float, int] | None = None
         self.rate = 0.0
+        self.windows = Windows()
 
     def _on_step(self) -> bool:
         now = time.monotonic()
         if self.first is None:
             if now - self.began_s >= WARMUP_S and self.num_timesteps > self.warmup_steps:
                 self.first = (now, self.num_timesteps)
+                self.windows = Windows()
             return True
+        self.windows.count(self.training_env.num_envs)
         self.rate = (self.num_timesteps - self.first[1]) / (now - self.first[0]) if now > self.first[0] else 0.0
         return now - self.first[0] < self.seconds
 
@@ -48,5 +52,6 @@ def measure(model: BaseAlgorithm, seconds: float, warmup_steps: int = 0) -> None
     """Let it learn, print one JSON line, and end the environments."""
     watch = Stopwatch(seconds, warmup_steps)
     model.learn(10**9, callback=watch)
-    print(json.dumps({"steps_per_s": watch.rate, "version": stable_baselines3.__version__}), flush=True)
+    told = {"steps_per_s": watch.rate, "windows": watch.windows.rates, "version": stable_baselines3.__version__}
+    print(json.dumps(told), flush=True)
     model.get_env().close()

@@ -1,0 +1,106 @@
+"""Control groups that ration this process's time on the cores: versions 1 and 2, nested, and side by side.
+
+Reads /proc/self/cgroup, /proc/self/mountinfo and the files of the groups they name; changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PROCESS = Path("/proc/self")
+QUOTA_FILE = {1: "cpu.cfs_quota_us", 2: "cpu.max"}
+"""Version -> the file of a group that says how much time it may use in a period."""
+PERIOD_FILE = "cpu.cfs_period_us"
+"""Of version 1; version 2 has both numbers in one file."""
+
+
+@dataclass(frozen=True)
+class Quota:
+    """A limit on the time of all processes in a group together."""
+
+    cores: float
+    """Seconds of processor time a second; 1.5 is one core and half of another, or three quarters of two."""
+    file: Path
+    """Where it stands."""
+    version: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """The group this process is in, in one hierarchy that can ration time."""
+
+    version: int
+    folder: Path
+    mount: Path
+    """Where the hierarchy begins, or the part of it that a container sees."""
+
+    def quota(self) -> Quota | None:
+        """The least of its own limit and those of the groups around it; None where nothing is limited."""
+        inside = self.folder.relative_to(self.mount)
+        around = [self.mount / part for part in (inside, *inside.parents)]
+        found = [
+            Quota(cores, folder / QUOTA_FILE[self.version], self.version) for folder, cores in self._limits(around)
+        ]
+        return min(found, key=lambda quota: quota.cores, default=None)
+
+    def _limits(self, folders: list[Path]) -> Iterator[tuple[Path, float]]:
+        for folder in folders:
+            try:
+                words = (folder / QUOTA_FILE[self.version]).read_text().split()
+                if self.version == 1:
+                    words += (folder / PERIOD_FILE).read_text().split()
+                limit_us, period_us = words
+                if limit_us not in ("max", "-1"):
+                    yield folder, int(limit_us) / int(period_us)
+            except (OSError, ValueError, ZeroDivisionError):
+                continue  # the root of a hierarchy has no limit, and a sandbox may hide the files
+
+
+def groups(process: Path = PROCESS) -> list[Group]:
+    """The groups of this process that can ration its time: one, or two where both versions are mounted."""
+    try:
+        paths = _paths((process / "cgroup").read_text())
+        lines = (process / "mountinfo").read_text().splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        mounted, _, rest = line.partition(" - ")
+        root, mount = (_unescaped(word) for word in mounted.split()[3:5])
+        kind, _, options = rest.split(maxsplit=2)
+        version = 2 if kind == "cgroup2" else 1 if kind == "cgroup" and "cpu" in options.split(",") else None
+        if version in paths:
+            found.append(Group(version, _below(Path(mount), Path(root), paths[version]), Path(mount)))
+    return found
+
+
+def quota(process: Path = PROCESS) -> Quota | None:
+    """The least limit on this process's time, of all its groups; None where there is none."""
+    limits = [limit for group in groups(process) if (limit := group.quota())]
+    return min(limits, key=lambda limit: limit.cores, default=None)
+
+
+def _paths(text: str) -> dict[int, Path]:
+    """Version -> path of the group within its hierarchy, from lines such as ``4:cpu,cpuacct:/a/b`` and ``0::/c``."""
+    paths = {}
+    for line in text.splitlines():
+        number, controllers, path = line.split(":", 2)
+        if number == "0":
+            paths[2] = Path(path)
+        elif "cpu" in controllers.split(","):
+            paths[1] = Path(path)
+    return paths
+
+
+def _below(mount: Path, root: Path, path: Path) -> Path:
+    """A group's folder, where ``root`` of its hierarchy is what is mounted; outside of that only the mount is seen."""
+    folder = mount / path.relative_to(root) if path.is_relative_to(root) and ".." not in path.parts else mount
+    return folder if folder.is_dir() else mount
+
+
+def _unescaped(word: str) -> str:
+    r"""A word of mountinfo, which writes a space as ``\040``."""
+    return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), word)
