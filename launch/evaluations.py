@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from statistics import fmean, stdev
 from typing import Any
 
@@ -10,11 +11,20 @@ import msgspec
 
 from actorlearn.wire.messages import Evaluated
 
+MOST = 1e100
+"""Largest score, so that sums of squares stay finite."""
+
 
 def fields(message: Evaluated) -> dict[str, Any]:
-    """What the event has: the message's own, the mean of its scores, and of several learners the best and the mean."""
+    """What the event has: the message's own, the mean of its scores, and of several learners the best and the mean.
+
+    Raises ValueError for scores that no mean can be taken of.
+    """
     games = msgspec.structs.asdict(message)
     del games["name"]
+    for score in (*message.returns, *message.learners.values(), message.secondary or 0.0):
+        if not abs(score) <= MOST:  # NaN is neither
+            raise ValueError(f"a score is {score}; it must be finite and at most {MOST:g}: see the rewards of env.id")
     games["mean"] = sum(message.returns) / max(len(message.returns), 1)
     if games["secondary"] is None:
         del games["secondary"]
@@ -62,8 +72,14 @@ def best_and_last(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
     Empty where there was none. Of equal ones the first is the best.
     """
-    told = [_told(event) for event in events if event.get("kind") == "evaluated"]
+    told = [_told(event) for event in events if event.get("kind") == "evaluated" and _whole(event)]
     return {"count": len(told), "best": max(told, key=lambda one: one["mean"]), "last": told[-1]} if told else {}
+
+
+def _whole(event: Mapping[str, Any]) -> bool:
+    """Whether it is an evaluation as ``fields`` makes it; a file may hold anything."""
+    games = [event.get("mean"), *(returns if isinstance(returns := event.get("returns"), list) else [None])]
+    return all(isinstance(score, int | float) and isfinite(score) for score in games) and "env_steps" in event
 
 
 def _told(event: Mapping[str, Any]) -> dict[str, Any]:

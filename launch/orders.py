@@ -53,7 +53,9 @@ class Orders:
         self._do(ev.Send(child.name, child.incarnation, self.newest))
 
     def applied(self, child: Child, applied: Applied) -> None:
-        """A child has put this one into effect."""
+        """A child has put this one into effect; raises ValueError for one that there has not been yet."""
+        if applied.order > self.newest.version:
+            raise ValueError(f"order {applied.order} is said to be in effect; the newest is {self.newest.version}")
         child.applied = max(child.applied, applied.order)
 
     def tick(self) -> None:

@@ -105,6 +105,7 @@ def summary(
     status: str,
     error: str,
     deaths: int,
+    complaints: int,
     last_row: Mapping[str, Any],
     finished: Mapping[str, Any],
     elapsed_s: float,
@@ -130,4 +131,5 @@ def summary(
         "evaluations": dict(evaluated) or None,
         "weights_sha256": finished.get("weights_sha256"),
         "deaths": deaths,
+        "complaints": complaints,
     }

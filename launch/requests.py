@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from actorlearn import __version__
-from actorlearn.wire.messages import PROTOCOL_VERSION, Reply, Request, Saved
+from actorlearn.wire.messages import PROTOCOL_VERSION, Reply, Request, Saved, brief
 from launch import events as ev
 from launch.child import Child, State
 from launch.children import Children
@@ -108,7 +108,7 @@ class Desk:
             if reply is None:
                 continue
             self._pending.remove(pending)
-            self._do(ev.Answer(pending.client, reply))
+            self.answer(pending.client, reply.ok, reply.text, reply.data)
             if not reply.ok:
                 pending.give_up(self._children, self._children.now_s)
 
@@ -120,7 +120,7 @@ class Desk:
 
     def answer(self, client: str, ok: bool, text: str, data: Mapping[str, Any] | None = None) -> None:
         """Reply now."""
-        self._do(ev.Answer(client, Reply(ok=ok, text=text, data=dict(data or {}))))
+        self._do(ev.Answer(client, Reply(ok=ok, text=brief(text), data=dict(data or {}))))
 
 
 def in_parties(members: Iterable[Child | PlannedProcess]) -> dict[str, tuple[str, ...]]:

@@ -5,8 +5,8 @@ Pure. With one learner a row is what its trainer said.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from statistics import fmean
 from typing import Any
 
 STALE_REPORTS = 3.0
@@ -25,11 +25,27 @@ BY_GAMES = ("episode_return_mean", "episode_length_mean")
 RECENT_GAMES = 100
 STRAGGLER = ("straggler", "straggler_share", "straggler_wait_s")
 """Who was waited for, and how long: the first learner's word, because a mean of two names is nobody's."""
+NUMBERS = frozenset({*AGREED, *COUNTED, *RATES, *LATELY, *LARGEST, *BY_GAMES, *STRAGGLER})
+"""What is computed with, by us or by whoever shows a row."""
 OWN = (
     *("env_steps_per_s", "episode_return_mean", "policy_lag_mean", "staleness_mean", "learner_wait_s", "lock_wait_s"),
     *("exchanges", "mixed_share", "consensus_distance", "consensus_bound"),
 )
 """What is also shown of each learner by itself."""
+
+
+def checked(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row, or last words, as it can be computed with; what is not finite becomes None.
+
+    Raises ValueError that names the first column whose value is none for it.
+    """
+    for key in NUMBERS & row.keys():
+        if not isinstance(row[key], int | float | None):
+            raise ValueError(f"{key} is {row[key]!r:.100}; it must be a number")
+    for key in (*AGREED, *COUNTED):
+        if (row.get(key) or 0) < 0:
+            raise ValueError(f"{key} is {row[key]}; nothing is counted below zero")
+    return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
 
 
 def together(rows: Mapping[str, Mapping[str, Any]], left: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
@@ -51,7 +67,7 @@ def _of_several(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _joined(key: str, rows: list[Mapping[str, Any]]) -> Any:
-    values = [row[key] for row in rows]
+    values = [row[key] for row in rows if row[key] is not None]
     if not values:
         return None
     if key in AGREED or key in LARGEST:
@@ -59,10 +75,10 @@ def _joined(key: str, rows: list[Mapping[str, Any]]) -> Any:
     if key in (*COUNTED, *RATES, *LATELY):
         return sum(values)
     if key in BY_GAMES:
-        games = [min(row.get("episodes") or 1, RECENT_GAMES) for row in rows]
+        games = [min(row.get("episodes") or 1, RECENT_GAMES) for row in rows if row[key] is not None]
         return sum(value * count for value, count in zip(values, games, strict=True)) / sum(games)
     numbers = all(isinstance(value, int | float) for value in values)
-    return fmean(values) if numbers and key not in STRAGGLER else values[0]
+    return sum(values) / len(values) if numbers and key not in STRAGGLER else values[0]
 
 
 class Rows:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import selectors
 import signal
+import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -17,10 +18,11 @@ from actorlearn.metrics.energy import Energy
 from actorlearn.metrics.writer import EventsWriter, MetricsWriter
 from actorlearn.processes import settings as all_settings
 from actorlearn.wire.channel import Router
-from actorlearn.wire.messages import Message, MessageError, Request, Seat, decode, encode
+from actorlearn.wire.messages import Message, Reply, Request, Seat, brief, decode, encode
 from launch import evaluations, record
 from launch import events as ev
 from launch.choices import crowded
+from launch.complaints import Complaints
 from launch.description import describe
 from launch.footing import Footing
 from launch.instructions import instructions
@@ -41,7 +43,6 @@ LAST_WORDS_S = 0.05
 MOST_MESSAGES = 1000
 """Read in one turn; whoever floods the socket must not keep us from the others."""
 
-MOST_COMPLAINTS = 10
 QUIET = frozenset({"spawned", "ended", "failed"})
 """Notes that only events.jsonl gets: another one says as much to a person."""
 
@@ -87,9 +88,10 @@ class Runner:
         self.attached_before = attached_before(plan.run_dir / "events.jsonl") if resume else []
         self.evaluation: dict[str, Any] = {}
         self.shown_s = -SHOW_EVERY_S
-        self.deaths = self.complaints = 0
+        self.deaths, self.complaints = 0, Complaints()
         self.done: ev.Done | None = None
         self._events: deque[ev.Event] = deque()
+        self._actions: deque[ev.Action] = deque()
         self._deeds: dict[type, Callable[[Any], None]] = {
             ev.Spawn: self._spawn,
             ev.Kill: lambda kill: self.spawner.kill(kill.name, kill.incarnation, kill.signal),
@@ -120,7 +122,9 @@ class Runner:
             done = self.done or ev.Done("failed", 1, error)
             found = evaluations.best_and_last(Lines(self.plan.run_dir / "events.jsonl").new())
             rows = (self.last_row, done.summary)
-            summary = record.summary(done.status, done.error, self.deaths, *rows, self.now_s, found)
+            summary = record.summary(
+                done.status, done.error, self.deaths, self.complaints.count, *rows, self.now_s, found
+            )
             record.write(self.plan.run_dir / "summary.json", summary)
             if found:
                 said = ev.Note("evaluated", cause=evaluations.words_at_the_end(found))
@@ -146,9 +150,12 @@ class Runner:
     def _happened(self, event: ev.Event) -> None:
         """Tell the supervisor, do what it says, and tell it what came of that."""
         self._events.append(event)
-        while self._events:
-            for action in self.supervisor.handle(self._events.popleft(), self.now_s):
+        while self._actions or self._events:
+            if self._actions:  # of one event all, also when a message before it came to a bad end among them
+                action = self._actions.popleft()
                 self._deeds[type(action)](action)
+            else:
+                self._actions.extend(self.supervisor.handle(self._events.popleft(), self.now_s))
 
     # Events ---------------------------------------------------------------------------------------------------------
 
@@ -163,26 +170,31 @@ class Runner:
                 self.plan.drop_seat(seat)
 
     def _listen(self, patience_s: float) -> None:
-        """Read the control socket until it is silent for this long."""
+        """Read what has come to the control socket, and what comes within this time."""
+        deadline_s = time.monotonic() + patience_s
         for _ in range(MOST_MESSAGES):
-            received = self.router.recv(round(patience_s * 1000))
+            received = self.router.recv(max(0, round(1000 * (deadline_s - time.monotonic()))))
             if received is None:
                 return
             self._heard(*received)
 
     def _heard(self, peer: str, body: bytes) -> None:
+        """Act on a message; one that cannot be acted on, whatever the reason, is its sender's fault alone."""
         try:
-            message = decode(body, "supervisor")
-        except MessageError as error:
-            self.complaints += 1
-            if self.complaints <= MOST_COMPLAINTS:
-                self._note(ev.Note("warned", cause=f"{peer} sent what is no message: {error}"))
-            return
-        name, _, incarnation = peer.rpartition(".")
-        if isinstance(message, Request):
+            self._act_on(peer, body)
+        except Exception as error:
+            said = f"{peer!a} was not understood: {type(error).__name__}: {error}"
+            if told := self.complaints.told(brief(said)):
+                self._note(ev.Note("warned", cause=told))
+            if _child(peer) is None:  # a command line waits for a reply
+                self._say(peer, Reply(ok=False, text=brief(said)))
+
+    def _act_on(self, peer: str, body: bytes) -> None:
+        message = decode(body, "supervisor")
+        if child := _child(peer):
+            self._happened(ev.Received(*child, message))
+        elif isinstance(message, Request):
             self._happened(ev.Asked(peer, message))
-        elif incarnation.isdecimal():
-            self._happened(ev.Received(name, int(incarnation), message))
 
     def _feel_pulses(self) -> None:
         watched = [
@@ -273,18 +285,16 @@ class Runner:
         try:
             write()
         except OSError as error:
-            self.complaints += 1
-            if self.complaints <= MOST_COMPLAINTS:
-                lost = ev.Note("warned", cause=f"not written: {error}; the run goes on")
-                self._tell(lambda console: console.event(lost))
+            if told := self.complaints.told(f"not written: {error}; the run goes on"):
+                self._tell(lambda console: console.event(ev.Note("warned", cause=told)))
 
     def _tell(self, say: Callable[[ev.Console], None]) -> None:
-        """Show something; a console that fails (a closed terminal, a full disk) is never spoken to again."""
+        """Show something; a console that fails (a closed terminal, a full disk, a fault) is never spoken to again."""
         if self.console is None:
             return
         try:
             say(self.console)
-        except OSError as error:
+        except Exception as error:
             self.console = None
             self._note(ev.Note("warned", cause=f"nothing is shown any more: {error}; the run goes on"))
 
@@ -296,3 +306,9 @@ class Runner:
 
     def _end(self, done: ev.Done) -> None:
         self.done = done
+
+
+def _child(peer: str) -> Key | None:
+    """Name and incarnation of a child, by its id on the socket; None for a command line."""
+    name, _, incarnation = peer.rpartition(".")
+    return (name, int(incarnation)) if incarnation.isdecimal() else None

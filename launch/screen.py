@@ -244,12 +244,13 @@ def _event(event: Mapping[str, Any]) -> Text:
 def loss_terms(row: Mapping[str, Any]) -> dict[str, float | None]:
     """The numbers of a row that say how learning goes: losses, entropy, norms, ratios, learning rate, explained."""
     words = ("loss", "entropy", "norm", "learning_rate", "explained", "clipped", "divergence", "ratio")
-    return {name: value for name, value in row.items() if any(word in name for word in words)}
+    numbers = {name: value for name, value in row.items() if not isinstance(value, Mapping)}
+    return {name: value for name, value in numbers.items() if any(word in name for word in words)}
 
 
 def stage_shares(row: Mapping[str, Any]) -> dict[str, float]:
     """Share of each stage, 0 to 1, those that are known, in the order of the data path."""
-    return {stage: row[f"share_{stage}"] for stage in STAGES if row.get(f"share_{stage}") is not None}
+    return {stage: row[f"share_{stage}"] for stage in STAGES if isinstance(row.get(f"share_{stage}"), int | float)}
 
 
 def slow_stage(shares: Mapping[str, float]) -> str | None:

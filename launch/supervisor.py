@@ -31,6 +31,7 @@ from launch.children import Children
 from launch.orders import Orders
 from launch.planned import PlannedProcess
 from launch.requests import ELASTIC, OPEN, Desk
+from launch.rows import checked
 from launch.verdict import verdict
 
 DRAIN_LIMIT_S = 900.0
@@ -90,7 +91,7 @@ class Supervisor:
         self._listeners: dict[type, Callable[[Child, Any], None]] = {
             Hello: self._hello,
             Applied: self._orders.applied,
-            Report: lambda child, report: self._do(ev.Row(child.name, report.row)),
+            Report: lambda child, report: self._do(ev.Row(child.name, checked(report.row))),
             Evaluated: self._evaluated,
             Saved: self._saved,
             Failed: self._failed,
@@ -99,13 +100,17 @@ class Supervisor:
         }
 
     def handle(self, event: ev.Event, now_s: float) -> list[ev.Action]:
-        """What must be done because of this event. After Done nothing is."""
-        self._actions = []
+        """What must be done because of this event. After Done nothing is.
+
+        Raises ValueError for a message with values that nothing can be done with. What was decided before that, by it
+        too, is among the actions of the next event.
+        """
         self._now_s = self._children.now_s = now_s
         if self.phase != "over":
             self._handlers[type(event)](event)
             self._settle()
-        return self._actions
+        actions, self._actions = self._actions, []
+        return actions
 
     @property
     def order(self) -> Order:
@@ -168,9 +173,10 @@ class Supervisor:
             child.to(State.DRAINING, self._now_s)
         if child.role != "trainer":
             return
-        self._summaries[child.name] = finished.summary
+        self._summaries[child.name] = {}
         if finished.reason == "total_steps" and self.phase in (*OPEN, "draining"):
             self._drain(ev.Done("finished", 0))
+        self._summaries[child.name] = checked(finished.summary)
 
     # What follows -------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 DASH = "–"
@@ -17,12 +18,13 @@ def event_text(event: Mapping[str, Any]) -> str:
     said = f"{process} {kind}" if process else kind
     if process and (event.get("incarnation") or 0) > 0:
         said += f" (incarnation {event['incarnation']})"
-    return " ".join(f"{said}: {cause}".split()) if cause else said
+    line = " ".join(f"{said}: {cause}".split()) if cause else said
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
 
 
 def clock(seconds: float | None) -> str:
     """1:02:03 or 2:03; days in front of it when there are any."""
-    if seconds is None:
+    if seconds is None or not isfinite(seconds):
         return "-:--"
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)

@@ -21,7 +21,6 @@ from actorlearn.parameters.rendezvous import rendezvous_fields
 from actorlearn.processes.learning import Learning
 from actorlearn.processes.role import Role
 from actorlearn.processes.settings import TrainerSettings
-from actorlearn.wire.messages import Warned
 
 PATIENCE_S = 60.0
 """Longest that a new list of learners is awaited after one was lost; the supervisor sees a death within a second."""
@@ -129,8 +128,7 @@ class Learners:
             listed = (int(peer.rpartition(".")[0].rpartition("-")[2]) for peer in order.learners)
             self._numbers = tuple(sorted({self._exchange.rank, *listed}))
             if before and order.phase == "run" and (said := self._change(before, self._numbers)):
-                name, incarnation = self._settings.name, self._settings.incarnation
-                self._role.control.send(Warned(name=name, incarnation=incarnation, text=said))
+                self._role.control.warned(said)
         return self._numbers
 
     def _change(self, before: tuple[int, ...], now: tuple[int, ...]) -> str:

@@ -30,7 +30,7 @@ from actorlearn.processes.settings import TrainerSettings
 from actorlearn.processes.staleness import lags, open_rounds, without_stale
 from actorlearn.wire.bell import Bell, Bells
 from actorlearn.wire.channel import Waiter
-from actorlearn.wire.messages import Report, Saved, Warned
+from actorlearn.wire.messages import Report, Saved
 
 SETTINGS = TrainerSettings
 SKIPS_ALLOWED = 10
@@ -231,7 +231,7 @@ class Trainer:
         self.lags = Lags()
 
     def _warn(self, text: str) -> None:
-        self.role.control.send(Warned(name=self.settings.name, incarnation=self.settings.incarnation, text=text))
+        self.role.control.warned(text)
 
     def _state(self) -> dict[str, Any]:
         return {

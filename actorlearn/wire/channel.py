@@ -17,7 +17,8 @@ from actorlearn.wire.bell import Bell
 HIGH_WATER_MARK = 1000
 RECONNECT_MS = 20
 RECONNECT_MOST_MS = 200
-_MAX_FRAMES = 2
+_FRAMES = 2
+"""Of what a Router receives: the peer's id and the body."""
 _MINIMUM_LIBZMQ = (4, 3, 5)  # older ones have known remote crashes
 
 
@@ -66,13 +67,14 @@ class Router:
         _listen(self.socket, endpoint)
 
     def recv(self, timeout_ms: int = 0) -> tuple[str, bytes] | None:
-        """Next message as (peer id, body), or None when none came in time. Malformed ones are dropped."""
+        """Next message as (peer id, body), or None when none came in time.
+
+        One of several frames has an empty body, which is no message.
+        """
         if not self.socket.poll(timeout_ms, zmq.POLLIN):
             return None
         frames = self.socket.recv_multipart()
-        if len(frames) != _MAX_FRAMES:
-            return None
-        return frames[0].decode("utf-8", "replace"), frames[1]
+        return frames[0].decode("utf-8", "replace"), frames[1] if len(frames) == _FRAMES else b""
 
     def send(self, peer: str, body: bytes) -> bool:
         """Send without blocking; False when the peer is gone or its queue is full."""

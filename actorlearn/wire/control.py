@@ -6,7 +6,7 @@ reads them. A child that has lost its supervisor is ended by the kernel (see ``p
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 from actorlearn import __version__
 from actorlearn.wire.channel import Dealer
@@ -19,6 +19,8 @@ from actorlearn.wire.messages import (
     Message,
     Order,
     Refused,
+    Warned,
+    brief,
     decode,
     encode,
 )
@@ -86,11 +88,15 @@ class Control:
 
     def failed(self, error: str) -> None:
         """Last words of a process that cannot go on."""
-        self.send(Failed(name=self.name, incarnation=self.incarnation, error=error[-8000:]))
+        self.send(Failed(name=self.name, incarnation=self.incarnation, error=brief(error)))
 
-    def finished(self, reason: str, summary: dict[str, Any] | None = None) -> None:
+    def warned(self, text: str) -> None:
+        """Tell a person of something that stops nothing."""
+        self.send(Warned(name=self.name, incarnation=self.incarnation, text=brief(text)))
+
+    def finished(self, reason: str, summary: Mapping[str, float | int | str | None] | None = None) -> None:
         """Last words of a process that has done all it was asked for."""
-        self.send(Finished(name=self.name, incarnation=self.incarnation, reason=reason, summary=summary or {}))
+        self.send(Finished(name=self.name, incarnation=self.incarnation, reason=reason, summary=dict(summary or {})))
 
     def close(self, linger_ms: int = 2000) -> None:
         """Close, giving last words a moment to leave."""

@@ -1,8 +1,8 @@
 """Every message on one page: what may be said between processes, and how it is put into bytes.
 
 Control messages are typed structs in MessagePack, decoded against the closed unions below: an unknown kind, a wrong
-type or a size over the limit is a ``MessageError``, never a guess. Tensors never travel in these messages: they lie
-in shared memory.
+type, a count below zero or a size over its limit is a ``MessageError``, never a guess. Tensors never travel in these
+messages: they lie in shared memory.
 
 ===================  ==========================  =============================================================
 from                 to                          messages
@@ -21,15 +21,29 @@ Control is level-triggered: an ``Order`` is the whole wanted state with a versio
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 """Raised whenever a struct below changes; processes of different versions refuse one another."""
 
 LIMIT_BYTES = 256 * 1024
 """Largest control message. The biggest legitimate one (an Order with 256 seats) is under 64 KiB."""
+
+TEXT_CHARACTERS = 8000
+"""Longest text in a message; ``brief`` cuts one. A few of them have room in a message, whatever is in them."""
+
+MOST_NAMES = 256
+"""In a request: a run never has more processes."""
+
+Name = Annotated[str, Meta(max_length=255)]
+"""Of a process, run, command, version or column."""
+Text = Annotated[str, Meta(max_length=TEXT_CHARACTERS)]
+"""An error, warning, path or override, for people."""
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+"""Of what there has been so far: steps, orders, incarnations. JSON, and TensorBoard's axis, have room for it."""
 
 
 class MessageError(ValueError):
@@ -43,39 +57,39 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknow
 class Hello(Message, frozen=True):
     """First word of a child: who it is and what it was built with. The supervisor compares before it admits."""
 
-    name: str
-    incarnation: int
-    pid: int
-    run_id: str
+    name: Name
+    incarnation: Count
+    pid: Count
+    run_id: Name
     protocol: int
-    version: str
-    shape: dict[str, str] = {}
+    version: Name
+    shape: dict[Name, Text] = {}
     """What must be equal to take part: environment, observation, actions, rows (simulators only)."""
 
 
 class Applied(Message, frozen=True):
     """The child has put the Order of this version into effect."""
 
-    name: str
-    incarnation: int
-    order: int
+    name: Name
+    incarnation: Count
+    order: Count
 
 
 class Report(Message, frozen=True):
     """One row for metrics.jsonl, from the trainer."""
 
-    row: dict[str, float | int | dict[str, float] | None]
+    row: dict[Name, float | int | dict[Name, float] | None]
 
 
 class Evaluated(Message, frozen=True):
     """One evaluation of one policy version: whole games, raw scores."""
 
-    name: str
+    name: Name
     policy_version: int
-    env_steps: int
+    env_steps: Count
     returns: list[float]
     """By the one policy there is, or the average of all learners' weights."""
-    learners: dict[str, float] = {}
+    learners: dict[Name, float] = {}
     """Mean score of each learner's own weights in the same games; empty where there is one policy."""
     secondary: float | None = None
     """That of a secondary learner's weights, where there is one."""
@@ -84,34 +98,34 @@ class Evaluated(Message, frozen=True):
 class Saved(Message, frozen=True):
     """A checkpoint is complete on disk."""
 
-    path: str
-    env_steps: int
-    order: int
+    path: Text
+    env_steps: Count
+    order: Count
 
 
 class Failed(Message, frozen=True):
     """A child's last words before it exits with an error."""
 
-    name: str
-    incarnation: int
-    error: str
+    name: Name
+    incarnation: Count
+    error: Text
 
 
 class Finished(Message, frozen=True):
     """A child has done all it was asked for and is about to exit 0."""
 
-    name: str
-    incarnation: int
-    reason: str
-    summary: dict[str, Any] = {}
+    name: Name
+    incarnation: Count
+    reason: Name
+    summary: dict[Name, float | int | str | None] = {}
 
 
 class Warned(Message, frozen=True):
     """Something a user should see that stops nothing (for example a skipped non-finite update)."""
 
-    name: str
-    incarnation: int
-    text: str
+    name: Name
+    incarnation: Count
+    text: Text
 
 
 class Seat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -160,13 +174,13 @@ class Request(Message, frozen=True):
     """A command line speaks to a running supervisor."""
 
     protocol: int
-    version: str
-    command: str
+    version: Name
+    command: Name
     """status, attach, detach, save, stop or kill."""
     simulators: int = 0
     learners: int = 0
-    names: list[str] = []
-    overrides: list[str] = []
+    names: Annotated[list[Name], Meta(max_length=MOST_NAMES)] = []
+    overrides: Annotated[list[Text], Meta(max_length=MOST_NAMES)] = []
 
 
 class Reply(Message, frozen=True):
@@ -187,6 +201,12 @@ _decoders = {
     "child": msgspec.msgpack.Decoder(ToChild),
     "command line": msgspec.msgpack.Decoder(ToCommandLine),
 }
+
+
+def brief(text: str) -> str:
+    """A text that fits into a message: of a long one the beginning, and the end, where an error says what it is."""
+    half = TEXT_CHARACTERS // 2 - 8
+    return text if len(text) <= TEXT_CHARACTERS else f"{text[:half]} […] {text[-half:]}"
 
 
 def encode(message: Message) -> bytes:

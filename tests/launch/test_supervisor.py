@@ -1242,3 +1242,11 @@ ANYTHING = settings(max_examples=40, stateful_step_count=40, deadline=None, supp
 AnyHistory.TestCase.settings = AnyHistoryOfTwo.TestCase.settings = AnyHistoryOfGossip.TestCase.settings = ANYTHING
 TestAnyHistory, TestAnyHistoryOfTwo = AnyHistory.TestCase, AnyHistoryOfTwo.TestCase
 TestAnyHistoryOfGossip = AnyHistoryOfGossip.TestCase
+
+
+def test_a_trainer_whose_last_words_are_wrong_has_finished_all_the_same() -> None:
+    story = Story().at(0.0, ev.Begin(), *up(*ROLES))
+    with pytest.raises(ValueError, match=r"env_steps is 'many'; it must be a number"):
+        story.at(1.0, finished("trainer", "total_steps", env_steps="many"))
+    story.at(1.1, ev.Tick())
+    assert story.supervisor.phase == "scoring"

@@ -29,6 +29,14 @@ def test_there_and_back(router: Router) -> None:
     dealer.close()
 
 
+def test_a_message_of_several_frames_is_not_mistaken_for_silence(router: Router) -> None:
+    dealer = Dealer(router.endpoint, "simulator-0.0")
+    dealer.socket.send_multipart([b"", b"hello"])
+    assert dealer.send(b"hello")
+    assert [router.recv(2000) for _ in range(2)] == [("simulator-0.0", b""), ("simulator-0.0", b"hello")]
+    dealer.close()
+
+
 def test_the_socket_file_is_its_owners_alone_and_goes_with_it(tmp_path: Path) -> None:
     router = Router(f"ipc://{tmp_path}/r.sock")
     assert (tmp_path / "r.sock").stat().st_mode & 0o077 == 0

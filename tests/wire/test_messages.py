@@ -25,6 +25,7 @@ from actorlearn.wire.messages import (
     Saved,
     Seat,
     Warned,
+    brief,
     decode,
     encode,
 )
@@ -38,7 +39,10 @@ EXAMPLES: list[tuple[Message, str]] = [
     (Evaluated(name="a", policy_version=1, env_steps=2, returns=[1.0]), "supervisor"),
     (Saved(path="p", env_steps=1, order=0), "supervisor"),
     (Failed(name="a", incarnation=0, error="e"), "supervisor"),
-    (Finished(name="a", incarnation=0, reason="drained", summary={"x": [1, "y"]}), "supervisor"),
+    (
+        Finished(name="a", incarnation=0, reason="drained", summary={"env_steps": 1, "weights_sha256": "y"}),
+        "supervisor",
+    ),
     (Warned(name="a", incarnation=0, text="t"), "supervisor"),
     (Request(protocol=1, version="0", command="attach", simulators=2), "supervisor"),
     (Order(version=4, phase="drain", roster=[SEAT], leaving=["simulator-0"], save=1), "child"),
@@ -90,6 +94,29 @@ def test_sizes_are_bounded_both_ways() -> None:
         decode(b"\x90" * (LIMIT_BYTES + 1), "supervisor")
 
 
+@pytest.mark.parametrize(
+    ("message", "rule"),
+    [
+        (Applied(name="a", incarnation=-1, order=0), ">= 0"),
+        (Saved(path="p", env_steps=2**53 + 1, order=0), "<= 9007199254740992"),
+        (Warned(name="a", incarnation=0, text="x" * 8_001), "length <= 8000"),
+        (Report(row={"x" * 256: 1}), "length <= 255"),
+        (Request(protocol=1, version="0", command="detach", names=["a"] * 257), "length <= 256"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_values_are_bounded(message: Message, rule: str) -> None:
+    with pytest.raises(MessageError, match=rule):
+        decode(encode(message), "supervisor")
+
+
+def test_a_long_text_keeps_its_two_ends() -> None:
+    assert brief("x" * 8_000) == "x" * 8_000
+    cut = brief("Traceback" + "x" * 10_000 + "the error")
+    assert len(cut) <= 8_000
+    assert (cut[:9], cut[-9:]) == ("Traceback", "the error")
+
+
 def test_the_protocol_version_changes_with_the_messages() -> None:
     """A change of any struct must raise PROTOCOL_VERSION: update this fingerprint together with it."""
     fields = {
@@ -97,4 +124,4 @@ def test_the_protocol_version_changes_with_the_messages() -> None:
         for name, kind in sorted(vars(messages).items())
         if isinstance(kind, type) and issubclass(kind, (Message, Seat)) and kind is not Message
     }
-    assert (messages.PROTOCOL_VERSION, sum(len(f) for f in fields.values()), len(fields)) == (4, 56, 14)
+    assert (messages.PROTOCOL_VERSION, sum(len(f) for f in fields.values()), len(fields)) == (5, 56, 14)

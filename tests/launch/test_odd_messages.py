@@ -1,0 +1,205 @@
+"""Whatever a supervisor is told, by whomever: the run goes on, answers, ends when it is asked to, and can be read."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import os
+import selectors
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console as Terminal
+
+from actorlearn.wire.channel import Dealer
+from actorlearn.wire.control import Control
+from actorlearn.wire.messages import Applied, Evaluated, Finished, Message, Reply, Report, encode
+from launch import client, runner
+from launch import events as ev
+from launch.console import LiveConsole, PlainConsole
+from launch.errors import FailedError
+from launch.footing import Footing
+from launch.plan import Plan
+from launch.runner import Runner
+from launch.runs import Run, read
+from launch.spawner import Key
+from launch.topology import parse
+from tests import odd_messages
+from tests.launch.test_plan import DESCRIPTION
+
+CHILDREN = ("trainer.0", "evaluator-0.0", "simulator-0.0", "simulator-1.0")
+STRANGERS = ("cli-1", "trainer.7", "simulator-0.3", "nobody.0", "x.y", ".0", "\x1b[31m.0", "trainer.9" + "9" * 200)
+
+
+class NoProcesses:
+    """In place of the spawner: processes that are nothing but an exit to come, when they are signalled."""
+
+    def __init__(self, selector: selectors.BaseSelector, _logs: Path, _run_id: str) -> None:
+        self._selector = selector
+        self._exits: dict[Key, tuple[int, int]] = {}
+        self._codes: dict[Key, int] = {}
+
+    def spawn(self, name: str, incarnation: int, *_: object) -> int:
+        self._exits[name, incarnation] = os.pipe()
+        self._selector.register(self._exits[name, incarnation][0], selectors.EVENT_READ, (name, incarnation))
+        return 1
+
+    def kill(self, name: str, incarnation: int, sent: int) -> None:
+        if (name, incarnation) in self._exits:
+            self._codes[name, incarnation] = -sent
+            os.write(self._exits[name, incarnation][1], b"x")
+
+    def reap(self, key: Key) -> int:
+        self._selector.unregister(self._exits[key][0])
+        for end in self._exits.pop(key):
+            os.close(end)
+        return self._codes.pop(key)
+
+    def close(self) -> None:
+        for key in list(self._exits):
+            self._codes[key] = -9
+            self.reap(key)
+
+
+def hello(plan: Plan) -> None:
+    """All children say who they are, as a real run's do."""
+    for peer in CHILDREN:
+        name, _, incarnation = peer.rpartition(".")
+        control = Control(plan.endpoint("control"), name, int(incarnation), plan.run_id)
+        control.hello(1, plan.expected_shape if name.startswith("simulator") else {})
+        control.close()
+
+
+class Screens:
+    """A terminal and a log, beside one another; drawn at every call."""
+
+    def __init__(self) -> None:
+        terminal = Terminal(file=io.StringIO(), force_terminal=True, width=120, height=40)
+        self.out = io.StringIO()
+        self.both = (
+            LiveConsole("run", "CartPole-v1", 1_000, terminal, itertools.count().__next__),
+            PlainConsole("run", "CartPole-v1", 1_000, self.out, itertools.count(step=11).__next__),
+        )
+
+    def event(self, note: ev.Note) -> None:
+        for console in self.both:
+            console.event(note)
+
+    def row(self, row: Mapping[str, Any]) -> None:
+        for console in self.both:
+            console.row(row)
+
+    def processes(self, processes: Sequence[Mapping[str, Any]]) -> None:
+        for console in self.both:
+            console.processes(processes)
+
+    def close(self) -> None:
+        for console in self.both:
+            console.close()
+
+
+def run_beside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell: Callable[[Run, Plan], None], shown: ev.Console | None = None
+) -> int:
+    """Run a supervisor without processes; ``tell`` speaks to it in a thread, and then it is told to stop."""
+    monkeypatch.setattr(runner, "Spawner", NoProcesses)
+    topology = parse("env: {id: CartPole-v1}", ["simulators.count=2", "evaluator.count=1"])
+    found: list[BaseException] = []
+    with Footing(tmp_path / "run") as footing:
+        plan = footing.lay(topology, DESCRIPTION, False)
+        supervisor = Runner(plan, footing, False, shown)
+
+        def peers() -> None:
+            run = read(plan.run_dir)
+            assert run is not None
+            try:
+                hello(plan)
+                tell(run, plan)
+            except BaseException as error:
+                found.append(error)
+            with suppress(FailedError):  # it has ended already
+                client.ask(run, "kill", timeout_s=30.0)
+
+        thread = threading.Thread(target=peers)
+        thread.start()
+        try:
+            status = supervisor.run()
+        finally:
+            thread.join()
+    if found:
+        raise found[0]
+    return status
+
+
+def rows(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_ten_thousand_odd_messages_end_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    replies: list[Reply] = []
+
+    def tell(run: Run, plan: Plan) -> None:
+        odd_messages.send(plan.endpoint("control"), 5_000, seed, [*CHILDREN, *STRANGERS])
+        replies.append(client.ask(run, "status", timeout_s=50.0))
+
+    screens = Screens()
+    assert run_beside(tmp_path, monkeypatch, tell, screens) == 0
+    screens.close()
+    assert replies[0].data["phase"] == "running"
+    events = rows(tmp_path / "run" / "events.jsonl")
+    complaints = [event for event in events if "was not understood" in str(event["cause"])]
+    assert not [event for event in events if "nothing is shown" in str(event["cause"])]
+    assert "\x1b[2J" not in screens.out.getvalue()
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["status"] == "stopped"
+    assert summary["complaints"] > 1_000
+    assert 10 <= len(complaints) < 20
+    rows(tmp_path / "run" / "metrics.jsonl")
+
+
+@pytest.mark.parametrize("wanted", [{"command": "detach", "names": ["x" * 100_000]}, {"command": "x" * 100_000}])
+def test_a_request_that_is_too_long_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any]
+) -> None:
+    def tell(run: Run, _plan: Plan) -> None:
+        with pytest.raises(FailedError, match="was not understood: MessageError: .*of length <= 255"):
+            client.ask(run, **wanted)
+
+    assert run_beside(tmp_path, monkeypatch, tell) == 0
+
+
+def test_each_message_that_cannot_be_acted_on_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    odd: dict[str, Message] = {
+        "env_steps is None": Report(row={}),
+        "episodes is {'a': 1.0}; it must be a number": Report(row={"env_steps": 5, "episodes": {"a": 1.0}}),
+        "frames is -3; nothing is counted below zero": Report(row={"env_steps": 5, "frames": -3}),
+        "time_s is 'late'; it must be a number": Finished(
+            name="trainer", incarnation=0, reason="drained", summary={"time_s": "late"}
+        ),
+        "a score is nan; it must be finite": Evaluated(
+            name="evaluator-0", policy_version=1, env_steps=2, returns=[float("nan")]
+        ),
+        "order 9 is said to be in effect; the newest is": Applied(name="trainer", incarnation=0, order=9),
+    }
+
+    def tell(run: Run, plan: Plan) -> None:
+        trainer = Dealer(plan.endpoint("control"), "trainer.0")
+        for message in odd.values():
+            assert trainer.send(encode(message))
+        trainer.socket.send_multipart([b"one", b"two"])
+        while "Input data was truncated" not in (run.path / "events.jsonl").read_text():
+            time.sleep(0.01)  # without an end of its own: pytest has a limit
+        trainer.close()
+
+    assert run_beside(tmp_path, monkeypatch, tell) == 0
+    complaints = [str(event["cause"]) for event in rows(tmp_path / "run" / "events.jsonl") if event["kind"] == "warned"]
+    for said, complaint in zip([*odd, "Input data was truncated"], complaints, strict=True):
+        assert complaint.startswith("'trainer.0' was not understood: ")
+        assert said in complaint
