@@ -16,7 +16,6 @@ from launch.admission import refusal
 from launch.child import Child, Jitter, State
 from launch.planned import PlannedProcess
 
-START_LIMIT_S = 120.0  # from spawn to Hello; importing torch on a busy machine takes tens of seconds
 REFUSED_LIMIT_S = 2.0
 COMPANY_LIMIT_S = 5.0  # from the SIGTERM to who must leave with its trainer, to SIGKILL
 
@@ -144,8 +143,6 @@ class Children:
             waited_s = self.now_s - child.since_s
             if child.state is State.BACKOFF and waited_s >= 0 and self.mending:
                 self.spawn(child)
-            elif child.state is State.STARTING and waited_s >= START_LIMIT_S:
-                self.doom(child, f"no Hello in {START_LIMIT_S:g} s")
             elif child.alive and child.refusal and waited_s >= REFUSED_LIMIT_S:
                 self.doom(child, "refused")
             elif child.alive and child.leaving and child.company and waited_s >= COMPANY_LIMIT_S:
@@ -237,6 +234,17 @@ class Children:
             self.see_off(child)
         if child.alive:
             self.doom(child, cause)
+
+    def silent(self, event: ev.Silent) -> None:
+        """Tell of one that shows no sign of life, and have it show what it does."""
+        child = self.current(event.name, event.incarnation)
+        if child is None or child.doom or child.refusal:
+            return
+        where = f"; its stack is in logs/{child.name}.log" if event.stack else ""
+        said = f"no sign of life for {event.seconds:.0f} s: {event.why}"
+        self.note("silent" if event.hangs else "slow", child, said + where)
+        if event.stack:
+            self._do(ev.ShowStack(child.name, child.incarnation, said))
 
     def doom(self, child: Child, cause: str) -> None:
         """Kill, once, and remember why."""

@@ -57,6 +57,22 @@ EVERYWHERE: Tree = {
     "trainer": {"device": "cpu", "precision": "auto", "layout": "auto", "compile": "auto"},
     "checkpoint": {"every_steps": 1_000_000, "keep": 3},
     "report": {"every_s": 2.0, "norms": False},
+    # A healthy process shows a sign of life every 100 ms, but not within one call of an environment, one pass of a
+    # network or one write to a disk. An environment may wait for a program of its own; only servers wait for nothing.
+    # Before Hello: importing torch from a slow disk takes tens of seconds. Drained trainers may be writing a replay: a
+    # million transitions of Atari are 7.1 GB, 12 minutes at 10 MB/s.
+    "supervision": {
+        "start_s": 120.0,
+        "drain_s": 900.0,
+        "simulator_hang_s": 30.0,
+        "inference_hang_s": 10.0,
+        "trainer_hang_s": 30.0,
+        "evaluator_hang_s": 30.0,
+        "simulator_spin_s": 600.0,
+        "inference_spin_s": 600.0,
+        "trainer_spin_s": 1800.0,
+        "evaluator_spin_s": 600.0,
+    },
 }
 
 # Atari with a2c: PAAC as its authors released it (Clemente et al. 2017; configs/atari/paac.yaml says where the paper

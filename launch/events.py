@@ -83,6 +83,20 @@ class NotEnlarged:
 
 
 @dataclass(frozen=True)
+class Silent:
+    """A process has shown no sign of life for a while; ``why``: what it does instead, and how long it may."""
+
+    name: str
+    incarnation: int
+    seconds: float
+    why: str
+    hangs: bool
+    """Whether it will be Stalled in a moment; else it is only slow."""
+    stack: bool
+    """Whether it can be asked for its stack."""
+
+
+@dataclass(frozen=True)
 class Stalled:
     """A process has shown no progress for as long as it may."""
 
@@ -103,7 +117,20 @@ class Interrupted:
     hangup: bool = False
 
 
-Event = Begin | Spawned | NotSpawned | Exited | Received | Asked | Enlarged | NotEnlarged | Stalled | Tick | Interrupted
+Event = (
+    Begin
+    | Spawned
+    | NotSpawned
+    | Exited
+    | Received
+    | Asked
+    | Enlarged
+    | NotEnlarged
+    | Silent
+    | Stalled
+    | Tick
+    | Interrupted
+)
 
 # Actions --------------------------------------------------------------------------------------------------------------
 
@@ -124,6 +151,15 @@ class Kill:
     name: str
     incarnation: int
     signal: int
+
+
+@dataclass(frozen=True)
+class ShowStack:
+    """Have a process write its stack to its log, under this heading."""
+
+    name: str
+    incarnation: int
+    heading: str
 
 
 @dataclass(frozen=True)
@@ -182,7 +218,7 @@ class Done:
     summary: Mapping[str, Any] = field(default_factory=dict)
 
 
-Action = Spawn | Kill | Send | Enlarge | Answer | Note | Row | Done
+Action = Spawn | Kill | ShowStack | Send | Enlarge | Answer | Note | Row | Done
 
 # Who is shown it ------------------------------------------------------------------------------------------------------
 

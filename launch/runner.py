@@ -25,6 +25,7 @@ from launch.choices import crowded
 from launch.complaints import Complaints
 from launch.description import describe
 from launch.footing import Footing
+from launch.hangs import HangDetector, Watched
 from launch.instructions import instructions
 from launch.plan import Plan
 from launch.rows import Rows
@@ -33,7 +34,7 @@ from launch.spawner import Key, Spawner
 from launch.strict_yaml import TopologyError
 from launch.supervisor import Supervisor
 from launch.topology import Topology, dump, parse
-from launch.vitals import AwakeClock, Beats, Shares
+from launch.vitals import AwakeClock, Shares
 
 TURN_S = 0.1
 SHOW_EVERY_S = 0.5
@@ -73,11 +74,18 @@ class Runner:
         self.events = footing.keep(EventsWriter(plan.run_dir))
         self.selector = footing.keep(selectors.DefaultSelector())
         self.spawner = footing.keep(Spawner(self.selector, plan.run_dir / "logs", plan.run_id))
-        mode = plan.topology.mode
-        self.supervisor = Supervisor(plan.processes, plan.expected_shape, plan.run_id, mode=mode, resume=resume)
+        limits = plan.topology.supervision
+        self.supervisor = Supervisor(
+            plan.processes,
+            plan.expected_shape,
+            plan.run_id,
+            drain_s=limits.drain_s,
+            mode=plan.topology.mode,
+            resume=resume,
+        )
         self.clock = AwakeClock()
         self.now_s = 0.0
-        self.beats = Beats(plan.progress["beat_ns"])
+        self.hangs = HangDetector(plan.progress["beat_ns"], limits.by_role, limits.start_s)
         self.row_shares, self.shown_shares = (Shares(plan.progress["section_ns"]) for _ in range(2))
         self.rows = Rows(self.plan.topology.report.every_s)
         self.energy = Energy()
@@ -95,6 +103,7 @@ class Runner:
         self._deeds: dict[type, Callable[[Any], None]] = {
             ev.Spawn: self._spawn,
             ev.Kill: lambda kill: self.spawner.kill(kill.name, kill.incarnation, kill.signal),
+            ev.ShowStack: lambda asked: self.spawner.show_stack(asked.name, asked.incarnation, asked.heading),
             ev.Send: lambda send: self._say(f"{send.name}.{send.incarnation}", send.message),
             ev.Answer: lambda answer: self._say(answer.client, answer.reply),
             ev.Enlarge: self._enlarge,
@@ -135,7 +144,7 @@ class Runner:
         ready = [key.data for key, _ in self.selector.select(TURN_S)]
         self.now_s, gap = self.clock.advance()
         if gap:
-            self.beats.forgive(self.now_s)
+            self.hangs.forgive(self.now_s)
         for number in self.signals.read():
             self._happened(ev.Interrupted(hangup=number == signal.SIGHUP))
         self._listen(0)
@@ -197,13 +206,13 @@ class Runner:
             self._happened(ev.Asked(peer, message))
 
     def _feel_pulses(self) -> None:
+        alive = [(p, self.plan.process(p["name"])) for p in self.supervisor.processes() if p["pid"] is not None]
         watched = [
-            (p["name"], p["incarnation"], p["role"], self.plan.process(p["name"]).index)
-            for p in self.supervisor.processes()
-            if p["state"] in ("running", "draining")
+            Watched(process.name, p["incarnation"], process.role, process.index, p["pid"], p["state"] == "starting")
+            for p, process in alive
         ]
-        for name, incarnation, seconds in self.beats.silent(watched, self.now_s):
-            self._happened(ev.Stalled(name, incarnation, seconds))
+        for event in self.hangs.look(watched, self.now_s):
+            self._happened(event)
 
     def _forget_the_gone(self) -> None:
         """Free the rows of processes that have left for good, for those that are still to come."""

@@ -30,7 +30,7 @@ _STATES = {
     "fatal": "bold red",
     "died": "bold red",
 }
-_ALARMS = ("died", "failed", "refused", "warned", "gave up")
+_ALARMS = ("died", "failed", "refused", "warned", "gave up", "slow", "silent")
 _ENDS = ("finished", "stopped", "failed", "died")
 _EVENTS = 5
 _HIGH = 30  # lines of a terminal with room for all of them

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from actorlearn.memory.progress import STACK_SIGNAL
+
 Key = tuple[str, int]
 """Name and incarnation."""
 
@@ -43,9 +45,8 @@ class Spawner:
 
     def spawn(self, name: str, incarnation: int, role: str, settings: Path, threads: int) -> int:
         """Start ``python -m actorlearn.processes``; returns its pid, raises OSError."""
-        log = os.open(self._logs / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        log = self._log(name, incarnation)
         try:
-            os.write(log, f"--- {name}.{incarnation} {datetime.now(UTC).isoformat(timespec='seconds')}\n".encode())
             popen = subprocess.Popen(
                 [sys.executable, "-m", "actorlearn.processes", role, str(settings)],
                 stdin=subprocess.DEVNULL,
@@ -63,6 +64,23 @@ class Spawner:
             popen.wait()
             raise
         return popen.pid
+
+    def _log(self, name: str, incarnation: int, about: str = "") -> int:
+        """Open a process's log, with a heading for what comes now; raises OSError."""
+        log = os.open(self._logs / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        try:
+            os.write(log, f"--- {name}.{incarnation} {now}{about and f' {about}'}\n".encode())
+        except BaseException:
+            os.close(log)
+            raise
+        return log
+
+    def show_stack(self, name: str, incarnation: int, about: str) -> None:
+        """Have a process that has come to life write its stack to its log. What cannot be done is left."""
+        with suppress(OSError):
+            os.close(self._log(name, incarnation, about))
+        self.kill(name, incarnation, STACK_SIGNAL)
 
     def _watch(self, key: Key, popen: subprocess.Popen[bytes]) -> None:
         pidfd = os.pidfd_open(popen.pid)

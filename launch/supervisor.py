@@ -34,10 +34,6 @@ from launch.requests import ELASTIC, OPEN, Desk
 from launch.rows import checked
 from launch.verdict import verdict
 
-DRAIN_LIMIT_S = 900.0
-"""For trainers that go on beating; one that stands still is told of as Stalled. They may be writing a replay: a million
-transitions of Atari are 7.1 GB, 12 minutes at 10 MB/s. A second Ctrl-C waits for nobody."""
-
 SCORE_LIMIT_S = 1800.0
 """For the evaluation of the final weights: 30 games of 27,000 steps, the longest there are of Atari, take 10 minutes at
 1,400 steps a second, and several learners' weights are played in turn. Who will not wait presses Ctrl-C."""
@@ -54,24 +50,23 @@ class Supervisor:
         expected_shape: Mapping[str, str],
         run_id: str,
         *,
+        drain_s: float,
         mode: str = "sync",
         resume: bool = False,
         jitter: Jitter = spread,
     ) -> None:
-        """``processes``: the first ones, in the order in which they are started and sit; ``mode``: of the learners."""
+        """``processes``: the first ones, in the order in which they start and sit; ``mode``: of the learners."""
         self._children = Children(processes, run_id, expected_shape, resume, jitter, self._do)
         self._desk = Desk(self._children, mode, self._do, lambda now: self._stop(0, "asked to stop", now))
         self._orders = Orders(self._children, self._do)
         self.phase = "starting"
         """starting (simulators come), running, draining (trainers finish), scoring (evaluators do), ending, over."""
-        self._first = [child.name for child in self._children.of_role("simulator")]
-        if len(trainers := self._children.of_role("trainer")) > 1:  # they begin together, as equals
-            self._first += [child.name for child in trainers]
+        self._first = self._awaited()
         self._outcome = ev.Done("failed", 1)
         self._interrupts, self._hurried = 0, False
         """Whether anybody asked for the end: then no evaluation is awaited."""
         self._killed = self._abandoned = False
-        self._deadline_s, self._now_s = inf, 0.0
+        self._drain_s, self._deadline_s, self._now_s = drain_s, inf, 0.0
         self._actions: list[ev.Action] = []
         self._summaries: dict[str, Mapping[str, Any]] = {}
         """Last words of the trainers that have finished."""
@@ -84,6 +79,7 @@ class Supervisor:
             ev.Asked: lambda event: self._desk.asked(event.client, event.request, self.phase, self.order.version),
             ev.Enlarged: lambda event: self._desk.enlarged(event.client, event.processes, self.phase),
             ev.NotEnlarged: lambda event: self._desk.answer(event.client, False, event.reason),
+            ev.Silent: self._children.silent,
             ev.Stalled: self._stalled,
             ev.Tick: self._tick,
             ev.Interrupted: self._interrupted,
@@ -98,6 +94,11 @@ class Supervisor:
             Finished: self._finished,
             Warned: lambda child, warned: self._children.note("warned", child, warned.text),
         }
+
+    def _awaited(self) -> list[str]:
+        """Who must have come, or been given up, before the run is running; several trainers begin as equals."""
+        trainers = self._children.of_role("trainer")
+        return [child.name for child in (*self._children.of_role("simulator"), *(trainers if trainers[1:] else ()))]
 
     def handle(self, event: ev.Event, now_s: float) -> list[ev.Action]:
         """What must be done because of this event. After Done nothing is.
@@ -138,6 +139,8 @@ class Supervisor:
         child = self._children.current(event.name, event.incarnation)
         if child is not None and child.admitted:
             self._children.doom(child, "hang")
+        elif child is not None and child.state is State.STARTING:
+            self._children.doom(child, f"no Hello, and no sign of life for {event.seconds:.0f} s")
 
     def _interrupted(self, event: ev.Interrupted) -> None:
         self._interrupts += not event.hangup
@@ -205,7 +208,7 @@ class Supervisor:
     def _drain(self, outcome: ev.Done) -> None:
         """Wait for the trainers to finish; nothing is mended any more."""
         self._outcome, self.phase = outcome, "draining"
-        self._deadline_s = self._now_s + DRAIN_LIMIT_S
+        self._deadline_s = self._now_s + self._drain_s
         self._children.mending = False
 
     def _conclude(self) -> None:
@@ -235,8 +238,8 @@ class Supervisor:
         if self.phase == "draining":
             for trainer in self._children.of_role("trainer"):
                 if trainer.alive:
-                    self._children.doom(trainer, f"did not finish in {DRAIN_LIMIT_S:g} s")
-            self._end(ev.Done("failed", 1, f"the trainer did not finish in {DRAIN_LIMIT_S:g} s and was killed"))
+                    self._children.doom(trainer, f"did not finish in {self._drain_s:g} s")
+            self._end(ev.Done("failed", 1, f"the trainer did not finish in {self._drain_s:g} s and was killed"))
         elif self.phase == "scoring":
             self._do(ev.Note("warned", cause=f"no score of the final weights in {SCORE_LIMIT_S:g} s: the run has none"))
             self._end(self._outcome)

@@ -19,6 +19,7 @@ from actorlearn.models.interface import SHIPPED as MODELS
 from launch.topology_algorithm import AlgorithmSection
 from launch.topology_gossip import GossipSection
 from launch.topology_replay import ReplaySection, replay_of_values, weights_of_rounds
+from launch.topology_supervision import SupervisionSection
 from launch.topology_types import Beta, Device, EnvId, Name, Precision, Section, Width, known_or_code, refuse
 
 ModelName = Annotated[str, AfterValidator(known_or_code(MODELS)), Field(json_schema_extra={"examples": [*MODELS]})]
@@ -194,6 +195,7 @@ class Topology(Section):
     evaluator: EvaluatorSection
     checkpoint: CheckpointSection
     report: ReportSection
+    supervision: SupervisionSection
 
     @model_validator(mode="after")
     def _servers_with_work(self) -> Topology:

@@ -1,27 +1,17 @@
-"""Signs of life: reads the progress segment, says who hangs, and where the time of all processes goes.
+"""Time: a clock that leaves out when this process could not run, and where the time of all processes goes.
 
-A process that beats is alive, whether it works or waits. How long it may be silent is learned from its own longest
-silence so far, so a slow but healthy loop is left in peace.
+Reads the monotonic clock and the progress segment. Who hangs is found in ``launch/hangs.py``.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from actorlearn.metrics.timings import SECTIONS
 
-HANG_LIMIT_S = {"simulator": 10.0, "inference": 10.0, "trainer": 30.0, "evaluator": 30.0}
-"""Shortest silence that counts as a hang. A trainer may be writing a checkpoint, an evaluator making its games."""
-
-PATIENCE = 5.0
-"""A hang is also longer than this many times the longest silence that a beat has ended."""
-
-MOST_S = 300.0
 GAP_S = 1.0
 
 
@@ -39,45 +29,6 @@ class AwakeClock:
         self._last_s += elapsed_s
         self._now_s += min(elapsed_s, GAP_S)
         return self._now_s, elapsed_s > GAP_S
-
-
-@dataclass
-class _Pulse:
-    beat_ns: int
-    seen_s: float
-    longest_s: float = 0.0
-
-
-class Beats:
-    """Who has been silent for too long."""
-
-    def __init__(self, beat_ns: NDArray[np.int64], limits_s: Mapping[str, float] = HANG_LIMIT_S) -> None:
-        """``beat_ns`` [rows, 8] is the progress segment's; ``limits_s`` by role."""
-        self._beat_ns = beat_ns
-        self._limits_s = limits_s
-        self._pulses: dict[tuple[str, int], _Pulse] = {}
-
-    def silent(self, watched: Iterable[tuple[str, int, str, int]], now_s: float) -> list[tuple[str, int, float]]:
-        """(name, incarnation, seconds) of those over their limit, among (name, incarnation, role, row)."""
-        found = []
-        pulses = {}
-        for name, incarnation, role, row in watched:
-            beat_ns = int(self._beat_ns[row, 0])
-            pulse = self._pulses.get((name, incarnation)) or _Pulse(beat_ns, now_s)
-            pulses[name, incarnation] = pulse
-            silence_s = now_s - pulse.seen_s
-            if beat_ns != pulse.beat_ns:
-                pulse.longest_s = max(pulse.longest_s, silence_s)
-                pulse.beat_ns, pulse.seen_s = beat_ns, now_s
-            elif silence_s > min(MOST_S, max(self._limits_s[role], PATIENCE * pulse.longest_s)):
-                found.append((name, incarnation, silence_s))
-        self._pulses = pulses
-        return found
-
-    def forgive(self, now_s: float) -> None:
-        """Give everybody a fresh allowance: we were not looking."""
-        for pulse in self._pulses.values():
-            pulse.seen_s = now_s
 
 
 class Shares:

@@ -1,11 +1,12 @@
 """One row per process in which it shows that it is alive and where its time goes.
 
 Each process writes only its own row; the supervisor reads all of them. A process that waits still beats: a row whose
-beat stands still means a hang, not idleness.
+beat stands still means that something takes long, or a hang, not idleness.
 """
 
 from __future__ import annotations
 
+import signal
 import time
 
 import numpy as np
@@ -16,6 +17,9 @@ from actorlearn.memory.shared import Segment
 
 ROWS = 256
 """Most processes a run can ever have had; each incarnation reuses the row of its name."""
+
+STACK_SIGNAL = signal.SIGUSR1
+"""By which a process is asked to write the stacks of its threads to its log. Before its first beat it would kill it."""
 
 
 def progress_fields(sections: int) -> list[Field]:
@@ -36,5 +40,8 @@ class Progress:
         """Nanoseconds spent in each section since the process started; written by its Timings."""
 
     def beat(self) -> None:
-        """Say "alive" once more. Called by every loop at least every 100 ms while it is healthy."""
+        """Say "alive" once more. Called by every loop at least every 100 ms while it is healthy.
+
+        Also between the parts of what takes longer: minibatches, environments, parts of a file.
+        """
         self._beat_ns[0] = time.monotonic_ns()

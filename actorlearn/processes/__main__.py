@@ -8,6 +8,7 @@ for: simulators load torch only to run the policy themselves.
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import importlib
 import os
 import signal
@@ -15,6 +16,7 @@ import sys
 import traceback
 from pathlib import Path
 
+from actorlearn.memory.progress import STACK_SIGNAL
 from actorlearn.processes import settings as all_settings
 from actorlearn.wire.control import Control, TurnedAwayError
 
@@ -38,6 +40,7 @@ def main(arguments: list[str]) -> int:
         print(f"usage: python -m actorlearn.processes {{{','.join(ROLES)}}} SETTINGS.json", file=sys.stderr)
         return 2
     die_with_parent()
+    faulthandler.register(STACK_SIGNAL, all_threads=True)
     role, path = arguments
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's to understand
     module = importlib.import_module(f"actorlearn.processes.{role}")

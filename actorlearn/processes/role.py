@@ -33,6 +33,7 @@ class Role:
         self.peer = f"{settings.name}.{settings.incarnation}"
         self.control = Control(settings.control, settings.name, settings.incarnation, settings.run_id)
         self.progress = Progress(Segment.open(Path(settings.progress)), settings.index)
+        self.progress.beat()
         self.timings = Timings(self.progress.section_ns)
         self._told_to_stop = False
         self._look_s = 0.0

@@ -146,6 +146,10 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "no name": (OK + "name: ''\n", ["t:2", "name = ''", "1 to 64 letters", "pong-1"]),
     "long name": (OK + f"name: {'x' * 65}\n", ["t:2", "'xxx", "1 to 64 letters", "pong-1"]),
     # --- rules about several fields
+    "less time for who computes": (
+        OK + "supervision: {trainer_hang_s: 60, trainer_spin_s: 20}\n",
+        ["t:2", "supervision.trainer_spin_s = 20", "trainer_hang_s is 60", "write 60 or more"],
+    ),
     "odd groups": (
         OK + "simulators: {envs: 9, groups: 2}\n",
         ["t:2", "simulators.envs = 9", "no multiple of 2 (groups)", "write envs: 8 or 10"],

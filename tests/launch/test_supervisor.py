@@ -51,7 +51,8 @@ class Story:
 
     def __init__(self, roles: dict[str, str] | None = None, resume: bool = False, mode: str = "sync") -> None:
         first = planned(roles or ROLES)
-        self.supervisor = Supervisor(first, SHAPE, "run-1", mode=mode, resume=resume, jitter=lambda *_: 1.0)
+        how: dict[str, Any] = {"mode": mode, "resume": resume, "drain_s": 900.0, "jitter": lambda *_: 1.0}
+        self.supervisor = Supervisor(first, SHAPE, "run-1", **how)
         self.now_s = 0.0
         self.last: list[ev.Action] = []
         self.all: list[ev.Action] = []
@@ -192,19 +193,14 @@ def test_the_first_roster_does_not_wait_for_a_simulator_that_was_given_up() -> N
     assert story.done is None
 
 
-def test_no_hello_in_120_s_counts_as_a_death() -> None:
-    story = Story().at(0, ev.Begin()).at(1, spawned("simulator-0")).at(119.9, ev.Tick())
-    assert story.did(ev.Kill) == []
-    story.at(120, ev.Tick())
+def test_silence_before_hello_counts_as_a_death() -> None:
+    story = Story().at(0, ev.Begin()).at(1, spawned("simulator-0")).at(1000, ev.Tick())
+    assert story.did(ev.Kill) == []  # it may be restoring a replay: that it is alive is not for us to see
+    story.at(1001, ev.Stalled("simulator-0", 0, 120.6))
     assert ev.Kill("simulator-0", 0, KILL) in story.last
-    story.at(120.1, ev.Exited("simulator-0", 0, -9))
-    assert story.notes == [("died", "simulator-0", 0, "no Hello in 120 s")]
+    story.at(1001.1, ev.Exited("simulator-0", 0, -9))
+    assert story.notes == [("died", "simulator-0", 0, "no Hello, and no sign of life for 121 s")]
     assert story.state("simulator-0") == "backoff"
-
-
-def test_an_overdue_process_is_killed_once() -> None:
-    story = Story().at(0, ev.Begin()).at(121, ev.Tick()).at(122, ev.Tick())
-    assert story.did(ev.Kill) == []
 
 
 def test_what_cannot_be_spawned_has_died() -> None:
@@ -327,9 +323,27 @@ def test_a_hang_is_killed_and_called_by_its_name() -> None:
     assert story.notes == [("died", "simulator-0", 0, "hang")]
 
 
-def test_a_process_that_is_still_starting_does_not_hang() -> None:
-    story = Story().at(0, ev.Begin()).at(50, ev.Stalled("trainer", 0, 50.0))
-    assert story.last == []
+@pytest.mark.parametrize("hangs", [False, True])
+def test_who_is_silent_is_told_of_and_asked_for_its_stack(hangs: bool) -> None:
+    story = running().at(40, ev.Silent("trainer", 0, 31.4, "it computes; the limit is x: 1800", hangs, stack=True))
+    said = "no sign of life for 31 s: it computes; the limit is x: 1800"
+    kind = "silent" if hangs else "slow"
+    assert story.notes == [(kind, "trainer", 0, f"{said}; its stack is in logs/trainer.log")]
+    assert story.did(ev.ShowStack) == [ev.ShowStack("trainer", 0, said)]
+    assert story.did(ev.Kill) == []
+
+
+def test_who_cannot_show_its_stack_yet_is_not_asked() -> None:
+    story = Story().at(0, ev.Begin()).at(1, spawned("trainer"))
+    story.at(130, ev.Silent("trainer", 0, 120.1, "it waits", True, stack=False))
+    assert story.notes == [("silent", "trainer", 0, "no sign of life for 120 s: it waits")]
+    assert story.did(ev.ShowStack) == []
+
+
+def test_a_silence_that_nobody_waits_for_is_not_told() -> None:
+    story = running().at(2, ev.Stalled("trainer", 0, 30.0)).then(ev.Silent("trainer", 0, 60.0, "it waits", True, True))
+    assert story.notes == [] and story.did(ev.ShowStack) == []
+    assert story.then(ev.Silent("trainer", 1, 60.0, "it waits", True, True)).last == []
 
 
 def test_the_trainer_goes_on_from_its_checkpoint() -> None:
@@ -1182,7 +1196,10 @@ class AnyHistory(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def one_hangs(self, data: st.DataObject) -> None:
-        self.happen(ev.Stalled(data.draw(st.sampled_from(sorted(self.roles))), 0, 30.0))
+        name = data.draw(st.sampled_from(sorted(self.roles)))
+        self.happen(ev.Silent(name, 0, 30.0, "it waits", data.draw(st.booleans()), data.draw(st.booleans())))
+        if data.draw(st.booleans()):
+            self.happen(ev.Stalled(name, 0, 30.0))
 
     @rule(command=st.sampled_from(["attach", "save", "status", "stop"]))
     def someone_asks(self, command: str) -> None:

@@ -21,6 +21,7 @@ from launch import defaults, strict_yaml, topology, topology_gossip
 from launch.topology import Topology, TopologyError, dump, json_schema, load, parse
 from launch.topology_replay import VERSIONS
 from launch.topology_sections import EnvSection
+from launch.topology_supervision import SupervisionSection
 from launch.topology_types import Section
 
 ROOT = Path(__file__).parent.parent.parent
@@ -206,6 +207,10 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
                 ),
                 "checkpoint": st.fixed_dictionaries({"every_steps": steps, "keep": st.integers(1, 100_000)}),
                 "report": st.fixed_dictionaries({"every_s": st.floats(0.1, 3600), "norms": st.booleans()}),
+                "supervision": st.fixed_dictionaries(
+                    {name: st.floats(2, 1000) for name in SupervisionSection.model_fields if "_spin" not in name}
+                    | {name: st.floats(1000, 10**6) for name in SupervisionSection.model_fields if "_spin" in name}
+                ),
             }
         )
     )
