@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,26 @@ class DiesInStep(Catch):
         if self.steps == 22:
             raise ArithmeticError("the paddle fell off")
         return super().step(action)
+
+
+class Spins(Paced):
+    """Computes for ever in a step of its third game, but only once in a run."""
+
+    steps = 0
+
+    def step(self, action: np.int64 | int) -> tuple[Image, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        if self.steps == 22:
+            with suppress(FileExistsError):
+                os.close(os.open(f"{os.environ[PACED_VARIABLE]}.spun", os.O_CREAT | os.O_EXCL))
+                spin()
+        return super().step(action)
+
+
+def spin() -> None:
+    """Never return."""
+    while True:
+        pass
 
 
 class CannotBeMade(Catch):

@@ -54,13 +54,44 @@ def test_any_process_may_be_killed_and_the_run_comes_to_its_end(launched: Start)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["simulator-0", "inference-0"])
-def test_a_process_that_hangs_is_replaced(launched: Start, name: str) -> None:
-    run = launched("catch", PACED, "total_steps=30_000", "inference.count=1")
-    run.wait_for(run.rows, "row")
-    os.kill(run.pids()[name], signal.SIGSTOP)
+def test_a_process_of_any_role_that_is_stopped_is_found_and_replaced(launched: Start) -> None:
+    names = ["simulator-0", "inference-0", "evaluator-0", "trainer"]
+    limits = [f"supervision.{name.partition('-')[0]}_hang_s=4" for name in names]
+    run = launched(
+        *("catch", PACED, "total_steps=30_000", "checkpoint.every_steps=500", "inference.count=1", *limits),
+        *("evaluator.count=1", "evaluator.every_steps=300", "evaluator.episodes=2"),
+    )
+    run.wait_for(lambda: run.events("evaluated"), "evaluation")
+    for name in names:
+        os.kill(run.pids()[name], signal.SIGSTOP)
+        replaced(run, name, "hang")
+        (silent,) = run.events("silent", name)
+        role = name.partition("-")[0]
+        assert (
+            f"it has been stopped, by a signal or a debugger; the limit is supervision.{role}_hang_s: 4"
+            in silent["cause"]
+        )
+    run.full_speed()
+    assert run.end() == 0, run.screen()
+    assert [e["process"] for e in run.events("died")] == names
+    assert run.leftovers() == []
+
+
+def test_an_environment_that_spins_is_slow_shows_where_and_is_replaced(launched: Start) -> None:
+    environment = "env.id=tests.system.environments:Spins"
+    limits = ["supervision.simulator_hang_s=2", "supervision.simulator_spin_s=4"]
+    run = launched("catch", environment, "total_steps=3_000", *limits)
+    died = run.wait_for(lambda: run.events("died"), "death")[0]
+    name = died["process"]
     replaced(run, name, "hang")
     run.full_speed()
     assert run.end() == 0, run.screen()
+    (slow,), (silent,) = run.events("slow", name)[:1], run.events("silent", name)
+    assert (
+        f"it computes; the limit is supervision.simulator_spin_s: 4; its stack is in logs/{name}.log" in slow["cause"]
+    )
+    assert slow["time_s"] < silent["time_s"] < died["time_s"]
+    log = (run.run_dir / "logs" / f"{name}.log").read_text()
+    assert "no sign of life for" in log and "environments.py" in log and " in spin\n" in log
     assert run.summary()["deaths"] == 1
     assert run.leftovers() == []
