@@ -39,7 +39,7 @@ FIVE_FILES = [
     "actorlearn/processes/trainer.py",
     "actorlearn/parameters/published.py",
 ]
-FIVE_FILES_LINES = 900
+FIVE_FILES_LINES = 1000
 FILE_LINES = 400
 FUNCTION_LINES = 50
 

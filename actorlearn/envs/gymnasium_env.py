@@ -9,7 +9,8 @@ from __future__ import annotations
 import copy
 import difflib
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Any, NoReturn
 
 import gymnasium
@@ -23,6 +24,8 @@ from actorlearn.envs.interface import EnvSettings, EnvSpec, MalformedStepError, 
 Environment = gymnasium.Env[Any, Any]
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
+BEAT_EVERY_S = 0.1
+"""Least time between two signs of life within a step: most environments take microseconds."""
 NUMBERS = (float, int, np.floating, np.integer)
 
 
@@ -33,12 +36,13 @@ class Gymnasium:
     is shorter. A step that both ends the game and reaches a limit has ended the game.
     """
 
-    def __init__(self, settings: EnvSettings, seeds: Sequence[int]) -> None:
-        """One environment per seed."""
+    def __init__(self, settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> None:
+        """One environment per seed. ``beat`` is called between two of them that take longer than BEAT_EVERY_S."""
         self.count = len(seeds)
+        self._beat, self._beat_s = beat, 0.0
         self._id = settings.id
         self._seeds = [seed31(seed) for seed in seeds]
-        self._envs, limits = zip(*(_construct(settings.id) for _ in seeds), strict=True)
+        self._envs, limits = zip(*(self._constructed(settings) for _ in seeds), strict=True)
         self.spec = _spec(settings.id, self._envs[0])
         self._box = _box(settings.id, self._envs[0])
         self._action_space = self._envs[0].action_space
@@ -76,6 +80,8 @@ class Gymnasium:
         first, limit, steps = self._ended, self._limit, self._steps
         terminated, truncated = [False] * self.count, [False] * self.count
         for i, choice in enumerate(self._choices(action)):
+            if monotonic() >= self._beat_s:
+                self._show_life()
             if first[i]:
                 self._begin(i)
                 self._reward[i] = 0.0
@@ -104,7 +110,16 @@ class Gymnasium:
         """Close every environment."""
         envs, self._envs = self._envs, ()
         for env in envs:
+            self._show_life()
             env.close()
+
+    def _constructed(self, settings: EnvSettings) -> tuple[Environment, int | None]:
+        self._show_life()
+        return _construct(settings.id)
+
+    def _show_life(self) -> None:
+        self._beat_s = monotonic() + BEAT_EVERY_S
+        self._beat()
 
     def _need_open(self) -> None:
         if not self._envs:
@@ -121,6 +136,7 @@ class Gymnasium:
         return [choice + self._start for choice in choices] if self._start else choices
 
     def _begin(self, i: int, seed: int | None = None) -> None:
+        self._show_life()
         result = self._envs[i].reset(seed=seed)
         if type(result) is not tuple or len(result) != 2:
             self._refuse(i, "reset()", result, "it must return 2 values: see gymnasium.Env.reset")
@@ -188,9 +204,9 @@ def _finite(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     return finite
 
 
-def make(settings: EnvSettings, seeds: Sequence[int]) -> Gymnasium:
+def make(settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> Gymnasium:
     """One environment per seed."""
-    return Gymnasium(settings, seeds)
+    return Gymnasium(settings, seeds, beat)
 
 
 def spec(settings: EnvSettings) -> EnvSpec:

@@ -5,21 +5,24 @@ Reads EnvSettings; writes nothing. Imports ale_py only for a game that needs it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from actorlearn.envs import gymnasium_env
 from actorlearn.envs.interface import EnvSettings, EnvSpec, VectorEnv
 
 
-def make(settings: EnvSettings, seeds: Sequence[int]) -> VectorEnv:
-    """One environment per seed; raises ValueError, one line, for settings that name none."""
+def make(settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> VectorEnv:
+    """One environment per seed; raises ValueError, one line, for settings that name none.
+
+    ``beat`` shows a sign of life: called between environments that are not of ALE, whose games take a moment together.
+    """
     if not seeds:
         raise ValueError("seeds: there must be one seed per environment, and at least one")
     if settings.id.startswith("ALE/"):
         from actorlearn.envs import atari
 
         return atari.make(settings, seeds)
-    return gymnasium_env.make(settings, seeds)
+    return gymnasium_env.make(settings, seeds, beat)
 
 
 def spec(settings: EnvSettings) -> EnvSpec:

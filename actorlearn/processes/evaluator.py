@@ -6,7 +6,7 @@ Writes: ``Evaluated`` messages. Refuses to know: blocks, rounds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
@@ -35,14 +35,17 @@ SECONDARY = "secondary"
 """Who plays with the weights of a learner that does not act."""
 
 
-def play(policy: Policy, env: EnvSettings, episodes: int, greedy: bool, seed: int) -> Iterator[float | None]:
+def play(
+    policy: Policy, env: EnvSettings, episodes: int, greedy: bool, seed: int, beat: Callable[[], object] = lambda: None
+) -> Iterator[float | None]:
     """Yield raw scores of exactly ``episodes`` whole games, and None after each step so that a caller can breathe.
 
     The games are dealt to the environments beforehand. Taking the first to finish instead would favour short games.
+    ``beat`` shows a sign of life between environments.
     """
     count = min(episodes, ENVIRONMENTS)
     left = np.array([len(range(i, episodes, count)) for i in range(count)])
-    games = make(env, [seed + i for i in range(count)])
+    games = make(env, [seed + i for i in range(count)], beat)
     row = empty_row(games.spec, count)
     memory = [torch.zeros(count, policy.state_size), torch.from_numpy(row.first)] if policy.state_size else []
     returns = np.zeros(count)
@@ -185,7 +188,8 @@ def _evaluate(
     scores: dict[str, list[float]] = {name: [] for name in wanted}
     for name, weights in wanted.items():
         policy.flat.copy_(weights)
-        for score in play(policy, settings.env, settings.episodes, settings.greedy, settings.seed + version):
+        seed = settings.seed + version
+        for score in play(policy, settings.env, settings.episodes, settings.greedy, seed, role.progress.beat):
             if score is not None:
                 scores[name].append(score)
             elif not role.alive():

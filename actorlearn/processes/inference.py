@@ -9,7 +9,7 @@ Next: the simulator steps on (stage 1); complete blocks go to ``processes/batche
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -156,8 +156,8 @@ class Server:
         self.seats = open_seats(own, self.seats)
         self.bells.follow({seat.peer: seat.bell for seat in own})
 
-    def answer(self, policy: Policy) -> bool:
-        """Answer every row whose turn it is; False when there was none."""
+    def answer(self, policy: Policy, beat: Callable[[], object] = lambda: None) -> bool:
+        """Answer every row whose turn it is; False when there was none. ``beat`` is called between batches of them."""
         answered, seats = False, list(self.seats.values())
         for asked in self.turns.batches(seats):
             policy.act(asked, seat=seats.index(asked[0][0]))
@@ -166,6 +166,7 @@ class Server:
                 if blocks in answering:
                     self.bells.ring(peer)
             answered = True
+            beat()
         return answered
 
 
@@ -182,7 +183,7 @@ def run(settings: InferenceSettings) -> None:
         if role.control.ordered:
             server.seat(role.control.order.roster)
             role.control.applied()
-        answered = server.answer(policy)  # rows there are only once weights have been published
+        answered = server.answer(policy, role.progress.beat)  # rows there are only once weights have been published
         role.timings.add("infer")
         if not answered:
             waiter.wait(server.turns.sleep_ms(POLL_MS))

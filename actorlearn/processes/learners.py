@@ -10,6 +10,7 @@ import hashlib
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 
 import msgspec
@@ -45,6 +46,8 @@ class Learners:
         self._lost_s = 0.0
         self._named_s = -NAME_EVERY_S
         self._suspect, self._suspected = -1, 0
+        self._leaving_s = inf
+        """When this one was first seen to leave in the middle of a pass."""
         self._order = 0
         self._numbers: tuple[int, ...] = ()
         """Of the learners in the order of that version."""
@@ -66,8 +69,11 @@ class Learners:
         return order.phase == "drain" or self._settings.name in order.leaving
 
     def going_on(self) -> bool:
-        """Whether a long pass goes on; asked once before each of its updates, because those in step ask together."""
-        return self._role.alive() and not self._learning.exchange.ending(self.leaving)
+        """Whether a long pass goes on; asked once between two of its updates, because those in step ask together."""
+        alive, now_s = self._role.alive(), time.monotonic()
+        self._leaving_s = min(self._leaving_s, now_s) if self.leaving else inf
+        late = now_s - self._leaving_s >= self._learning.finish_s
+        return alive and not self._learning.exchange.ending(late)
 
     def join(self, env_steps: int, updates: int) -> tuple[int, int] | None:
         """Join those there are now; the steps and updates of all, or None while they are not complete."""

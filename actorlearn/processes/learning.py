@@ -25,7 +25,7 @@ from actorlearn.models.unroll import state_size, unroll
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.schedules import linear, scaled
 from actorlearn.parameters import checkpoint
-from actorlearn.parameters.interface import Exchange, ExchangeSettings, Learner
+from actorlearn.parameters.interface import Exchange, ExchangeSettings, Learner, Stopped
 from actorlearn.parameters.make import make as make_exchange
 from actorlearn.parameters.published import Published
 from actorlearn.processes.norms import Norms
@@ -44,6 +44,9 @@ def make_ready(threads: int) -> None:
 
 class Learning:
     """Network, loss and optimizer; one ``update`` is the whole of what learning does to the weights."""
+
+    finish_s = 5.0
+    """For what is left of a pass once it is time to end: what is learned of a part of it counts no steps."""
 
     def __init__(self, settings: TrainerSettings) -> None:
         """Build everything from the settings, weights drawn from the seed."""
@@ -73,7 +76,7 @@ class Learning:
         self.beat: Callable[[], object] = lambda: None
         """Shows a sign of life while something takes long."""
         self.going_on: Callable[[], bool] = lambda: True
-        """Shows one too; False when it is time to end. Called once before each update of a long pass."""
+        """Shows one too; False when it is time to end. Called once between two updates of a pass."""
         self.finite = True
         self.skipped = 0
         """Batches in a row with an update that was skipped because it was not finite."""
@@ -111,7 +114,7 @@ class Learning:
         """Pass over a prepared batch ``epochs`` times, in parts; returns numbers of the last update.
 
         Those of the first skipped one, if any. A part is drawn, along the second dimension, from seed and round:
-        nothing needs saving.
+        nothing needs saving. Raises Stopped when it is time to end meanwhile: a pass may take minutes.
         """
         if not self.algorithm_settings.epochs:
             return {}
@@ -121,9 +124,11 @@ class Learning:
             self.exchange.merge(moments_of(batch.observation[: len(batch.valid)][batch.valid]), merge_into)
         size, parts = batch.action.shape[1], self._parts(batch)
         generator = torch.Generator().manual_seed((self.settings.seed << 32) + round_)
-        for _ in range(self.algorithm_settings.epochs):
+        for epoch in range(self.algorithm_settings.epochs):
             order = torch.randperm(size, generator=generator)
-            for chosen in order.tensor_split(parts):
+            for place, chosen in enumerate(order.tensor_split(parts)):
+                if (epoch or place) and not self.going_on():
+                    raise Stopped("told to end among the minibatches of a batch")
                 part = batch if parts == 1 else batch.environments(chosen)
                 finite, told = self.finite, self.update(part, env_steps)
                 numbers = told if finite else numbers  # those of the first skipped one stay

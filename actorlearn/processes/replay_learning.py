@@ -44,6 +44,8 @@ from actorlearn.replay.samplers import Prioritised, Sampler, Uniform, importance
 class ReplayLearning(Learning):
     """Network, target network, loss, optimizer and replay."""
 
+    finish_s = 0.0
+    """None: the next pass goes on where this one is broken off."""
     _credited = -1
     """Steps for which all minibatches have been done; -1: those of the first round to come."""
     _ahead = 0
@@ -249,4 +251,4 @@ class ReplayLearning(Learning):
         self.target.load_state_dict(saved.section("target"))
         self._credited, self._ahead, self._period = (int(n) for n in saved.tensors["replay.counters"])
         if "replay" in saved.state and not self.replay.rounds:
-            self.replay.restore(saved.path, saved.state["replay"])
+            self.replay.restore(saved.path, saved.state["replay"], self.beat)

@@ -99,7 +99,8 @@ def run(settings: SimulatorSettings) -> None:
     rounds = Rounds(Segment.open(Path(settings.rounds)))
     size = blocks.envs_per_group
     seeds = [settings.env_seeds[g * size : (g + 1) * size] for g in range(blocks.groups)]
-    groups = [Group(g, make(settings.env, seeds[g]), blocks, rounds, settings.reset) for g in range(blocks.groups)]
+    envs = [make(settings.env, own, role.progress.beat) for own in seeds]
+    groups = [Group(g, env, blocks, rounds, settings.reset) for g, env in enumerate(envs)]
     policy = _local_policy(settings) if not settings.inference_bell else None
     bells = Bells({"trainer": settings.trainer_bell, "inference": settings.inference_bell})
     waiter = Waiter(Bell(Path(settings.bell)), role.control.dealer)

@@ -97,6 +97,8 @@ class Trainer:
             except Stopped:
                 draining = self.learners.leaving
                 self.saved_at = -1  # what was learned of a round counts no steps, but has changed the weights
+                if batch is not None and self.settings.replay is None:
+                    self.batches.dropped_steps += steps_in(batch)
                 break
         self._finish(draining)
 

@@ -252,16 +252,17 @@ class Replay:
             _write(folder / f"sampler-{name}.npy", array, beat)
         return {"shape": msgspec.to_builtins(self.shape), "sampler": self.sampler.state()}
 
-    def restore(self, folder: Path, state: Mapping[str, Any]) -> None:
+    def restore(self, folder: Path, state: Mapping[str, Any], beat: Callable[[], object] = lambda: None) -> None:
         """Take back what was saved by a replay of the same shape; raises ValueError for another one.
 
+        ``beat`` is called after every PART_BYTES, which are read from the disk as they are copied.
         All environments are taken for new ones: what they store next is not joined to what they had stored.
         """
         if msgspec.convert(state["shape"], ReplayShape) != self.shape:
             raise ValueError(f"{folder}: the replay saved there is {state['shape']}, not {self.shape}")
         for field in self._rows:
             array, saved = self._segment[field.name], _read(folder / f"{field.name}.npy")
-            array[(slice(None), slice(saved.shape[1])) if array.ndim > 1 else ...] = saved
+            _copy(saved, array[:, : saved.shape[1]] if array.ndim > 1 else array, beat)
         names = self.sampler.arrays()
         self.sampler.restore({name: _read(folder / f"sampler-{name}.npy") for name in names}, state["sampler"])
         self._rings = Rings(self.shape.rings)
@@ -279,6 +280,16 @@ def _write(path: Path, array: NDArray[Any], beat: Callable[[], object]) -> None:
                 file.flush()
                 os.fsync(file.fileno())
                 beat()
+
+
+def _copy(saved: NDArray[Any], array: NDArray[Any], beat: Callable[[], object]) -> None:
+    """Copy ring by ring, in parts."""
+    rings = zip(saved, array, strict=True) if array.ndim > 1 else [(saved, array)]
+    for source, ring in rings:
+        rows = max(1, PART_BYTES * len(ring) // max(ring.nbytes, 1))
+        for at in range(0, len(ring), rows):
+            ring[at : at + rows] = source[at : at + rows]
+            beat()
 
 
 def _read(path: Path) -> NDArray[Any]:

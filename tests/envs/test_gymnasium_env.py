@@ -74,6 +74,27 @@ class Remembers(Scripted):
         return super().step(action)
 
 
+class Slow(Scripted):
+    """Takes a second for everything, on a clock that only it moves."""
+
+    now_s = 0.0
+    answers = ((GOOD, 0.0, False, False, {}),)
+
+    def __init__(self) -> None:
+        Slow.now_s += 1.0
+
+    def reset(self, *, seed=None, options=None):
+        Slow.now_s += 1.0
+        return super().reset()
+
+    def step(self, action):
+        Slow.now_s += 1.0
+        return super().step(action)
+
+    def close(self) -> None:
+        Slow.now_s += 1.0
+
+
 class NeedsArgument(Scripted):
     def __init__(self, size: int) -> None:
         self.size = size
@@ -282,6 +303,32 @@ def test_an_unusable_id_is_refused_in_one_line(ask, env_id: str, says: str) -> N
     with pytest.raises(ValueError, match=rf"^env\.id: .*{says}") as caught:
         ask(EnvSettings(id=env_id))
     assert "\n" not in str(caught.value)
+
+
+def test_slow_environments_show_signs_of_life_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actorlearn.envs.gymnasium_env.monotonic", lambda: Slow.now_s)
+    beats: list[float] = []
+    env = make(EnvSettings(id=f"{__name__}:Slow"), range(64), lambda: beats.append(Slow.now_s))
+    row = poisoned_row(env.spec, env.count)
+    env.reset(row)
+    env.step(np.zeros(64, np.int64), row)
+    env.restart(np.ones(64, np.bool_), row)
+    env.close()
+    assert Slow.now_s >= 5 * 64
+    assert max(np.diff([0.0, *beats, Slow.now_s])) <= 1.0
+
+
+def test_quick_environments_show_none_within_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actorlearn.envs.gymnasium_env.monotonic", lambda: 0.0)
+    monkeypatch.setattr(Scripted, "answers", ((GOOD, 0.0, False, False, {}),))
+    beats: list[int] = []
+    env = make(EnvSettings(id=f"{__name__}:Scripted"), range(64), lambda: beats.append(1))
+    row = poisoned_row(env.spec, env.count)
+    env.reset(row)
+    before = len(beats)
+    env.step(np.zeros(64, np.int64), row)
+    assert len(beats) == before
+    env.close()
 
 
 def test_seeds_are_needed_and_not_negative() -> None:

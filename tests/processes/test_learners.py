@@ -28,10 +28,28 @@ def test_the_exchange_decides_when_a_pass_is_broken_off_and_who_is_to_end_at_onc
     order = SimpleNamespace(phase=phase, leaving=leaving)
     role: Any = SimpleNamespace(alive=lambda: alive, control=SimpleNamespace(order=order))
     settings: Any = SimpleNamespace(exchange={}, name="trainer-1")
-    learning: Any = SimpleNamespace(exchange=SimpleNamespace(ending=ending))
+    learning: Any = SimpleNamespace(exchange=SimpleNamespace(ending=ending), finish_s=0.0)
     told = phase == "drain" or bool(leaving)
     assert Learners(settings, role, learning).going_on() == (alive and not told and not others)
     assert asked == ([told] if alive else [])
+
+
+def test_a_pass_that_counts_nothing_before_its_end_is_given_time_to_finish(monkeypatch: pytest.MonkeyPatch) -> None:
+    order = SimpleNamespace(phase="run", leaving=[])
+    role: Any = SimpleNamespace(alive=lambda: True, control=SimpleNamespace(order=order))
+    settings: Any = SimpleNamespace(exchange={}, name="trainer-1")
+    learning: Any = SimpleNamespace(exchange=SimpleNamespace(ending=lambda told: told), finish_s=5.0)
+    learners = Learners(settings, role, learning)
+
+    def goes_on(now_s: float, phase: str) -> bool:
+        monkeypatch.setattr("actorlearn.processes.learners.time.monotonic", lambda: now_s)
+        order.phase = phase
+        return learners.going_on()
+
+    asked = [(0.0, "run"), (10.0, "drain"), (14.9, "drain"), (15.0, "drain"), (16.0, "run"), (17.0, "drain")]
+    assert [goes_on(*when) for when in asked] == [True, True, True, False, True, True]
+    role.alive = lambda: False
+    assert not goes_on(18.0, "run")
 
 
 def test_another_list_breaks_off_joining_and_no_wait_of_who_is_joined(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.interface import AlgorithmSettings, Batch
 from actorlearn.models.interface import ModelSettings
 from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.parameters.interface import Stopped
 from actorlearn.processes.learning import Learning
 from actorlearn.processes.settings import PolicySettings, TrainerSettings
 
@@ -67,6 +68,21 @@ def learned_from(made: Learning, monkeypatch: pytest.MonkeyPatch) -> list[Batch]
     monkeypatch.setattr(made, "update", lambda part, env_steps: parts.append(part) or update(part, env_steps))
     made.learn(batch(), 0, round_=7)
     return parts
+
+
+def test_a_pass_asks_between_updates_whether_it_goes_on_and_is_broken_off_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, asked = learning(epochs=2, minibatches=3), []
+    monkeypatch.setattr(made, "going_on", lambda: not asked.append(len(asked)))
+    assert len(learned_from(made, monkeypatch)) == 6
+    assert len(asked) == 5  # one update alone asks nobody
+
+    asked.clear()
+    monkeypatch.setattr(made, "going_on", lambda: not asked.append(len(asked)) and len(asked) < 4)
+    with pytest.raises(Stopped):
+        learned_from(made, monkeypatch)
+    assert len(asked) == 4
 
 
 def test_an_epoch_learns_from_every_environment_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -298,6 +298,20 @@ def test_a_replay_is_saved_in_parts_with_a_sign_of_life_after_each(tmp_path: Pat
     assert len(beats) >= frames.nbytes / 50
 
 
+@pytest.mark.parametrize("part_bytes", [5, 50, 10**9])
+def test_a_replay_is_restored_in_parts_with_a_sign_of_life_after_each(tmp_path: Path, part_bytes: int) -> None:
+    replay, beats = make(tmp_path, box(), NStep()), []
+    replay.add("simulator", 0, rows_of(8))
+    replay.flush()
+    state = replay.save(tmp_path)
+    other = make(tmp_path, box(), NStep())
+    with mock.patch.object(buffer, "PART_BYTES", part_bytes):
+        other.restore(tmp_path, state, lambda: beats.append(len(beats)))
+    for name, column in replay._column.items():
+        assert (other._column[name].reshape(2, 50, -1)[:, :8] == column.reshape(2, 50, -1)[:, :8]).all(), name
+    assert len(beats) >= np.load(tmp_path / "frame.npy").nbytes / max(part_bytes, 12)  # a row of 12 bytes is whole
+
+
 def test_what_is_stored_after_a_restore_is_not_joined_to_what_was_before(tmp_path: Path) -> None:
     replay = make(tmp_path, box(), NStep())
     replay.add("simulator", 0, rows_of(8))
