@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from rich.console import Console as Terminal
 
-from actorlearn.wire.channel import Dealer
+from actorlearn.wire.channel import Dealer, Router
 from actorlearn.wire.control import Control
 from actorlearn.wire.messages import Applied, Evaluated, Finished, Message, Reply, Report, encode
 from launch import client, runner
@@ -32,6 +32,8 @@ from launch.spawner import Key
 from launch.topology import parse
 from tests import odd_messages
 from tests.launch.test_plan import DESCRIPTION
+
+MESSAGES = 5_000
 
 CHILDREN = ("trainer.0", "evaluator-0.0", "simulator-0.0", "simulator-1.0")
 STRANGERS = ("cli-1", "trainer.7", "simulator-0.3", "nobody.0", "x.y", ".0", "\x1b[31m.0", "trainer.9" + "9" * 200)
@@ -61,19 +63,24 @@ class NoProcesses:
             os.close(end)
         return self._codes.pop(key)
 
+    def bury_orphans(self) -> None:
+        pass
+
     def close(self) -> None:
         for key in list(self._exits):
             self._codes[key] = -9
             self.reap(key)
 
 
-def hello(plan: Plan) -> None:
-    """All children say who they are, as a real run's do."""
+def hello(run: Run, plan: Plan) -> None:
+    """All children say who they are, as a real run's do, and are admitted."""
     for peer in CHILDREN:
         name, _, incarnation = peer.rpartition(".")
         control = Control(plan.endpoint("control"), name, int(incarnation), plan.run_id)
         control.hello(1, plan.expected_shape if name.startswith("simulator") else {})
         control.close()
+    while "4 of 4" not in client.ask(run, "status", timeout_s=30.0).text:
+        time.sleep(0.01)  # without an end of its own: pytest has a limit
 
 
 class Screens:
@@ -119,7 +126,7 @@ def run_beside(
             run = read(plan.run_dir)
             assert run is not None
             try:
-                hello(plan)
+                hello(run, plan)
                 tell(run, plan)
             except BaseException as error:
                 found.append(error)
@@ -144,9 +151,20 @@ def rows(path: Path) -> list[dict[str, object]]:
 @pytest.mark.parametrize("seed", range(2))
 def test_ten_thousand_odd_messages_end_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     replies: list[Reply] = []
+    heard = itertools.count(1)
+    all_heard = threading.Event()
+
+    def recv(router: Router, timeout_ms: int = 0, recv: Callable[..., Any] = Router.recv) -> Any:
+        received = recv(router, timeout_ms)
+        if received and received[0] in (*CHILDREN, *STRANGERS) and next(heard) >= MESSAGES:
+            all_heard.set()
+        return received
+
+    monkeypatch.setattr(Router, "recv", recv)
 
     def tell(run: Run, plan: Plan) -> None:
-        odd_messages.send(plan.endpoint("control"), 5_000, seed, [*CHILDREN, *STRANGERS])
+        odd_messages.send(plan.endpoint("control"), MESSAGES, seed, [*CHILDREN, *STRANGERS])
+        assert all_heard.wait(30.0)
         replies.append(client.ask(run, "status", timeout_s=50.0))
 
     screens = Screens()
