@@ -118,7 +118,7 @@ def _stop_now(run: Run) -> bool:
         return True
     _kill(run)
     _wait(run, _NOW_S)
-    sweep_all()  # its children die with it, by the kernel
+    sweep_all()  # its children are ended by their guardian
     return False
 
 

@@ -7,7 +7,6 @@ cannot be built is one line of error before anything is started.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ import msgspec
 from actorlearn.envs.interface import EnvSettings
 from actorlearn.processes import settings as all_settings
 from actorlearn.processes.settings import DescribeSettings
+from launch import guardian
 from launch.topology import Topology, TopologyError
 
 LIMIT_S = 60.0
@@ -68,12 +68,9 @@ def describe(topology: Topology) -> Description:
 
 
 def _run(command: list[str], topology: Topology) -> subprocess.CompletedProcess[str]:
-    """Run the child to its end; it ends with us, and by Ctrl-C, whatever it is doing."""
-    env = {**os.environ, "ACTORLEARN_SUPERVISOR_PID": str(os.getpid())}
+    """Run the child to its end; it ends with us, and by Ctrl-C, whatever it is doing, and what it has started too."""
     try:
-        return subprocess.run(
-            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=env, timeout=LIMIT_S
-        )
+        return guardian.run(command, LIMIT_S)
     except subprocess.TimeoutExpired:
         raise TopologyError(
             f"env.id {topology.env.id!r}: not described within {LIMIT_S:g} s; "

@@ -7,8 +7,6 @@ Imports neither torch nor an environment.
 from __future__ import annotations
 
 import json as json_format
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -19,7 +17,7 @@ import msgspec
 
 from actorlearn.processes import settings as process_settings
 from actorlearn.processes.settings import EvaluateSettings
-from launch import runs
+from launch import guardian, runs
 from launch.description import describe, env_settings
 from launch.errors import FailedError, RunError
 from launch.evaluations import compared
@@ -81,8 +79,7 @@ def play(run: Run, wanted: EvaluateSettings) -> dict[str, Any]:
         path = Path(folder) / "evaluate.json"
         process_settings.write(wanted, path)
         command = [sys.executable, "-m", "actorlearn.processes", "evaluate", str(path)]
-        quiet = os.environ | {"OMP_WAIT_POLICY": "PASSIVE"}  # idle threads must not spin: a run may need the cores
-        done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=quiet)
+        done = guardian.run(command, OMP_WAIT_POLICY="PASSIVE")  # idle threads must not spin: a run may need the cores
     try:
         answer = json_format.loads(done.stdout.strip().splitlines()[-1])
     except (IndexError, ValueError):

@@ -149,6 +149,7 @@ class Runner:
             self._happened(ev.Interrupted(hangup=number == signal.SIGHUP))
         self._listen(0)
         self._bury([key for key in ready if key is not None])
+        self.spawner.bury_orphans()
         self._feel_pulses()
         self._happened(ev.Tick())
         self._forget_the_gone()

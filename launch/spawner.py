@@ -1,6 +1,7 @@
 """The processes themselves: started, signalled and reaped, each known by a pidfd so that no other can be hit.
 
-Knows names and incarnations; refuses to know why a process should live or die.
+They are children of a guardian (``launch/guardian.py``), which ends whatever they start themselves. Knows names and
+incarnations; refuses to know why a process should live or die.
 """
 
 from __future__ import annotations
@@ -8,29 +9,30 @@ from __future__ import annotations
 import os
 import selectors
 import signal
-import subprocess
 import sys
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from actorlearn.memory.progress import STACK_SIGNAL
+from launch.guardian import ROLE_MARK, RUN_MARK, Guardian, GuardianLostError, end_marked
+
+INTERPRETER = sys.executable
 
 Key = tuple[str, int]
 """Name and incarnation."""
 
-_REAP_LIMIT_S = 5.0
-
 
 @dataclass(frozen=True)
 class Process:
-    """One living, or not yet reaped, child process."""
+    """One living, or not yet reaped, process."""
 
     key: Key
-    popen: subprocess.Popen[bytes]
+    pid: int
     pidfd: int
+    guardian: Guardian
+    """Its parent."""
 
 
 class Spawner:
@@ -41,29 +43,31 @@ class Spawner:
         self._selector = selector
         self._logs = logs
         self._run_id = run_id
+        self._guardian: Guardian | None = None
         self._processes: dict[Key, Process] = {}
 
     def spawn(self, name: str, incarnation: int, role: str, settings: Path, threads: int) -> int:
         """Start ``python -m actorlearn.processes``; returns its pid, raises OSError."""
+        guardian = self._guardian = self._guardian or Guardian(str(self._logs))
         log = self._log(name, incarnation)
         try:
-            popen = subprocess.Popen(
-                [sys.executable, "-m", "actorlearn.processes", role, str(settings)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=self._environment(threads),
-                process_group=0,  # a Ctrl-C in the terminal is ours to understand, and its own children die with it
-            )
+            command = [INTERPRETER, "-m", "actorlearn.processes", role, str(settings)]
+            own = {RUN_MARK: self._run_id, ROLE_MARK: f"{name}.{incarnation}", "PYTHONUNBUFFERED": "1"}
+            pid, pidfd = guardian.start(command, {**fast(threads), **own}, log, log)
+        except GuardianLostError:
+            self._lose(guardian)
+            raise
         finally:
             os.close(log)
+        process = Process((name, incarnation), pid, pidfd, guardian)
         try:
-            self._watch((name, incarnation), popen)
+            self._selector.register(pidfd, selectors.EVENT_READ, process.key)
         except BaseException:  # nobody would ever know of it
-            os.killpg(popen.pid, signal.SIGKILL)
-            popen.wait()
+            self._end(process, signal.SIGKILL)
+            self._wait(process)
             raise
-        return popen.pid
+        self._processes[process.key] = process
+        return pid
 
     def _log(self, name: str, incarnation: int, about: str = "") -> int:
         """Open a process's log, with a heading for what comes now; raises OSError."""
@@ -82,57 +86,74 @@ class Spawner:
             os.close(self._log(name, incarnation, about))
         self.kill(name, incarnation, STACK_SIGNAL)
 
-    def _watch(self, key: Key, popen: subprocess.Popen[bytes]) -> None:
-        pidfd = os.pidfd_open(popen.pid)
-        try:
-            self._selector.register(pidfd, selectors.EVENT_READ, key)
-        except BaseException:
-            os.close(pidfd)
-            raise
-        self._processes[key] = Process(key, popen, pidfd)
-
-    def _environment(self, threads: int) -> dict[str, str]:
-        own = {
-            "ACTORLEARN_RUN_ID": self._run_id,
-            "ACTORLEARN_SUPERVISOR_PID": str(os.getpid()),
-            "PYTHONUNBUFFERED": "1",
-        }
-        return {**environment(threads), **own}
-
     def kill(self, name: str, incarnation: int, sent: int) -> None:
         """Signal a process, with SIGKILL its whole group. One that is gone already is none of our business."""
-        process = self._processes.get((name, incarnation))
-        if process is None:
-            return
-        with suppress(ProcessLookupError):
-            if sent == signal.SIGKILL:
-                os.killpg(process.popen.pid, sent)  # not reaped yet, so the number is still its own
-            else:
-                signal.pidfd_send_signal(process.pidfd, sent)
+        if process := self._processes.get((name, incarnation)):
+            self._end(process, sent)
 
     def reap(self, key: Key) -> int:
         """Return code of a process that has ended; what it may have started itself is ended too."""
         process = self._processes.pop(key)
         self._selector.unregister(process.pidfd)
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.popen.pid, signal.SIGKILL)
-        returncode = process.popen.wait()
-        os.close(process.pidfd)
-        return returncode
+        return self._wait(process)
+
+    def bury_orphans(self) -> None:
+        """Reap those that only the first process of a container is given: in it nobody else would.
+
+        The guardian keeps what our own processes leave; others' may come from the shell of a visitor.
+        """
+        if os.getpid() != 1:
+            return
+        with suppress(ChildProcessError):
+            while gone := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                if self._guardian is not None and gone.si_pid == self._guardian.pid:
+                    self._lose(self._guardian)
+                else:
+                    os.waitpid(gone.si_pid, 0)
 
     def close(self) -> None:
-        """Kill and reap all that are left."""
-        for name, incarnation in self._processes:
-            self.kill(name, incarnation, signal.SIGKILL)
-        deadline_s = time.monotonic() + _REAP_LIMIT_S
-        for key, process in list(self._processes.items()):
-            with suppress(subprocess.TimeoutExpired):  # the kernel holds on to it: init will reap it after us
-                process.popen.wait(max(0.0, deadline_s - time.monotonic()))
-                self.reap(key)
+        """End all that are left, and what they have started."""
+        if self._guardian is not None:
+            self._guardian.close()
+        for process in self._processes.values():
+            self._selector.unregister(process.pidfd)
+            os.close(process.pidfd)
+        self._processes, self._guardian = {}, None
+
+    def _end(self, process: Process, sent: int) -> None:
+        try:
+            if sent == signal.SIGKILL:
+                process.guardian.kill(process.pid)
+            else:
+                signal.pidfd_send_signal(process.pidfd, sent)
+        except ProcessLookupError:
+            pass
+        except GuardianLostError:
+            self._lose(process.guardian)
+
+    def _wait(self, process: Process) -> int:
+        os.close(process.pidfd)
+        try:
+            return process.guardian.returncode(process.pid)
+        except GuardianLostError:
+            self._lose(process.guardian)
+            return -signal.SIGKILL
+
+    def _lose(self, guardian: Guardian) -> None:
+        """Give a guardian up: the kernel ends its children, we what they have started; the next start has another."""
+        guardian.close()
+        if guardian is self._guardian:
+            self._guardian = None
+            end_marked(self._run_id)
 
 
 def environment(threads: int) -> dict[str, str]:
-    """This process's environment variables, with those that a process of ours is fast with.
+    """This process's environment variables, with those that a process of ours is fast with."""
+    return {**os.environ, **fast(threads)}
+
+
+def fast(threads: int) -> dict[str, str]:
+    """Environment variables that a process of ours is fast with.
 
     Measured on two cores of an AMD EPYC with the NIPS network: idle OpenMP threads spin for some ten microseconds, to
     bridge the gaps within an update (192 rows in bf16: 17 ms without, so 14), and then sleep, because simulators need
@@ -143,4 +164,4 @@ def environment(threads: int) -> dict[str, str]:
     asleep = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "0"}
     kept = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**31)}
     tunables = ":".join(filter(None, (os.environ.get("GLIBC_TUNABLES"), "glibc.malloc.hugetlb=1")))
-    return {**os.environ, **threads_of, **asleep, **kept, "GLIBC_TUNABLES": tunables}
+    return {**threads_of, **asleep, **kept, "GLIBC_TUNABLES": tunables}

@@ -25,12 +25,12 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """Let the kernel end this process when the supervisor ends, however that happens."""
-    supervisor = os.environ.get("ACTORLEARN_SUPERVISOR_PID")
-    if supervisor is None:
+    """Let the kernel end this process when its parent, the guardian of the run, ends, however that happens."""
+    parent = os.environ.get("ACTORLEARN_PARENT_PID")
+    if parent is None:
         return
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(supervisor):  # it died before the line above
+    if os.getppid() != int(parent):  # it died before the line above
         sys.exit(1)
 
 

@@ -21,6 +21,7 @@ from actorlearn.processes.settings import AloneSettings, SimulatorSettings, Trai
 from launch.bench.errors import BenchError
 from launch.choices import rows_answered
 from launch.description import describe
+from launch.guardian import PARENT
 from launch.instructions import instructions
 from launch.plan import plan
 from launch.planned import trainer_name
@@ -70,7 +71,7 @@ class Parts:
         """The sum over processes, so many for each learner, that measure at the same time."""
         path = self._write(part, threads, environments, seconds)
         command = [sys.executable, "-m", "actorlearn.processes", "alone", str(path)]
-        env = {**environment(threads), "ACTORLEARN_SUPERVISOR_PID": str(os.getpid())}  # it ends with us
+        env = {**environment(threads), PARENT: str(os.getpid())}  # it ends with us
         pipe = subprocess.PIPE
         running: list[subprocess.Popen[str]] = []
         try:

@@ -1,31 +1,41 @@
-"""Starting processes: one that cannot be watched is ended at once, and nobody is left behind."""
+"""Starting processes: each is watched and reaped by the number it has, and nobody is left behind."""
 
 from __future__ import annotations
 
 import os
 import selectors
-import subprocess
+import signal
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
+import psutil
 import pytest
 
 from launch.spawner import Spawner
+from tests.runaways import lives
+
+ROLE = """#!/bin/sh
+echo "$ACTORLEARN_PROCESS $4" >> "{path}"
+exec sleep 60
+"""
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
-    """Processes that were really started; they sleep, whatever they should have done."""
-    popens: list[subprocess.Popen[bytes]] = []
-    popen = subprocess.Popen
+def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A list of the processes that were really started; they sleep, whatever they should have done."""
+    program, path = tmp_path / "role", tmp_path / "started"
+    program.write_text(ROLE.format(path=path))
+    program.chmod(0o755)
+    monkeypatch.setattr("launch.spawner.INTERPRETER", str(program))
+    return path
 
-    def start(_command: list[str], **how: Any) -> subprocess.Popen[bytes]:
-        popens.append(popen(["sleep", "60"], **how))
-        return popens[-1]
 
-    monkeypatch.setattr(subprocess, "Popen", start)
-    return popens
+@pytest.fixture
+def selector() -> Iterator[selectors.BaseSelector]:
+    with selectors.DefaultSelector() as selector:
+        yield selector
+        assert not selector.get_map()
 
 
 def pidfds() -> int:
@@ -37,31 +47,84 @@ def pidfds() -> int:
     return found
 
 
-def broken(*_: Any) -> int:
-    raise OSError(24, "Too many open files")
+def ends(selector: selectors.BaseSelector) -> list[tuple[str, int]]:
+    return [key.data for key, _ in selector.select(10)]
 
 
-@pytest.mark.parametrize("what", ["pidfd_open", "register"])
 def test_a_process_that_cannot_be_watched_is_ended(
-    what: str, started: list[subprocess.Popen[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    selector: selectors.BaseSelector, started: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def broken(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
     before = pidfds()
-    with selectors.DefaultSelector() as selector:
-        monkeypatch.setattr(*((os, what, broken) if what == "pidfd_open" else (selector, what, broken)))
-        processes = Spawner(selector, tmp_path, "run-1")
+    processes = Spawner(selector, tmp_path, "run-1")
+    with monkeypatch.context() as patched:
+        patched.setattr(selector, "register", broken)
         with pytest.raises(OSError, match="Too many open files"):
             processes.spawn("simulator-0", 0, "simulator", tmp_path / "settings.json", 1)
-        processes.close()
-        assert not selector.get_map()
-    assert [popen.returncode for popen in started] == [-9]
+    (guardian,) = psutil.Process().children()
+    assert guardian.children() == []
     assert pidfds() == before
+    processes.close()
 
 
-def test_a_process_is_watched_and_reaped(started: list[subprocess.Popen[bytes]], tmp_path: Path) -> None:
-    with selectors.DefaultSelector() as selector:
-        processes = Spawner(selector, tmp_path, "run-1")
-        pid = processes.spawn("simulator-0", 0, "simulator", tmp_path / "settings.json", 1)
-        assert pid == started[0].pid
-        processes.kill("simulator-0", 0, 15)
-        assert [key.data for key, _ in selector.select(10)] == [("simulator-0", 0)]
-        assert processes.reap(("simulator-0", 0)) == -15
+def test_a_program_that_is_not_there_is_an_error_of_the_system(
+    selector: selectors.BaseSelector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("launch.spawner.INTERPRETER", str(tmp_path / "nothing"))
+    processes = Spawner(selector, tmp_path, "run-1")
+    with pytest.raises(FileNotFoundError):
+        processes.spawn("simulator-0", 0, "simulator", tmp_path / "settings.json", 1)
+    processes.close()
+
+
+def test_a_process_is_watched_and_reaped(selector: selectors.BaseSelector, started: Path, tmp_path: Path) -> None:
+    processes = Spawner(selector, tmp_path, "run-1")
+    pids = [processes.spawn(f"simulator-{n}", 0, "simulator", tmp_path / "settings.json", 1) for n in range(3)]
+    assert [lives(pid) for pid in pids] == [True] * 3
+    for n, sent in enumerate((signal.SIGTERM, signal.SIGKILL)):
+        processes.kill(f"simulator-{n}", 0, sent)
+        assert ends(selector) == [(f"simulator-{n}", 0)]
+        processes.kill(f"simulator-{n}", 0, signal.SIGKILL)  # of one that has ended
+        assert processes.reap((f"simulator-{n}", 0)) == -sent
+        processes.kill(f"simulator-{n}", 0, signal.SIGKILL)  # of one that is forgotten
+    processes.close()
+    assert not [pid for pid in pids if lives(pid)]
+    assert pidfds() == 0
+
+
+def test_all_end_at_once_and_no_number_is_used_after_its_owner(
+    selector: selectors.BaseSelector, started: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Closing killed the groups of processes that had been waited for, whose numbers may be others' by then."""
+    processes = Spawner(selector, tmp_path, "run-1")
+    for n in range(3):
+        processes.spawn(f"simulator-{n}", 0, "simulator", tmp_path / "settings.json", 1)
+    monkeypatch.setattr(os, "killpg", lambda *_: pytest.fail("a number that is not ours"))
+    processes.close()
+    assert psutil.Process().children() == []
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_guardian_that_is_lost_takes_its_processes_along_and_is_replaced(
+    selector: selectors.BaseSelector,
+    started: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sent: signal.Signals,
+) -> None:
+    monkeypatch.setattr("launch.guardian._ANSWER_S", 0.5)
+    processes = Spawner(selector, tmp_path, "run-1")
+    first = processes.spawn("simulator-0", 0, "simulator", tmp_path / "settings.json", 1)
+    (guardian,) = psutil.Process().children()
+    guardian.send_signal(sent)
+    with pytest.raises(OSError, match="the guardian, process"):
+        processes.spawn("simulator-1", 0, "simulator", tmp_path / "settings.json", 1)
+    assert ends(selector) == [("simulator-0", 0)]
+    assert processes.reap(("simulator-0", 0)) == -signal.SIGKILL
+    assert not lives(first)
+    second = processes.spawn("simulator-1", 1, "simulator", tmp_path / "settings.json", 1)
+    assert lives(second)
+    processes.close()
+    assert psutil.Process().children() == []

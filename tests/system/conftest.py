@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -75,14 +75,14 @@ def launched(environment: dict[str, str], tmp_path: Path) -> Iterator[Start]:
     """Start runs; those that a failed test leaves alive are ended and removed."""
     started: list[Launched] = []
 
-    def start(topology: str, *overrides: str, run_dir: Path | None = None) -> Launched:
+    def start(topology: str, *overrides: str, run_dir: Path | None = None, by: Sequence[str] = ()) -> Launched:
         """``topology`` is a name in configs/; with ``resume`` the run of ``run_dir`` goes on."""
         folder = run_dir or tmp_path / f"run-{len(started)}"
         if topology == "resume":
             arguments = ["resume", str(folder), *overrides]
         else:
             arguments = ["run", str(CONFIGS / f"{topology}.yaml"), *QUICK, *overrides, "--run-dir", str(folder)]
-        started.append(Launched(arguments, folder, environment, tmp_path / "paced"))
+        started.append(Launched(arguments, folder, environment, tmp_path / "paced", by))
         return started[-1]
 
     yield start

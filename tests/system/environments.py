@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +12,10 @@ from typing import Any
 import numpy as np
 
 from actorlearn.envs.catch import Catch, Image
+from tests.runaways import command
+
+SLEEPERS_VARIABLE = "ACTORLEARN_TEST_SLEEPERS"
+"""Name of the processes that ``StartsOthers`` starts."""
 
 PACED_VARIABLE = "ACTORLEARN_TEST_PACED"
 """While the file of this name exists, a step of ``Paced`` takes its time."""
@@ -25,6 +30,14 @@ class Paced(Catch):
         if Path(os.environ[PACED_VARIABLE]).exists():
             time.sleep(STEP_S)
         return super().step(action)
+
+
+class StartsOthers(Paced):
+    """Needs programs beside it, and has them get away from it in every way there is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._beside = subprocess.Popen(command(os.environ[SLEEPERS_VARIABLE]))
 
 
 class DiesInStep(Catch):

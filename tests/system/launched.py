@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -27,15 +27,22 @@ Event = dict[str, Any]
 class Launched:
     """One ``python -m launch run`` or ``resume``, started in the background."""
 
-    def __init__(self, arguments: list[str], run_dir: Path, environment: Mapping[str, str], paced: Path) -> None:
-        """Start it, as a terminal would: in a process group of its own."""
+    def __init__(
+        self,
+        arguments: list[str],
+        run_dir: Path,
+        environment: Mapping[str, str],
+        paced: Path,
+        by: Sequence[str] = (),
+    ) -> None:
+        """Start it, as a terminal would: in a process group of its own. ``by`` is a command that starts commands."""
         self.run_dir = run_dir
         self.paced = paced
         self.stdout, self.stderr = (run_dir.with_name(f"{run_dir.name}.{name}") for name in ("out", "err"))
         self.resumed_events = len(self.events())
         with self.stdout.open("w") as out, self.stderr.open("w") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "launch", *arguments],
+                [*by, sys.executable, "-m", "launch", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
