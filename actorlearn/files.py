@@ -1,7 +1,8 @@
-"""Files and folders that are replaced whole: written beside, flushed to disk, and put in place by one rename.
+"""Files and folders that are replaced whole, or grow by whole records, on a disk that may be full or fail.
 
-Whatever moment a process, or the machine, dies at, the path holds what it held before or all of the new; and when a
-function here has returned, a power cut takes nothing back.
+What is replaced is written beside, flushed to disk, and put in place by one rename. Whatever moment a process, or the
+machine, dies at, the path holds what it held before or all of the new; and when a function here has returned, a power
+cut takes nothing back.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from contextlib import suppress
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _AT_FDCWD = -100
@@ -17,20 +20,117 @@ _RENAME_EXCHANGE = 2  # both from linux/fcntl.h and linux/fs.h
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file by one that holds these bytes; raises OSError, and then the file is as it was."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with beside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except BaseException:
+DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
+"""What a disk says that is full, used up by its owner, broken, or read-only because it broke: it may pass."""
+
+MOST_WAITING = 1000
+"""Records kept in memory while the disk takes none; of more the oldest are lost."""
+
+
+def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Replace a file by one that holds these bytes; raises OSError naming it, and then the file is as it was.
+
+    Or it is the new one already, where only its folder's list of names could not be flushed. A link stays one, and what
+    it points to is replaced; what is no file (a pipe, a device) is written to. Without ``durable`` nothing is flushed:
+    that saves the wait for the disk, and a power cut may take the new file.
+    """
+    path = path.resolve()
+    with _naming(path):
+        if path.exists() and not path.is_file():
+            _write(path, data)
+            return
+        beside = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            _write(beside, data, durable)
+            os.replace(beside, path)
+        except BaseException:
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
+            raise
+        if durable:
+            flush(path.parent)
+
+
+class AppendedFile:
+    """A file that one process appends whole records to: never a part of one, whatever the disk says.
+
+    A record that cannot be written waits in memory, and goes before the next one that can.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Append to what is there, or make the file."""
+        self.path = path
+        self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        self._waiting: deque[bytes] = deque(maxlen=MOST_WAITING)
+        self._cut_at: int | None = None
+        """Where a record begins that was written in part and could not be cut off."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more can be appended."""
+        return self._handle < 0
+
+    def append(self, record: bytes) -> None:
+        """Write what waits and then this; raises OSError naming the file, and then it waits as well."""
+        self._waiting.append(record)
+        with _naming(self.path):
+            while self._waiting:
+                self._write(self._waiting[0])
+                self._waiting.popleft()
+
+    def close(self) -> None:
+        """Write what waits, if that goes now, and close; a second call does nothing."""
+        if self.closed:
+            return
+        handle = self._handle
         with suppress(OSError):
-            beside.unlink(missing_ok=True)
-        raise
-    flush(path.parent)
+            while self._waiting:
+                self._write(self._waiting.popleft())
+        self._handle = -1
+        with suppress(OSError):
+            os.close(handle)
+
+    def _write(self, record: bytes) -> None:
+        self._cut()
+        self._cut_at = os.fstat(self._handle).st_size
+        try:
+            _write_all(self._handle, record)
+        except BaseException:
+            with suppress(OSError):  # before the next record it is tried again
+                self._cut()
+            raise
+        self._cut_at = None
+
+    def _cut(self) -> None:
+        if self._cut_at is not None:
+            os.ftruncate(self._handle, self._cut_at)
+            self._cut_at = None
+
+
+def _write(path: Path, data: bytes, durable: bool = False) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        _write_all(handle, data)
+        if durable:
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _write_all(handle: int, data: bytes) -> None:
+    """Write to the last byte: the kernel may take a part, and says why only when asked again."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(handle, left) :]
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Have every OSError name this file: those of a write name none."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def flush(path: Path) -> None:

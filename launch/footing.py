@@ -17,12 +17,13 @@ from typing import Any, Protocol, Self, TypeVar
 
 import msgspec
 
+from actorlearn.files import write_atomically
 from actorlearn.memory.owned import OwnedDirectory, name_of, sweep
 from actorlearn.memory.shared import reserve, sweep_shared
 from actorlearn.replay.rows import ReplayShape
 from launch import record
 from launch.description import Description
-from launch.errors import RunError
+from launch.errors import FailedError, RunError
 from launch.plan import Plan, plan
 from launch.runs import detached_before, read_object
 from launch.shapes import replay_shape
@@ -80,7 +81,8 @@ class Footing:
     def lay(self, topology: Topology, description: Description, resume: bool) -> Plan:
         """Hear signals from now on; make folder, sockets and shared memory.
 
-        Raises SharedMemoryFull, TopologyError, and RunError where a run cannot be resumed like that.
+        Raises SharedMemoryFull, TopologyError, RunError where a run cannot be resumed like that, and FailedError where
+        its folder takes nothing; what stood there then stands there still.
         """
         self.signals = self.keep(Signals())
         sweep_all()
@@ -99,13 +101,28 @@ class Footing:
         if resume:
             _leave_out(made, detached_before(self.run_dir / "events.jsonl"))
         self.keep(OwnedDirectory.create(sockets))
-        for name in FOLDERS:
-            (self.run_dir / name).mkdir(exist_ok=True)
-        (self.run_dir / "summary.json").unlink(missing_ok=True)
-        (self.run_dir / "topology.yaml").write_text(dump(made.topology))
-        record.write(self.run_dir / "meta.json", record.meta(made, resume))
+        self._write_down(made, resume)
         self._stack.callback(_mark_ended, self.run_dir / "meta.json")
         return made
+
+    def _write_down(self, made: Plan, resume: bool) -> None:
+        """Make the folders, topology.yaml and meta.json; where that fails, what was not there before is gone again."""
+        topology, meta = self.run_dir / "topology.yaml", self.run_dir / "meta.json"
+        try:
+            with ExitStack() as undo:
+                for name in FOLDERS:
+                    (self.run_dir / name).mkdir(exist_ok=True)
+                    undo.callback(_remove_if_empty, self.run_dir / name)
+                for path in (topology, meta):
+                    if not path.exists():
+                        undo.callback(_remove, path)
+                write_atomically(topology, dump(made.topology).encode())
+                record.write(meta, record.meta(made, resume))
+                undo.pop_all()
+        except OSError as error:
+            raise FailedError(
+                f"{error.filename}: cannot be written: {error.strerror}; make room on that disk, and try again"
+            ) from None
 
 
 class Signals:
@@ -155,6 +172,11 @@ def _remove_if_empty(run_dir: Path) -> None:
     """A run that was refused before it began has put nothing in its folder, and leaves none."""
     with suppress(OSError):
         run_dir.rmdir()
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink()
 
 
 def sweep_all() -> tuple[list[str], list[str]]:

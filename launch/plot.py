@@ -6,6 +6,7 @@ picture. Knows nothing of the processes that made them.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
+
+from actorlearn.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,7 +73,14 @@ def draw_curves(curves: Sequence[Curve], names: Sequence[str], output: Path) -> 
         )
     _draw(figure, curves, names)
     output.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(output)
+    save(figure, output)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a picture, in the format that its name ends in, whole or not at all; raises OSError."""
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=path.suffix.lstrip(".").lower())
+    write_atomically(path, drawn.getvalue())
 
 
 def read_curve(run: Path, column: str = SCORE) -> Curve:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from actorlearn import __version__
+from actorlearn.files import write_atomically
 from launch.plan import Plan
 from launch.runs import read_object, start_time
 
@@ -25,10 +26,8 @@ PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "pyzmq", "msgspec", "pydant
 
 
 def write(path: Path, values: Mapping[str, Any]) -> None:
-    """Replace a JSON file."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(json.dumps(values, indent=2, ensure_ascii=False, default=str) + "\n")
-    beside.replace(path)
+    """Replace a JSON file; raises OSError."""
+    write_atomically(path, f"{json.dumps(values, indent=2, ensure_ascii=False, default=str)}\n".encode())
 
 
 def now() -> str:

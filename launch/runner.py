@@ -117,6 +117,7 @@ class Runner:
         self.selector.register(self.router.fd, selectors.EVENT_READ)
         self.selector.register(self.signals.fd, selectors.EVENT_READ)
         error = "the supervisor itself failed"
+        (self.plan.run_dir / "summary.json").unlink(missing_ok=True)  # of an earlier life
         try:
             self._say_beforehand()
             self._happened(ev.Begin())

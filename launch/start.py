@@ -125,7 +125,10 @@ def bench(suite: str | None, wanted: Mapping[str, Any], output: Path | None, jso
     else:
         report.show(found)
     if output is not None:
-        report.write(found, output)
+        try:
+            report.write(found, output)
+        except OSError as error:
+            raise FailedError(f"-o {output}: not written: {error}; what was found stands above") from None
     return 0
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from actorlearn.files import write_atomically
 from launch.bench.errors import BenchError
 from launch.bench.interleaved import progress_bar
 from launch.bench.report import machine_line
@@ -59,10 +60,16 @@ def tune(path: str, overrides: Sequence[str], output: Path) -> int:
     best = ranked[0]
     if best.steps_per_s == 0:
         raise FailedError(f"tune: no way to run {path} worked; see above")
-    lines = [f"# {path}: {best.steps_per_s:,.0f} steps/s on {machine_line()}", *given, *best.keys]
-    output.write_text("\n".join(lines) + "\n")
+    keys = (*given, *best.keys)
+    lines = [f"# {path}: {best.steps_per_s:,.0f} steps/s on {machine_line()}", *keys]
     for tried in ranked:
         print(f"{tried.steps_per_s:>8,.0f} steps/s  {' '.join(tried.keys)}")
+    try:
+        write_atomically(output, "".join(f"{line}\n" for line in lines).encode())
+    except OSError as error:
+        raise FailedError(
+            f"-o {output}: not written: {error.strerror}; what was to stand there: {' '.join(keys)}"
+        ) from None
     print(f"wrote {output}; use it with: actorlearn run {path} @{output}")
     return 0
 

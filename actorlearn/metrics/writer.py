@@ -1,9 +1,9 @@
 """What a run leaves to be read: ``metrics.jsonl``, ``events.jsonl`` (one JSON object a line) and TensorBoard scalars.
 
 ``metrics.jsonl`` is the truth; TensorBoard is a copy of its numbers over ``env_steps``. Each file has one writing
-process (metrics: the trainer, events: the supervisor); reading while they write is safe, because a line is written in
-one call, and a line that a crash cut short is dropped when the file is opened again. What the numbers mean is not known
-here.
+process; reading while it writes is safe for whoever leaves out a last line without its end: it is being written, or was
+cut short by a crash, and is then dropped when the file is opened again. What finds no room on the disk waits in memory
+for the next line (``actorlearn/files.py``). What the numbers mean is not known here.
 
 TensorBoard's files are written with its record format alone: its own writers would import TensorFlow where that happens
 to be installed, and start a thread.
@@ -11,6 +11,7 @@ to be installed, and start a thread.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -21,6 +22,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from actorlearn.files import AppendedFile
 
 METRICS_FILE = "metrics.jsonl"
 EVENTS_FILE = "events.jsonl"
@@ -33,15 +36,14 @@ class _LinesFile:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         _drop_cut_line(path)
-        self._path = path
-        self._file = path.open("ab", buffering=0)
+        self._file = AppendedFile(path)
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Write one line; raises ValueError after ``close``."""
+        """Write one line; raises OSError when it found no room, and ValueError after ``close``."""
         if self._file.closed:
-            raise ValueError(f"{self._path} is closed: write the last line before close()")
+            raise ValueError(f"{self._file.path} is closed: write the last line before close()")
         line = json.dumps(row, allow_nan=False, ensure_ascii=False) + "\n"
-        self._file.write(line.encode())
+        self._file.append(line.encode())
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""
@@ -57,16 +59,21 @@ class MetricsWriter:
         self._scalars = _ScalarsFile(run_dir / TENSORBOARD_FOLDER) if tensorboard else None
 
     def row(self, values: Mapping[str, Any]) -> None:
-        """Write one report; NaN and infinity become null, nested mappings become ``a/b`` in TensorBoard."""
+        """Write one report; NaN and infinity become null, nested mappings become ``a/b`` in TensorBoard.
+
+        Raises OSError naming the file that had no room: what was to be written waits for the next report.
+        """
         plain = {str(name): _plain(value) for name, value in values.items()}
         env_steps = plain.get("env_steps")
         if not isinstance(env_steps, int) or isinstance(env_steps, bool) or env_steps < 0:
             raise ValueError(
                 f"env_steps is {env_steps!r}; every row of {METRICS_FILE} needs a whole number of steps, its x-axis"
             )
-        self._lines.append(plain)
-        if self._scalars is not None:
-            self._scalars.append(env_steps, _flat_scalars(plain))
+        try:
+            self._lines.append(plain)
+        finally:
+            if self._scalars is not None:
+                self._scalars.append(env_steps, _flat_scalars(plain))
 
     def close(self) -> None:
         """Close both files; a second call does nothing."""
@@ -98,7 +105,7 @@ class EventsWriter:
         self._started_s = monotonic()
 
     def event(self, kind: str, process: str, incarnation: int, cause: str, **fields: Any) -> None:
-        """Write one event; ``fields`` are whatever else explains it."""
+        """Write one event; ``fields`` are whatever else explains it. Raises OSError as ``MetricsWriter.row`` does."""
         row: dict[str, Any] = {
             "time": self._wall().isoformat(timespec="milliseconds"),
             "time_s": round(self._monotonic() - self._started_s, 4),
@@ -125,11 +132,11 @@ class EventsWriter:
 
 
 class _ScalarsFile:
-    """One TensorBoard event file, made at the first row and flushed at every one."""
+    """One TensorBoard event file, made at the first row; every record is in it as soon as it is written."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._records: Any = None
+        self._file: AppendedFile | None = None
         self._last_step = 0
 
     def append(self, step: int, scalars: Mapping[str, float]) -> None:
@@ -138,37 +145,38 @@ class _ScalarsFile:
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.compat.proto.summary_pb2 import Summary
 
-        if self._records is None:
-            self._open()
-            self._restart(Event, SessionLog, step)
-        elif step < self._last_step:
-            self._restart(Event, SessionLog, step)
+        records = []
+        if self._file is None:
+            self._file = self._made()
+            records.append(Event(wall_time=time.time(), file_version="brain.Event:2"))
+            self._last_step = step + 1
+        if step < self._last_step:  # it was restored from before: TensorBoard is to forget what it was shown from here
+            restart = SessionLog(status=SessionLog.START)
+            records.append(Event(wall_time=time.time(), step=step, session_log=restart))
         self._last_step = step
         summary = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()])
-        self._write(Event(wall_time=time.time(), step=step, summary=summary))
-        self._records.flush()
+        records.append(Event(wall_time=time.time(), step=step, summary=summary))
+        self._file.append(b"".join(_framed(record.SerializeToString()) for record in records))
 
     def close(self) -> None:
         """Close the file, if there is one."""
-        if self._records is not None and not self._records.closed:
-            self._records.close()
+        if self._file is not None:
+            self._file.close()
 
-    def _open(self) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event
-        from tensorboard.summary.writer.record_writer import RecordWriter
-
+    def _made(self) -> AppendedFile:
         self._folder.mkdir(parents=True, exist_ok=True)
         name = f"events.out.tfevents.{time.time_ns() // 10**9:010d}.{socket.gethostname()}.{os.getpid()}"
         number = len(list(self._folder.iterdir()))  # two writers in one second of one process
-        self._records = RecordWriter((self._folder / f"{name}.{number}").open("xb"))
-        self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
+        return AppendedFile(self._folder / f"{name}.{number}")
 
-    def _restart(self, event: Any, session: Any, step: int) -> None:
-        """Tell TensorBoard to forget what it was shown from this step on: the run was restored from before it."""
-        self._write(event(wall_time=time.time(), step=step, session_log=session(status=session.START)))
 
-    def _write(self, event: Any) -> None:
-        self._records.write(event.SerializeToString())
+def _framed(record: bytes) -> bytes:
+    """A record with its length and checksums, as TensorBoard's files have them."""
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    framed = io.BytesIO()
+    RecordWriter(framed).write(record)
+    return framed.getvalue()
 
 
 def _plain(value: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from actorlearn.envs.interface import EnvSettings
+from actorlearn.files import write_atomically
 from actorlearn.replay.rows import ReplayShape
 from actorlearn.replay.settings import ReplaySettings
 
@@ -208,8 +209,8 @@ Settings = TypeVar("Settings", bound=msgspec.Struct)
 
 
 def write(settings: msgspec.Struct, path: Path) -> None:
-    """Write settings as indented JSON, for people to read."""
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(settings), indent=2))
+    """Write settings as indented JSON, for people to read; raises OSError. A power cut ends their reader anyway."""
+    write_atomically(path, msgspec.json.format(msgspec.json.encode(settings), indent=2), durable=False)
 
 
 def read(path: Path, kind: type[Settings]) -> Settings:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from launch.plot import COLOURS, INK, Curve, draw_line, dress
+from launch.plot import COLOURS, INK, Curve, draw_line, dress, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,7 +74,7 @@ def draw(found: Figures, path: Path) -> None:
     _draw_consensus(consensus, found)
     _draw_cosine(cosine, found)
     figure.suptitle("gossip", fontweight="bold", color=INK)
-    figure.savefig(path)
+    save(figure, path)
 
 
 def _draw_convergent(axes: Axes, found: Figures) -> None:

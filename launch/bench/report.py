@@ -12,9 +12,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from actorlearn.files import write_atomically
 from actorlearn.metrics.energy import Energy
 from launch.bench.interleaved import Spread
-from launch.plot import COLOURS, INK, Curve, draw_curves
+from launch.plot import COLOURS, INK, Curve, draw_curves, save
 from launch.record import commit, machine, versions
 
 WIDE = 200
@@ -85,8 +86,8 @@ def show(report: Report) -> None:
 def write(report: Report, folder: Path) -> None:
     """Write SUITE.json, SUITE.md and SUITE.png into a folder, which is made if need be; raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{report.suite}.json").write_text(json.dumps(report.as_json(), indent=2) + "\n")
-    (folder / f"{report.suite}.md").write_text(markdown(report))
+    write_atomically(folder / f"{report.suite}.json", f"{json.dumps(report.as_json(), indent=2)}\n".encode())
+    write_atomically(folder / f"{report.suite}.md", markdown(report).encode())
     draw(report, folder / f"{report.suite}.png")
 
 
@@ -124,7 +125,7 @@ def draw(report: Report, path: Path) -> None:
     axes.set_xlabel(report.unit)
     axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle(report.suite, fontweight="bold", color=INK)
-    figure.savefig(path)
+    save(figure, path)
 
 
 def rate(spread: Spread) -> str:

@@ -1,4 +1,4 @@
-"""Signals as a run hears them, and those it must not hear."""
+"""What a run stands on: signals as it hears them, and those it must not hear; a folder on a disk that takes nothing."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from launch.footing import SIGNALS, Signals
+from launch import runs
+from launch.errors import FailedError
+from launch.footing import SIGNALS, Footing, Signals
+from launch.topology import load, parse
+from tests.failing_disk import TROUBLES, FailingDisk
+from tests.launch.test_plan import DESCRIPTION
 
 
 @contextmanager
@@ -43,3 +49,59 @@ def test_a_signal_that_was_ignored_stays_ignored(number: int) -> None:
         assert signal.getsignal(number) is signal.SIG_IGN
         signals.close()
         assert signal.getsignal(number) is signal.SIG_IGN
+
+
+def laid(folder: Path, resume: bool, *overrides: str) -> None:
+    """A run whose ground is laid, and that then ends at once."""
+    with Footing(folder) as made:
+        made.lay(parse("env: {id: CartPole-v1}", ["simulators.count=2", *overrides]), DESCRIPTION, resume)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("number", TROUBLES)
+def test_a_resume_on_a_full_disk_is_refused_and_empties_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """At each call that writes, one after the other, and at all that follow it."""
+    laid(tmp_path, False)
+    (tmp_path / "summary.json").write_text('{"status": "stopped"}')
+    before, disk = contents(tmp_path), FailingDisk(monkeypatch, tmp_path, number)
+    for calls in range(100):
+        disk.fails(lambda made, calls=calls: made >= calls)  # type: ignore[misc]
+        try:
+            laid(tmp_path, True, "total_steps=123456")
+        except FailedError as error:
+            assert os.strerror(number) in str(error) and "\n" not in str(error)
+        else:
+            break
+        after = contents(tmp_path)
+        assert after.keys() == before.keys()
+        assert after["summary.json"] == before["summary.json"]
+        assert load(tmp_path / "topology.yaml").total_steps in (123456, 500_000)
+        assert runs.read_object(tmp_path / "meta.json")["run_id"]
+        if "replace" not in disk.calls[:calls]:
+            assert after == before
+    assert calls > 8
+    disk.heals()
+    laid(tmp_path, True)
+    assert runs.read_object(tmp_path / "meta.json")["ended"]
+
+
+@pytest.mark.parametrize("number", TROUBLES)
+def test_a_new_run_on_a_full_disk_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    disk = FailingDisk(monkeypatch, tmp_path, number)
+    for calls in range(1, 100):
+        disk.fails(lambda made, calls=calls: made >= calls)  # type: ignore[misc]
+        try:
+            laid(tmp_path / "run", False)
+        except FailedError as error:
+            assert f"{tmp_path / 'run'}" in str(error)
+            assert not (tmp_path / "run").exists()
+        else:
+            break
+    assert calls > 8

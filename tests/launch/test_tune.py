@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from launch import tune
+from launch.errors import FailedError
 from launch.topology import TopologyError, load, parse
 from launch.tune import LAST, Keys, candidates, heats
 
@@ -50,6 +52,19 @@ def test_the_fastest_wins_although_the_first_heat_is_noisy() -> None:
     assert len(ranked) == LAST
     heat_s = sorted({seconds for _, seconds in measured})
     assert [sum(s == seconds for _, s in measured) for seconds in heat_s] == [20, 6, 3]
+
+
+def test_what_was_found_is_said_where_it_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cart.yaml").write_text(TEXT)
+    monkeypatch.setattr(tune, "_rate", lambda _path, keys, _s: 2.0 if "simulators.count=3" in keys else 1.0)
+    monkeypatch.setattr(tune, "end_in_order", lambda: None)
+    with pytest.raises(FailedError, match=r"-o /dev/full: not written: No space .*: seed=7 simulators.count=3 "):
+        tune.tune(str(tmp_path / "cart.yaml"), ["seed=7"], Path("/dev/full"))
+    assert "2 steps/s  simulators.count=3" in capsys.readouterr().out
+    assert tune.tune(str(tmp_path / "cart.yaml"), ["seed=7"], tmp_path / "new" / "tuned.keys") == 0
+    assert load(str(tmp_path / "cart.yaml"), [f"@{tmp_path / 'new' / 'tuned.keys'}"]).simulators.count == 3
 
 
 def test_a_file_of_keys_is_read_as_overrides(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from actorlearn.metrics.writer import EventsWriter, MetricsWriter
+from tests.failing_disk import TROUBLES, FailingDisk
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -76,6 +78,38 @@ def test_a_file_that_is_one_cut_line_is_emptied(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"env_ste')
     MetricsWriter(tmp_path, tensorboard=False).close()
     assert (tmp_path / "metrics.jsonl").read_text() == ""
+
+
+@pytest.mark.parametrize("number", TROUBLES)
+@pytest.mark.parametrize("room", [0, 1, 20])
+def test_a_full_disk_never_glues_two_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, room: int
+) -> None:
+    disk = FailingDisk(monkeypatch, tmp_path, number)
+    with MetricsWriter(tmp_path) as writer, EventsWriter(tmp_path) as events:
+        writer.row({"env_steps": 1, "x": 0.5})
+        disk.room = room
+        with pytest.raises(OSError, match=str(tmp_path)) as failed:
+            writer.row({"env_steps": 2, "x": 1.5})
+        assert failed.value.errno == number
+        with pytest.raises(OSError, match="events.jsonl"):
+            events.event("detached", "trainer-1", 0, "drained")
+        assert [row["env_steps"] for row in rows(tmp_path / "metrics.jsonl")] == [1]
+        disk.heals()
+        writer.row({"env_steps": 3, "x": 2.5})
+    assert [row["env_steps"] for row in rows(tmp_path / "metrics.jsonl")] == [1, 2, 3]
+    assert [row["kind"] for row in rows(tmp_path / "events.jsonl")] == ["detached"]
+    assert tensorboard_scalars(tmp_path)["x"] == [(1, 0.5), (2, 1.5), (3, 2.5)]
+
+
+def test_a_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda handle, data: write(handle, data[:7]))
+    with MetricsWriter(tmp_path) as writer:
+        for step in (1, 2):
+            writer.row({"env_steps": step})
+    assert [row["env_steps"] for row in rows(tmp_path / "metrics.jsonl")] == [1, 2]
+    assert tensorboard_scalars(tmp_path)["env_steps"] == [(1, 1.0), (2, 2.0)]
 
 
 def test_a_closed_writer_says_so(tmp_path: Path) -> None:
