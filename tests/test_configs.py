@@ -41,6 +41,15 @@ def test_head_has_schema_provenance_and_units(path: Path) -> None:
     assert "Units:" in head
 
 
+@pytest.mark.parametrize("path", sorted((CONFIGS / "atari").glob("*.yaml")), ids=lambda path: path.name)
+def test_head_of_a_paper_says_how_to_compute_as_precisely_as_the_paper_did(path: Path) -> None:
+    """`auto` is bf16 on processors that are faster with it, and no paper's code is."""
+    loaded = topology.load(path)
+    assert loaded.trainer.precision == "auto", "then the head says something else"
+    head = path.read_text(encoding="utf-8").partition("\nname:")[0]
+    assert "precision" in head and "trainer.precision=fp32" in head
+
+
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
 def test_long_numbers_are_grouped_and_names_are_the_files(path: Path) -> None:
     text = path.read_text(encoding="utf-8")

@@ -37,6 +37,8 @@ STACKS = {
     "nature": Stack((Convolution(32, 8, 4), Convolution(64, 4, 2), Convolution(64, 3, 1)), 512),
     # Stooke and Abbeel 2018, A3C-Net: nips with its second convolution padded (section 5.1).
     "a3c": Stack((Convolution(16, 8, 4), Convolution(32, 4, 2, 1)), 256),
+    # The same, DQN-Net: nature with its second and third convolution padded, twice as large on screens of 104x80.
+    "dqn-net": Stack((Convolution(32, 8, 4), Convolution(64, 4, 2, 1), Convolution(64, 3, 1, 1)), 512),
     # Assran et al. 2019, as OpenAI baselines and Kostrikov have it: nature with half the channels in the third.
     "gala": Stack((Convolution(32, 8, 4), Convolution(64, 4, 2), Convolution(32, 3, 1)), 512),
 }

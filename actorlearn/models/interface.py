@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-CONVOLUTIONAL = ("nips", "nature", "a3c", "gala", "impala")
+CONVOLUTIONAL = ("nips", "nature", "a3c", "dqn-net", "gala", "impala")
 """Shipped networks of images, worth computing in bfloat16."""
 SHIPPED = (*CONVOLUTIONAL, "mlp")
 """Networks by name; anything else is "package.module:Name"."""

@@ -34,7 +34,7 @@ class System:
 
 
 def values(batch: int, environments: int, *more: str) -> Callable[[int], tuple[str, ...]]:
-    """Value learning with this batch and so many environments, of all learners together; each has its part of both.
+    """Value learning by DQN-Net with this batch and so many environments, of all learners; each has its part of both.
 
     Environments as in the paper's code (max(32, batch / 32), horizon 4), which leaves one or two updates to a round. Of
     several learners the paper does not say; a batch that did not grow with them is why DQN-512 stopped gaining at two.
@@ -43,7 +43,7 @@ def values(batch: int, environments: int, *more: str) -> Callable[[int], tuple[s
 
     def keys(count: int) -> tuple[str, ...]:
         return (
-            "env.preset=stooke-abbeel",
+            *("env.preset=stooke-abbeel", "model.name=dqn-net", "simulators.decorrelation_steps=2_000"),
             "evaluator.count=0",
             f"learners.count={count}",
             "simulators.count=2",

@@ -127,7 +127,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "no learner": (OK + "learners: {count: 0}\n", ["t:2", "learners.count = 0", "1"]),
     "unknown model": (
         OK + "model: {name: nipz}\n",
-        ["t:2", "'nipz'", "nips, nature, a3c, gala, impala, mlp", "did you mean nips?"],
+        ["t:2", "'nipz'", "nips, nature, a3c, dqn-net, gala, impala, mlp", "did you mean nips?"],
     ),
     "path as model": (OK + "model: {name: ../x.py}\n", ["t:2", "'../x.py'", "package.module:Name", "for example"]),
     "unknown algorithm": (OK + "algorithm: {name: a2d}\n", ["t:2", "'a2d'", "c51 or", "did you mean a2c?"]),

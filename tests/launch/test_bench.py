@@ -183,6 +183,8 @@ def test_what_learners_are_counted_with_is_a_topology_and_batch_and_environments
             assert (made.learners.count, made.mode) == (count, "async" if name in ("a3c", "appo") else "sync")
             if name in by_learners.TABLE_3:
                 s = made.simulators
+                assert (made.env.preset, made.model.name) == ("stooke-abbeel", "dqn-net"), "sections 5.1 and 5.3"
+                assert s.decorrelation_steps > 0
                 steps, batch = count * s.count * s.envs * made.algorithm.horizon, count * made.replay.batch_size
                 assert (batch, made.replay.ratio, made.evaluator.count) == (int(name.rpartition("-")[2]), 8.0, 0)
                 assert (steps * 8) % batch == 0, "whole updates a round"

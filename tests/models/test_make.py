@@ -123,7 +123,7 @@ def test_observations_the_convolutions_cannot_take_are_refused_with_the_way_out(
         assert part in str(refused.value)
 
 
-@pytest.mark.parametrize(("name", "side"), [("nature", 36), ("a3c", 12), ("impala", 1)])
+@pytest.mark.parametrize(("name", "side"), [("nature", 36), ("a3c", 12), ("dqn-net", 12), ("impala", 1)])
 def test_the_smallest_images_pass(name, side):
     assert network(name, (4, side, side))(images(1, (4, side, side)))["value"].shape == (1, 1)
 
@@ -132,6 +132,15 @@ def test_a3c_makes_12_x_9_cells_of_the_papers_screens():
     """accel_rl's spec 0 on 104 x 80: the padded second convolution gives 32 x 12 x 9 to the layer of 256."""
     shapes = [tuple(parameter.shape) for parameter in network("a3c", (4, 104, 80)).encoder.parameters()]
     assert shapes == [(16, 4, 8, 8), (16,), (32, 16, 4, 4), (32,), (256, 32 * 12 * 9), (256,)]
+
+
+def test_dqn_net_has_the_papers_3_620_518_parameters_on_its_screens_with_pongs_six_actions():
+    """accel_rl's spec 1, every convolution after the first padded: 64 x 12 x 9 cells; nature has 1,851,046 there."""
+    module = make(ModelSettings(name="dqn-net"), (4, 104, 80), "uint8", {"q": 6}, seed=0)
+    assert [layer.padding for layer in module.modules() if isinstance(layer, nn.Conv2d)] == [(0, 0), (1, 1), (1, 1)]
+    assert weights(module).numel() == 3_620_518
+    nature = make(ModelSettings(name="nature"), (4, 104, 80), "uint8", {"q": 6}, seed=0)
+    assert weights(nature).numel() == 1_851_046
 
 
 def test_mlp_flattens_scales_bytes_and_leaves_numbers_alone():
