@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from actorlearn.algorithms.interface import REPLAYED
+from actorlearn.algorithms.interface import BY_RATIO, REPLAYED
 from actorlearn.models.interface import CONVOLUTIONAL
 from launch.topology import Topology
 
@@ -48,10 +48,10 @@ def choose(topology: Topology, flags: Collection[str]) -> tuple[Topology, list[C
     chosen: dict[str, tuple[Any, str]] = {}
     if t.precision == AUTO:
         chosen["trainer.precision"] = _precision(topology, t.device, learned, flags)
+    precision = chosen.get("trainer.precision", (t.precision, ""))[0]
     if i.precision == AUTO:
-        chosen["inference.precision"] = _precision(topology, acts_on, rows_answered(topology), flags)
+        chosen["inference.precision"] = _acting(topology, acts_on, precision, flags)
     if t.layout == AUTO:
-        precision = chosen.get("trainer.precision", (t.precision, ""))[0]
         chosen["trainer.layout"] = _layout(topology, t.device, precision, learned, flags)
     if t.compile == AUTO:
         chosen["trainer.compile"] = _compile(t.device)
@@ -91,6 +91,18 @@ def _precision(topology: Topology, device: str, rows: int, flags: Collection[str
     if rows < LARGE_BATCH:
         return "fp32", f"{rows} rows a pass: below {LARGE_BATCH} bf16 is no faster"
     return "bf16", f"{native[0]}, {rows} rows a pass: measured faster than fp32; weights and updates stay float32"
+
+
+def _acting(topology: Topology, device: str, learning: str, flags: Collection[str]) -> tuple[str, str]:
+    """The trainer's precision where both of them tell how probable an action is, and on one kind of device.
+
+    One in bf16 and one in fp32 give ratios of unchanged weights that are off by 0.001 to 0.004 in the mean and by 0.01
+    to 0.15 at worst, both in bf16 by less than 1e-5. The pass takes as long in either: 1.2 and 1.0 ms for 16 rows.
+    """
+    name = topology.algorithm.name
+    if name in BY_RATIO and device.partition(":")[0] == topology.trainer.device.partition(":")[0]:
+        return learning, f"the trainer's: {name} compares the probabilities of both"
+    return _precision(topology, device, rows_answered(topology), flags)
 
 
 def _layout(topology: Topology, device: str, precision: str, rows: int, flags: Collection[str]) -> tuple[str, str]:

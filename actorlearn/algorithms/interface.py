@@ -27,6 +27,8 @@ SHIPPED = ("a2c", "ppo", "impala", "dqn", "c51")
 """Algorithms by name (`make.CLASSES`); anything else is "package.module:Name"."""
 REPLAYED = ("dqn", "c51")
 """Those of them that learn from a replay."""
+BY_RATIO = ("ppo", "impala")
+"""Those that compare the probability of an action with that by which it was chosen."""
 PARTS_OF_TRANSITIONS = ("ppo",)
 """Those whose minibatches are of single transitions, where the network has no memory, and not of environments."""
 

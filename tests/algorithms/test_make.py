@@ -12,6 +12,7 @@ import torch
 from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.impala import IMPALA
 from actorlearn.algorithms.interface import (
+    BY_RATIO,
     PARTS_OF_TRANSITIONS,
     REPLAYED,
     SHIPPED,
@@ -47,6 +48,7 @@ def test_the_lists_of_names_that_need_no_torch_are_true():
     assert tuple(CLASSES) == SHIPPED
     algorithms = {name: make(AlgorithmSettings(name=name)) for name in SHIPPED}
     assert tuple(name for name in SHIPPED if learns_from_replay(algorithms[name])) == REPLAYED
+    assert tuple(name for name in SHIPPED if "log_prob" in algorithms[name].columns(6)) == BY_RATIO
     batch, last = batch_of(["go", "go"], ["go", "go"]), {"value": torch.zeros(1, 2, 1)}
     prepared = {name: algorithms[name].prepare(batch, last) for name in SHIPPED if name not in REPLAYED}
     assert tuple(name for name in prepared if prepared[name].action.shape == (1, 4)) == PARTS_OF_TRANSITIONS

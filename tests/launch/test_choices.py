@@ -42,6 +42,17 @@ def test_small_batches_and_small_networks_stay_in_fp32() -> None:
     assert chosen("env: {id: CartPole-v1}", XEON, "simulators.envs=512")["trainer.precision"] == "fp32"
 
 
+@pytest.mark.parametrize("name", ["ppo", "impala"])
+def test_probabilities_that_are_compared_are_computed_alike(name: str) -> None:
+    keys = [f"algorithm.name={name}"]
+    found = chosen(PONG, XEON, *keys)
+    assert (found["trainer.precision"], found["inference.precision"]) == ("bf16", "bf16")
+    assert chosen(PONG, XEON, *keys, "trainer.precision=fp32")["inference.precision"] == "fp32"
+    assert chosen(PONG, OLD, *keys)["inference.precision"] == "fp32"
+    elsewhere = [*keys, "trainer.device=cuda", "inference.device=cpu"]
+    assert chosen(PONG, XEON, *elsewhere)["inference.precision"] == "fp32", "16 rows on a CPU"
+
+
 def test_a_minibatch_from_a_replay_has_two_rows_of_each_transition() -> None:
     keys = ["algorithm.name=dqn", "replay.batch_size=32"]
     found = chosen(PONG, XEON, *keys)

@@ -212,6 +212,47 @@ def test_outputs_are_float32_under_autocast():
     assert {output.dtype for output in outputs.values()} == {torch.float32}
 
 
+@pytest.mark.parametrize(
+    ("changes", "heads"),
+    [
+        ({}, HEADS),
+        ({"name": "mlp"}, HEADS),
+        ({"name": "impala"}, HEADS),
+        ({"noisy": 0.5}, {"q": 6}),
+        ({}, {"value": 1, "advantage": 6}),
+        ({}, {"value": 51, "advantage": 6 * 51}),
+        ({"recurrence": "gru"}, HEADS),
+    ],
+)
+def test_heads_are_computed_in_float32_under_autocast(changes, heads):
+    """Near 3 the numbers of bfloat16 are 0.016 apart, which made ratios of unchanged policies wrong by 3 %."""
+    module = make(ModelSettings(**changes), (1, 20, 20), "uint8", heads, seed=0)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if ".bias" in name and "heads." in name:
+                parameter.fill_(3.0075)  # bfloat16's nearest is 3.0
+            elif "heads." in name:
+                parameter.mul_(1e-4)
+    rows = images(2, (1, 20, 20)), torch.zeros(1, 256), torch.zeros(1, 2, dtype=torch.bool)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        outputs = module(rows[0].unsqueeze(0), *rows[1:])[0] if "recurrence" in changes else module(rows[0])
+    for output in outputs.values():
+        assert output.dtype == torch.float32
+        torch.testing.assert_close(output, torch.full_like(output, 3.0075), rtol=0.0, atol=1e-3)
+
+
+@torch.no_grad()
+def test_probabilities_of_unchanged_weights_are_those_of_acting_when_both_are_computed_in_bfloat16():
+    """PPO's ratios begin at 1, however many rows are acted on and learned from together."""
+    module, rows = network("nips", init="orthogonal"), images(64)
+    module.heads["logits"].weight.mul_(500.0)  # a policy that has learned: its logits differ by several
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        acting = torch.cat([module(part)["logits"] for part in rows.split(16)]).log_softmax(-1)
+        learning = module(rows)["logits"].log_softmax(-1)
+    assert acting.std() > 1.0
+    assert ((learning - acting).exp() - 1.0).abs().max() < 1e-3
+
+
 def test_a_network_of_ones_own_gets_shape_and_heads_and_is_seeded():
     name = f"{__name__}:Own"
     first, again = (make(ModelSettings(name=name), [2, 3], "float32", HEADS, seed=1) for _ in range(2))  # type: ignore[arg-type]
