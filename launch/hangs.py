@@ -66,7 +66,7 @@ class _Silence:
     hung_s: float | None = None
     """When it was first found to hang."""
 
-    def forgive(self, now_s: float) -> None:
+    def end(self, now_s: float) -> None:
         self.beat_s = self.work_s = now_s
         self.tell_s, self.hung_s = 0.0, None
 
@@ -99,7 +99,7 @@ class HangDetector:
             self._silences[key] = silence
             if beat_ns != silence.beat_ns:
                 silence.beat_ns, silence.begun = beat_ns, True
-                silence.forgive(now_s)
+                silence.end(now_s)
             elif now_s - silence.beat_s >= GRACE_S:
                 found += self._judge(process, silence, now_s)
         return found
@@ -124,9 +124,15 @@ class HangDetector:
             silence.tell_s = 2 * silent_s
             key = "start_s" if process.starting and idle else f"{process.role}_{'hang' if idle else 'spin'}_s"
             why = f"{silence.doing}; the limit is supervision.{key}: {hang_s if idle else spin_s:g}"
-            yield ev.Silent(process.name, process.incarnation, silent_s, why, hangs, silence.begun)
+            stack = silence.begun and silence.doing is not Activity.STOPPED
+            yield ev.Silent(process.name, process.incarnation, silent_s, why, hangs, stack)
 
-    def forgive(self, now_s: float) -> None:
-        """Give everybody a fresh allowance: we were not looking."""
+    def forgive(self, gap_s: float) -> None:
+        """Hold nobody to so much of the time that has just passed: we were not looking, nor perhaps were they running.
+
+        What was silent before stays so, or a supervisor that is often kept off the processor would never find a hang.
+        """
         for silence in self._silences.values():
-            silence.forgive(now_s)
+            silence.beat_s += gap_s
+            silence.work_s += gap_s
+            silence.hung_s = None

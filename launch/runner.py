@@ -143,9 +143,9 @@ class Runner:
     def _turn(self) -> None:
         """Wait for something, or a moment; then tell the supervisor all that has happened."""
         ready = [key.data for key, _ in self.selector.select(TURN_S)]
-        self.now_s, gap = self.clock.advance()
-        if gap:
-            self.hangs.forgive(self.now_s)
+        self.now_s, gap_s = self.clock.advance()
+        if gap_s:
+            self.hangs.forgive(gap_s)
         for number in self.signals.read():
             self._happened(ev.Interrupted(hangup=number == signal.SIGHUP))
         self._listen(0)

@@ -23,12 +23,12 @@ class AwakeClock:
         self._last_s = time.monotonic()
         self._now_s = 0.0
 
-    def advance(self) -> tuple[float, bool]:
-        """The time now, and whether there was a gap since the last call. Called by every turn of the loop."""
+    def advance(self) -> tuple[float, float]:
+        """The time now, and how much of it was a gap since the last call. Called by every turn of the loop."""
         elapsed_s = time.monotonic() - self._last_s
         self._last_s += elapsed_s
         self._now_s += min(elapsed_s, GAP_S)
-        return self._now_s, elapsed_s > GAP_S
+        return self._now_s, GAP_S if elapsed_s > GAP_S else 0.0
 
 
 class Shares:

@@ -76,6 +76,9 @@ def test_who_neither_beats_nor_works_hangs_after_its_limit_and_is_asked_for_its_
     assert first_stalled(told) == pytest.approx(10.1 + STACK_S)
     silent = told[0][1]
     assert silent.why == f"{doing}; the limit is supervision.simulator_hang_s: 10"
+    assert not silent.stack
+    scene.beat()
+    assert [silent.stack for _, silent in scene.pass_by(10.3)] == [doing is WAITING]  # who is stopped shows nothing
 
 
 @pytest.mark.parametrize("doing", [RUNNING, DISK])
@@ -141,9 +144,22 @@ def test_a_new_incarnation_begins_with_a_fresh_allowance() -> None:
     assert first_stalled(scene.pass_by(1, watched=again)) is not None
 
 
-def test_after_a_gap_of_our_own_nobody_is_blamed() -> None:
+def test_a_gap_of_our_own_counts_nothing_and_forgets_nothing() -> None:
     scene = Scene()
-    scene.pass_by(10)
-    scene.detector.forgive(scene.now_s)
-    assert scene.pass_by(10) == []
-    assert first_stalled(scene.pass_by(1)) is not None
+    scene.pass_by(9)
+    for _ in range(10):
+        scene.turns += 10
+        scene.detector.forgive(1.0)
+        assert scene.pass_by(0.1) == []
+    assert first_stalled(scene.pass_by(1)) == pytest.approx(20.1 + STACK_S)
+
+
+def test_who_is_found_silent_right_after_a_gap_has_a_moment_to_come_back() -> None:
+    scene = Scene()
+    assert silences(scene.pass_by(10.3)) == [(10.1, True)]
+    scene.turns += 10
+    scene.detector.forgive(1.0)
+    told = scene.pass_by(0.1)
+    assert silences(told) == [(11.3, True)] and first_stalled(told) is None
+    scene.beat()
+    assert scene.pass_by(5) == []

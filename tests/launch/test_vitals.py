@@ -3,16 +3,16 @@
 import numpy as np
 
 from actorlearn.metrics.timings import SECTIONS
-from launch.vitals import AwakeClock, Shares
+from launch.vitals import GAP_S, AwakeClock, Shares
 
 
 def test_the_clock_stands_still_while_we_could_not_run() -> None:
     clock = AwakeClock()
     clock._last_s -= 3600.0  # an hour of suspension
-    now_s, gap = clock.advance()
-    assert gap and now_s <= 1.1
-    now_s_after, gap = clock.advance()
-    assert not gap and now_s_after - now_s < 1.0
+    now_s, gap_s = clock.advance()
+    assert now_s == gap_s == GAP_S
+    now_s_after, gap_s = clock.advance()
+    assert gap_s == 0.0 and now_s_after - now_s < 1.0
 
 
 def test_shares_are_of_the_time_since_the_last_look() -> None:
