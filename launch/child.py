@@ -111,6 +111,8 @@ class Child:
     """What the last death came from."""
     saved_steps: int = -1
     """Environment steps of its newest checkpoint (trainers only)."""
+    postponed: int = 0
+    """How often in a row its next incarnation could not be started for want of room."""
     _unsaved_restarts: int = 0
     _restarts_s: list[float] = field(default_factory=list)
     _starts_in_vain: int = 0
@@ -133,6 +135,16 @@ class Child:
         if self.incarnation > 0:
             self._restarts_s = [*self._recent(now_s), now_s]
             self._unsaved_restarts += 1
+
+    def postpone(self, now_s: float, jitter: Jitter) -> None:
+        """The incarnation that was to begin has never been; the next try is that one again, and costs no restart."""
+        self.to(State.BACKOFF, now_s)
+        self.since_s += _delay_s(self.postponed, jitter(self.name, self.incarnation))
+        self.postponed += 1
+        if self.incarnation > 0:
+            self._restarts_s.pop()
+            self._unsaved_restarts -= 1
+        self.incarnation -= 1
 
     def admit(self, now_s: float) -> None:
         """Its Hello was accepted."""
@@ -169,7 +181,12 @@ class Child:
         if restarts >= RESTARTS or self._starts_in_vain > RESTARTS or self.in_vain:
             return None
         tries = max(restarts, self._starts_in_vain - 1)
-        return min(MAX_DELAY_S, FIRST_DELAY_S * 2.0**tries * jitter(self.name, self.incarnation))
+        return _delay_s(tries, jitter(self.name, self.incarnation))
 
     def _recent(self, now_s: float) -> list[float]:
         return [then_s for then_s in self._restarts_s if now_s - then_s < WINDOW_S]
+
+
+def _delay_s(tries: int, spread_by: float) -> float:
+    """Twice as long after every try, up to a limit."""
+    return min(MAX_DELAY_S, FIRST_DELAY_S * 2.0 ** min(tries, 32) * spread_by)

@@ -117,10 +117,22 @@ class Children:
         if child is None:
             self._do(ev.Kill(event.name, event.incarnation, signal.SIGKILL))  # nobody wants it any more
             return
-        child.pid, child.seat = event.pid, event.seat
+        child.pid, child.seat, child.postponed = event.pid, event.seat, 0
         self.note("spawned", child, pid=event.pid)
         if child.state is State.DRAINING:
             self.kill(child, signal.SIGTERM)
+
+    def not_spawned(self, event: ev.NotSpawned) -> None:
+        """There is none: it died, or comes later where that is no fault of its own and nobody waits for an answer."""
+        child = self.current(event.name, event.incarnation)
+        if child is None:
+            return
+        if not (event.passing and self.mending and child.state is State.STARTING) or child.guest or child.leaving:
+            self.gone(child, event.reason)
+            return
+        if not child.postponed:
+            self.note("warned", child, f"{event.reason}; it is tried again until it can be")
+        child.postpone(self.now_s, self._jitter)
 
     def hello(self, child: Child, hello: Hello) -> None:
         """Admit or refuse."""

@@ -38,6 +38,8 @@ class NotSpawned:
     name: str
     incarnation: int
     reason: str
+    passing: bool = False
+    """Whether it can be once a disk, or shared memory, has room again: nothing is wrong with the process."""
 
 
 @dataclass(frozen=True)

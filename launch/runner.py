@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from actorlearn.files import DISK_ERRORS
 from actorlearn.metrics.energy import Energy
-from actorlearn.metrics.writer import EventsWriter, MetricsWriter
 from actorlearn.processes import settings as all_settings
 from actorlearn.wire.channel import Router
 from actorlearn.wire.messages import Message, Reply, Request, Seat, brief, decode, encode
@@ -27,6 +27,7 @@ from launch.description import describe
 from launch.footing import Footing
 from launch.hangs import HangDetector, Watched
 from launch.instructions import instructions
+from launch.journal import Journal
 from launch.plan import Plan
 from launch.rows import Rows
 from launch.runs import Lines, attached_before
@@ -70,8 +71,7 @@ class Runner:
         self.console = console
         """None when there is nobody to see it, or it has failed."""
         self.router = footing.keep(Router(plan.endpoint("control")))
-        self.metrics = footing.keep(MetricsWriter(plan.run_dir))
-        self.events = footing.keep(EventsWriter(plan.run_dir))
+        self.journal = footing.keep(Journal(plan.run_dir, lambda note: self._tell(lambda console: console.event(note))))
         self.selector = footing.keep(selectors.DefaultSelector())
         self.spawner = footing.keep(Spawner(self.selector, plan.run_dir / "logs", plan.run_id))
         limits = plan.topology.supervision
@@ -117,7 +117,7 @@ class Runner:
         self.selector.register(self.router.fd, selectors.EVENT_READ)
         self.selector.register(self.signals.fd, selectors.EVENT_READ)
         error = "the supervisor itself failed"
-        (self.plan.run_dir / "summary.json").unlink(missing_ok=True)  # of an earlier life
+        self.journal.begin()
         try:
             self._say_beforehand()
             self._happened(ev.Begin())
@@ -135,7 +135,7 @@ class Runner:
             summary = record.summary(
                 done.status, done.error, self.deaths, self.complaints.count, *rows, self.now_s, found
             )
-            record.write(self.plan.run_dir / "summary.json", summary)
+            self.journal.summary(summary)
             if found:
                 said = ev.Note("evaluated", cause=evaluations.words_at_the_end(found))
                 self._tell(lambda console: console.event(said))
@@ -239,7 +239,8 @@ class Runner:
         except OSError as error:
             if seat is not None:
                 self.plan.drop_seat(self.seats.pop((name, incarnation)))
-            self._events.append(ev.NotSpawned(name, incarnation, f"cannot be started: {error}"))
+            passing = error.errno in DISK_ERRORS
+            self._events.append(ev.NotSpawned(name, incarnation, f"cannot be started: {error}", passing))
             return
         self._events.append(ev.Spawned(name, incarnation, pid, seat))
 
@@ -277,7 +278,7 @@ class Runner:
         self.deaths += note.kind == "died"
         if note.kind == "evaluated":
             self.evaluation = evaluations.row(note.fields)
-        self._write(lambda: self.events.event(note.kind, note.process, note.incarnation, note.cause, **note.fields))
+        self.journal.event(note)
         if note.kind not in QUIET:
             self._tell(lambda console: console.event(note))
 
@@ -288,16 +289,8 @@ class Runner:
         rows = [process.index for process in self.plan.processes]
         energy = self.energy.row(together.get("frames"))
         self.last_row = {**together, **energy, **self.row_shares.of_all(rows), **self.evaluation}
-        self._write(lambda: self.metrics.row(self.last_row))
+        self.journal.row(self.last_row)
         self._tell(lambda console: console.row(self.last_row))
-
-    def _write(self, write: Callable[[], None]) -> None:
-        """Training is worth more than a line in a file: a full disk is told, and the run goes on."""
-        try:
-            write()
-        except OSError as error:
-            if told := self.complaints.told(f"not written: {error}; the run goes on"):
-                self._tell(lambda console: console.event(ev.Note("warned", cause=told)))
 
     def _tell(self, say: Callable[[ev.Console], None]) -> None:
         """Show something; a console that fails (a closed terminal, a full disk, a fault) is never spoken to again."""

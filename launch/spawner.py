@@ -70,14 +70,11 @@ class Spawner:
         return pid
 
     def _log(self, name: str, incarnation: int, about: str = "") -> int:
-        """Open a process's log, with a heading for what comes now; raises OSError."""
+        """Open a process's log, with a heading for what comes now, if there is room for one; raises OSError."""
         log = os.open(self._logs / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        try:
+        with suppress(OSError):
             os.write(log, f"--- {name}.{incarnation} {now}{about and f' {about}'}\n".encode())
-        except BaseException:
-            os.close(log)
-            raise
         return log
 
     def show_stack(self, name: str, incarnation: int, about: str) -> None:

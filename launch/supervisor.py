@@ -73,7 +73,7 @@ class Supervisor:
         self._handlers: dict[type, Callable[[Any], None]] = {
             ev.Begin: self._begin,
             ev.Spawned: self._children.spawned,
-            ev.NotSpawned: lambda event: self._gone(event.name, event.incarnation, event.reason),
+            ev.NotSpawned: self._children.not_spawned,
             ev.Exited: lambda event: self._gone(event.name, event.incarnation, cause_of(event.returncode)),
             ev.Received: self._received,
             ev.Asked: lambda event: self._desk.asked(event.client, event.request, self.phase, self.order.version),

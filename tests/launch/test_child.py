@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from launch.child import ALIVE, RESTARTS, TRANSITIONS, UNSAVED_RESTARTS, WINDOW_S, Child, State, TransitionError, spread
+from launch.child import (
+    ALIVE,
+    MAX_DELAY_S,
+    RESTARTS,
+    TRANSITIONS,
+    UNSAVED_RESTARTS,
+    WINDOW_S,
+    Child,
+    State,
+    TransitionError,
+    spread,
+)
 
 
 def no_jitter(_name: str, _incarnation: int) -> float:
@@ -53,6 +64,22 @@ def test_a_new_incarnation_knows_nothing_of_the_last() -> None:
     assert (child.incarnation, child.applied, child.doom, child.finished) == (1, 0, "", False)
     assert child.greeted
     assert not child.admitted
+
+
+def test_what_could_not_be_started_for_want_of_room_has_never_been_and_costs_no_restart() -> None:
+    child = started()
+    die(child, 1.0)
+    child.begin(2.0)
+    assert child.incarnation == 1
+    delays = []
+    for now_s in range(2, 40):
+        child.postpone(now_s, no_jitter)
+        assert (child.state, child.incarnation) == (State.BACKOFF, 0)
+        delays.append(child.since_s - now_s)
+        child.begin(now_s)
+    assert delays[:4] == pytest.approx([0.2, 0.4, 0.8, 1.6]) and max(delays) == delays[-1] == MAX_DELAY_S
+    child.admit(40.0)
+    assert (child.incarnation, die(child, 40.0)) == (1, pytest.approx(0.4))  # the second restart, as without the tries
 
 
 def test_delays_double() -> None:

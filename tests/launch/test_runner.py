@@ -23,7 +23,10 @@ from launch.footing import Footing
 from launch.runner import Runner
 from launch.shapes import replay_shape
 from launch.topology import parse
+from tests.failing_disk import TROUBLES, FailingDisk
 from tests.launch.test_plan import DESCRIPTION
+
+FILES = ("events.jsonl", "metrics.jsonl")
 
 
 class Broken:
@@ -80,15 +83,73 @@ def test_a_console_that_fails_is_let_go_and_the_run_goes_on(tmp_path: Path, numb
     assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text())["env_steps"] == 5
 
 
-def test_a_full_disk_and_a_console_on_it_are_survived_together(tmp_path: Path) -> None:
-    def full() -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    console = Broken(0, errno.ENOSPC)
+@pytest.mark.parametrize("number", TROUBLES)
+def test_a_full_disk_and_a_console_on_it_are_survived_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    console, disk = Broken(0, number), FailingDisk(monkeypatch, tmp_path, number)
     with runner(tmp_path / "run", console) as run:
-        for _ in range(3):
-            run._write(full)
+        disk.room = 0
+        for steps in range(3):
+            run._row(ev.Row("trainer", {"env_steps": steps}))
     assert console.called == 1
+
+
+@pytest.mark.parametrize("number", TROUBLES)
+def test_a_disk_that_takes_nothing_is_told_once_and_what_it_missed_is_written_when_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    console, disk = Heard(), FailingDisk(monkeypatch, tmp_path, number)
+    with runner(tmp_path / "run", console) as run:
+        disk.room = 30
+        for cause in ("one", "two"):
+            run._note(ev.Note("stopping", cause=cause))
+            run._row(ev.Row("trainer", {"env_steps": 5}))
+        disk.heals()
+        run._note(ev.Note("stopping", cause="three"))
+        run._row(ev.Row("trainer", {"env_steps": 6}))
+    lost = [f"{name} cannot be written: {os.strerror(number)}; the run goes on" for name in FILES]
+    again = [f"{name} is written again" for name in FILES]
+    said = [note.cause for note in console.notes if note.kind == "warned"]
+    assert said == [*lost, *again]
+    assert sorted(cause for _, cause in notes(tmp_path / "run")) == sorted(["one", "two", "three", *said])
+    rows = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["env_steps"] for line in rows] == [5, 5, 6]
+
+
+def test_a_summary_that_cannot_be_written_is_told_and_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console, disk = Heard(), FailingDisk(monkeypatch, tmp_path)
+    with runner(tmp_path / "run", console) as run:
+        monkeypatch.setattr(run.supervisor, "handle", lambda _event, _now_s: [])
+        run._end(ev.Done("finished", 0))
+        disk.room = 0
+        assert run.run() == 0
+    assert "summary.json cannot be written: No space left on device" in console.notes[-1].cause
+    assert not [path for path in (tmp_path / "run").iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("number", TROUBLES)
+def test_a_process_that_finds_no_room_for_its_settings_comes_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    started: list[str] = []
+    disk = FailingDisk(monkeypatch, tmp_path, number)
+    with runner(tmp_path / "run", None) as run:
+        monkeypatch.setattr(run.spawner, "spawn", lambda name, *_: started.append(name) or 4711)
+        for call in range(100):
+            disk.fails(lambda made, call=call: made >= call)  # type: ignore[misc]
+            before = sorted(run.plan.shm.iterdir())
+            run._spawn(ev.Spawn("simulator-0", 0))
+            (event,) = run._events
+            run._events.clear()
+            if isinstance(event, ev.Spawned):
+                break
+            assert isinstance(event, ev.NotSpawned) and event.passing and os.strerror(number) in event.reason
+            assert sorted(run.plan.shm.iterdir()) == before
+            assert list((tmp_path / "run" / "settings").iterdir()) == []
+        assert call == 3 and started == ["simulator-0"]  # open, write, rename
 
 
 class Heard:

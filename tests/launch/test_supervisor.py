@@ -209,6 +209,47 @@ def test_what_cannot_be_spawned_has_died() -> None:
     assert story.state("simulator-0") == "backoff"
 
 
+FULL = "cannot be started: No space left on device"
+
+
+def no_room(name: str, incarnation: int = 0) -> ev.NotSpawned:
+    return ev.NotSpawned(name, incarnation, FULL, passing=True)
+
+
+@pytest.mark.parametrize("name", ROLES)
+def test_what_finds_no_room_on_a_full_disk_is_tried_until_it_does(name: str) -> None:
+    """For longer than any budget of restarts lasts, at the beginning of a run and in it; a trainer too."""
+    for incarnation in (0, 1):
+        story = Story().at(0, ev.Begin())
+        if incarnation:
+            story.at(1, *up(*ROLES)).at(2, ev.Exited(name, 0, -9)).at(3, ev.Tick())
+        story.then(no_room(name, incarnation))
+        assert story.notes == [("warned", name, incarnation, f"{FULL}; it is tried again until it can be")]
+        tries = 0
+        for now_s in range(4, 1000):
+            story.at(now_s, ev.Tick())
+            if spawn := story.did(ev.Spawn):
+                tries += 1
+                assert [(s.name, s.incarnation) for s in spawn] == [(name, incarnation)]
+                story.then(no_room(name, incarnation))
+                assert story.notes == []
+        assert tries > 30 and story.done is None
+        story.at(2000, ev.Tick(), *up(name, incarnation=incarnation))
+        assert story.state(name) == "running"
+
+
+def test_who_waits_for_room_goes_with_the_run() -> None:
+    story = Story().at(0, ev.Begin()).at(1, *up(*ROLES)).at(2, ev.Exited("trainer", 0, -9)).at(3, ev.Tick())
+    story.then(no_room("trainer", 1), ev.Interrupted())
+    story.then(*(ev.Exited(name, 0, 0) for name in ROLES if name != "trainer"))
+    assert story.done is not None and story.done.status == "stopped"
+
+
+def test_a_guest_that_finds_no_room_is_told_so() -> None:
+    story = attaching().then(no_room("simulator-2"))
+    assert not story.reply.ok and FULL in story.reply.text
+
+
 # Admission ------------------------------------------------------------------------------------------------------------
 
 
