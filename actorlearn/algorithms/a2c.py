@@ -16,7 +16,7 @@ from torch import Tensor
 
 from actorlearn.algorithms.actor_critic import ActorCritic, fit
 from actorlearn.algorithms.interface import Batch
-from actorlearn.algorithms.policies import played, policy
+from actorlearn.algorithms.policies import played
 from actorlearn.algorithms.returns import lambda_returns, mean_over, outcomes
 
 
@@ -32,7 +32,7 @@ class A2C(ActorCritic):
         settings, valid = self.settings, batch.valid
         value = outputs["value"].squeeze(-1)  # [T+1, B]
         value_tm1, value_t = value[:-1], value[1:].detach()
-        policy_tm1 = policy({name: output[:-1] for name, output in outputs.items()})
+        policy_tm1 = self.policy({name: output[:-1] for name, output in outputs.items()})
 
         # R_tm1 = r_t + discount * R_t, backwards from the value of the last row (lines 12-15).
         return_tm1 = lambda_returns(outcomes(batch, settings), value_t, settings.gae_lambda)

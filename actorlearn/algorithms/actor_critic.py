@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from actorlearn.actions import Actions, MultiDiscrete
 from actorlearn.algorithms import policies
 from actorlearn.algorithms.interface import AlgorithmSettings, Batch
 from actorlearn.algorithms.returns import mean_over
@@ -23,20 +24,27 @@ class ActorCritic:
     """What is kept of the acting network's own: "log_prob" of the action, "value" of the observation."""
 
     def __init__(self, settings: AlgorithmSettings) -> None:
-        """Keep the settings; there is no other state."""
+        """Keep the settings."""
         self.settings = settings
+        self.parts: tuple[int, ...] = ()
+        """Numbers of choices of a MultiDiscrete action, once its heads have been asked for."""
 
-    def heads(self, actions: int | tuple[int, ...]) -> dict[str, int]:
+    def heads(self, actions: Actions) -> dict[str, int]:
         """Ask for what makes a policy, and for a state value."""
+        self.parts = actions.sizes if isinstance(actions, MultiDiscrete) else ()
         return {**policies.heads(actions), "value": 1}
 
-    def columns(self, actions: int | tuple[int, ...]) -> dict[str, tuple[str, tuple[int, ...]]]:
+    def policy(self, outputs: Mapping[str, Tensor]) -> policies.Policy:
+        """Return the policy that these outputs describe."""
+        return policies.policy(outputs, self.parts)
+
+    def columns(self, actions: Actions) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Ask for one number for each thing that is recorded."""
         return {name: ("float32", ()) for name in self.recorded}
 
     def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:
-        """Sample actions [N] or [N, n] from the policy, or take the most probable."""
-        policy = policies.policy(outputs)
+        """Sample actions [N, …] from the policy, or take the most probable."""
+        policy = self.policy(outputs)
         chosen = {"action": policy.greedy() if greedy else policy.sample(generator)}
         if "log_prob" in self.recorded:
             chosen["log_prob"] = policy.log_prob(chosen["action"])

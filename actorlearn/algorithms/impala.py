@@ -15,7 +15,7 @@ from torch import Tensor
 
 from actorlearn.algorithms.actor_critic import ActorCritic, fit
 from actorlearn.algorithms.interface import Batch
-from actorlearn.algorithms.policies import played, policy
+from actorlearn.algorithms.policies import played
 from actorlearn.algorithms.returns import mean_over, outcomes, vtrace
 
 
@@ -30,7 +30,7 @@ class IMPALA(ActorCritic):
         settings, valid = self.settings, batch.valid
         value = outputs["value"].squeeze(-1)  # [T+1, B]
         value_tm1, known = value[:-1], value.detach()
-        policy_tm1 = policy({name: output[:-1] for name, output in outputs.items()})
+        policy_tm1 = self.policy({name: output[:-1] for name, output in outputs.items()})
 
         # How much likelier the action is now than when it was chosen; then targets and advantages (section 4.1).
         log_prob_tm1 = policy_tm1.log_prob(played(batch))

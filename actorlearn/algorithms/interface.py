@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from actorlearn.actions import Actions
+
 SHIPPED = ("a2c", "ppo", "impala", "dqn", "c51")
 """Algorithms by name (`make.CLASSES`); anything else is "package.module:Name"."""
 REPLAYED = ("dqn", "c51")
@@ -97,7 +99,7 @@ class Batch:
     """T transitions of B environments, in action -> outcome order, all on one device."""
 
     observation: Tensor  # [T+1, B, *shape]
-    action: Tensor  # [T, B] int64, or [T, B, n] float32
+    action: Tensor  # [T, B] int64, [T, B, k] int64 of MultiDiscrete, or [T, B, n] float32 of Box
     reward: Tensor  # [T, B] float32, raw or, with normalize_reward, scaled
     terminated: Tensor  # [T, B] bool
     truncated: Tensor  # [T, B] bool
@@ -127,20 +129,20 @@ class Algorithm(Protocol):
     prepared_rows: int
     """Rows at the end of a batch whose outputs `prepare` needs; 0 = none."""
 
-    def heads(self, actions: int | tuple[int, ...]) -> dict[str, int]:
+    def heads(self, actions: Actions) -> dict[str, int]:
         """Name and size of each network output; called by every role that makes a network, before it does.
 
-        `actions`: how many discrete actions there are, or the shape (n,) of a Box action.
+        So an algorithm has been told its actions before it acts or learns.
         """
 
-    def columns(self, actions: int | tuple[int, ...]) -> dict[str, tuple[str, tuple[int, ...]]]:
+    def columns(self, actions: Actions) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Name -> (numpy dtype name, shape of one cell) of what `act` writes besides the action.
 
         Called once, when the blocks' layout is planned.
         """
 
     def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:
-        """Choose "action", int64 [N] or float32 [N, n], and the cells of `columns`, from outputs [N, size].
+        """Choose "action", int64 [N] or [N, k] or float32 [N, n], and the cells of `columns`, from outputs [N, size].
 
         Called by inference servers for each batch of rows, and by evaluators; `greedy` draws nothing.
         """

@@ -1,12 +1,12 @@
-"""Policies as distributions over actions, given by network outputs: softmax over discrete ones, Gaussian over Box ones.
+"""Policies as distributions over actions, given by network outputs: softmax over choices, Gaussian over Box actions.
 
 Reads outputs by head; knows no network and no loss. Leading dimensions, written … here, are [N] when acting and
-[rows, B] when learning. `actions` is what an environment says: how many discrete actions, or the shape (n,) of a Box.
+[rows, B] when learning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from math import log, pi
 from typing import Protocol
@@ -14,6 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from actorlearn.actions import Actions
 from actorlearn.algorithms.interface import Batch
 
 
@@ -21,7 +22,7 @@ class Policy(Protocol):
     """The distribution of actions for each row of some outputs."""
 
     def sample(self, generator: torch.Generator) -> Tensor:
-        """Draw one action a row: int64 […] or float32 […, n]."""
+        """Draw one action a row: int64 […] or […, k], or float32 […, n]."""
 
     def greedy(self) -> Tensor:
         """Return the most probable action of each row."""
@@ -33,15 +34,17 @@ class Policy(Protocol):
         """Return the entropy of each row in nats: […]."""
 
 
-def heads(actions: int | tuple[int, ...]) -> dict[str, int]:
+def heads(actions: Actions) -> dict[str, int]:
     """Name and size of the outputs that make a policy."""
-    if isinstance(actions, int):
-        return {"logits": actions}
-    return {"mean": actions[0], "log_std": actions[0]}
+    if isinstance(actions, tuple):
+        return {"mean": actions[0], "log_std": actions[0]}
+    return {"logits": actions if isinstance(actions, int) else sum(actions.sizes)}
 
 
-def policy(outputs: Mapping[str, Tensor]) -> Policy:
-    """Return the policy that these outputs describe."""
+def policy(outputs: Mapping[str, Tensor], parts: Sequence[int] = ()) -> Policy:
+    """Return the policy that these outputs describe; `parts` of a MultiDiscrete action have their logits in a row."""
+    if parts:
+        return MultiCategorical(outputs["logits"], parts)
     if "logits" in outputs:
         return Categorical(outputs["logits"])
     return Gaussian(outputs["mean"], outputs["log_std"])
@@ -86,6 +89,31 @@ class Categorical:
     def entropy(self) -> Tensor:
         """Return -sum p log p of each row."""
         return -(self.log_policy.exp() * self.log_policy).sum(-1)
+
+
+class MultiCategorical:
+    """Independent softmaxes over the choices of each of k parts, all of which are taken at once."""
+
+    def __init__(self, logits: Tensor, sizes: Sequence[int]) -> None:
+        """Take logits […, sum of sizes], those of part 0 first."""
+        self.parts = [Categorical(of_part) for of_part in torch.split(logits, list(sizes), -1)]
+
+    def sample(self, generator: torch.Generator) -> Tensor:
+        """Draw one action a row, part after part."""
+        return torch.stack([part.sample(generator) for part in self.parts], -1)
+
+    def greedy(self) -> Tensor:
+        """Return the most probable choice of each part."""
+        return torch.stack([part.greedy() for part in self.parts], -1)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Return the logarithm of each action's probability: the product of its parts'."""
+        chosen = zip(self.parts, action.unbind(-1), strict=True)
+        return torch.stack([part.log_prob(choice) for part, choice in chosen], -1).sum(-1)
+
+    def entropy(self) -> Tensor:
+        """Return the entropy of each row: the sum of its parts'."""
+        return torch.stack([part.entropy() for part in self.parts], -1).sum(-1)
 
 
 class Gaussian:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from actorlearn.algorithms.actor_critic import ActorCritic, fit, on_the_way
 from actorlearn.algorithms.interface import Batch
-from actorlearn.algorithms.policies import played, policy
+from actorlearn.algorithms.policies import played
 from actorlearn.algorithms.returns import lambda_returns, mean_over, outcomes
 
 
@@ -45,7 +45,7 @@ class PPO(ActorCritic):
         """Return the scalar to descend, and its terms; outputs are [T, B, size] of one forward pass."""
         self.check_shapes(outputs, batch, bootstrap_rows=0)
         valid, columns = batch.valid, batch.columns
-        policy_tm1, value_tm1 = policy(outputs), outputs["value"].squeeze(-1)
+        policy_tm1, value_tm1 = self.policy(outputs), outputs["value"].squeeze(-1)
         log_ratio = (policy_tm1.log_prob(played(batch)) - columns["log_prob"]).where(valid, 0.0)
         ratio = log_ratio.exp()
         clip = on_the_way(self.settings.ratio_clip, self.settings.ratio_clip_final, progress)

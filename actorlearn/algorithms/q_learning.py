@@ -19,6 +19,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from actorlearn.actions import Actions, in_words
 from actorlearn.algorithms.interface import AlgorithmSettings, Batch
 from actorlearn.algorithms.policies import played
 from actorlearn.algorithms.returns import mean_over
@@ -38,18 +39,18 @@ class QLearning:
         self.numbers = numbers
         self.prepared_rows = 1 if settings.double else 0
 
-    def heads(self, actions: int | tuple[int, ...]) -> dict[str, int]:
+    def heads(self, actions: Actions) -> dict[str, int]:
         """Ask for the numbers of each action, or for those of the state and, beside them, each action's."""
         if not isinstance(actions, int):
             raise ValueError(
                 f"algorithm.name: {self.settings.name!r} compares the values of discrete actions, and this "
-                f"environment's are a Box of shape {list(actions)}; use a2c, ppo or impala"
+                f"environment's are {in_words(actions)}; use a2c, ppo or impala"
             )
         if self.settings.dueling:
             return {"value": self.numbers, "advantage": actions * self.numbers}
         return {"q": actions * self.numbers}
 
-    def columns(self, actions: int | tuple[int, ...]) -> dict[str, tuple[str, tuple[int, ...]]]:
+    def columns(self, actions: Actions) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Ask for nothing: a value is worked out anew whenever a transition is replayed."""
         return {}
 

@@ -54,6 +54,7 @@ from typing import Any
 import msgspec
 from numpy.typing import NDArray
 
+from actorlearn.actions import Actions, cell
 from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment
 
@@ -75,8 +76,7 @@ class BlockShape(msgspec.Struct, frozen=True, kw_only=True):
     envs_per_group: int
     observation_shape: tuple[int, ...]
     observation_dtype: str
-    actions: int | tuple[int, ...]
-    """How many discrete actions, or the shape (n,) of a Box action."""
+    actions: Actions
     columns: dict[str, tuple[str, tuple[int, ...]]] = {}
     """The algorithm's own columns per row and environment: name -> (dtype, shape)."""
     state_size: int = 0
@@ -110,11 +110,10 @@ def block_fields(shape: BlockShape) -> list[Field]:
     ]
 
 
-def action_field(actions: int | tuple[int, ...], per_env: tuple[int, ...]) -> Field:
-    """The column of actions: a number each, or the numbers of a Box."""
-    if isinstance(actions, int):
-        return Field("action", "int64", per_env, -1)
-    return Field("action", "float32", (*per_env, *actions), float("nan"))
+def action_field(actions: Actions, per_env: tuple[int, ...]) -> Field:
+    """The column of actions; what is never written is no action."""
+    dtype, shape = cell(actions)
+    return Field("action", dtype, (*per_env, *shape), -1 if dtype == "int64" else float("nan"))
 
 
 def rounds_fields() -> list[Field]:

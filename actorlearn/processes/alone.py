@@ -11,12 +11,12 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from actorlearn.actions import drawn
 from actorlearn.algorithms.interface import AlgorithmSettings
 from actorlearn.envs.interface import empty_row
 from actorlearn.envs.make import make as make_env
@@ -101,7 +101,7 @@ def learn(settings: AloneSettings) -> float:
     state = torch.zeros((1, environments, learning.state_size), device=device)
     batch = Batch(
         observation=seen.to(device),
-        action=torch.from_numpy(random_actions(policy.actions, shape)).to(device),
+        action=torch.from_numpy(drawn(policy.actions, shape, np.random.default_rng(0))).to(device),
         reward=torch.zeros(shape, device=device),
         terminated=no,
         truncated=no,
@@ -140,7 +140,7 @@ def _learn_from_replay(settings: AloneSettings, place: ReplayPlace) -> float:
         for round_ in range(rounds):
             block = {
                 "observation": observations(policy.observation_shape, policy.observation_dtype, rows).numpy(),
-                "action": random_actions(policy.actions, rows),
+                "action": drawn(policy.actions, rows, np.random.default_rng(0)),
                 "reward": np.zeros(rows, np.float32),
                 **dict.fromkeys(("terminated", "truncated", "life_lost", "first"), no),
             }
@@ -158,14 +158,6 @@ def observations(shape: tuple[int, ...], dtype: str, rows: tuple[int, ...]) -> T
     if dtype == "uint8":
         return torch.randint(256, (*rows, *shape), dtype=torch.uint8)
     return torch.rand((*rows, *shape)).to(getattr(torch, dtype))
-
-
-def random_actions(actions: int | tuple[int, ...], rows: tuple[int, ...]) -> NDArray[Any]:
-    """Random actions [*rows]: any of so many discrete ones, or numbers from 0 to 1 in the shape of a Box action."""
-    random = np.random.default_rng(0)
-    if isinstance(actions, int):
-        return random.integers(actions, size=rows)
-    return random.random((*rows, *actions), np.float32)
 
 
 def measured(once: Callable[[], object], steps: float, seconds: float) -> float:

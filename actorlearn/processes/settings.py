@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from actorlearn.actions import Actions
 from actorlearn.envs.interface import EnvSettings
 from actorlearn.files import write_atomically
 from actorlearn.replay.rows import ReplayShape
@@ -38,8 +39,7 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     observation_shape: tuple[int, ...]
     observation_dtype: str
-    actions: int | tuple[int, ...]
-    """How many discrete actions, or the shape (n,) of a Box action."""
+    actions: Actions
     model: dict[str, Any]
     algorithm: dict[str, Any]
     precision: str = "fp32"

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import msgspec
 
+from actorlearn.actions import Actions
 from actorlearn.memory.fields import Field
 from actorlearn.memory.rollout import action_field
 from actorlearn.memory.shared import segment_bytes
@@ -43,8 +44,7 @@ class ReplayShape(msgspec.Struct, frozen=True, kw_only=True):
     """Frames of an observation, oldest first: its newest is stored; 1 = the whole observation is."""
     observation_shape: tuple[int, ...]
     observation_dtype: str
-    actions: int | tuple[int, ...]
-    """As in BlockShape."""
+    actions: Actions
     prioritised: bool = False
     """Whether the sampler's memory is part of the segment."""
 

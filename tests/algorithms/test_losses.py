@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from torch import Tensor
 
+from actorlearn.actions import MultiDiscrete
 from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.actor_critic import ActorCritic
 from actorlearn.algorithms.impala import IMPALA
@@ -55,6 +56,21 @@ def test_loss_and_gradient_equal_the_slow_reference(kind, batch, settings):
             for x in (loss, slow)
         )
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ALGORITHMS)
+@given(batch=batches(actions=(6,)), settings=settings_of_all_kinds)
+def test_several_choices_at_once_are_one_choice_of_all_their_combinations(kind, batch, settings):
+    joint, several = kind(settings), kind(settings)
+    assert several.heads(MultiDiscrete((3, 2))) == {"logits": 5, "value": 1}
+    pairs = replace(batch, action=torch.stack([batch.action // 2, batch.action % 2], -1))
+    made, outputs, _ = prepared(joint, batch)
+    rows = torch.randn(*outputs["value"].shape[:-1], 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    alike = (rows[..., :3, None] + rows[..., None, 3:]).flatten(-2)
+    last = {"value": random_outputs(batch)["value"].detach()[-1:]} if several.prepared_rows else {}
+    one, _ = joint.loss({**outputs, "logits": alike}, made, 0.5)
+    two, _ = several.loss({**outputs, "logits": rows}, several.prepare(pairs, last), 0.5)
+    torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ALGORITHMS)

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 import torch
 
+from actorlearn.actions import MultiDiscrete
 from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.impala import IMPALA
 from actorlearn.algorithms.interface import (
@@ -41,7 +42,13 @@ def test_names_make_algorithms_that_ask_for_heads_and_columns(name, kind, column
     assert isinstance(algorithm, kind)
     assert algorithm.heads(6) == {"logits": 6, "value": 1}
     assert algorithm.heads((2,)) == {"mean": 2, "log_std": 2, "value": 1}
-    assert algorithm.columns(6) == algorithm.columns((2,)) == dict.fromkeys(columns, ("float32", ()))
+    assert algorithm.heads(MultiDiscrete((3, 2))) == {"logits": 5, "value": 1}
+    assert (
+        algorithm.columns(6)
+        == algorithm.columns((2,))
+        == algorithm.columns(MultiDiscrete((3, 2)))
+        == dict.fromkeys(columns, ("float32", ()))
+    )
 
 
 def test_the_lists_of_names_that_need_no_torch_are_true():

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from actorlearn.algorithms.policies import Categorical, Gaussian, Policy, heads, played, policy
+from actorlearn.actions import MultiDiscrete
+from actorlearn.algorithms.policies import Categorical, Gaussian, MultiCategorical, Policy, heads, played, policy
 from tests.algorithms.episodes import GO, RESET, TERMINATED, batch_of
 
 ROWS = (2, 5)
@@ -21,7 +22,11 @@ def drawn(*shape: int, seed: int = 1) -> torch.Tensor:
     return torch.randn(shape, generator=generator(seed))
 
 
-POLICIES = {"logits": Categorical(drawn(*ROWS, 4)), "box": Gaussian(drawn(*ROWS, 3), drawn(*ROWS, 3, seed=2))}
+POLICIES = {
+    "logits": Categorical(drawn(*ROWS, 4)),
+    "several": MultiCategorical(drawn(*ROWS, 6), (3, 1, 2)),
+    "box": Gaussian(drawn(*ROWS, 3), drawn(*ROWS, 3, seed=2)),
+}
 
 
 @pytest.fixture(params=POLICIES)
@@ -31,6 +36,8 @@ def either(request: pytest.FixtureRequest) -> Policy:
 
 def test_outputs_say_which_policy_they_make() -> None:
     assert heads(4) == {"logits": 4} and heads((3,)) == {"mean": 3, "log_std": 3}
+    assert heads(MultiDiscrete((3, 2))) == {"logits": 5}
+    assert isinstance(policy({"logits": drawn(2, 5), "value": drawn(2, 1)}, (3, 2)), MultiCategorical)
     assert isinstance(policy({"logits": drawn(2, 4), "value": drawn(2, 1)}), Categorical)
     assert isinstance(policy({"mean": drawn(2, 3), "log_std": drawn(2, 3), "value": drawn(2, 1)}), Gaussian)
 
@@ -41,6 +48,25 @@ def test_softmax_is_torchs_categorical() -> None:
     action = torch.randint(4, ROWS, generator=generator())
     torch.testing.assert_close(ours.log_prob(action), theirs.log_prob(action))
     torch.testing.assert_close(ours.entropy(), theirs.entropy())
+
+
+def test_several_choices_are_torchs_categoricals_side_by_side() -> None:
+    logits, sizes = drawn(*ROWS, 6), (3, 1, 2)
+    ours = MultiCategorical(logits, sizes)
+    theirs = [torch.distributions.Categorical(logits=part) for part in logits.split(sizes, -1)]
+    action = ours.sample(generator())
+    assert action.dtype == torch.int64 and action.shape == (*ROWS, 3)
+    assert (action < torch.tensor(sizes)).all() and (action >= 0).all()
+    log_probs = [part.log_prob(choice) for part, choice in zip(theirs, action.unbind(-1), strict=True)]
+    torch.testing.assert_close(ours.log_prob(action), sum(log_probs))
+    torch.testing.assert_close(ours.entropy(), sum(part.entropy() for part in theirs))
+
+
+def test_parts_of_an_action_are_drawn_independently() -> None:
+    with torch.inference_mode():
+        chosen = MultiCategorical(torch.tensor([1.0, 0.0, 0.0, 1.0]).expand(100_000, 4), (2, 2)).sample(generator())
+    torch.testing.assert_close(chosen.float().mean(0), torch.tensor([0.2689, 0.7311]), rtol=0.0, atol=0.006)
+    assert abs(torch.corrcoef(chosen.T.float())[0, 1].item()) < 0.015
 
 
 def test_gaussian_is_torchs_independent_normal() -> None:

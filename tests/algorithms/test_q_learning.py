@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from actorlearn.actions import MultiDiscrete
 from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.c51 import C51
 from actorlearn.algorithms.distributional import project
@@ -219,6 +220,8 @@ def test_heads_are_of_each_action_or_of_state_and_advantage(kind, numbers):
     assert kind(AlgorithmSettings(dueling=True)).heads(6) == {"value": numbers, "advantage": 6 * numbers}
     with pytest.raises(ValueError, match=rf"'{name}' compares .* Box of shape \[2\]; use a2c, ppo or impala"):
         algorithm.heads((2,))
+    with pytest.raises(ValueError, match=rf"'{name}' compares .* several choices at once, of \[3, 2\]; use a2c"):
+        algorithm.heads(MultiDiscrete((3, 2)))
     assert not learns_from_replay(A2C(AlgorithmSettings()))
 
 
