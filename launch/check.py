@@ -11,15 +11,17 @@ from typing import Any
 
 import msgspec
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from actorlearn.actions import in_words
 from actorlearn.memory.shared import SHM_ROOT, free_bytes
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.schedules import for_batches, scaled
 from actorlearn.parameters.graph import Facts, facts
 from actorlearn.replay.settings import ReplaySettings
 from launch.choices import crowded
-from launch.description import describe
+from launch.description import Description, describe
 from launch.plan import Plan, plan
 from launch.topology import load
 
@@ -37,6 +39,7 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
     for table in tables(made):
         console.print(table)
         console.print()
+    console.print(_environment(made.description), highlight=False, soft_wrap=True)
     if loaded.mode == "gossip":
         console.print(_mixing(facts(made.graph, loaded.learners.count)), highlight=False, soft_wrap=True)
     for choice in made.choices:
@@ -81,8 +84,13 @@ def as_json(made: Plan) -> dict[str, Any]:
         "segments": [{"name": s.name, "bytes": s.bytes, "what": s.what} for s in made.segments],
         "bytes_total": made.bytes_total,
         "bytes_free": free_bytes(),
-        "observation": {"shape": list(made.description.observation_shape), "dtype": made.description.observation_dtype},
-        "actions": made.description.actions,
+        "observation": {
+            "shape": list(made.description.observation_shape),
+            "dtype": made.description.observation_dtype,
+            "from": made.description.observation_from,
+            "left_out": list(made.description.left_out),
+        },
+        "actions": msgspec.to_builtins(made.description.actions),
         "weights": made.description.weights,
         "optimizer": optimizer(made),
         "mixing": facts(made.graph, topology.learners.count)._asdict() if topology.mode == "gossip" else None,
@@ -108,6 +116,13 @@ def optimizer(made: Plan) -> dict[str, float]:
 def tables(made: Plan) -> list[Table]:
     """The plan for people."""
     return [_processes(made), _segments(made), _topology(made.topology.model_dump(mode="json"))]
+
+
+def _environment(found: Description) -> str:
+    """What networks see of the environment and what they choose, for people."""
+    of = f", from {found.observation_from}" if found.observation_from else ""
+    said = [f"observation {found.observation_dtype}{list(found.observation_shape)}{of}", in_words(found.actions)]
+    return f"[bold]environment[/] {escape('; '.join([*said, *filter(None, [found.unseen])]))}"
 
 
 def _mixing(told: Facts) -> str:

@@ -20,6 +20,7 @@ Tree = dict[str, Any]
 EVERYWHERE: Tree = {
     "seed": 1,
     "mode": "sync",
+    "env": {"kwargs": {}, "wrappers": []},
     "model": {
         "hidden_sizes": [64, 64],
         "init": "torch",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from actorlearn.actions import Actions
 from actorlearn.envs.interface import EnvSettings
 from actorlearn.processes import settings as all_settings
 from actorlearn.processes.settings import DescribeSettings
@@ -29,7 +30,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
     observation_shape: tuple[int, ...]
     observation_dtype: str
-    actions: int | tuple[int, ...]
+    actions: Actions
     frames_per_step: int
     columns: dict[str, tuple[str, tuple[int, ...]]]
     weights: int
@@ -39,8 +40,18 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers in a recurrent network's state; 0 = it is not recurrent."""
     stack: int = 1
     """Frames that an observation is made of."""
+    observation_from: str = ""
+    """For people: the space that observations are made of."""
+    left_out: tuple[str, ...] = ()
+    """What the environment's observations have and networks do not see."""
     replayed: bool = False
     """Whether the algorithm learns from a replay."""
+
+    @property
+    def unseen(self) -> str:
+        """A line about what is left out; empty where nothing is."""
+        what = " and ".join(self.left_out)
+        return f"of its observations {what} is left out: networks see numbers" if what else ""
 
 
 def describe(topology: Topology) -> Description:

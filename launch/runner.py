@@ -271,8 +271,9 @@ class Runner:
             if names:
                 cause = f"{before} earlier and not part of it: {', '.join(names)}; attach as many again if wanted"
                 self._note(ev.Note("resumed", cause=cause))
-        if crowd := crowded(self.plan.topology, self.plan.cores):
-            self._note(ev.Note("warned", cause=crowd))
+        for warning in (crowded(self.plan.topology, self.plan.cores), self.plan.description.unseen):
+            if warning:
+                self._note(ev.Note("warned", cause=warning))
 
     def _note(self, note: ev.Note) -> None:
         self.deaths += note.kind == "died"

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from launch import defaults, strict_yaml
 from launch.strict_yaml import Path, TopologyError, fault, show
-from launch.topology_errors import Place, dotted, explain, field_at, number, unknown_key
+from launch.topology_errors import Place, dotted, explain, field_at, is_mapping, number, unknown_key
 from launch.topology_sections import Topology
 from launch.topology_types import Section
 
@@ -78,6 +78,9 @@ def json_schema() -> dict[str, Any]:
     _loosen(schema)
     schema["required"] = ["env"]
     schema["$defs"]["EnvSection"]["required"] = ["id"]
+    schema["$defs"]["WrapperSection"]["required"] = ["name"]
+    wrappers = schema["$defs"]["EnvSection"]["properties"]["wrappers"]
+    wrappers["items"] = {"anyOf": [wrappers["items"], schema["$defs"]["WrapperSection"]["properties"]["name"]]}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "actorlearn topology"}
 
 
@@ -127,26 +130,24 @@ def _apply(override: str, raw: dict[str, Any], places: dict[Path, Place]) -> Non
     if field_at(path[:1]) is None or (len(path) > 1 and field_at(path[:2]) is None):
         known = path[: 1 if field_at(path[:1]) is None else 2]
         raise fault(COMMAND_LINE, show(override), *unknown_key(known))
-    if len(path) > 2 or (len(path) == 2 and not _is_section(path[0])):
+    if len(path) > 1 and not is_mapping(path[: min(2, len(path) - 1)]):
         rule = f"{dotted(path[:-1])} is one value, not a section"
         raise fault(COMMAND_LINE, show(override), rule, f"write {dotted(path[:-1])}=VALUE")
     where = f"{COMMAND_LINE}, {show(override)}"
     value = strict_yaml.read(text, where).value
     target = raw
-    if len(path) == 2:
-        target = raw.setdefault(str(path[0]), {})
-        if not isinstance(target, dict):  # a broken section of the file: reported there
+    for depth, part in enumerate(path[:-1], start=1):
+        target = target.setdefault(str(part), {})
+        if not isinstance(target, dict) and depth <= 2:  # a broken section of the file: reported there
             return
+        if not isinstance(target, dict):
+            rule = f"{dotted(path[:depth])} is {show(target)}, no mapping"
+            raise fault(COMMAND_LINE, show(override), rule, f"write {dotted(path[:depth])}={{...}}")
     target[str(path[-1])] = value
     stale = [known for known in places if known[: len(path)] == path]
     for known in stale:
         del places[known]
     places[path] = Place(COMMAND_LINE, over=bool(stale))
-
-
-def _is_section(key: str | int) -> bool:
-    field = field_at((key,))
-    return field is not None and isinstance(field.annotation, type) and issubclass(field.annotation, Section)
 
 
 def _defaults_alone(raw: dict[str, Any], error: ValidationError) -> dict[str, Any]:
@@ -170,6 +171,10 @@ def _literal(value: object) -> str:
     """Write one value so that strict YAML reads the same value back."""
     if isinstance(value, list):
         return f"[{', '.join(_literal(item) for item in value)}]"
+    if isinstance(value, Section):
+        return _literal(value.model_dump())
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_literal(key)}: {_literal(item)}" for key, item in value.items()) + "}"
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, int | float):
@@ -177,7 +182,7 @@ def _literal(value: object) -> str:
     text = str(value)
     if _PLAIN.fullmatch(text) and strict_yaml.read(text, "value").value == text:
         return text
-    return json.dumps(text)
+    return '"' + "".join(f"\\U{ord(c):08x}" if ord(c) > 0xFFFF else json.dumps(c)[1:-1] for c in text) + '"'
 
 
 def _loosen(node: Any) -> None:

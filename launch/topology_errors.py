@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -100,12 +100,34 @@ def field_at(path: Path) -> FieldInfo | None:
     return found
 
 
+def type_at(path: Path) -> Any:
+    """Return the type of what a path names, items of lists included; None where nothing is known of it."""
+    owner: Any = Topology
+    for part in path:
+        if isinstance(part, int):
+            owner = next(iter(get_args(owner)), None)
+        else:
+            field = owner.model_fields.get(part) if _is_section(owner) else None
+            owner = field.annotation if field else None
+    return owner
+
+
+def is_mapping(path: Path) -> bool:
+    """Say whether keys stand below a path: those of a section, or arguments of somebody else's code."""
+    found = type_at(path)
+    return _is_section(found) or get_origin(found) is dict
+
+
+def _is_section(found: Any) -> bool:
+    return isinstance(found, type) and issubclass(found, BaseModel)
+
+
 def leaves() -> list[str]:
     """List every dotted key of a topology."""
     keys = []
     for name, field in Topology.model_fields.items():
-        section = field.annotation
-        inside = section.model_fields if isinstance(section, type) and issubclass(section, BaseModel) else None
+        section: Any = field.annotation
+        inside = section.model_fields if _is_section(section) else None
         keys += [f"{name}.{inner}" for inner in inside] if inside else [name]
     return keys
 
@@ -113,8 +135,8 @@ def leaves() -> list[str]:
 def unknown_key(path: Path) -> tuple[str, str]:
     """Return rule and way out for a key that does not exist, naming the nearest that does."""
     parent = path[:-1]
-    owner = field_at(parent).annotation if parent and field_at(parent) else Topology  # type: ignore[union-attr]
-    siblings = list(owner.model_fields) if isinstance(owner, type) and issubclass(owner, BaseModel) else []
+    owner = type_at(parent)
+    siblings = list(owner.model_fields) if _is_section(owner) else []
     where = f"section {dotted(parent)}" if parent else "a topology"
     word = str(path[-1])[:MAX_SHOWN]
     closest = nearest(word, siblings)
@@ -157,8 +179,12 @@ def _rule(path: Path, details: Any, defaults: dict[str, Any]) -> tuple[str, str]
         return unknown_key(path)
     if kind in {"model_type", "model_attributes_type", "dict_type"}:
         inside = _keys_of(path)
+        if get_origin(type_at(path)) is dict:
+            return "must be a mapping of arguments", "write for example {size: 6}, or leave the key out"
         word = f"{value:.64}" if isinstance(value, str) and inside[0] in ("id", "name") else "..."
         return f"must be a mapping with keys {', '.join(inside)}", f"write for example {{{inside[0]}: {word}}}"
+    if kind == "missing" and len(path) > 2:
+        return f"{dotted(path[:-1])} needs it ({field.description if field else ''})", f"write {{{path[-1]}: ...}}"
     if kind == "missing":
         return "every topology names its environment", "add env: {id: ALE/Pong-v5}, or another gymnasium id"
     if kind in TYPES:
@@ -183,9 +209,8 @@ def _rule_of_choice(kind: str, context: dict[str, Any], value: object, default: 
 
 
 def _keys_of(path: Path) -> list[str]:
-    field = field_at(path)
-    owner = field.annotation if field else Topology
-    return list(owner.model_fields) if isinstance(owner, type) and issubclass(owner, BaseModel) else ["..."]
+    owner = type_at(path)
+    return list(owner.model_fields) if _is_section(owner) else ["..."]
 
 
 def interval(details: Any, path: Path) -> str:

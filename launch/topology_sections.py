@@ -17,26 +17,13 @@ from actorlearn.algorithms.interface import PARTS_OF_TRANSITIONS
 from actorlearn.algorithms.interface import SHIPPED as ALGORITHMS
 from actorlearn.models.interface import SHIPPED as MODELS
 from launch.topology_algorithm import AlgorithmSection
+from launch.topology_env import EnvSection
 from launch.topology_gossip import GossipSection
 from launch.topology_replay import ReplaySection, replay_of_values, weights_of_rounds
 from launch.topology_supervision import SupervisionSection
-from launch.topology_types import Beta, Device, EnvId, Name, Precision, Section, Width, known_or_code, refuse
+from launch.topology_types import Beta, Device, Name, Precision, Section, Width, known_or_code, refuse
 
 ModelName = Annotated[str, AfterValidator(known_or_code(MODELS)), Field(json_schema_extra={"examples": [*MODELS]})]
-
-
-class EnvSection(Section):
-    """The environment (actorlearn.envs.interface.EnvSettings)."""
-
-    id: EnvId = Field(description="gymnasium id (ALE/... takes the fast path) or package.module:Name")
-    preset: Literal["dqn", "paac", "stooke-abbeel"] = Field(description="atari: how a screen becomes an observation")
-    frame_skip: int = Field(ge=1, le=64, description="atari: emulator frames per agent step")
-    stack: int = Field(ge=1, le=64, description="atari: frames in one observation")
-    noop_max: int = Field(ge=0, le=1_000, description="atari: most random no-op frames at the start of a game")
-    repeat_action_probability: float = Field(ge=0, lt=1, description="atari: sticky actions; probability per frame")
-    full_action_space: bool = Field(description="atari: all 18 actions instead of the game's own")
-    fire_on_reset: bool = Field(description="atari: press FIRE at the start of a game")
-    time_limit_steps: int = Field(ge=0, le=10**9, description="agent steps per game; 0 = none, or the id's own limit")
 
 
 class ModelSection(Section):

@@ -6,6 +6,7 @@ Pure. Which key has which kind is in ``launch/topology_sections.py``.
 from __future__ import annotations
 
 import difflib
+import keyword
 import re
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal, NoReturn
@@ -43,7 +44,23 @@ def _name(value: str) -> str:
 
 def _env_id(value: str) -> str:
     if not re.fullmatch(ENV_PATTERN[1:-1], value):
-        refuse("an environment is a gymnasium id or package.module:Name", "write for example ALE/Pong-v5")
+        refuse(
+            "an environment is a gymnasium id, module:id or package.module:Class",
+            "write for example ALE/Pong-v5, or minigrid:MiniGrid-Empty-5x5-v0",
+        )
+    return value
+
+
+def _code(value: str) -> str:
+    if not re.fullmatch(CODE_PATTERN[1:-1], value):
+        refuse("it must be package.module:Class", "write for example gymnasium.wrappers:TimeLimit")
+    return value
+
+
+def _arguments(value: dict[str, Any]) -> dict[str, Any]:
+    for name in value:
+        if not name.isidentifier() or keyword.iskeyword(name):
+            refuse(f"arguments have names as in Python, and {name!r} is none", "write for example {size: 6}")
     return value
 
 
@@ -72,6 +89,8 @@ def _pattern(pattern: str) -> Any:
 
 Name = Annotated[str, AfterValidator(_name), _pattern(NAME_PATTERN)]
 EnvId = Annotated[str, AfterValidator(_env_id), _pattern(ENV_PATTERN)]
+Code = Annotated[str, AfterValidator(_code), _pattern(CODE_PATTERN)]
+Arguments = Annotated[dict[str, Any], AfterValidator(_arguments)]
 Device = Annotated[str, AfterValidator(_device), _pattern(DEVICE_PATTERN)]
 Width = Annotated[int, Field(ge=1, le=65_536)]
 Precision = Literal["auto", "fp32", "bf16"]

@@ -47,6 +47,7 @@ from ale_py import roms
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 
+from actorlearn.actions import drawn
 from actorlearn.envs.interface import EnvSettings, EnvSpec, Row, check_actions, seed31
 
 UNLIMITED_FRAMES = 2**30
@@ -142,7 +143,7 @@ class Atari:
 
     def random_actions(self, random: np.random.Generator) -> npt.NDArray[np.int64]:
         """Draw one action for each game."""
-        return random.integers(self.spec.actions, size=self.count)
+        return drawn(self.spec.actions, (self.count,), random)
 
     def close(self) -> None:
         """Join ALE's thread and free its memory."""

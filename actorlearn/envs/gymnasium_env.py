@@ -1,4 +1,4 @@
-"""Any gymnasium environment with box observations and discrete or box actions, by id or "package.module:Class".
+"""Any gymnasium environment: its observations as rows have them (``envs/observations.py``), its actions as chosen.
 
 Reads: EnvSettings, one seed per environment, actions. Writes: rows, but only values that may be learned from: what an
 environment returns is checked here, at the boundary, before a row is touched. Refuses to know: frame stacks, blocks.
@@ -6,22 +6,20 @@ environment returns is checked here, at the boundary, before a row is touched. R
 
 from __future__ import annotations
 
-import copy
-import difflib
-import importlib
 from collections.abc import Callable, Sequence
+from math import prod
 from time import monotonic
 from typing import Any, NoReturn
 
-import gymnasium
 import numpy as np
 import numpy.typing as npt
-from gymnasium.envs.registration import EnvSpec as Registered
-from gymnasium.spaces import Box, Discrete
+from gymnasium import spaces
+from gymnasium.spaces import Box, Discrete, MultiBinary, Space
 
+from actorlearn.actions import Actions, MultiDiscrete, drawn
+from actorlearn.envs.construct import Environment, construct
 from actorlearn.envs.interface import EnvSettings, EnvSpec, MalformedStepError, Row, check_actions, empty_row, seed31
-
-Environment = gymnasium.Env[Any, Any]
+from actorlearn.envs.observations import Layout, MisfitError, SpaceError, layout
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 BEAT_EVERY_S = 0.1
@@ -43,16 +41,15 @@ class Gymnasium:
         self._id = settings.id
         self._seeds = [seed31(seed) for seed in seeds]
         self._envs, limits = zip(*(self._constructed(settings) for _ in seeds), strict=True)
-        self.spec = _spec(settings.id, self._envs[0])
-        self._box = _box(settings.id, self._envs[0])
+        self._layout, left_out = _layout(settings.id, self._envs[0])
+        self.spec = _spec(settings.id, self._envs[0], self._layout, left_out)
         self._action_space = self._envs[0].action_space
-        self._start = int(self._action_space.start) if isinstance(self._action_space, Discrete) else 0
         self._limit = min(limits[0] or 2**62, settings.time_limit_steps or 2**62)
         self._steps = [0] * self.count  # of the running game
         self._ended = [False] * self.count
         # Values are gathered here, checked all at once, and only then written.
         shape = (self.count, *self.spec.observation_shape)
-        self._observation: npt.NDArray[Any] = np.zeros(shape, self._box.dtype)
+        self._observation: npt.NDArray[Any] = np.zeros(shape, self._layout.dtype)
         self._reward = np.zeros(self.count, np.float64)
 
     def reset(self, row: Row) -> None:
@@ -76,7 +73,7 @@ class Gymnasium:
         row.take(begun, chosen)
 
     def step(self, action: npt.NDArray[Any], row: Row) -> None:
-        """Take action [B] or [B, n]; writes the rows it leads to."""
+        """Take action [B, …]; writes the rows it leads to."""
         first, limit, steps = self._ended, self._limit, self._steps
         terminated, truncated = [False] * self.count, [False] * self.count
         for i, choice in enumerate(self._choices(action)):
@@ -101,10 +98,10 @@ class Gymnasium:
 
     def random_actions(self, random: np.random.Generator) -> npt.NDArray[Any]:
         """Draw one action for each environment."""
-        space, actions = self._action_space, self.spec.actions
+        space = self._action_space
         if isinstance(space, Box):
             return random.uniform(space.low, space.high, (self.count, *space.shape)).astype(np.float32)
-        return random.integers(actions, size=self.count)
+        return drawn(self.spec.actions, (self.count,), random)
 
     def close(self) -> None:
         """Close every environment."""
@@ -115,7 +112,7 @@ class Gymnasium:
 
     def _constructed(self, settings: EnvSettings) -> tuple[Environment, int | None]:
         self._show_life()
-        return _construct(settings.id)
+        return construct(settings)
 
     def _show_life(self) -> None:
         self._beat_s = monotonic() + BEAT_EVERY_S
@@ -126,14 +123,18 @@ class Gymnasium:
             raise RuntimeError("the environments are closed")
 
     def _choices(self, action: npt.NDArray[Any]) -> list[Any]:
-        """Actions as the environments take them: counted from `Discrete.start`, or within the bounds of a Box."""
+        """Actions as the environments take them: counted from `start`, or within the bounds of a Box."""
         self._need_open()
         check_actions(action, self.count, self.spec.actions)
         space = self._action_space
         if isinstance(space, Box):
             return list(np.clip(action, space.low, space.high).astype(space.dtype, copy=False))
-        choices: list[int] = action.tolist()
-        return [choice + self._start for choice in choices] if self._start else choices
+        start = getattr(space, "start", 0)  # a MultiBinary has none
+        if isinstance(space, Discrete):
+            choices: list[int] = action.tolist()
+            return [choice + int(start) for choice in choices] if start else choices
+        chosen = action.reshape(self.count, *(space.shape or ())).astype(space.dtype)
+        return list(chosen + start)
 
     def _begin(self, i: int, seed: int | None = None) -> None:
         self._show_life()
@@ -144,26 +145,10 @@ class Gymnasium:
         self._steps[i] = 0
 
     def _gather(self, i: int, observation: Any) -> None:
-        box = self._box
-        if type(observation) is not np.ndarray or observation.dtype != box.dtype or observation.shape != box.shape:
-            observation = self._coerce(i, observation)
-        self._observation[i] = observation
-
-    def _coerce(self, i: int, observation: Any) -> npt.NDArray[Any]:
-        """An observation that is not an array of the declared shape and dtype, if it can become one."""
-        box = self._box
         try:
-            array = np.asarray(observation)
-        except Exception:  # an environment may return anything
-            self._refuse(i, "observation", observation, f"it must be an array of shape {box.shape}")
-        if array.shape != box.shape:
-            self._refuse(i, "the shape of observation", array.shape, f"its space says {box.shape}")
-        # Bytes would wrap around, so they must be bytes; other numbers are cast within their kind.
-        casting: Any = "no" if box.dtype == np.uint8 else "same_kind"
-        if array.dtype.kind not in "biuf" or not np.can_cast(array.dtype, box.dtype, casting):
-            self._refuse(i, "the dtype of observation", str(array.dtype), f"its space says {box.dtype}")
-        with np.errstate(over="ignore"):  # becomes infinite, and is refused as such
-            return array.astype(box.dtype)
+            self._layout.store(observation, self._observation, i)
+        except MisfitError as misfit:
+            self._refuse(i, *misfit.args)
 
     def _number(self, i: int, reward: Any) -> float:
         if not isinstance(reward, NUMBERS):
@@ -184,7 +169,8 @@ class Gymnasium:
             good = _finite(values)
             if not good.all():
                 i, *place = np.argwhere(~good)[0].tolist()
-                self._refuse(i, f"{field}{place or ''}", values[(i, *place)].item(), "it must be finite in float32")
+                name = self._layout.name(place) if field == "observation" else field
+                self._refuse(i, name, values[(i, *place)].item(), "it must be finite in float32")
         row.observation[...] = self._observation
         row.reward[...] = self._reward
         row.terminated[...] = terminated
@@ -211,94 +197,47 @@ def make(settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object]
 
 def spec(settings: EnvSettings) -> EnvSpec:
     """Shapes and counts; makes one environment and closes it."""
-    env, _ = _construct(settings.id)
+    env, _ = construct(settings)
     try:
-        return _spec(settings.id, env)
+        return _spec(settings.id, env, *_layout(settings.id, env))
     finally:
         env.close()
 
 
-def _spec(env_id: str, env: Environment) -> EnvSpec:
-    box = _box(env_id, env)
+def _spec(env_id: str, env: Environment, observations: Layout, left_out: tuple[str, ...]) -> EnvSpec:
     return EnvSpec(
-        observation_shape=tuple(int(size) for size in box.shape),
-        observation_dtype="uint8" if box.dtype == np.uint8 else "float32",
-        actions=_actions(env_id, env),
+        observation_shape=tuple(int(size) for size in observations.shape),
+        observation_dtype="uint8" if observations.dtype == np.uint8 else "float32",
+        actions=_actions(env_id, env.action_space),
         frames_per_step=1,
+        observation_from=observations.words,
+        left_out=left_out,
     )
 
 
-def _box(env_id: str, env: Environment) -> Box:
-    space = env.observation_space
-    if not isinstance(space, Box):
-        raise ValueError(
-            f"env.id: {env_id!r} has observation space {space}; only Box is supported: wrap it in a class of your own, "
-            "env.id: package.module:Class, that gives numbers or images"
-        )
-    return space
+def _layout(env_id: str, env: Environment) -> tuple[Layout, tuple[str, ...]]:
+    try:
+        return layout(env.observation_space)
+    except SpaceError as error:
+        raise ValueError(f"env.id: {env_id!r} has observation space {_short(env.observation_space)}; {error}") from None
 
 
-def _actions(env_id: str, env: Environment) -> int | tuple[int, ...]:
-    """How many discrete actions there are, or the shape of a Box of them."""
-    space = env.action_space
+def _actions(env_id: str, space: Space[Any]) -> Actions:
+    """The actions of a space as policies choose them."""
     if isinstance(space, Discrete):
         return int(space.n)
-    rule = "only Discrete and Box are supported"
+    if isinstance(space, spaces.MultiDiscrete):
+        return MultiDiscrete(tuple(space.nvec.ravel().tolist()))
+    if isinstance(space, MultiBinary):
+        return MultiDiscrete((2,) * prod(space.shape))
+    rule = "only Discrete, MultiDiscrete, MultiBinary and Box are supported"
     if isinstance(space, Box):
         if len(space.shape) == 1 and space.dtype.kind == "f" and space.is_bounded():
             return tuple(int(size) for size in space.shape)
         rule = "a Box must have one dimension of floats, all with bounds, to which actions are clipped"
-    raise ValueError(f"env.id: {env_id!r} has action space {space}; {rule}")
+    raise ValueError(f"env.id: {env_id!r} has action space {_short(space)}; {rule}: wrap it (env.wrappers)")
 
 
-def _construct(env_id: str) -> tuple[Environment, int | None]:
-    """An environment and its registered time limit in steps."""
-    if ":" in env_id:
-        return _construct_class(env_id), None
-    try:
-        registered = copy.copy(gymnasium.spec(env_id))
-    except gymnasium.error.Error:
-        raise ValueError(f"env.id: {env_id!r} is not registered with gymnasium; {_nearest(env_id)}") from None
-    if _is_ale(registered):  # once ale_py is imported it registers ids that skip frames at random, in colour
-        raise ValueError(f"env.id: {env_id!r} is not how Atari games are played here; {_nearest(env_id)}")
-    # The limit is counted by Gymnasium.step, and the order of calls is ours: no wrapper needs to see every step.
-    registered.order_enforce = False
-    try:
-        env = gymnasium.make(registered, max_episode_steps=-1, disable_env_checker=True)
-    except (gymnasium.error.Error, ImportError) as error:
-        raise ValueError(f"env.id: {env_id!r} cannot be made: {error}") from error
-    return env, registered.max_episode_steps
-
-
-def _construct_class(env_id: str) -> Environment:
-    module_name, _, name = env_id.partition(":")
-    try:
-        found = getattr(importlib.import_module(module_name), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(
-            f"env.id: {env_id!r} cannot be imported as package.module:Class: {error}; start where its "
-            "package lies, or put that folder on PYTHONPATH"
-        ) from error
-    if not (isinstance(found, type) and issubclass(found, gymnasium.Env)):
-        raise ValueError(f"env.id: {env_id!r} is {found!r}; it must be a subclass of gymnasium.Env")
-    try:
-        env: Environment = found()
-    except TypeError as error:
-        raise ValueError(f"env.id: {env_id!r} must be constructible without arguments: {error}") from error
-    except Exception as error:  # a user's code may raise anything
-        raise ValueError(f"env.id: {env_id!r} cannot be made: {type(error).__name__}: {error}") from error
-    return env
-
-
-def _is_ale(registered: Registered) -> bool:
-    return str(registered.entry_point).startswith("ale_py")
-
-
-def _nearest(env_id: str) -> str:
-    """The way out, for an id nobody registered."""
-    from actorlearn.envs import atari
-
-    known = [name for name, registered in gymnasium.registry.items() if not _is_ale(registered)]
-    nearest = difflib.get_close_matches(env_id, [*known, *atari.ids()], n=1, cutoff=0.4)
-    hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-    return hint + "Ids are like 'CartPole-v1', 'ALE/Pong-v5' or 'package.module:Class'"
+def _short(space: Space[Any]) -> str:
+    text = str(space)
+    return text if len(text) <= 200 else text[:200] + "…"

@@ -25,11 +25,25 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from actorlearn.actions import Actions, MultiDiscrete
+
+
+class WrapperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is put around an environment."""
+
+    name: str  # "package.module:Class", called as Class(env, **kwargs)
+    kwargs: dict[str, Any] = {}
+
 
 class EnvSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which environment, and how it is played. Fields marked atari are ignored by gymnasium environments."""
+    """Which environment, and how it is played.
 
-    id: str  # "ALE/Pong-v5", a registered gymnasium id, or "package.module:Class"
+    Fields marked atari are ignored by gymnasium environments; Atari games have none of those marked gymnasium.
+    """
+
+    id: str  # "ALE/Pong-v5", a registered gymnasium id, "module:id" that its import registers, "package.module:Class"
+    kwargs: dict[str, Any] = {}  # gymnasium: what the environment's constructor is called with
+    wrappers: tuple[WrapperSettings, ...] = ()  # gymnasium: put around it one after the other, the first innermost
     preset: str = "dqn"  # atari: how a screen becomes an observation; a key of envs.atari.PRESETS
     frame_skip: int = 4  # atari: emulator frames of one step
     stack: int = 4  # atari: frames in one observation, oldest first
@@ -55,9 +69,11 @@ class EnvSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     observation_shape: tuple[int, ...]  # of one environment
     observation_dtype: str  # "uint8" or "float32"
-    actions: int | tuple[int, ...]  # discrete: actions are 0 … actions-1; Box: the shape (n,) of a float32 action
+    actions: Actions
     frames_per_step: int
     stack: int = 1  # frames that an observation is made of, oldest first; those before a game's first are zeros
+    observation_from: str = ""  # for people: the space that observations are made of, and how
+    left_out: tuple[str, ...] = ()  # what is in the environment's observations and in none of these
 
 
 @dataclass(slots=True)
@@ -99,7 +115,7 @@ class VectorEnv(Protocol):
         """Start every environment from its seed and write the first row; the same seeds replay the same games."""
 
     def step(self, action: npt.NDArray[Any], row: Row) -> None:
-        """Take action [B], integers, or [B, n], floats that are clipped to the action space's bounds; write the row.
+        """Take action [B] or [B, k], integers, or [B, n], floats that are clipped to the bounds; write the row.
 
         An environment whose last row was written starts a new game.
 
@@ -121,7 +137,7 @@ class VectorEnv(Protocol):
 
 
 class ActionError(ValueError):
-    """An action outside 0 … actions-1 or not finite, or a wrong number of them: the policy's fault."""
+    """An action that is not among the choices, or not finite, or a wrong number of them: the policy's fault."""
 
 
 class MalformedStepError(ValueError):
@@ -137,15 +153,30 @@ class MalformedStepError(ValueError):
         super().__init__(f"environment {environment} of {env_id!r}: {field} is {shown}; {rule}")
 
 
-def check_actions(action: npt.NDArray[Any], count: int, actions: int | tuple[int, ...]) -> None:
-    """Raise ActionError unless there are `count` integers in 0 … actions-1, or finite floats of the shape `actions`."""
-    if not isinstance(actions, int):
+def check_actions(action: npt.NDArray[Any], count: int, actions: Actions) -> None:
+    """Raise ActionError unless these are `count` actions, of finite numbers."""
+    if isinstance(actions, tuple):
         return _check_box_actions(action, (count, *actions))
+    if isinstance(actions, MultiDiscrete):
+        return _check_choices(action, count, actions.sizes)
     if action.shape != (count,) or action.dtype.kind not in "iu":
         raise ActionError(f"action is {action.dtype}{list(action.shape)}; it must be one integer for each of {count}")
     if action.min() < 0 or action.max() >= actions:
         environment = int(np.flatnonzero((action < 0) | (action >= actions))[0])
         raise ActionError(f"environment {environment}: action {action[environment]} must be in 0 … {actions - 1}")
+
+
+def _check_choices(action: npt.NDArray[Any], count: int, sizes: tuple[int, ...]) -> None:
+    shape = (count, len(sizes))
+    if action.shape != shape or action.dtype.kind not in "iu":
+        raise ActionError(f"action is {action.dtype}{list(action.shape)}; it must be integers of shape {list(shape)}")
+    possible = ((action >= 0) & (action < sizes)).all(axis=-1)
+    if not possible.all():
+        environment = int(np.argmin(possible))
+        raise ActionError(
+            f"environment {environment}: action {action[environment].tolist()} must be below {list(sizes)}, and not "
+            "below 0"
+        )
 
 
 def _check_box_actions(action: npt.NDArray[Any], shape: tuple[int, ...]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from actorlearn.actions import drawn
 from actorlearn.envs.interface import EnvSettings, EnvSpec, Row, VectorEnv
 from actorlearn.envs.make import make
 
@@ -34,9 +35,9 @@ def opened(settings: EnvSettings, seeds: Sequence[int]) -> Iterator[VectorEnv]:
 
 def random_actions(spec: EnvSpec, count: int, steps: int, seed: int = 0) -> npt.NDArray[Any]:
     generator = np.random.default_rng(seed)
-    if isinstance(spec.actions, int):
-        return generator.integers(0, spec.actions, (steps, count))
-    return generator.normal(0.0, 2.0, (steps, count, *spec.actions)).astype(np.float32)
+    if isinstance(spec.actions, tuple):
+        return generator.normal(0.0, 2.0, (steps, count, *spec.actions)).astype(np.float32)
+    return drawn(spec.actions, (steps, count), generator)
 
 
 def play(env: VectorEnv, actions: npt.NDArray[Any]) -> list[Row]:

@@ -11,12 +11,17 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from actorlearn.envs.interface import ActionError, EnvSettings, Row, VectorEnv
+from actorlearn.actions import MultiDiscrete, cell, choices
+from actorlearn.envs.interface import ActionError, EnvSettings, Row, VectorEnv, WrapperSettings
 from actorlearn.envs.make import make, spec
 from tests.envs.playing import FLAGS, assert_same, column, opened, play, poisoned_row, random_actions
 
 STOOKE_ABBEEL = EnvSettings(
     id="ALE/MsPacman-v5", preset="stooke-abbeel", time_limit_steps=25, repeat_action_probability=0.25, stack=1
+)
+CLUMSY = (
+    WrapperSettings(name="gymnasium.wrappers:TimeLimit", kwargs={"max_episode_steps": 4}),
+    WrapperSettings(name="gymnasium.wrappers:RecordEpisodeStatistics"),
 )
 CASES = {  # settings, and steps enough for a game to end in every environment
     "dqn": (EnvSettings(id="ALE/Breakout-v5", time_limit_steps=40), 90),
@@ -28,6 +33,9 @@ CASES = {  # settings, and steps enough for a game to end in every environment
     "box-actions": (EnvSettings(id=f"{__name__}:Walk", time_limit_steps=9), 40),
     "recall": (EnvSettings(id="actorlearn.envs.recall:Recall", time_limit_steps=5), 40),
     "start-and-float64": (EnvSettings(id=f"{__name__}:Counter", time_limit_steps=5), 40),
+    "one-hot": (EnvSettings(id="FrozenLake-v1", time_limit_steps=6), 60),
+    "dict-and-several-choices": (EnvSettings(id=f"{__name__}:Safe", time_limit_steps=7), 60),
+    "kwargs-and-wrappers": (EnvSettings(id=f"{__name__}:Safe", kwargs={"digits": 1}, wrappers=CLUMSY), 60),
 }
 SEEDS = (3, 11)
 
@@ -66,6 +74,34 @@ class Walk(gymnasium.Env):
         assert action in self.action_space, action
         self.place = (self.place + action).astype(np.float32)
         return self.place, float(action.sum()), bool(np.abs(self.place).max() > 4), False, {}
+
+
+class Safe(gymnasium.Env):
+    """Opens when all its digits and its switch are as they were drawn; tells how many are, in words too."""
+
+    def __init__(self, digits: int = 2) -> None:
+        self.observation_space = gymnasium.spaces.Dict(
+            right=gymnasium.spaces.Discrete(digits + 2),
+            last=gymnasium.spaces.MultiDiscrete([3] * digits + [2], start=[1] * digits + [0]),
+            noise=gymnasium.spaces.Box(-1, 1, (2, 2), np.float64),
+            said=gymnasium.spaces.Text(40),
+        )
+        self.action_space = gymnasium.spaces.MultiDiscrete([3] * digits + [2], start=[1] * digits + [0])
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.secret = self.np_random.integers(self.action_space.nvec) + self.action_space.start
+        return self._seen(self.action_space.start), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        right = int((action == self.secret).sum())
+        return self._seen(action), float(right), right == len(action), False, {}
+
+    def _seen(self, action):
+        right = int((action == self.secret).sum())
+        noise = self.np_random.uniform(-1, 1, (2, 2))
+        return {"right": right, "last": action, "noise": noise, "said": f"{right} are right"}
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -120,7 +156,8 @@ def test_the_row_rules_hold(env: VectorEnv, rows: list[Row]) -> None:
 
 
 def test_the_time_limit_truncates_after_that_many_steps(settings: EnvSettings, rows: list[Row]) -> None:
-    limit = 200 if settings.id == "MountainCar-v0" else settings.time_limit_steps
+    registered = {"MountainCar-v0": 200}
+    limit = 4 if settings.wrappers else registered.get(settings.id, settings.time_limit_steps)
     for first, truncated, terminated in zip(
         *(column(rows, name).T for name in ("first", "truncated", "terminated")), strict=True
     ):
@@ -161,10 +198,12 @@ def test_seeds_and_not_neighbours_make_the_games(env: VectorEnv, settings: EnvSe
 def test_the_action_after_a_game_is_ignored(env: VectorEnv, actions: npt.NDArray[np.int64], rows: list[Row]) -> None:
     ignored = column(rows, "first")[1:]  # the action before a first row
     assert ignored.any()
-    if isinstance(env.spec.actions, int):
-        others = np.where(ignored, (actions + 1) % env.spec.actions, actions)
-    else:
+    if isinstance(env.spec.actions, tuple):
         others = np.where(ignored[..., None], actions + 1, actions)
+    else:
+        several = isinstance(env.spec.actions, MultiDiscrete)
+        where = ignored[..., None] if several else ignored
+        others = np.where(where, (actions + 1) % choices(env.spec.actions), actions)
     assert_same(rows, play(env, others))
 
 
@@ -238,20 +277,22 @@ def test_a_time_limit_counts_from_the_restart(env: VectorEnv, settings: EnvSetti
 def test_random_actions_are_uniform_and_the_generators_own(env: VectorEnv) -> None:
     drawn = [np.stack([env.random_actions(np.random.default_rng(seed)) for seed in range(600)]) for _ in range(2)]
     np.testing.assert_array_equal(*drawn)
-    if not isinstance(env.spec.actions, int):
-        assert drawn[0].shape == (600, env.count, *env.spec.actions)
-        assert drawn[0].dtype == np.float32
+    dtype, shape = cell(env.spec.actions)
+    assert drawn[0].shape == (600, env.count, *shape) and drawn[0].dtype == dtype
+    if isinstance(env.spec.actions, tuple):
         return
-    counts = np.bincount(drawn[0].ravel(), minlength=env.spec.actions)
-    assert drawn[0].shape == (600, env.count)
-    assert len(counts) == env.spec.actions
-    assert counts.min() > 0.7 * drawn[0].size / env.spec.actions
+    parts = drawn[0].reshape(600 * env.count, -1).T
+    for part, number in zip(parts, np.ravel(choices(env.spec.actions)), strict=True):
+        counts = np.bincount(part, minlength=number)
+        assert len(counts) == number
+        assert counts.min() > 0.7 * len(part) / number
 
 
 def test_any_dtype_of_the_kind_will_do_for_actions(env: VectorEnv) -> None:
     row = poisoned_row(env.spec, env.count)
     env.reset(row)
-    for dtype in (np.uint8, np.int32, np.int64) if isinstance(env.spec.actions, int) else (np.float32, np.float64):
+    floats = isinstance(env.spec.actions, tuple)
+    for dtype in (np.float32, np.float64) if floats else (np.uint8, np.int32, np.int64):
         env.step(np.ones_like(random_actions(env.spec, env.count, 1)[0], dtype), row)
         assert np.isfinite(row.reward).all()
 
@@ -268,7 +309,7 @@ def test_any_dtype_of_the_kind_will_do_for_actions(env: VectorEnv) -> None:
 def test_a_wrong_action_is_refused_and_does_no_harm(env: VectorEnv, action, says: str) -> None:
     actions = env.spec.actions
     if not isinstance(actions, int):
-        actions, says = 2, r"action is .*; it must be floats of shape \[2, 2\]"  # which none of them is
+        actions, says = 2, r"action is .*; it must be (floats|integers) of shape \[2, \d\]"  # which none of them is
     row = poisoned_row(env.spec, env.count)
     env.reset(row)
     with pytest.raises(ActionError, match=says.format(actions=actions, last=actions - 1)):

@@ -98,6 +98,36 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "number for text": (OK + "name: 12\n", ["t:2", "name = 12", "text", "quoted if it looks like a number"]),
     "truth for text": (OK + "name: true\n", ["t:2", "name = true", "text", "quoted"]),
     "number for a list": (OK + "model: {hidden_sizes: 64}\n", ["t:2", "= 64", "a list", "[64, 64]"]),
+    # --- arguments and wrappers of an environment
+    "arguments in a list": (
+        OK.replace("}", ", kwargs: [6]}"),
+        ["t:1", "env.kwargs = [6]", "a mapping of arguments", "{size: 6}"],
+    ),
+    "argument without a name": (
+        OK.replace("}", ", kwargs: {a-b: 6}}"),
+        ["t:1", "env.kwargs", "names as in Python", "'a-b'", "{size: 6}"],
+    ),
+    "wrappers in a word": (OK.replace("}", ", wrappers: x}"), ["t:1", "env.wrappers = 'x'", "must be a list"]),
+    "wrapper without a class": (
+        OK.replace("}", ", wrappers: [TimeLimit]}"),
+        ["t:1", "env.wrappers[0].name = 'TimeLimit'", "package.module:Class", "gymnasium.wrappers:TimeLimit"],
+    ),
+    "wrapper without a name": (
+        "env:\n  id: CartPole-v1\n  wrappers:\n  - kwargs: {a: 1}\n",
+        ["t:4", "env.wrappers[0].name is missing", "env.wrappers[0] needs it", "{name: ...}"],
+    ),
+    "wrapper with other keys": (
+        "env:\n  id: CartPole-v1\n  wrappers:\n  - {name: 'a:B', args: 1}\n",
+        ["t:4", "env.wrappers[0].args = 1", "no key 'args'", "did you mean env.wrappers[0].kwargs?"],
+    ),
+    "wrapper of a number": (
+        OK.replace("}", ", wrappers: [3]}"),
+        ["t:1", "env.wrappers[0] = 3", "a mapping with keys name, kwargs", "{name: ...}"],
+    ),
+    "arguments of an Atari game": (
+        "env:\n  id: ALE/Pong-v5\n  kwargs: {mode: 1}\n",
+        ["t:3", "env.kwargs = {'mode': 1}", "takes no kwargs", "leave the key out"],
+    ),
     # --- values out of range
     "unknown way with lag": (
         OK + "algorithm: {on_policy_lag: drp}\n",
@@ -297,6 +327,8 @@ OVERRIDES: dict[str, tuple[str, list[str]]] = {
     "tag": ("seed=!!int 3", ["seed=!!int 3", "tags are not used", "remove the tag"]),
     "alias": ("seed=*x", ["*x", "aliases are not used", "write the value out"]),
     "open bracket": ("model.hidden_sizes=[1", ["'[1'", "not valid YAML", "brackets"]),
+    "argument of a value": ("env.id.x=1", ["env.id.x=1", "env.id is one value", "env.id=VALUE"]),
+    "argument in an argument": ("env.kwargs.a.b=1", ["env.kwargs.a is 3, no mapping", "env.kwargs.a={...}"]),
     "line breaks": ("name=a\n\nb\x1b[31m", ["name=a", "not valid YAML", "check"]),
     "duplicate": ("env={id: a, id: b}", ["'id'", "a key stands once", "keep one"]),
     "long path": ("env.id" + ".a" * 100_000 + "=1", ["env.id.a.a", "one value, not a section", "=VALUE"]),
@@ -335,7 +367,7 @@ def test_number_out_of_range(key: str, value: str, rule: str) -> None:
 @pytest.mark.parametrize("kind", OVERRIDES)
 def test_bad_override(kind: str) -> None:
     override, fragments = OVERRIDES[kind]
-    line = refusal(OK, [override])
+    line = refusal(OK.replace("}", ", kwargs: {a: 3}}"), [override])
     assert line.startswith("command line")
     for fragment in fragments:
         assert fragment in line

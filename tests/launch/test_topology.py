@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import keyword
 import re
 import subprocess
 import sys
@@ -19,8 +20,8 @@ from actorlearn.models import interface as models
 from actorlearn.parameters import graph, published
 from launch import defaults, strict_yaml, topology, topology_gossip
 from launch.topology import Topology, TopologyError, dump, json_schema, load, parse
+from launch.topology_env import EnvSection
 from launch.topology_replay import VERSIONS
-from launch.topology_sections import EnvSection
 from launch.topology_supervision import SupervisionSection
 from launch.topology_types import Section
 
@@ -32,6 +33,22 @@ fractions = st.floats(0, 1, exclude_max=True, allow_nan=False)
 positive = st.floats(1e-12, 1e3, allow_nan=False)
 code = st.from_regex(r"[a-z]{1,8}(\.[a-z_]{1,8}){0,2}:[A-Z][a-z]{0,8}", fullmatch=True)
 words = st.sampled_from(["on", "off", "yes", "no", "null", "true", "12", "1_000", "1e5", "0777", "-", "~", ".5", "0x1"])
+plain = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**15), 10**15)
+    | st.floats(-1e9, 1e9)
+    | words
+    | st.text("äb: #'", max_size=4)
+)
+nested = st.recursive(
+    plain,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=5,
+)
+arguments = st.dictionaries(
+    st.from_regex(r"[a-z_]{1,8}", fullmatch=True).filter(lambda name: not keyword.iskeyword(name)), nested, max_size=2
+)
 
 
 @st.composite
@@ -61,6 +78,8 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
                         "full_action_space": st.booleans(),
                         "fire_on_reset": st.booleans(),
                         "time_limit_steps": st.integers(0, 10**9),
+                        "kwargs": arguments,
+                        "wrappers": st.lists(st.fixed_dictionaries({"name": code, "kwargs": arguments}), max_size=2),
                     }
                 ),
                 "model": st.fixed_dictionaries(
@@ -228,6 +247,8 @@ def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
             tree["replay"]["secondary_batch_size"] = 0
     else:
         tree["model"]["noisy"] = 0.0
+    if tree["env"]["id"].startswith("ALE/"):
+        tree["env"] |= {"kwargs": {}, "wrappers": []}
     if tree["simulators"]["weights"] == "round":
         tree["simulators"]["blocks"] = min(tree["simulators"]["blocks"], VERSIONS)
         tree["learners"]["pull_rows"] = 0
@@ -365,6 +386,35 @@ def test_overrides_win_in_order_and_are_yaml() -> None:
     assert parse("", ["env.id=CartPole-v1"]).env.id == "CartPole-v1"
 
 
+def test_arguments_and_wrappers_of_an_environment_are_kept_as_they_are_written() -> None:
+    text = """
+env:
+  id: minigrid:MiniGrid-Empty-5x5-v0
+  kwargs: {size: 6, config: {lanes: [1, 2], "on": null}}
+  wrappers:
+    - minigrid.wrappers:FlatObsWrapper
+    - name: gymnasium.wrappers:TimeLimit
+      kwargs: {max_episode_steps: 100}
+"""
+    t = parse(text)
+    assert t.name == "MiniGrid-Empty-5x5-v0-a2c"
+    assert t.env.kwargs == {"size": 6, "config": {"lanes": [1, 2], "on": None}}
+    assert [wrapper.model_dump() for wrapper in t.env.wrappers] == [
+        {"name": "minigrid.wrappers:FlatObsWrapper", "kwargs": {}},
+        {"name": "gymnasium.wrappers:TimeLimit", "kwargs": {"max_episode_steps": 100}},
+    ]
+    assert parse(dump(t)) == t
+
+
+def test_overrides_reach_into_the_arguments_of_an_environment() -> None:
+    text = "env: {id: CartPole-v1, kwargs: {sutton_barto_reward: true, config: {lanes: 2, speed: 3}}}"
+    t = parse(text, ["env.kwargs.config.lanes=4", "env.kwargs.sutton_barto_reward=false", "env.kwargs.new.deep=[x]"])
+    assert t.env.kwargs == {"sutton_barto_reward": False, "config": {"lanes": 4, "speed": 3}, "new": {"deep": ["x"]}}
+    assert parse(text, ["env.kwargs={}"]).env.kwargs == {}
+    assert parse(CARTPOLE, ["env.kwargs.size=6"]).env.kwargs == {"size": 6}
+    assert parse(CARTPOLE, ["env.wrappers=['a.b:C']"]).env.wrappers[0].name == "a.b:C"
+
+
 def test_an_override_mends_what_the_file_has_wrong() -> None:
     assert parse(CARTPOLE + "seed: x\n", ["seed=5"]).seed == 5
 
@@ -431,7 +481,7 @@ def test_the_schema_asks_for_little_and_knows_ranges_and_grouped_digits() -> Non
     schema = json_schema()
     assert schema["required"] == ["env"]
     required = {name: part["required"] for name, part in schema["$defs"].items() if "required" in part}
-    assert required == {"EnvSection": ["id"]}
+    assert required == {"EnvSection": ["id"], "WrapperSection": ["name"]}
     assert all(part["additionalProperties"] is False for part in schema["$defs"].values())
     steps = schema["properties"]["total_steps"]
     assert steps["minimum"] == 1

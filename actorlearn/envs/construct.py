@@ -1,0 +1,149 @@
+"""From env.id, env.kwargs and env.wrappers to one gymnasium environment; what cannot be made is one line that helps.
+
+Reads the settings; imports the code they name, which is trusted like code. What ids there are is for
+``envs/registered.py`` to know.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import load_env_creator
+
+from actorlearn.envs import registered
+from actorlearn.envs.interface import EnvSettings
+
+Environment = gymnasium.Env[Any, Any]
+
+
+def construct(settings: EnvSettings) -> tuple[Environment, int | None]:
+    """Make an environment in its wrappers, and say its registered time limit in steps; raises ValueError."""
+    env, limit = _bare(settings)
+    try:
+        for number, wrapper in enumerate(settings.wrappers):
+            env = _wrapped(env, wrapper.name, wrapper.kwargs, f"env.wrappers[{number}]")
+    except BaseException:
+        env.close()
+        raise
+    return env, limit
+
+
+def _bare(settings: EnvSettings) -> tuple[Environment, int | None]:
+    """The environment without wrappers: of a class in a module, or registered, perhaps by a module's import."""
+    what, (module_name, colon, name) = f"env.id: {settings.id!r}", settings.id.partition(":")
+    if not colon:
+        return _registered(settings, settings.id, what)
+    module = _imported(module_name, what)
+    found = getattr(module, name, None)
+    if isinstance(found, type) and issubclass(found, gymnasium.Env):
+        return _called(found, (), settings.kwargs, what), None
+    if name in gymnasium.registry:
+        return _registered(settings, name, what)
+    if found is not None:
+        raise ValueError(f"{what} is {found!r}; it must be a subclass of gymnasium.Env, or an id that is registered")
+    raise ValueError(
+        f"{what}: {module_name} has no class {name!r} and registers no id {name!r}; "
+        f"{registered.nearest(name, registered.of_module(module))}{registered.EXAMPLES}"
+    )
+
+
+def _registered(settings: EnvSettings, env_id: str, what: str) -> tuple[Environment, int | None]:
+    """A registered environment, and its time limit in steps."""
+    found = registered.find(env_id)
+    if found is None:
+        raise ValueError(f"{what} is not registered with gymnasium; {registered.way_out(env_id)}")
+    if registered.is_ale(found):  # once ale_py is imported it registers ids that skip frames at random, in colour
+        raise ValueError(f"{what} is not how Atari games are played here; {registered.way_out(env_id)}")
+    own = copy.copy(found)
+    own.kwargs = {**found.kwargs, **settings.kwargs}
+    # The limit is counted by who steps it, and the order of calls is ours: no wrapper needs to see every step.
+    own.order_enforce = False
+    with _one_line(what, registered.module_of(found)):
+        creator = load_env_creator(found.entry_point) if isinstance(found.entry_point, str) else found.entry_point
+    if creator is not None:
+        _check_arguments(creator, (), own.kwargs, f"{what} cannot be made with kwargs {settings.kwargs}")
+    with _one_line(what, registered.module_of(found)):
+        return gymnasium.make(own, max_episode_steps=-1, disable_env_checker=True), found.max_episode_steps
+
+
+def _wrapped(env: Environment, name: str, kwargs: Mapping[str, Any], key: str) -> Environment:
+    what, (module_name, _, attribute) = f"{key}: {name!r}", name.partition(":")
+    module = _imported(module_name, what)
+    wrapper = getattr(module, attribute, None)
+    if not callable(wrapper):
+        known = {word: f"{module_name}:{word}" for word in dir(module) if not word.startswith("_")}
+        close = registered.nearest(attribute, known) or "wrappers are like 'gymnasium.wrappers:TimeLimit'"
+        raise ValueError(f"{what}: {module_name} has no {attribute!r}; {close}".rstrip())
+    wrapped = _called(wrapper, (env,), kwargs, what)
+    if not isinstance(wrapped, gymnasium.Env):
+        raise ValueError(f"{what} makes {wrapped!r}; it must make a gymnasium.Env of one")
+    return wrapped
+
+
+Maker = Callable[..., Any]
+
+
+def _called(maker: Maker, arguments: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> Any:
+    """What a class makes of its arguments."""
+    _check_arguments(maker, arguments, kwargs, f"{what} cannot be made with kwargs {dict(kwargs)}")
+    with _one_line(what, maker.__module__):
+        return maker(*arguments, **copy.deepcopy(dict(kwargs)))
+
+
+def _check_arguments(maker: Maker, arguments: tuple[Any, ...], kwargs: Mapping[str, Any], failure: str) -> None:
+    """Refuse arguments that a class does not take, or wants besides."""
+    try:
+        signature = inspect.signature(maker)
+    except (TypeError, ValueError):  # of what is not written in Python; the call itself will say
+        return
+    try:
+        signature.bind(*arguments, **kwargs)
+    except TypeError as error:
+        taken = ", ".join(_told(parameter) for parameter in [*signature.parameters.values()][len(arguments) :])
+        raise ValueError(f"{failure}: {error}; it takes {taken or 'none'}") from error
+
+
+def _told(parameter: inspect.Parameter) -> str:
+    """A parameter as it is called with, and its default."""
+    return str(parameter.replace(annotation=inspect.Parameter.empty))
+
+
+def _imported(name: str, what: str) -> ModuleType:
+    """Import a module by name."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        root, missing = name.partition(".")[0], error.name or ""
+        if missing == root:
+            raise ValueError(
+                f"{what}: no package {root!r} is installed: if that is its name, `pip install {root}`; if it is your "
+                "own, start where it lies, or put that folder on PYTHONPATH"
+            ) from error
+        if name.startswith(missing):
+            raise ValueError(f"{what}: the package {root} has no module {missing!r}") from error
+        raise ValueError(
+            f"{what} needs {missing!r}, which is not installed: {registered.to_install(name, missing)}"
+        ) from error
+    except Exception as error:  # a user's code may raise anything
+        raise ValueError(f"{what}: importing {name!r} fails: {type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def _one_line(what: str, module: str) -> Iterator[None]:
+    """Turn whatever somebody's code raises while an environment is made into one line."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        install = registered.to_install(module, error.name or "")
+        raise ValueError(f"{what} needs {error.name!r}, which is not installed: {install}") from error
+    except (ImportError, gymnasium.error.Error) as error:  # whose own words are meant for users
+        raise ValueError(f"{what} cannot be made: {error}") from error
+    except Exception as error:
+        raise ValueError(f"{what} cannot be made: {type(error).__name__}: {error}") from error

@@ -1,0 +1,268 @@
+"""Observations of gymnasium's spaces as rows have them: each becomes one array of numbers.
+
+=============  ==================================================================================
+space          in a row
+=============  ==================================================================================
+Box            as it is: bytes stay bytes, other numbers become float32
+Discrete       one-hot
+MultiDiscrete  one-hot, part after part
+MultiBinary    zeros and ones
+Dict, Tuple    what they hold, one after the other in one vector; but a Box alone stays as it is
+text           left out of a Dict or Tuple, because networks see numbers
+=============  ==================================================================================
+
+Reads spaces, and what environments return: it is checked here, and refused with a MisfitError. Knows no environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Text, Tuple
+
+MOST_CHOICES = 65_536
+"""Longest one-hot vector."""
+
+Array = npt.NDArray[Any]
+Keys = tuple[str | int, ...]
+"""What leads from an observation to a part of it, through Dicts and Tuples."""
+
+
+class SpaceError(ValueError):
+    """A space that has no form in a row; says which would do."""
+
+
+class MisfitError(ValueError):
+    """A value that is not in the space that was declared: its name, itself, and what it must be."""
+
+    def __init__(self, name: str, value: object, rule: str) -> None:
+        """The three are its ``args``."""
+        super().__init__(name, value, rule)
+
+
+class Layout(Protocol):
+    """Which number of an observation stands where in a row."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one observation."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of what `store` writes; all but uint8 is cast to float32 on its way into a row."""
+
+    @property
+    def words(self) -> str:
+        """What is in it, for people."""
+
+    def store(self, observation: Any, into: Array, i: int) -> None:
+        """Write an observation to ``into[i]``; raises MisfitError."""
+
+    def name(self, place: list[int]) -> str:
+        """What an element of the array is called in the observation."""
+
+
+def layout(space: Space[Any]) -> tuple[Layout, tuple[str, ...]]:
+    """The layout of a space's observations, and what is left out of it; raises SpaceError."""
+    held = list(_held(space, ()))
+    left_out = tuple(f"{_path(keys)} ({type(part).__name__})" for keys, part in held if _is_text(part))
+    kept = [(keys, part) for keys, part in held if not _is_text(part)]
+    if not kept:
+        raise SpaceError("there is no number in it: wrap it (env.wrappers) in what gives numbers or images")
+    (keys, first), *others = kept
+    if isinstance(first, Box) and not others:
+        return Whole(first, keys), left_out
+    return Vector(kept, type(space).__name__), left_out
+
+
+def _is_text(space: Space[Any]) -> bool:
+    """Whether it is a Text, or a space of a package's own whose values are str (MiniGrid's MissionSpace)."""
+    return isinstance(space, Text) or (space.dtype is not None and space.dtype.kind == "U")
+
+
+def _held(space: Space[Any], keys: Keys) -> Iterator[tuple[Keys, Space[Any]]]:
+    """The spaces that a space is made of, in its order, with their keys."""
+    if isinstance(space, Dict | Tuple):
+        for key, part in space.items() if isinstance(space, Dict) else enumerate(space):
+            yield from _held(part, (*keys, key))
+    else:
+        yield keys, space
+
+
+class Whole:
+    """A Box, as it is."""
+
+    def __init__(self, box: Box, keys: Keys) -> None:
+        """It lies in Dicts or Tuples where there are keys."""
+        self._box, self._keys = box, keys
+        self.shape: tuple[int, ...] = box.shape
+        self.dtype = np.dtype(box.dtype)
+        self.words = f"{_path(keys)}, a Box" if keys else "Box"
+
+    def store(self, observation: Any, into: Array, i: int) -> None:
+        """Write an observation to ``into[i]``; raises MisfitError."""
+        if self._keys:
+            observation = _found(observation, self._keys)
+        if type(observation) is np.ndarray and observation.dtype == self.dtype and observation.shape == self.shape:
+            into[i] = observation
+        else:
+            with np.errstate(over="ignore"):  # becomes infinite, and is refused as such
+                into[i] = _in_box(observation, self._box, _name(self._keys)).astype(self.dtype)
+
+    def name(self, place: list[int]) -> str:
+        """What an element of the array is called in the observation."""
+        return f"{_name(self._keys)}{place or ''}"
+
+
+class Vector:
+    """Several spaces, or one of choices, as one vector."""
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, held: list[tuple[Keys, Space[Any]]], name: str) -> None:
+        """Lay the spaces out, each with its keys, in this order; ``name`` is that of them all."""
+        self._parts: list[Part] = []
+        start = 0
+        for keys, space in held:
+            self._parts.append(_part(space, keys, start))
+            start = self._parts[-1].cells.stop
+        self.shape = (start,)
+        held_by_key = ", ".join(f"{_path(part.keys)} ({part.words})" for part in self._parts)
+        self.words = f"{name} of {held_by_key}" if held[0][0] else f"{name}, {self._parts[0].words}"
+
+    def store(self, observation: Any, into: Array, i: int) -> None:
+        """Write an observation to ``into[i]``; raises MisfitError."""
+        for part in self._parts:
+            part.write(_found(observation, part.keys), into[i, part.cells])
+
+    def name(self, place: list[int]) -> str:
+        """What an element of the vector is called in the observation."""
+        part = next(part for part in self._parts if place[0] < part.cells.stop)
+        return f"{_name(part.keys)}[{place[0] - part.cells.start}]"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One space in a vector, of numbers as they are."""
+
+    keys: Keys
+    cells: slice
+    shape: tuple[int, ...]
+    space: Any
+
+    @property
+    def words(self) -> str:
+        """What it is, for people."""
+        return f"Box {self.space.dtype}{list(self.shape)}"
+
+    def write(self, value: Any, cells: Array) -> None:
+        """Write a value to its cells; raises MisfitError."""
+        cells[:] = _in_box(value, self.space, _name(self.keys)).ravel()
+
+
+class Bits(Part):
+    """A MultiBinary in a vector."""
+
+    @property
+    def words(self) -> str:
+        """What it is, for people."""
+        return f"zeros and ones {list(self.shape)}"
+
+    def write(self, value: Any, cells: Array) -> None:
+        """Write a value to its cells; raises MisfitError."""
+        bits = _integers(value, self.shape, _name(self.keys))
+        if not np.isin(bits, (0, 1)).all():
+            raise MisfitError(_name(self.keys), value, "its space says zeros and ones")
+        cells[:] = bits.ravel()
+
+
+@dataclass(frozen=True)
+class OneHot(Part):
+    """A Discrete or MultiDiscrete in a vector."""
+
+    sizes: npt.NDArray[np.int64]
+    least: npt.NDArray[np.int64]
+    """The number of the first choice, of each part."""
+
+    @property
+    def words(self) -> str:
+        """What it is, for people."""
+        return f"one-hot of {', '.join(map(str, self.sizes))}"
+
+    def write(self, value: Any, cells: Array) -> None:
+        """Write a value to its cells; raises MisfitError."""
+        choice = _integers(value, self.shape, _name(self.keys)).ravel() - self.least
+        if (choice < 0).any() or (choice >= self.sizes).any():
+            raise MisfitError(_name(self.keys), value, f"its space is {self.space}")
+        cells[:] = 0.0
+        cells[np.cumsum(self.sizes) - self.sizes + choice] = 1.0
+
+
+def _part(space: Space[Any], keys: Keys, start: int) -> Part:
+    """A space's place in a vector."""
+    if isinstance(space, Box | MultiBinary):
+        kind = Part if isinstance(space, Box) else Bits
+        return kind(keys, slice(start, start + prod(space.shape)), space.shape, space)
+    if not isinstance(space, Discrete | MultiDiscrete):
+        where = f"{_path(keys)} in it" if keys else "it"
+        raise SpaceError(
+            f"{where} is neither Box, Discrete, MultiDiscrete nor MultiBinary: wrap it (env.wrappers) in what gives "
+            "numbers or images"
+        )
+    sizes = np.ravel(space.n if isinstance(space, Discrete) else space.nvec).astype(np.int64)
+    if (length := int(sizes.sum())) > MOST_CHOICES:
+        raise SpaceError(f"one-hot it has {length:,} numbers, and {MOST_CHOICES:,} are most: wrap it (env.wrappers)")
+    least = np.ravel(space.start).astype(np.int64)
+    return OneHot(keys, slice(start, start + length), space.shape or (), space, sizes, least)
+
+
+def _found(observation: Any, keys: Keys) -> Any:
+    """What the keys lead to."""
+    for depth, key in enumerate(keys):
+        try:
+            observation = observation[key]
+        except Exception:  # an environment may return anything
+            raise MisfitError(_name(keys[:depth]), observation, f"its space says {key!r} is in it") from None
+    return observation
+
+
+def _in_box(value: Any, box: Box, name: str) -> Array:
+    """A value as an array, if it is of the declared shape and a kind that can be cast to the declared dtype."""
+    array = _array(value, box.shape, name)
+    # Bytes would wrap around, so they must be bytes; other numbers are cast within their kind.
+    casting: Any = "no" if box.dtype == np.uint8 else "same_kind"
+    if array.dtype.kind not in "biuf" or not np.can_cast(array.dtype, box.dtype, casting):
+        raise MisfitError(f"the dtype of {name}", str(array.dtype), f"its space says {box.dtype}")
+    return array
+
+
+def _integers(value: Any, shape: tuple[int, ...], name: str) -> npt.NDArray[np.int64]:
+    array = _array(value, shape, name)
+    if array.dtype.kind not in "biu":
+        raise MisfitError(name, value, "it must be made of integers" if shape else "it must be an integer")
+    return array.astype(np.int64)
+
+
+def _array(value: Any, shape: tuple[int, ...], name: str) -> Array:
+    try:
+        array = np.asarray(value)
+    except Exception:  # an environment may return anything
+        raise MisfitError(name, value, f"it must be an array of shape {shape}") from None
+    if array.shape != shape:
+        raise MisfitError(f"the shape of {name}", array.shape, f"its space says {shape}")
+    return array
+
+
+def _path(keys: Keys) -> str:
+    """Keys for people: goal.position, pair[0]."""
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).lstrip(".")
+
+
+def _name(keys: Keys) -> str:
+    """A part's name as Python has it: observation['goal'][0]."""
+    return "observation" + "".join(f"[{key!r}]" for key in keys)

@@ -1,0 +1,144 @@
+"""Ids of environments: who registers them, and what to write, or to install, where nobody has.
+
+Reads what is installed: entry points, and the source of packages that need gymnasium. Makes no environment.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from functools import cache
+from importlib import metadata
+from types import ModuleType
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec as Registered
+from gymnasium.envs.registration import namespace
+
+ENTRY_POINTS = ("gymnasium.envs", "gymnasium.envs.__root__")
+"""Groups of entry points that register environments; the second is highway-env's."""
+NO_NAMESPACE = ("__root__", "__internal__")
+"""Names in the first group whose ids stand for themselves; before those of any other stands the name, as name/."""
+
+COME_WITH = {
+    "flappy_bird_gymnasium": r"FlappyBird-",
+    "gymnasium_robotics": r"(AdroitHand|AntMaze|Fetch|FrankaKitchen|HandManipulate|HandReach|PointMaze)",
+    "highway_env": r"(exit|highway|intersection|lane-keeping|merge|parking|racetrack|roundabout|two-way|u-turn)-",
+    "minigrid": r"(BabyAI|MiniGrid)-",
+    "miniworld": r"MiniWorld-",
+    "panda_gym": r"Panda",
+}
+"""Packages that may be meant without being installed, and how their ids begin."""
+
+EXAMPLES = "Ids are like 'CartPole-v1', 'ALE/Pong-v5', 'minigrid:MiniGrid-Empty-5x5-v0' or 'package.module:Class'"
+_ID = re.compile(r"""["']((?:[\w-]+/)?[\w.-]+-v\d+)["']""")
+_OF_EXTRA = re.compile(r"""([\w.-]+).*\bextra *== *["']([\w.-]+)""")
+
+
+def find(env_id: str) -> Registered | None:
+    """What is registered under an id, also by an entry point of an installed package."""
+    if env_id not in gymnasium.registry:
+        load_entry_points()
+    return gymnasium.registry.get(env_id)
+
+
+@cache
+def load_entry_points() -> tuple[str, ...]:
+    """Let installed packages register their environments, as gymnasium did before 1.0. Returns the failures."""
+    failed = []
+    for point in (point for group in ENTRY_POINTS for point in metadata.entry_points(group=group)):
+        bare = point.group != ENTRY_POINTS[0] or point.name in NO_NAMESPACE
+        with nullcontext() if bare else namespace(point.name), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a package may register twice: when imported, and when called
+            try:
+                register = point.load()
+                if point.attr:
+                    register()
+            except Exception as error:  # one broken package must not hide the others; nor leave its namespace behind
+                failed.append(f"{point.value}: {type(error).__name__}: {error}")
+    return tuple(failed)
+
+
+def is_ale(registered: Registered) -> bool:
+    """Whether an environment is ale-py's own, which plays otherwise than is done here."""
+    return module_of(registered).startswith("ale_py")
+
+
+def module_of(registered: Registered) -> str:
+    """Name of the module that makes an environment."""
+    point = registered.entry_point
+    return point.partition(":")[0] if isinstance(point, str) else str(getattr(point, "__module__", ""))
+
+
+def of_module(module: ModuleType) -> dict[str, str]:
+    """How to write the environments that a module has, by class, or that its package has registered."""
+    root = module.__name__.partition(".")[0]
+    found = {name: value for name, value in vars(module).items() if isinstance(value, type)}
+    classes = [name for name, value in found.items() if issubclass(value, gymnasium.Env)]
+    ids = [env_id for env_id, entry in gymnasium.registry.items() if module_of(entry).partition(".")[0] == root]
+    return {name: f"{module.__name__}:{name}" for name in (*classes, *ids)}
+
+
+def nearest(word: str, known: Mapping[str, str]) -> str:
+    """Suggest how to write what is probably meant; empty where nothing is like it."""
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
+    return f"did you mean {known[close[0]]!r}? " if close else ""
+
+
+def way_out(env_id: str) -> str:
+    """What to write instead of an id that nobody has registered, or what to install."""
+    from actorlearn.envs import atari
+
+    packaged = dict(_packaged())
+    if env_id in packaged:
+        module = packaged[env_id].partition(":")[0]
+        return f"{module} registers it when it is imported: write {packaged[env_id]!r}"
+    for package, beginning in COME_WITH.items():
+        if re.match(beginning, env_id) and importlib.util.find_spec(package) is None:
+            return f"such ids come with {package}: `pip install {package}`, and write '{package}:{env_id}'"
+    here = [*(known for known, entry in gymnasium.registry.items() if not is_ale(entry)), *atari.ids()]
+    failed = "".join(f"; an entry point failed: {failure}" for failure in load_entry_points())
+    return f"{nearest(env_id, packaged | dict(zip(here, here, strict=True)))}{EXAMPLES}{failed}"
+
+
+def to_install(module: str, missing: str) -> str:
+    """The command that installs what a module misses, by an extra of its package where there is one."""
+    root = module.partition(".")[0]
+    package = next(iter(metadata.packages_distributions().get(root, ())), root)
+    try:
+        needed = [_OF_EXTRA.match(line) for line in metadata.requires(package) or ()]
+    except metadata.PackageNotFoundError:
+        needed = []
+    extras = [found[2] for found in needed if found and _plain(found[1]) == _plain(missing)]
+    own = [extra for extra in extras if _plain(extra) in _plain(module).split("-")]  # gymnasium.envs.mujoco's is mujoco
+    extra = next(iter((*own, *extras)), "")
+    return f"`pip install '{package}[{extra}]'`" if extra else f"`pip install {missing.partition('.')[0]}`"
+
+
+def _plain(name: str) -> str:
+    """A name as package indexes compare them."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _packaged() -> Iterator[tuple[str, str]]:
+    """Ids in the source of installed packages, and how each is written; nothing is imported."""
+    for package in metadata.distributions():
+        if not any(re.match(r"gymnasium\b", needed) for needed in package.requires or ()):
+            continue
+        for file in package.files or ():
+            if file.suffix == ".py" and (file.name == "__init__.py" or "regist" in file.name):
+                yield from _registered_in(file)
+
+
+def _registered_in(file: metadata.PackagePath) -> Iterator[tuple[str, str]]:
+    try:
+        text = file.read_text()
+    except (OSError, UnicodeDecodeError):
+        return
+    module = ".".join(file.with_suffix("").parts).removesuffix(".__init__")
+    if "register(" in text:
+        yield from ((env_id, f"{module}:{env_id}") for env_id in _ID.findall(text))

@@ -1,0 +1,257 @@
+"""Environments of packages: by module and id, by entry point, with arguments and wrappers; errors say what to write."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+from actorlearn.envs import registered
+from actorlearn.envs.construct import construct
+from actorlearn.envs.interface import EnvSettings, WrapperSettings
+from actorlearn.envs.make import make, spec
+from tests.envs.playing import column, opened, play
+
+PACKAGE = '''
+import gymnasium
+from gymnasium.envs.registration import register
+
+class Corridor(gymnasium.Env):
+    """As long as it is said to be; its end is worth 1."""
+
+    def __init__(self, length=3, prize={"worth": 1}):
+        self.observation_space = gymnasium.spaces.Discrete(length)
+        self.action_space = gymnasium.spaces.Discrete(2)
+        self.length, self.prize = length, prize
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at = 0
+        return self.at, {}
+
+    def step(self, action):
+        self.at += action
+        over = self.at == self.length - 1
+        return self.at, float(over) * self.prize["worth"], over, False, {}
+
+class Broken(gymnasium.Env):
+    def __init__(self):
+        raise RuntimeError("no\\nscreen")
+
+NOT_A_CLASS = 3
+register(id="Corridor-v0", entry_point="corridors:Corridor", max_episode_steps=7, kwargs={"length": 4})
+register(id="rooms/Corridor-v2", entry_point="corridors:Corridor")
+register(id="Lacking-v0", entry_point="corridors.lacking:Env")
+register(id="Broken-v0", entry_point="corridors:Broken")
+'''
+METADATA = """Metadata-Version: 2.1
+Name: corridors-of-ours
+Version: 1.0
+Provides-Extra: lights
+Provides-Extra: rendering
+Requires-Dist: gymnasium>=1.0
+Requires-Dist: no-such-lights>=2; extra == "rendering"
+Requires-Dist: no-such-lights>=2; extra == "lights"
+"""
+
+
+@pytest.fixture(autouse=True)
+def registry() -> Iterator[None]:
+    """What is registered, and which entry points have been loaded, as before."""
+    before = dict(gymnasium.registry)
+    registered.load_entry_points.cache_clear()
+    yield
+    gymnasium.registry.clear()
+    gymnasium.registry.update(before)
+    registered.load_entry_points.cache_clear()
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of installed packages with one, `corridors`, that registers its environments when it is imported."""
+    folder = tmp_path / "site"
+    (folder / "corridors").mkdir(parents=True)
+    (folder / "corridors" / "__init__.py").write_text(PACKAGE)
+    (folder / "corridors" / "lacking.py").write_text("import no_such_lights\n")
+    (folder / "corridors" / "failing.py").write_text("1 / 0\n")
+    information = folder / "corridors_of_ours-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text(METADATA)
+    (information / "top_level.txt").write_text("corridors\n")
+    files = ["corridors/__init__.py", "corridors/lacking.py"]
+    (information / "RECORD").write_text("".join(f"{file},,\n" for file in files))
+    monkeypatch.syspath_prepend(str(folder))
+    yield folder
+    for name in [name for name in sys.modules if name.partition(".")[0] == "corridors"]:
+        del sys.modules[name]
+
+
+def refusal(settings: EnvSettings) -> str:
+    for ask in (spec, lambda settings: make(settings, [0])):
+        with pytest.raises(ValueError) as caught:
+            ask(settings)
+    assert "\n" not in str(caught.value).replace("no\nscreen", "")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "cells", "limit"),
+    [("corridors:Corridor-v0", 4, 7), ("corridors:rooms/Corridor-v2", 3, None), ("corridors:Corridor", 3, None)],
+)
+def test_a_modules_import_registers_its_ids_and_a_class_is_taken_as_it_is(
+    installed: Path, env_id: str, cells: int, limit: int | None
+) -> None:
+    env, found = construct(EnvSettings(id=env_id))
+    assert env.observation_space.n == cells and found == limit
+    env.close()
+
+
+def test_an_id_whose_module_is_not_named_says_what_to_write(installed: Path) -> None:
+    assert refusal(EnvSettings(id="Corridor-v0")) == (
+        "env.id: 'Corridor-v0' is not registered with gymnasium; "
+        "corridors registers it when it is imported: write 'corridors:Corridor-v0'"
+    )
+    assert "write 'corridors:rooms/Corridor-v2'" in refusal(EnvSettings(id="rooms/Corridor-v2"))
+    assert "did you mean 'corridors:Corridor-v0'? Ids are like" in refusal(EnvSettings(id="Coridor-v0"))
+    assert "corridors" not in sys.modules
+
+
+def test_a_package_that_is_often_meant_is_known_without_being_there() -> None:
+    if registered.importlib.util.find_spec("miniworld"):
+        pytest.skip("it is there")
+    found = refusal(EnvSettings(id="MiniWorld-Hallway-v0"))
+    assert "come with miniworld: `pip install miniworld`, and write 'miniworld:MiniWorld-Hallway-v0'" in found
+
+
+@pytest.mark.parametrize(
+    ("env_id", "says"),
+    [
+        ("nowhere.at_all:Game", "no package 'nowhere' is installed: if that is its name, `pip install nowhere`; if it"),
+        ("corridors.nowhere:Game", "the package corridors has no module 'corridors.nowhere'"),
+        ("corridors.lacking:Env", "needs 'no_such_lights', which is not installed: `pip install 'corridors-of-ours["),
+        ("corridors:Lacking-v0", "which is not installed: `pip install 'corridors-of-ours[rendering]'`"),
+        ("corridors.failing:Env", "importing 'corridors.failing' fails: ZeroDivisionError: division by zero"),
+        (
+            "corridors:Coridor",
+            "corridors has no class 'Coridor' and registers no id 'Coridor'; did you mean 'corridors:",
+        ),
+        ("corridors:Corridor-v3", "did you mean 'corridors:Corridor-v0'? Ids are like"),
+        ("corridors:NOT_A_CLASS", "is 3; it must be a subclass of gymnasium.Env, or an id that is registered"),
+        ("corridors:Broken-v0", "cannot be made: RuntimeError: no\nscreen"),
+        ("corridors:Broken", "cannot be made: RuntimeError: no\nscreen"),
+        (":", "importing '' fails: ValueError: Empty module name"),
+    ],
+)
+def test_what_is_missing_is_told_from_what_is_wrong(installed: Path, env_id: str, says: str) -> None:
+    assert says in refusal(EnvSettings(id=env_id))
+
+
+def test_gymnasiums_own_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (
+        registered.to_install("gymnasium.envs.mujoco.half_cheetah_v5", "imageio") == "`pip install 'gymnasium[mujoco]'`"
+    )
+    assert registered.to_install("gymnasium.envs.toy_text.frozen_lake", "unheard.of") == "`pip install unheard`"
+    monkeypatch.setitem(sys.modules, "gymnasium.envs.toy_text.frozen_lake", None)
+    monkeypatch.setitem(gymnasium.registry, "Own-v0", gymnasium.envs.registration.EnvSpec("Own-v0", "no_such_one:Env"))
+    assert "needs 'no_such_one', which is not installed: `pip install no_such_one`" in refusal(EnvSettings(id="Own-v0"))
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "env_id"),
+    [
+        ("gymnasium.envs", "__root__", "Entered-v0"),
+        ("gymnasium.envs", "ours", "ours/Entered-v0"),
+        ("gymnasium.envs.__root__", "anything", "Entered-v0"),
+    ],
+)
+def test_entry_points_register_ids(installed: Path, group: str, name: str, env_id: str) -> None:
+    (installed / "corridors" / "entry.py").write_text(
+        "from gymnasium.envs.registration import register\n"
+        "def ids():\n    register(id='Entered-v0', entry_point='corridors:Corridor')\n"
+    )
+    points = installed / "corridors_of_ours-1.0.dist-info" / "entry_points.txt"
+    points.write_text(f"[{group}]\n{name} = corridors.entry:ids\n")
+    assert spec(EnvSettings(id=env_id)).observation_shape == (3,)
+
+
+def test_a_broken_entry_point_is_told_and_hides_no_other(installed: Path) -> None:
+    points = installed / "corridors_of_ours-1.0.dist-info" / "entry_points.txt"
+    points.write_text("[gymnasium.envs]\n__internal__ = corridors.failing:ids\n__root__ = corridors:Corridor\n")
+    failed = "an entry point failed: corridors.failing:ids: ZeroDivisionError: division by zero"
+    assert failed in refusal(EnvSettings(id="Elsewhere-v0"))
+    assert spec(EnvSettings(id="Corridor-v0")).observation_shape == (4,)
+
+
+def test_a_broken_entry_point_leaves_its_namespace_to_nobody(installed: Path) -> None:
+    points = installed / "corridors_of_ours-1.0.dist-info" / "entry_points.txt"
+    (installed / "alone.py").write_text("1 / 0\n")
+    points.write_text("[gymnasium.envs]\nours = alone:ids\n")
+    refusal(EnvSettings(id="Elsewhere-v0"))
+    assert spec(EnvSettings(id="corridors:Corridor-v0")).observation_shape == (4,)
+
+
+@pytest.mark.parametrize("env_id", ["corridors:Corridor", "corridors:Corridor-v0"])
+def test_arguments_reach_the_constructor_of_every_environment_as_its_own(installed: Path, env_id: str) -> None:
+    settings = EnvSettings(id=env_id, kwargs={"length": 5, "prize": {"worth": 2}})
+    with opened(settings, [1, 2]) as env:
+        rows = play(env, np.ones((5, 2), np.int64))
+        assert env.spec.observation_shape == (5,)
+        prizes = [game.unwrapped.prize for game in env._envs]
+    assert column(rows, "reward")[4].tolist() == [2.0, 2.0] and column(rows, "terminated")[4].all()
+    assert prizes[0] is not prizes[1] and prizes[0] is not settings.kwargs["prize"]
+    assert gymnasium.registry.get("Corridor-v0").kwargs == {"length": 4}
+
+
+@pytest.mark.parametrize("env_id", ["corridors:Corridor", "corridors:Corridor-v0"])
+def test_an_argument_it_does_not_take_is_told_with_those_it_does(installed: Path, env_id: str) -> None:
+    found = refusal(EnvSettings(id=env_id, kwargs={"lenght": 5}))
+    assert "cannot be made with kwargs {'lenght': 5}: got an unexpected keyword argument 'lenght'" in found
+    assert "it takes length=3, prize={'worth': 1}" in found
+
+
+def test_wrappers_are_put_around_in_order(installed: Path) -> None:
+    limit, flat = (
+        WrapperSettings(name="gymnasium.wrappers:TimeLimit", kwargs={"max_episode_steps": 2}),
+        WrapperSettings(name="gymnasium.wrappers:FlattenObservation"),
+    )
+    settings = EnvSettings(id="corridors:Corridor", wrappers=(limit, flat))
+    env, _ = construct(settings)
+    assert [type(env).__name__, type(env.env).__name__] == ["FlattenObservation", "TimeLimit"]
+    env.close()
+    with opened(settings, [0]) as played:
+        rows = play(played, np.zeros((4, 1), np.int64))
+    assert column(rows, "truncated")[:, 0].tolist() == [False, False, True, False, False]
+    assert column(rows, "first")[:, 0].tolist() == [True, False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "says"),
+    [
+        (
+            WrapperSettings(name="nowhere:Wrapper"),
+            "env.wrappers[1]: 'nowhere:Wrapper': no package 'nowhere' is installed",
+        ),
+        (
+            WrapperSettings(name="gymnasium.wrappers:TimeLimits"),
+            "gymnasium.wrappers has no 'TimeLimits'; did you mean 'gymnasium.wrappers:TimeLimit'?",
+        ),
+        (WrapperSettings(name="corridors:NOT_A_CLASS"), "corridors has no 'NOT_A_CLASS'; "),
+        (
+            WrapperSettings(name="gymnasium.wrappers:TimeLimit", kwargs={"steps": 2}),
+            "cannot be made with kwargs {'steps': 2}: missing a required argument: 'max_episode_steps'; it takes max_",
+        ),
+        (
+            WrapperSettings(name="gymnasium.wrappers:FrameStackObservation", kwargs={"stack_size": 0}),
+            "cannot be made: ",
+        ),
+        (WrapperSettings(name="builtins:repr"), "it must make a gymnasium.Env of one"),
+    ],
+)
+def test_a_wrapper_that_cannot_be_is_told_by_its_number(installed: Path, wrapper: WrapperSettings, says: str) -> None:
+    first = WrapperSettings(name="gymnasium.wrappers:OrderEnforcing")
+    found = refusal(EnvSettings(id="corridors:Corridor", wrappers=(first, wrapper)))
+    assert found.startswith(f"env.wrappers[1]: {wrapper.name!r}") and says in found

@@ -1,0 +1,128 @@
+"""Observations of every kind of space: as gymnasium itself flattens them, and refused where they do not fit."""
+
+from __future__ import annotations
+
+import re
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, Graph, MultiBinary, MultiDiscrete, Space, Text, Tuple
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actorlearn.envs.observations import MOST_CHOICES, MisfitError, SpaceError, Vector, Whole, layout
+
+SPACES = {
+    "discrete": Discrete(4, start=-1),
+    "several": MultiDiscrete([3, 2, 4], start=[1, 0, -2]),
+    "several in a square": MultiDiscrete([[3, 2], [1, 4]]),
+    "bits": MultiBinary((2, 3)),
+    "dict": Dict(b=Discrete(3), a=Box(-1, 1, (2, 2), np.float32), c=MultiBinary(2)),
+    "tuple": Tuple((Discrete(2), Box(0, 255, (2, 3), np.uint8), Box(-5, 5, (), np.int16))),
+    "nested": Dict(pair=Tuple((Discrete(2), MultiDiscrete([2, 2]))), at=Dict(x=Box(0, 1, (1,), np.float64))),
+}
+WORDY = Dict(image=Box(0, 255, (2, 2, 3), np.uint8), mission=Text(9), more=Tuple((Text(2),)))
+
+
+class Mission(Space[str]):
+    """A package's own space of texts."""
+
+    def __init__(self) -> None:
+        super().__init__(dtype=str)
+
+
+def stored(space: Space, observation: object) -> np.ndarray:
+    made, _ = layout(space)
+    into = np.full((2, *made.shape), 7, made.dtype)
+    made.store(observation, into, 1)
+    assert (into[0] == 7).all(), "another environment's row was written"
+    return into[1]
+
+
+@pytest.mark.parametrize("kind", SPACES)
+@given(seed=st.integers(0, 10**6))
+def test_a_vector_is_what_gymnasium_makes_of_the_space(kind: str, seed: int) -> None:
+    space = SPACES[kind]
+    space.seed(seed)
+    observation = space.sample()
+    expected = gymnasium.spaces.utils.flatten(space, observation)
+    made, left_out = layout(space)
+    assert isinstance(made, Vector) and left_out == ()
+    np.testing.assert_array_equal(stored(space, observation), expected)
+
+
+def test_a_box_stays_as_it_is_also_as_the_only_number_of_a_dict() -> None:
+    image = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
+    for space, observation in ((WORDY["image"], image), (WORDY, {"image": image, "mission": "go", "more": ("x",)})):
+        made, left_out = layout(space)
+        assert isinstance(made, Whole) and (made.shape, made.dtype) == ((2, 2, 3), np.uint8)
+        assert left_out == (("mission (Text)", "more[0] (Text)") if space is WORDY else ())
+        np.testing.assert_array_equal(stored(space, observation), image)
+
+
+def test_what_is_seen_and_what_is_left_out_is_told() -> None:
+    made, left_out = layout(Dict(direction=Discrete(4), image=Box(0, 255, (7, 7, 3), np.uint8), mission=Mission()))
+    assert made.words == "Dict of direction (one-hot of 4), image (Box uint8[7, 7, 3])"
+    assert left_out == ("mission (Mission)",)
+    assert layout(Discrete(16))[0].words == "Discrete, one-hot of 16"
+    assert layout(WORDY)[0].words == "image, a Box"
+    assert made.name([2]) == "observation['direction'][2]" and made.name([5]) == "observation['image'][1]"
+
+
+@pytest.mark.parametrize(
+    ("space", "says"),
+    [
+        (Text(3), "there is no number in it"),
+        (Dict(a=Text(3)), "there is no number in it"),
+        (Graph(Discrete(2), Discrete(2)), "it is neither Box, Discrete"),
+        (Dict(a=Tuple((Discrete(2), Graph(Discrete(2), Discrete(2))))), r"a\[1\] in it is neither Box, Discrete"),
+        (Discrete(MOST_CHOICES + 1), r"one-hot it has 65,537 numbers, and 65,536 are most"),
+    ],
+)
+def test_spaces_without_a_form_are_refused_with_a_way_out(space: Space, says: str) -> None:
+    with pytest.raises(SpaceError, match=f"{says}.*: wrap it"):
+        layout(space)
+
+
+@pytest.mark.parametrize(
+    ("kind", "observation", "name", "says"),
+    [
+        ("discrete", 3, "observation", "its space is Discrete(4, start=-1)"),
+        ("discrete", -2, "observation", "its space is Discrete(4, start=-1)"),
+        ("discrete", 1.0, "observation", "it must be an integer"),
+        ("discrete", None, "observation", "it must be an integer"),
+        ("discrete", [1], "the shape of observation", "its space says ()"),
+        ("several", [1, 0, 2], "observation", "its space is MultiDiscrete"),
+        ("several", [1, 0], "the shape of observation", "its space says (3,)"),
+        ("bits", np.full((2, 3), 2), "observation", "its space says zeros and ones"),
+        ("dict", {"b": 1}, "observation", "its space says 'a' is in it"),
+        ("dict", None, "observation", "its space says 'b' is in it"),
+        ("dict", {"a": np.zeros((2, 2)), "b": 3, "c": [0, 1]}, "observation['b']", "its space is Discrete(3)"),
+        ("dict", {"a": np.zeros(4), "b": 1, "c": [0, 1]}, "the shape of observation['a']", "its space says (2, 2)"),
+        ("tuple", (1,), "observation", "its space says 1 is in it"),
+        ("tuple", (1, np.full((2, 3), 300), 1), "the dtype of observation[1]", "its space says uint8"),
+        ("nested", {"pair": (1, [1, 1]), "at": {}}, "observation['at']", "its space says 'x' is in it"),
+        ("nested", {"pair": (1, [1, 5]), "at": {"x": [0.5]}}, "observation['pair'][1]", "its space is MultiDiscrete"),
+    ],
+)
+def test_what_is_not_in_its_space_is_named(kind: str, observation: object, name: str, says: str) -> None:
+    with pytest.raises(MisfitError, match=re.escape(says)) as caught:
+        stored(SPACES[kind], observation)
+    assert caught.value.args[0] == name
+
+
+ANYTHING = st.recursive(
+    st.none() | st.integers() | st.floats() | st.text(max_size=2) | st.booleans(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b", "c", "pair"]), inner),
+    max_leaves=6,
+)
+
+
+@pytest.mark.parametrize("kind", SPACES)
+@given(observation=ANYTHING)
+def test_whatever_is_returned_is_stored_or_refused(kind: str, observation: object) -> None:
+    try:
+        stored(SPACES[kind], observation)
+    except MisfitError as misfit:
+        assert len(misfit.args) == 3
