@@ -17,7 +17,7 @@ AGREED = ("time_s", "wall_time_s", "env_steps", "frames", "updates")
 COUNTED = ("episodes", "steps_dropped")
 """Each learner counts its own."""
 RATES = ("env_steps_per_s", "frames_per_s")
-LATELY = ("exchanges",)
+LATELY = ("exchanges", "messages_refused")
 """Each learner counts its own, since its report before."""
 LARGEST = ("policy_lag_max", "staleness_max", "consensus_distance", "consensus_bound")
 BY_GAMES = ("episode_return_mean", "episode_length_mean")
@@ -29,7 +29,7 @@ NUMBERS = frozenset({*AGREED, *COUNTED, *RATES, *LATELY, *LARGEST, *BY_GAMES, *S
 """What is computed with, by us or by whoever shows a row."""
 OWN = (
     *("env_steps_per_s", "episode_return_mean", "policy_lag_mean", "staleness_mean", "learner_wait_s", "lock_wait_s"),
-    *("exchanges", "mixed_share", "consensus_distance", "consensus_bound"),
+    *("exchanges", "messages_refused", "mixed_share", "consensus_distance", "consensus_bound"),
 )
 """What is also shown of each learner by itself."""
 

@@ -75,11 +75,16 @@ def moments_of(rows: Tensor) -> Tensor:
 
 @torch.no_grad()
 def merge_into(own: Tensor, moments: Tensor) -> None:
-    """Change a network's statistics, as they lie behind its parameters, by the moments of what was seen, in place."""
+    """Change a network's statistics, as they lie behind its parameters, by the moments of what was seen, in place.
+
+    What is not finite changes nothing: whoever saw it, perhaps another learner, skips the update too.
+    """
     elements = len(own) // 2
     sizes = [1, elements, elements]
     both = [Moments(*torch.split(vector.double(), sizes)) for vector in (own, moments.to(own.device))]
-    own.copy_(torch.cat(both[0].merged(both[1])))
+    merged = torch.cat(both[0].merged(both[1])).to(own.dtype)
+    if torch.isfinite(merged).all():
+        own.copy_(merged)
 
 
 def statistics(network: nn.Module) -> list[Tensor]:

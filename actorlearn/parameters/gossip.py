@@ -4,12 +4,13 @@ Reads gradients, and messages of other learners; writes its own flat weights, it
 Source: Assran et al. (2019), algorithm 1, with the rules of their code where the paper has none: a message is never
 waited for, used at most once, and mixed with weight 1 / (1 + in-degree) once every in-peer has a new one. Beyond
 ``max_staleness`` exchanges without mixing a learner does wait. What the optimizer remembers is each learner's own.
+A message with weights that are not finite, or beyond MOST, is refused as if its sender were no in-peer this time.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from actorlearn.parameters.socket_mailbox import SocketMailbox
 
 FIRST_MESSAGE_S = 30.0
 """Longest that a learner which comes later waits for weights of others before it goes on with its own."""
+MOST = 1e18
+"""Largest size of a weight in a message that is mixed: the square of a larger one may be infinite in float32."""
 _ROUNDING = 2.0**-23
 """Of float32: the mean of n weights is off by less than n times this share of their size."""
 _TURN_S = 1e-3
@@ -42,7 +45,7 @@ class Gossip:
         """Bind to the own segments."""
         self.settings, self.weights = settings, learner.weights
         self.own = Alone(learner)
-        self._alive, self._members = learner.alive, learner.members
+        self._alive, self._members, self._warn = learner.alive, learner.members, learner.warn
         self._folder = Path(settings.folder)
         self._segments: list[Segment] = []
         self.counts = Counts(self._open("counts"), settings.rank)
@@ -62,6 +65,10 @@ class Gossip:
         self._mixes = self._steps = self._pending = self._unmixed = self._batch_steps = 0
         self._staleness: list[int] = []
         """After each exchange since the last report: how many in a row did not mix."""
+        self._refused: dict[int, int] = {}
+        """How many of each peer's messages could not be used."""
+        self._told_refused = 0
+        """Of them all, in the report before."""
         self._waited_s = 0.0
 
     def state(self) -> dict[str, Tensor]:
@@ -127,12 +134,16 @@ class Gossip:
     def numbers(self) -> dict[str, Any]:
         """Exchanges, how many in a row did not mix, the share that did, waiting, and how far learners are apart.
 
+        `messages_refused` since the last call were of peers whose weights could not be used.
+
         `consensus_distance` is the l2 norm from the own newest message to the mean of everybody's, and
         `consensus_bound` what it cannot exceed (Assran et al. 2019, proposition 1); `gradient_cosine` is of each pair.
         """
         stale, waited_s = self._staleness, self._waited_s
         self._staleness, self._waited_s = [], 0.0
         told: dict[str, Any] = {"exchanges": len(stale), "learner_wait_s": waited_s, **self._apart()}
+        refused, self._told_refused = sum(self._refused.values()) - self._told_refused, sum(self._refused.values())
+        told["messages_refused"] = refused
         if stale:
             mean = sum(stale) / len(stale)
             told |= {"staleness_mean": mean, "staleness_max": max(stale), "mixed_share": stale.count(0) / len(stale)}
@@ -175,9 +186,8 @@ class Gossip:
         if peers is None:
             self._unmixed += 1
         else:
-            self._mix(peers)
             self._mixes += 1
-            self._unmixed = 0
+            self._unmixed = 0 if self._mix(peers) or not peers else self._unmixed + 1
         self._staleness.append(self._unmixed)
 
     def _present(self) -> list[int]:
@@ -187,7 +197,7 @@ class Gossip:
     def _ready(self) -> tuple[int, ...] | None:
         """The in-peers there are now, if each has a message that was not used yet; a dead one is none of them."""
         peers = in_peers(self.settings.graph, self._present(), self.settings.rank, self._mixes)
-        return peers if all(self.mailbox.version(peer) > self._used.get(peer, -1) for peer in peers) else None
+        return peers if all(self.mailbox.version(peer) != self._used.get(peer, -1) for peer in peers) else None
 
     def _wait(self, ready: Callable[[], tuple[int, ...] | None], limit_s: float = np.inf) -> tuple[int, ...] | None:
         """What is ready at last; None when this process is to end, or it has taken so many seconds."""
@@ -197,17 +207,36 @@ class Gossip:
         self._waited_s += time.monotonic() - began_s
         return found
 
-    def _mix(self, peers: tuple[int, ...]) -> None:
-        """Become the mean of the own weights and the messages of these."""
-        used = {}
-        for peer in peers:
-            used[peer] = self.mailbox.take(peer, self._message)
-            self.weights += torch.from_numpy(self._message).to(self.weights.device)
-        self.weights /= 1 + len(peers)
-        self._used |= used
+    def _mix(self, peers: tuple[int, ...]) -> bool:
+        """Become the mean of the own weights and the messages of these; False when none could be used."""
+        used = self._add(peers, self.weights)
+        self.weights /= 1 + len(used)
         if self._log and used:
             self._log.mixed(used, self._moved())
             self._averaged = 1 + len(used)
+        return bool(used)
+
+    def _add(self, peers: Iterable[int], total: Tensor) -> dict[int, int]:
+        """Add the messages of these that can be used; their versions. None is looked at twice."""
+        used = {}
+        for peer in peers:
+            version = self._used[peer] = self.mailbox.take(peer, self._message)
+            if version < 0:
+                continue
+            if self._message.min() >= -MOST and self._message.max() <= MOST:  # NaN is neither
+                total += torch.from_numpy(self._message).to(total.device)
+                used[peer] = version
+            else:
+                self._refuse(peer, version)
+        return used
+
+    def _refuse(self, peer: int, version: int) -> None:
+        count = self._refused[peer] = self._refused.get(peer, 0) + 1
+        if str(count).strip("0") == "1":  # the first, the tenth, the hundredth …
+            self._warn(
+                f"message {version} of trainer-{peer} is not mixed: it has weights that are not finite, or beyond "
+                f"{MOST:g}; {count} of its messages so far. Its log says what happened to it; detach it if it goes on"
+            )
 
     def _adopt(self) -> None:
         """Become the mean of the newest messages of those whose weights this learner mixes, if there are any.
@@ -217,14 +246,12 @@ class Gossip:
         shared = self.settings.transport == "shm"
         peers = (self._heard() if shared else self._wait(self._heard, FIRST_MESSAGE_S)) or ()
         total = torch.zeros_like(self.weights)
-        for peer in peers:
-            self._used[peer] = self.mailbox.take(peer, self._message)
-            total += torch.from_numpy(self._message).to(total.device)
-        if peers:
-            self.weights.copy_(total / len(peers))
-        self._averaged = len(peers)
+        used = self._add(peers, total)
+        if used:
+            self.weights.copy_(total / len(used))
+        self._averaged = len(used)
         if self._log:
-            self._log.adopted({peer: self._used[peer] for peer in peers})
+            self._log.adopted(used)
         others = {peer: self.mailbox.version(peer) for peer in self._present() if peer not in peers}
         self._used |= others  # by the incarnation before, perhaps
 

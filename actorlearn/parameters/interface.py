@@ -89,6 +89,8 @@ class Learner:
     """Called at least every 50 ms while the exchange waits for others; False when it is time to end."""
     members: Callable[[], Sequence[int]] = tuple
     """Mode gossip: the numbers of the learners that there are now."""
+    warn: Callable[[str], None] = lambda text: None
+    """Mode gossip: tells a person of what is wrong with another learner and stops nothing."""
     beside: Sequence[Tensor] = ()
     """Mode sync: what else is the same in all learners, besides the weights and the optimizer's state."""
     counts: Callable[[], Sequence[int]] = tuple

@@ -5,7 +5,8 @@ difference: a message is here when it has arrived, so a learner that joins has n
 
 A message is one frame: magic, protocol version, sender, version and checksum, then the raw float32. What is not of
 exactly that size and form is dropped and counted, and never an error: only its sender is at fault. Of each peer the
-newest version is kept. A line to a peer that is slow, dead or yet to come holds one message, the newest.
+newest version is kept; one that its sender's later messages contradict is believed no longer. A line to a peer that is
+slow, dead or yet to come holds one message, the newest.
 
 Whoever can reach an endpoint can send weights. An ipc endpoint is its owner's alone; a tcp one belongs into a network
 that is.
@@ -31,6 +32,9 @@ HEADER = struct.Struct("<8sIIqI")
 """Magic, protocol, sender, version, CRC-32 of the weights."""
 INCARNATION = 1 << 40
 """Versions of one incarnation; those of the next lie above, because it cannot know how far its predecessor came."""
+CONTRADICTIONS = 8
+"""Messages in a row, each newer than the one before and all older than what is here, after which these are believed:
+a wrong version would mute its sender for ever. Of an incarnation that is gone one message may be late, not as many."""
 _POLL_MS = 50
 
 
@@ -56,6 +60,8 @@ class SocketMailbox:
         self._lines: dict[int, Push] = {}
         self._here: dict[int, tuple[int, bytes]] = {}
         """Version and frame of each peer's newest message; written by the receiving thread alone."""
+        self._older: dict[int, tuple[int, int]] = {}
+        """Of each peer: how many messages in a row contradicted that, and the version of the last."""
         self.dropped = 0
         """Messages that were none of ours, damaged, or older than what was here."""
         self._pull = Pull(endpoint(learner), HEADER.size + 4 * size)
@@ -115,9 +121,18 @@ class SocketMailbox:
         if len(frames) != 1 or len(frames[0]) != HEADER.size + 4 * self._size:
             return False
         magic, protocol, sender, version, checksum = HEADER.unpack_from(frames[0])
-        if (magic, protocol) != (MAGIC, PROTOCOL) or sender >= MOST_LEARNERS or version <= self.version(sender):
+        if (magic, protocol) != (MAGIC, PROTOCOL) or sender >= MOST_LEARNERS or version < 0:
             return False
         if zlib.crc32(memoryview(frames[0])[HEADER.size :]) != checksum:
             return False
+        if version <= self.version(sender) and not self._contradicted(sender, version):
+            return False
+        self._older.pop(sender, None)
         self._here[sender] = version, frames[0]
         return True
+
+    def _contradicted(self, sender: int, version: int) -> bool:
+        """Count one more message that is older than what is here; whether that is to be believed instead."""
+        count, last = self._older.get(sender, (0, -1))
+        self._older[sender] = (count + 1 if version > last else 1, version)
+        return self._older[sender][0] >= CONTRADICTIONS

@@ -98,7 +98,7 @@ class Learners:
             return self._role.alive() and wanted in (self._wanted(), self._members)
 
         try:
-            self._learning.exchange_by(settings, alive, self._present)
+            self._learning.exchange_by(settings, alive, self._present, self._warn)
             totals = self._learning.exchange.join(env_steps, updates)
         except (Stopped, SegmentError):  # we are to end, there is another list, or the place is still being made
             return None
@@ -126,6 +126,9 @@ class Learners:
         name = self._members[rank].rpartition(".")[0]
         return f"{name} is slow: the other learners waited {waited_s:.1f} of the last {seconds:.1f} s for it"
 
+    def _warn(self, text: str) -> None:
+        self._role.control.warned(text)
+
     def _present(self) -> tuple[int, ...]:
         """Numbers of the learners that the newest order lists; a change of those this one mixes with is told."""
         order = self._role.control.order
@@ -134,7 +137,7 @@ class Learners:
             listed = (int(peer.rpartition(".")[0].rpartition("-")[2]) for peer in order.learners)
             self._numbers = tuple(sorted({self._exchange.rank, *listed}))
             if before and order.phase == "run" and (said := self._change(before, self._numbers)):
-                self._role.control.warned(said)
+                self._warn(said)
         return self._numbers
 
     def _change(self, before: tuple[int, ...], now: tuple[int, ...]) -> str:

@@ -85,10 +85,14 @@ class Learning:
         return msgspec.convert(self.settings.optimizer, OptimizerSettings)
 
     def exchange_by(
-        self, settings: ExchangeSettings, alive: Callable[[], bool], members: Callable[[], Sequence[int]] = tuple
+        self,
+        settings: ExchangeSettings,
+        alive: Callable[[], bool],
+        members: Callable[[], Sequence[int]] = tuple,
+        warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Exchange in another way, or with others, from now on; what the optimizer remembers goes along."""
-        learner = replace(self.learner, alive=alive, members=members)
+        learner = replace(self.learner, alive=alive, members=members, warn=warn)
         before, self.exchange = self.exchange, make_exchange(settings, learner)
         self.exchange.restore(before.state())
         before.close()

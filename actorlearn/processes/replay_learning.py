@@ -102,11 +102,15 @@ class ReplayLearning(Learning):
         return replay
 
     def exchange_by(
-        self, settings: ExchangeSettings, alive: Callable[[], bool], members: Callable[[], Sequence[int]] = tuple
+        self,
+        settings: ExchangeSettings,
+        alive: Callable[[], bool],
+        members: Callable[[], Sequence[int]] = tuple,
+        warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Learners in step count the steps of all, because each must do as many updates."""
         self._together = settings.learners if settings.mode == "sync" else 0
-        super().exchange_by(settings, alive, members)
+        super().exchange_by(settings, alive, members, warn)
 
     def _counts(self) -> list[int]:
         return [self._credited, self._ahead, self._period, self.replay.begun]

@@ -98,3 +98,14 @@ def test_whoever_gets_the_vector_or_the_saved_tensors_sees_alike() -> None:
 def test_images_are_refused_with_the_way_out() -> None:
     with pytest.raises(ValueError, match=r"model\.normalize_observation: true .* bytes.* leave it at false"):
         make(ModelSettings(name="nips", normalize_observation=True), (4, 84, 84), "uint8", HEADS, 0)
+
+
+@pytest.mark.parametrize("odd", [torch.nan, torch.inf, 1e30])
+def test_what_is_not_finite_changes_nothing(odd: float) -> None:
+    own = torch.cat([moment.reshape(-1) for moment in Moments.of(rows(5))]).float()
+    before, seen = own.clone(), rows(4)
+    seen[2, 1] = odd
+    merge_into(own, moments_of(seen))
+    assert torch.equal(own, before)
+    merge_into(own, moments_of(rows(4)))
+    assert not torch.equal(own, before)

@@ -50,6 +50,7 @@ def learner(
     members: Sequence[int],
     graph: GraphSettings | None = None,
     alive: Callable[[], bool] = never,
+    warn: Callable[[str], None] = print,
     **more: object,
 ) -> Gossip:
     """One of the learners whose segments lie in this folder."""
@@ -61,7 +62,7 @@ def learner(
         endpoint=f"ipc://{folder}/messages-{{}}.sock",
         **{"learners": len(members), **more},  # type: ignore[arg-type]
     )
-    made = make(settings, Learner(PAAC, start(), torch.zeros(PARAMETERS), alive, lambda: members))
+    made = make(settings, Learner(PAAC, start(), torch.zeros(PARAMETERS), alive, lambda: members, warn))
     assert isinstance(made, Gossip)
     return made
 

@@ -237,7 +237,12 @@ def test_exchanges_come_every_so_many_steps_of_one_batch_or_of_several(tmp_path:
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 def test_a_step_that_is_not_finite_changes_no_weights_and_is_not_kept(tmp_path: Path, bad: float) -> None:
     exchange = learner(segments(tmp_path, 1), 0, [0], gradient_every=1)
-    assert exchange.numbers() == {"exchanges": 0, "learner_wait_s": 0.0, "gradient_cosine": {}}
+    assert exchange.numbers() == {
+        "exchanges": 0,
+        "messages_refused": 0,
+        "learner_wait_s": 0.0,
+        "gradient_cosine": {},
+    }
     exchange.join(0, 0)
     assert not exchange.step(torch.full((PARAMETERS,), bad), RATE).taken
     assert not exchange.step(torch.ones(PARAMETERS), RATE, usable=False).taken
@@ -433,6 +438,63 @@ def test_one_that_finds_no_messages_goes_on_from_its_own_checkpoint(tmp_path: Pa
     again.join(0, 0)
     assert torch.equal(again.weights, start() + 1.0)
     first.close(), again.close()
+
+
+@pytest.mark.parametrize("transport", ["shm", "zmq"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e30, -1e30])
+def test_a_poisoned_peer_is_refused_named_and_counted(tmp_path: Path, transport: str, bad: float) -> None:
+    folder, said = segments(tmp_path, 3), list[str]()
+    graph = GraphSettings(name="complete")
+    first, second, poisoned = (
+        learner(folder, rank, [0, 1, 2], graph, lambda: True, warn, transport=transport)
+        for rank, warn in enumerate((said.append, print, print))
+    )
+    for exchange in (first, second, poisoned):
+        exchange.join(0, 0)
+    poison = np.zeros(SIZE, np.float32)
+    poison[SIZE // 2] = bad
+    for count in range(1, 12):
+        learn(second, torch.zeros(PARAMETERS))
+        poisoned.mailbox.post(poison)
+        deadline_s = time.monotonic() + 30
+        while first._ready() is None and time.monotonic() < deadline_s:
+            time.sleep(0.001)
+        before, other = first.weights.clone(), second.weights.clone()
+        learn(first, torch.zeros(PARAMETERS))
+        torch.testing.assert_close(first.weights, (before + other) / 2)
+        assert len(said) == (1 if count < 10 else 2)
+    assert first.numbers()["messages_refused"] == 11
+    assert first.numbers()["messages_refused"] == 0
+    assert said[0].startswith(
+        "message 0 of trainer-2 is not mixed: it has weights that are not finite, or beyond 1e+18"
+    )
+    assert "; 10 of its messages so far." in said[1]
+    for exchange in (first, second, poisoned):
+        exchange.close()
+
+
+def test_a_newcomer_adopts_no_poisoned_weights(tmp_path: Path) -> None:
+    folder, said = segments(tmp_path, 3), list[str]()
+    good, bad = (learner(folder, rank, [0, 1]) for rank in range(2))
+    for exchange in (good, bad):
+        exchange.join(0, 0)
+    learn(good, torch.zeros(PARAMETERS))
+    bad.mailbox.post(np.full(SIZE, np.nan, np.float32))
+    new = learner(folder, 2, [0, 1, 2], warn=said.append, learners=2)
+    new.join(0, 0)
+    assert torch.equal(new.weights, good.weights)
+    assert "trainer-1" in said[0]
+
+
+def test_with_poisoned_peers_alone_a_learner_goes_on_with_its_own_weights(tmp_path: Path) -> None:
+    folder = segments(tmp_path, 2)
+    only, bad = (learner(folder, rank, [0, 1], max_staleness=0, alive=lambda: True) for rank in range(2))
+    for exchange in (only, bad):
+        exchange.join(0, 0)
+    bad.mailbox.post(np.full(SIZE, np.nan, np.float32))
+    learn(only)
+    assert torch.isfinite(only.weights).all()
+    assert only.numbers()["staleness_max"] == 1  # an exchange that mixed nothing
 
 
 def test_through_sockets_messages_are_mixed_and_a_newcomer_waits_for_the_first(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actorlearn.parameters.mailbox import Mailbox
-from actorlearn.parameters.socket_mailbox import HEADER, INCARNATION, MAGIC, PROTOCOL, SocketMailbox
+from actorlearn.parameters.socket_mailbox import CONTRADICTIONS, HEADER, INCARNATION, MAGIC, PROTOCOL, SocketMailbox
 from actorlearn.wire.channel import ChannelError, Push
 from tests.parameters.posting_learner import KINDS, LEARNERS, SIZE, socket_mailbox, tattooed
 from tests.sizes import ROOT
@@ -273,6 +273,29 @@ class TestSocketMailbox(MailboxContract):
         line.send(self.frame(version=4))
         until(lambda: reader.dropped == 1)
         assert reader.version(1) == 5
+        line.close()
+
+    def test_a_version_beyond_all_mutes_its_sender_for_a_few_messages(
+        self, reader: SocketMailbox, tmp_path: Path
+    ) -> None:
+        line = Push(f"ipc://{tmp_path}/messages-0.sock")
+        line.send(self.frame(version=2**62))
+        until(lambda: reader.version(1) == 2**62)
+        for number in range(1, CONTRADICTIONS + 2):
+            line.send(self.frame(version=number))
+            until(lambda number=number: reader.dropped == number or reader.version(1) == number)
+        assert reader.version(1) == CONTRADICTIONS + 1
+        assert reader.dropped == CONTRADICTIONS - 1
+        line.close()
+
+    def test_a_late_or_repeated_message_contradicts_nothing(self, reader: SocketMailbox, tmp_path: Path) -> None:
+        line = Push(f"ipc://{tmp_path}/messages-0.sock")
+        line.send(self.frame(version=100))
+        until(lambda: reader.version(1) == 100)
+        for count in range(1, 3 * CONTRADICTIONS):
+            line.send(self.frame(version=(7, 8)[count % 2]))
+            until(lambda count=count: reader.dropped == count)
+        assert reader.version(1) == 100
         line.close()
 
     def test_one_that_is_too_large_never_comes_in_and_the_next_does(

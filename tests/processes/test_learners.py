@@ -64,7 +64,7 @@ def test_another_list_breaks_off_joining_and_no_wait_of_who_is_joined(tmp_path: 
     class Joining:
         alive: Callable[[], bool]
 
-        def exchange_by(self, _settings: Any, alive: Callable[[], bool], _members: Any) -> None:
+        def exchange_by(self, _settings: Any, alive: Callable[[], bool], *_: Any) -> None:
             self.alive = alive
 
         @property
