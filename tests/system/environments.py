@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from actorlearn.envs.catch import Catch, Image
@@ -77,3 +78,29 @@ class CannotBeMade(Catch):
 
     def __init__(self) -> None:
         raise FileNotFoundError("the ball is at home")
+
+
+class Copies(gymnasium.Env[dict[str, Any], np.ndarray[Any, Any]]):
+    """Shows two choices, says them too, and wants them given back at once; four times make a game."""
+
+    def __init__(self, prize: float = 1.0) -> None:
+        self.observation_space = gymnasium.spaces.Dict(
+            shown=gymnasium.spaces.MultiDiscrete([3, 2]), said=gymnasium.spaces.Text(20)
+        )
+        self.action_space = gymnasium.spaces.MultiDiscrete([3, 2])
+        self.prize = prize
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self._show(), {}
+
+    def step(self, action: np.ndarray[Any, Any]) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        reward = self.prize * bool((action == self.shown).all())
+        return self._show(), reward, False, False, {}
+
+    def _show(self) -> dict[str, Any]:
+        self.shown = self.np_random.integers([3, 2])
+        return {"shown": self.shown, "said": str(self.shown)}
+
+
+gymnasium.register(id="Copies-v0", entry_point=Copies, max_episode_steps=4)
