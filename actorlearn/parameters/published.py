@@ -40,10 +40,11 @@ class Published:
         self._sequence = segment["sequence"]
         self._env_steps = segment["env_steps"]
         self._payload = segment["payload"]
+        self._after = -1
 
     @property
     def version(self) -> int:
-        """Newest complete version; -1 before the first. It never goes back, not even when the trainer restarts."""
+        """Newest complete version; -1 before the first. It never goes back, not even when trainer or run restart."""
         return int(self._newest[0])
 
     @property
@@ -56,9 +57,13 @@ class Published:
         """Number of weights: parameters and statistics."""
         return int(self._payload.shape[1])
 
+    def go_on_after(self, version: int) -> None:
+        """Number the versions to come above this one, which an earlier life of the run has published."""
+        self._after = version
+
     def publish(self, weights: NDArray[np.float32], env_steps: int) -> int:
         """Write the next version [size] and return its number; the one writer only."""
-        version = self.version + 1
+        version = max(self.version, self._after) + 1
         slot = version % SLOTS
         self._sequence[slot, 0] = 2 * version + 1  # odd: being written
         self._payload[slot] = weights

@@ -100,3 +100,15 @@ def test_a_wanted_version_that_is_being_written_over_gives_way_to_the_newest(tmp
     Segment.open(tmp_path / "weights")["sequence"][0, 0] = 2 * 3 + 1  # version 3 has been begun, where 0 lay
     out = np.zeros(SIZE, np.float32)
     assert published.fetch(out, wanted=0) == (2, 2) and (out == 2).all()
+
+
+def test_versions_of_a_resumed_run_go_on_after_those_of_its_earlier_life(tmp_path: Path) -> None:
+    published = make(tmp_path)
+    published.go_on_after(41)
+    assert published.version == -1  # nothing is there to be read before it is published
+    out = np.zeros(SIZE, np.float32)
+    assert published.fetch(out) is None
+    assert published.publish(np.ones(SIZE, np.float32), 7) == 42
+    assert published.fetch(out) == (42, 7)
+    published.go_on_after(20)  # a checkpoint older than what is published
+    assert published.publish(np.ones(SIZE, np.float32), 8) == 43
