@@ -133,6 +133,32 @@ def _naming(path: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, so that they outlive a power cut."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        flush(path.parent)
+
+
+def put_in_place(new: Path, path: Path) -> None:
+    """Give a finished folder the name that an older one may have; that one is then hidden beside it, or not there.
+
+    At every moment one of the two has the name; where paths cannot be exchanged, ``.<name>.before`` may be the older
+    one's for a moment. Raises OSError, and then the older one has it.
+    """
+    if not path.exists():
+        new.rename(path)
+    elif not exchange(new, path):
+        before = path.with_name(f".{path.name}.before")
+        path.rename(before)
+        try:
+            new.rename(path)
+        except OSError:
+            before.rename(path)
+            raise
+
+
 def flush(path: Path) -> None:
     """Have a file's content, or a folder's list of names, on disk before anything that follows."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -34,6 +34,8 @@ def evaluate(word: str, episodes: int | None, greedy: bool | None, seed: int | N
     """Play and print; returns the exit status."""
     run = runs.find(word)
     answer = play(run, settings(run, episodes, greedy, seed))
+    for warning in answer["warnings"]:
+        print(f"warning: {warning}", file=sys.stderr)
     if json:
         print(json_format.dumps({"run": run.name, **answer}))
         return 0

@@ -10,16 +10,18 @@ import os
 import secrets
 import signal
 import time
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import msgspec
 
 from actorlearn.files import write_atomically
 from actorlearn.memory.owned import OwnedDirectory, name_of, sweep
 from actorlearn.memory.shared import reserve, sweep_shared
+from actorlearn.parameters.checkpoint_folders import CheckpointError, Found, going_on, learners_so_far
 from actorlearn.replay.rows import ReplayShape
 from launch import record
 from launch.description import Description
@@ -79,27 +81,27 @@ class Footing:
         return thing
 
     def lay(self, topology: Topology, description: Description, resume: bool) -> Plan:
-        """Hear signals from now on; make folder, sockets and shared memory.
+        """Look at what a run goes on from; then hear signals, and make folder, sockets and shared memory.
 
         Raises SharedMemoryFull, TopologyError, RunError where a run cannot be resumed like that, and FailedError where
         its folder takes nothing; what stood there then stands there still.
         """
-        self.signals = self.keep(Signals())
-        sweep_all()
         run_id = secrets.token_hex(6)
         sockets = _runtime_root() / name_of(run_id)
         made = plan(topology, self.run_dir, run_id, sockets, description)
         made.began_s = time.monotonic()
         if resume:
-            _same_replays(made)
-            made.resumed_at, seconds = _newest_checkpoint(self.run_dir)
-            made.began_s -= seconds
-            made.places.next_learner = max(made.places.next_learner, _learners_so_far(self.run_dir))
+            _same_replays(made, _checkpoints(made))
+            # The number of a learner that has left checkpoints is not given again: those attached have it no more.
+            so_far = learners_so_far(self.run_dir / "checkpoints")
+            made.places.next_learner = max(made.places.next_learner, so_far)
+        self.signals = self.keep(Signals())
+        sweep_all()
         memory = self.keep(reserve(run_id, made.bytes_total))
         (memory.path / "run").write_text(str(self.run_dir))
         made.create_segments()
         if resume:
-            _leave_out(made, detached_before(self.run_dir / "events.jsonl"))
+            _leave_out(made, _detached(made))
         self.keep(OwnedDirectory.create(sockets))
         self._write_down(made, resume)
         self._stack.callback(_mark_ended, self.run_dir / "meta.json")
@@ -193,63 +195,63 @@ def _runtime_root() -> Path:
     return root if root is not None and usable else Path("/tmp")
 
 
-def _newest_checkpoint(run_dir: Path) -> tuple[int, float]:
-    """Environment steps and seconds of any learner's newest checkpoint; the trainer judges whether it is whole."""
-    folders = _checkpoints(run_dir)
-    if not folders:
-        return 0, 0.0
-    newest = max(folders, key=lambda folder: int(folder.name))
-    return int(newest.name), float(_state(newest).get("elapsed_s", 0.0))
+def _checkpoints(made: Plan) -> list[Found]:
+    """What each learner goes on from; the run goes on from the newest whose weights are taken.
+
+    Raises RunError where there is nothing to go on from, and where more has been learned than is wanted.
+    """
+    detached = _detached(made)
+    learners = [p.learner for p in made.processes if p.role == "trainer" and p.learner not in detached]
+    root = made.run_dir / "checkpoints"
+    try:
+        found = [going_on(root, learner, made.exchange(learner).get("mode", "alone")) for learner in learners]
+    except CheckpointError as error:
+        raise RunError(str(error)) from None
+    newest = max((shared for _, shared in found), key=lambda shared: shared.env_steps)
+    made.resumed_at, wanted = newest.env_steps, made.topology.total_steps
+    made.resumed_from = list(dict.fromkeys(str(shared.path.relative_to(made.run_dir)) for _, shared in found))
+    made.began_s -= float(newest.state.get("elapsed_s", 0.0))
+    if made.resumed_at > wanted:
+        raise RunError(
+            f"total_steps = {wanted}: {made.run_dir.name} has learned from {made.resumed_at} steps already; "
+            f"write a larger one, for example total_steps={2 * made.resumed_at}"
+        )
+    return [own for own, _ in found]
 
 
-def _checkpoints(run_dir: Path) -> list[Path]:
-    """Of all learners."""
-    root = run_dir / "checkpoints"
-    return [p for pattern in ("*", "learner-*/*") for p in root.glob(pattern) if p.name.isdecimal()]
-
-
-def _state(checkpoint: Path) -> dict[str, Any]:
-    state = read_object(checkpoint / "manifest.json").get("state")
-    return state if isinstance(state, dict) else {}
-
-
-def _same_replays(made: Plan) -> None:
+def _same_replays(made: Plan, found: Iterable[Found]) -> None:
     """Refuse a topology that wants what was not saved like that; what is no shape the trainer judges."""
     if not made.description.replayed:
         return
     planned = replay_shape(made.topology, made.description)
-    newest = {folder.parent: folder for folder in sorted(_checkpoints(made.run_dir))}
     secondary = made.topology.replay.secondary_batch_size
-    for folder in newest.values():
-        state = _state(folder)
-        if secondary and state and "secondary" not in state:
+    for own in found:
+        if secondary and "secondary" not in own.state:
             raise RunError(
-                f"replay.secondary_batch_size: {secondary}, but {folder} has no secondary learner; "
+                f"replay.secondary_batch_size: {secondary}, but {own.path} has no secondary learner; "
                 "resume with 0, or start a new run"
             )
         with suppress(AttributeError, msgspec.ValidationError):
-            saved = msgspec.convert(state.get("replay", {}).get("shape"), ReplayShape)
+            saved = msgspec.convert(own.state.get("replay", {}).get("shape"), ReplayShape)
             for part, keys in _SHAPED_BY.items():
                 now, before = getattr(planned, part), getattr(saved, part)
                 if now != before:
                     raise RunError(
-                        f"{keys}: the replay would have {part} {now}, and the one saved in {folder} has {before}; "
+                        f"{keys}: the replay would have {part} {now}, and the one saved in {own.path} has {before}; "
                         f"resume with {keys} as before, or start a new run"
                     )
 
 
-def _learners_so_far(run_dir: Path) -> int:
-    """One more than the highest number of a learner that has left checkpoints: those attached have it no more."""
-    numbers = [p.name.removeprefix("learner-") for p in (run_dir / "checkpoints").glob("learner-*")]
-    return 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
-
-
-def _leave_out(made: Plan, detached: set[str]) -> None:
-    """Begin without learners that were detached: their weights are old. If all were, all that there is are these."""
+def _detached(made: Plan) -> dict[int, str]:
+    """Learners that were detached and their trainers; none if all were."""
+    names = detached_before(made.run_dir / "events.jsonl")
     trainers = [process for process in made.processes if process.role == "trainer"]
-    gone = {process.learner: process.name for process in trainers if process.name in detached}
-    if len(gone) == len(trainers):
-        return
+    gone = {process.learner: process.name for process in trainers if process.name in names}
+    return gone if len(gone) < len(trainers) else {}
+
+
+def _leave_out(made: Plan, gone: Mapping[int, str]) -> None:
+    """Begin without learners that were detached: their weights are old."""
     made.left_out = list(gone.values())
     for process in list(made.processes):
         if process.role != "evaluator" and process.learner in gone:

@@ -50,7 +50,9 @@ class Plan:
     left_out: list[str] = field(default_factory=list)
     """Trainers of the topology without which a resumed run begins: they were detached before."""
     resumed_at: int = 0
-    """Environment steps of the checkpoint the run goes on from; 0 for a new run."""
+    """Environment steps of the checkpoint the run goes on from, the newest of several; 0 for a new run."""
+    resumed_from: list[str] = field(default_factory=list)
+    """The checkpoints whose weights learners go on with, each once, as paths in the run folder."""
     began_s: float = 0.0
     """Where CLOCK_MONOTONIC stood at the run's time zero: before now by what a resumed run had already taken."""
     places: Processes = field(init=False)

@@ -49,6 +49,7 @@ def meta(plan: Plan, resume: bool) -> dict[str, Any]:
         "machine": machine(),
         "command": sys.argv[1:],
         "resumed_at": plan.resumed_at if resume else None,
+        "resumed_from": plan.resumed_from,
         "started": now(),
         "ended": None,
         "supervisor_pid": os.getpid(),

@@ -267,6 +267,9 @@ class Runner:
         self._events.append(ev.Enlarged(action.client, tuple(new)))
 
     def _say_beforehand(self) -> None:
+        if self.plan.resumed_from:
+            taken = " and ".join(self.plan.resumed_from)
+            self._note(ev.Note("resumed", cause=f"at {self.plan.resumed_at:,} steps, from {taken}"))
         for before, names in (("attached", self.attached_before), ("detached", self.plan.left_out)):
             if names:
                 cause = f"{before} earlier and not part of it: {', '.join(names)}; attach as many again if wanted"

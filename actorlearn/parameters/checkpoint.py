@@ -1,17 +1,16 @@
-"""Checkpoints: a folder per save, tensors in safetensors, a manifest with hashes written last.
+"""Checkpoints: a folder per save, tensors in safetensors, further files, and a manifest that seals them.
 
-A save is written beside its final place, flushed, and renamed; whatever moment a process dies at, the newest folder
-that carries a valid manifest is a whole checkpoint. Loading never executes anything, and never falls back to a fresh
-start: a run that has checkpoints but no valid one is an error.
+A save is written beside its final place, flushed, and put there by one rename; whatever moment a process dies at, the
+old checkpoint or the new one is there, whole. Loading never executes anything. Which of several is the newest that is
+whole, and when there is none to go on from, ``checkpoint_folders.py`` says.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-FORMAT_VERSION = 1
+from actorlearn.files import flush, make_folder, put_in_place
+from actorlearn.parameters import checkpoint_folders
+from actorlearn.parameters.checkpoint_folders import Beat, Found, folders, seal, silent, steps_of, unsealed
+
 _TENSORS = "tensors.safetensors"
-_MANIFEST = "manifest.json"
-
-
-class CheckpointError(RuntimeError):
-    """No valid checkpoint where one must be."""
 
 
 @dataclass(frozen=True)
@@ -49,79 +46,54 @@ def save(
     state: Mapping[str, Any],
     keep: int,
     more: Callable[[Path], Mapping[str, Any]] = lambda folder: {},
+    beat: Beat = silent,
 ) -> Path:
     """Write ``directory/<env_steps>/`` whole or not at all, and remove all but the ``keep`` newest; raises OSError.
 
-    ``more`` writes further files into the folder, without hashes, and returns what joins the state.
+    ``more`` writes further files into the folder, and returns what joins the state; ``beat`` is called now and then.
     """
     final = directory / f"{env_steps:012d}"
     beside = directory / f".{final.name}.{os.getpid()}"
-    directory.mkdir(parents=True, exist_ok=True)
-    for left in directory.glob(".*"):  # by a process that was killed while it saved
-        shutil.rmtree(left, ignore_errors=True)
+    make_folder(directory)
+    _sweep(directory)
     try:
         beside.mkdir()
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, beside / _TENSORS)
-        digest = hashlib.sha256((beside / _TENSORS).read_bytes()).hexdigest()
-        manifest = {
-            "format": FORMAT_VERSION,
-            "env_steps": env_steps,
-            "sha256": {_TENSORS: digest},
-            "state": {**state, **more(beside)},
-        }
-        (beside / _MANIFEST).write_text(json.dumps(manifest, indent=1))
-        for name in (_TENSORS, _MANIFEST):
-            _flush(beside / name)
-        if final.exists():
-            final.rename(beside.with_suffix(".before"))
-        beside.rename(final)
-        _flush(directory)
-    except SafetensorError as error:
+        seal(beside, env_steps, {**state, **more(beside)}, beat)
+        put_in_place(beside, final)
+    except BaseException as error:
         shutil.rmtree(beside, ignore_errors=True)
-        raise OSError(str(error)) from error  # a full disk comes as one of these
-    except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
+        if isinstance(error, SafetensorError):
+            raise OSError(str(error)) from error  # a full disk comes as one of these
         raise
-    shutil.rmtree(beside.with_suffix(".before"), ignore_errors=True)
-    for old in _folders(directory)[keep:]:
-        shutil.rmtree(old, ignore_errors=True)
+    flush(directory)  # before anything older goes
+    # Newer ones are damaged: this run has gone on from an older one. They go when it has come so far again.
+    older = sorted((folder for folder in folders(directory) if steps_of(folder) <= env_steps), key=steps_of)
+    for old in older[:-keep]:
+        with suppress(OSError):
+            old.rename(directory / f".{steps_of(old):012d}.{os.getpid()}")  # never half of one under its name
+    _sweep(directory)
     return final
 
 
-def newest(directory: Path) -> Checkpoint:
-    """The newest checkpoint that passes its hashes; raises CheckpointError naming what is wrong with each other one."""
-    wrong = []
-    for folder in _folders(directory):
-        try:
-            return load(folder)
-        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-            wrong.append(f"{folder.name}: {error}")
-    found = "; ".join(wrong) if wrong else "none found"
-    raise CheckpointError(f"{directory}: no valid checkpoint ({found}); start a new run, or restore the folder")
+def newest(*directories: Path) -> Checkpoint:
+    """The newest whole checkpoint of some directories, as ``checkpoint_folders.newest`` finds it."""
+    return opened(checkpoint_folders.newest(*directories))
 
 
 def load(folder: Path) -> Checkpoint:
-    """Read one checkpoint folder; raises ValueError when a hash or the format does not match."""
-    manifest = json.loads((folder / _MANIFEST).read_text())
-    if manifest["format"] != FORMAT_VERSION:
-        raise ValueError(f"format {manifest['format']}, this version reads {FORMAT_VERSION}")
-    for name, expected in manifest["sha256"].items():
-        actual = hashlib.sha256((folder / Path(name).name).read_bytes()).hexdigest()
-        if actual != expected:
-            raise ValueError(f"{name} has sha256 {actual[:12]}…, its manifest says {expected[:12]}…")
-    return Checkpoint(folder, load_file(folder / _TENSORS), manifest["state"])
+    """Read one checkpoint folder; raises ValueError or OSError when it is damaged."""
+    return opened(Found(folder, unsealed(folder)["state"]))
 
 
-def _folders(directory: Path) -> list[Path]:
-    """Finished checkpoint folders, newest first."""
-    if not directory.is_dir():
-        return []
-    return sorted((p for p in directory.iterdir() if p.is_dir() and p.name.isdigit()), reverse=True)
+def opened(found: Found) -> Checkpoint:
+    """A checkpoint that was found, with its tensors."""
+    return Checkpoint(found.path, load_file(found.path / _TENSORS), found.state)
 
 
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _sweep(directory: Path) -> None:
+    """Remove what has been replaced, and what a process left that was killed while it saved."""
+    whole = folders(directory)
+    for path in directory.glob(".[0-9]*"):
+        if path not in whole:
+            shutil.rmtree(path, ignore_errors=True)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
-from actorlearn.parameters import checkpoint
-from actorlearn.parameters.checkpoint import Checkpoint, CheckpointError
+from actorlearn.parameters.checkpoint import Checkpoint, opened
+from actorlearn.parameters.checkpoint_folders import CheckpointError, Found, directories, newest
 from actorlearn.processes.evaluator import AVERAGE, SECONDARY, play, players, summary
 from actorlearn.processes.inference import Policy
 from actorlearn.processes.settings import EvaluateSettings
@@ -22,7 +22,8 @@ SETTINGS = EvaluateSettings
 def run(settings: EvaluateSettings) -> None:
     """Play and print; the policy is sampled from, or followed greedily."""
     torch.set_num_threads(settings.threads)
-    saved = newest(Path(settings.run_dir) / "checkpoints", settings.behind_steps)
+    found, warnings = newest_of_each(Path(settings.run_dir) / "checkpoints", settings.behind_steps)
+    saved: dict[str, Checkpoint] = {name: opened(own) for name, own in found.items()}
     policy = Policy(settings.policy, "", "cpu", settings.seed, stream=0)
     weights, results = {}, {}
     for name, own in saved.items():
@@ -41,24 +42,24 @@ def run(settings: EvaluateSettings) -> None:
     average = results.pop(AVERAGE)
     others = {SECONDARY: results.pop(SECONDARY)} if SECONDARY in results else {}
     others |= {"learners": results} if results else {}
-    print(json.dumps({**about, "checkpoint": str(latest.path), **average, **others}), flush=True)
+    told = {"checkpoint": str(latest.path), "warnings": warnings}
+    print(json.dumps({**about, **told, **average, **others}), flush=True)
 
 
-def newest(checkpoints: Path, behind_steps: int | None) -> dict[str, Checkpoint]:
-    """The newest valid checkpoint of each learner, by its trainer's name; raises CheckpointError when there is none.
+def newest_of_each(root: Path, behind_steps: int | None) -> tuple[dict[str, Found], list[str]]:
+    """The newest whole checkpoint of each learner, by its trainer's name, and warnings about those that are damaged.
 
     `behind_steps` None: that of the first alone. One that is further behind is of a learner that has left the run.
+    Raises CheckpointError when there is none.
     """
-    if behind_steps is None:
-        return {"trainer-0": checkpoint.newest(checkpoints)}
     found, wrong = {}, []
-    for folder in (checkpoints, *sorted(checkpoints.glob("learner-*"))):
-        number = folder.name.removeprefix("learner-") if folder != checkpoints else "0"
+    for directory in [root] if behind_steps is None else directories(root):
         try:
-            found[f"trainer-{number}"] = checkpoint.newest(folder)
+            found[f"trainer-{directory.name.removeprefix('learner-') if directory != root else 0}"] = newest(directory)
         except CheckpointError as error:
             wrong.append(str(error))
     if not found:
         raise CheckpointError("; ".join(wrong))
-    least = max(own.state["env_steps"] for own in found.values()) - behind_steps
-    return {name: own for name, own in found.items() if own.state["env_steps"] >= least}
+    least = max(own.env_steps for own in found.values()) - (behind_steps or 0)
+    found = {name: own for name, own in found.items() if own.env_steps >= least}
+    return found, [*(warning for own in found.values() for warning in own.warnings()), *wrong]

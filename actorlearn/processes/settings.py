@@ -14,6 +14,7 @@ import msgspec
 from actorlearn.actions import Actions
 from actorlearn.envs.interface import EnvSettings
 from actorlearn.files import write_atomically
+from actorlearn.parameters.checkpoint_folders import directory_of
 from actorlearn.replay.rows import ReplayShape
 from actorlearn.replay.settings import ReplaySettings
 
@@ -134,7 +135,7 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     began_s: float
     """Where CLOCK_MONOTONIC stood when the run's clock, which goes on through restarts, stood at zero."""
     resume: bool
-    """Start from the newest valid checkpoint of the run; required to exist."""
+    """Start from the newest whole checkpoint of the run; required to exist."""
     learners: int = 1
     """How many there are."""
     exchange: dict[str, Any] = {}
@@ -146,9 +147,8 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
 
     @property
     def checkpoints(self) -> Path:
-        """Where a learner saves: the first one's checkpoints are the run's."""
-        folder = Path(self.run_dir) / "checkpoints"
-        return folder / f"learner-{self.learner}" if self.learner else folder
+        """Where this learner saves."""
+        return directory_of(Path(self.run_dir) / "checkpoints", self.learner)
 
 
 class EvaluatorSettings(ProcessSettings, frozen=True):

@@ -8,6 +8,7 @@ Next: ``parameters/published.py``, which stage 2 polls.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from actorlearn.processes.batches import steps_in
 from actorlearn.processes.learners import Learners
 from actorlearn.processes.learning import make_ready
 from actorlearn.processes.replay_batches import batches_for
+from actorlearn.processes.resuming import resumed
 from actorlearn.processes.reward_scale import RewardScale
 from actorlearn.processes.role import POLL_MS, Role
 from actorlearn.processes.secondary_learning import learning_by
@@ -66,7 +68,7 @@ class Trainer:
         self.lags = Lags()
         """Of the steps learned from since the last report."""
         if settings.resume:
-            self._restore(checkpoint.newest(self.checkpoints if self.checkpoints.is_dir() else self.checkpoints.parent))
+            self._restore(*resumed(settings, self.learning.beat))
         self.learned = max(self.learned, rounds.open - at_once)  # a restarted trainer goes on with open rounds
         self.last_report = (time.monotonic(), self.own_steps)
         self._publish()
@@ -254,18 +256,22 @@ class Trainer:
         self.saved_at = self.env_steps
         try:
             saved = self.env_steps, self.learning.tensors(), self._state()
-            path = checkpoint.save(self.checkpoints, *saved, self.settings.checkpoint_keep, self.learning.save)
+            how = self.settings.checkpoint_keep, self.learning.save, self.learning.beat
+            path = checkpoint.save(self.checkpoints, *saved, *how)
         except OSError as error:  # training is worth more than this save; the one before stays
             self._warn(f"checkpoint at {self.env_steps} steps not written: {error}; the run goes on")
             return
         self.role.control.send(Saved(path=str(path), env_steps=self.env_steps, order=self.saves_done))
 
-    def _restore(self, saved: checkpoint.Checkpoint) -> None:
+    def _restore(self, saved: checkpoint.Checkpoint, warnings: Sequence[str]) -> None:
+        for warning in warnings:
+            self._warn(warning)
         self.learning.restore(saved)
         state = saved.state
         self.env_steps, self.updates, self.learned = state["env_steps"], state["updates"], state["learned"]
         self.own_steps = state["own_steps"]
         self.saved_at = self.env_steps
+        self.published.go_on_after(state["policy_version"])
         self.episodes.finished = state["episodes_finished"]
         self.episodes.recent.extend(state["recent_returns"])
         self.episodes.recent_lengths.extend(state["recent_lengths"])

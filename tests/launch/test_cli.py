@@ -216,9 +216,6 @@ def test_resume_takes_the_run_s_own_topology(started: list[Any], tmp_path: Path)
     assert ask("resume", "cart", "total_steps=2000").exit_code == 3
     loaded, folder, resumed = started[0]
     assert (loaded.total_steps, folder, resumed) == (2000, old, True)
-    said = refused("resume", "cart", "total_steps=499")
-    assert "total_steps = 499: cart-1 has learned from 500 steps already; write a larger one" in said
-    assert len(started) == 1
 
 
 def test_a_living_run_cannot_be_resumed(started: list[Any], tmp_path: Path) -> None:

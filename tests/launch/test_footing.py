@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from actorlearn.parameters.checkpoint_folders import seal
 from launch import runs
 from launch.errors import FailedError
 from launch.footing import SIGNALS, Footing, Signals
@@ -68,6 +69,8 @@ def test_a_resume_on_a_full_disk_is_refused_and_empties_nothing(
     """At each call that writes, one after the other, and at all that follow it."""
     laid(tmp_path, False)
     (tmp_path / "summary.json").write_text('{"status": "stopped"}')
+    (tmp_path / "checkpoints" / "20").mkdir()
+    seal(tmp_path / "checkpoints" / "20", 20, {})
     before, disk = contents(tmp_path), FailingDisk(monkeypatch, tmp_path, number)
     for calls in range(100):
         disk.fails(lambda made, calls=calls: made >= calls)  # type: ignore[misc]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,12 +16,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from actorlearn.parameters.checkpoint_folders import seal
 from actorlearn.wire.messages import Evaluated
 from launch import evaluations, start
 from launch import events as ev
 from launch.errors import RunError
 from launch.footing import Footing
 from launch.runner import Runner
+from launch.runs import read_object
 from launch.shapes import replay_shape
 from launch.topology import parse
 from tests.failing_disk import TROUBLES, FailingDisk
@@ -59,6 +62,12 @@ def runner(folder: Path, console: ev.Console | None, resume: bool = False, *over
     topology = parse("env: {id: CartPole-v1}", ["simulators.count=2", *overrides])
     with Footing(folder) as footing:
         yield Runner(footing.lay(topology, DESCRIPTION, resume), footing, resume, console)
+
+
+def saved(folder: Path, **state: Any) -> None:
+    """A whole checkpoint without tensors."""
+    folder.mkdir(parents=True)
+    seal(folder, int(folder.name), state)
 
 
 def notes(folder: Path) -> list[tuple[str, str]]:
@@ -183,6 +192,7 @@ def test_the_end_tells_best_and_last_evaluation_of_all_lives(tmp_path: Path, mon
         return dict(json.loads((tmp_path / "run" / "summary.json").read_text())["evaluations"] or {})
 
     console, said = Heard(), []
+    saved(tmp_path / "run" / "checkpoints" / "20")
     for life, returns in enumerate([(), (8.0, 9.0), (2.0, 3.0)]):
         with runner(tmp_path / "run", console, life > 0) as run:
             if returns:
@@ -210,7 +220,7 @@ def test_rows_of_simulators_that_have_left_are_free(tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_says_who_is_missing(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
+    saved(tmp_path / "run" / "checkpoints" / "20")
     events = [("spawned", "trainer", 0), ("attached", "simulator-2", 0), ("attached", "simulator-3", 0)]
     rows = [{"kind": kind, "process": process, "incarnation": i} for kind, process, i in events]
     (tmp_path / "run" / "events.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -220,7 +230,8 @@ def test_a_resumed_run_says_who_is_missing(tmp_path: Path) -> None:
             run._say_beforehand()
     said = (tmp_path / "run" / "events.jsonl").read_text().splitlines()[len(events) :]
     assert [json.loads(line)["cause"] for line in said] == [
-        "attached earlier and not part of it: simulator-2, simulator-3; attach as many again if wanted"
+        "at 20 steps, from checkpoints/20",
+        "attached earlier and not part of it: simulator-2, simulator-3; attach as many again if wanted",
     ]
 
 
@@ -236,6 +247,7 @@ def test_a_learner_that_was_detached_does_not_come_back_with_its_old_weights(tmp
     rows = [{"kind": kind, "process": process, "incarnation": 0} for kind, process in events]
     (tmp_path / "run" / "events.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     gossip = ("mode=gossip", "learners.count=3", "evaluator.count=1")
+    saved(tmp_path / "run" / "checkpoints" / "20")
     with runner(tmp_path / "run", None, True, *gossip) as run:
         run._say_beforehand()
         there = [0, 1, 2] if all_of_them else [0, 1]
@@ -243,8 +255,9 @@ def test_a_learner_that_was_detached_does_not_come_back_with_its_old_weights(tmp
         assert {p.learner for p in run.plan.processes if p.role == "simulator"} == set(there)
         assert any(p.role == "evaluator" for p in run.plan.processes)
         assert (run.plan.shm / "weights-2").exists() == all_of_them
-    said = [cause for kind, cause in notes(tmp_path / "run")[len(events) :] if kind == "resumed"]
+    began, *said = [cause for kind, cause in notes(tmp_path / "run")[len(events) :] if kind == "resumed"]
     left_out = "detached earlier and not part of it: trainer-2; attach as many again if wanted"
+    assert began == "at 20 steps, from checkpoints/20"
     assert said == ([] if all_of_them else [left_out])
 
 
@@ -263,10 +276,8 @@ def test_a_run_whose_replay_was_saved_is_not_resumed_with_another(tmp_path: Path
     keys = ["algorithm.name=dqn", "replay.capacity_steps=2000", "simulators.count=1", "simulators.envs=2"]
     own, other = (parse("env: {id: CartPole-v1}", [*keys, *more]) for more in ((), (override,)))
     for steps, topology in ((20, other), (30, own)):  # only the newest is gone on with
-        folder = tmp_path / "run" / "checkpoints" / "learner-1" / f"{steps:012}"
-        folder.mkdir(parents=True)
         shape = msgspec.to_builtins(replay_shape(topology, description))
-        (folder / "manifest.json").write_text(json.dumps({"state": {"replay": {"shape": shape}}}))
+        saved(tmp_path / "run" / "checkpoints" / f"{steps:012}", replay={"shape": shape})
     with Footing(tmp_path / "run") as footing:
         footing.lay(own, description, True)
     with pytest.raises(RunError, match=said) as refused, Footing(tmp_path / "run") as footing:
@@ -316,9 +327,37 @@ def test_what_is_not_for_the_environment_changes_no_learner(tmp_path: Path) -> N
 
 def test_a_resumed_run_goes_on_from_the_newest_checkpoint_and_gives_no_number_again(tmp_path: Path) -> None:
     for name, seconds in (("500", 3.0), ("learner-1/700", 5.0), ("learner-4/90", 1.0)):
-        folder = tmp_path / "run" / "checkpoints" / name
-        folder.mkdir(parents=True)
-        (folder / "manifest.json").write_text(json.dumps({"state": {"elapsed_s": seconds}}))
-    with runner(tmp_path / "run", None, True, "mode=gossip") as run:
+        saved(tmp_path / "run" / "checkpoints" / name, elapsed_s=seconds)
+    with runner(tmp_path / "run", None, True, "mode=gossip", "learners.count=2") as run:
         assert run.plan.resumed_at == 700
+        assert run.plan.resumed_from == ["checkpoints/500", "checkpoints/learner-1/700"]
         assert run.plan.add_learners(1)[0].name == "trainer-5"
+
+
+def test_a_resumed_run_says_at_which_whole_checkpoint_it_goes_on(tmp_path: Path) -> None:
+    root = tmp_path / "run" / "checkpoints"
+    for steps in (0, 20, 30):
+        saved(root / str(steps), elapsed_s=steps)
+    (root / "30" / "manifest.json").write_text("{}")
+    with runner(tmp_path / "run", None, True) as run:
+        assert (run.plan.resumed_at, run.plan.resumed_from) == (20, ["checkpoints/20"])
+        assert read_object(tmp_path / "run" / "meta.json")["resumed_at"] == 20
+        assert read_object(tmp_path / "run" / "meta.json")["resumed_from"] == ["checkpoints/20"]
+
+
+def test_a_run_is_not_begun_anew_because_what_it_saved_is_damaged(tmp_path: Path) -> None:
+    root = tmp_path / "run" / "checkpoints"
+    for steps in (0, 30):
+        saved(root / str(steps))
+    (root / "30" / "manifest.json").write_text("{}")
+    with pytest.raises(RunError, match=r"checkpoints/30: manifest.json is not.*remove the damaged ones to begin at"):
+        runner(tmp_path / "run", None, True).__enter__()
+    shutil.rmtree(root / "30")
+    with runner(tmp_path / "run", None, True) as run:
+        assert run.plan.resumed_at == 0
+
+
+def test_a_run_that_has_learned_more_than_is_wanted_is_not_resumed(tmp_path: Path) -> None:
+    saved(tmp_path / "run" / "checkpoints" / "30")
+    with pytest.raises(RunError, match=r"total_steps = 20: run has learned from 30 steps already; write a larger one"):
+        runner(tmp_path / "run", None, True, "total_steps=20").__enter__()

@@ -1,15 +1,43 @@
-"""Checkpoints: whole or not there; damage is found, the one before is taken, nothing starts afresh unasked."""
+"""Checkpoints: whole or not there, whatever happens to the process, the disk or the bits."""
 
+from __future__ import annotations
+
+import json
 import random
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from actorlearn.parameters import checkpoint
-from actorlearn.parameters.checkpoint import CheckpointError
+from actorlearn.parameters import checkpoint, checkpoint_folders
+from actorlearn.parameters.checkpoint_folders import CheckpointError, going_on, unsealed
+from tests.parameters.killed_saves import SCENARIOS
 
 TENSORS = {"weights.a": torch.arange(6.0).reshape(2, 3), "optimizer.m": torch.ones(4)}
+FILES = ("tensors.safetensors", "frame.npy", "sampler-cell.npy", "manifest.json")
+
+
+def with_replay(folder: Path) -> dict[str, Any]:
+    """What a learner with a replay writes beside its tensors."""
+    for number, name in enumerate(FILES[1:3], 1):
+        (folder / name).write_bytes(bytes(range(256)) * number)
+    return {"replay": {"size": 2}}
+
+
+def save(directory: Path, env_steps: int, which: str = "", keep: int = 5) -> Path:
+    return checkpoint.save(directory, env_steps, TENSORS, {"which": which}, keep, with_replay)
+
+
+def damage(folder: Path) -> None:
+    (folder / "manifest.json").write_bytes(b"{}")
 
 
 def test_what_is_saved_comes_back(tmp_path: Path) -> None:
@@ -21,7 +49,7 @@ def test_what_is_saved_comes_back(tmp_path: Path) -> None:
 
 
 def test_only_the_newest_are_kept(tmp_path: Path) -> None:
-    for steps in (0, 5, 10, 1000, 200):
+    for steps in (0, 5, 10, 200, 1000):
         checkpoint.save(tmp_path, steps, TENSORS, {}, keep=2)
     assert [int(p.name) for p in sorted(tmp_path.iterdir())] == [200, 1000]
 
@@ -32,26 +60,78 @@ def test_saving_the_same_steps_again_replaces(tmp_path: Path) -> None:
     assert checkpoint.newest(tmp_path).state == {"try": 2}
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_every_flipped_bit_and_every_truncation_is_found(tmp_path: Path, seed: int) -> None:
-    checkpoint.save(tmp_path, 1, TENSORS, {"which": "old"}, keep=5)
-    newest = checkpoint.save(tmp_path, 2, TENSORS, {"which": "new"}, keep=5)
-    draw = random.Random(seed)
-    file = newest / "tensors.safetensors"
-    data = bytearray(file.read_bytes())
-    if seed % 4 == 0:
-        data = data[: draw.randrange(len(data))]
-    else:
+def test_a_thousand_flipped_bits_are_found(tmp_path: Path) -> None:
+    folder, draw = save(tmp_path, 2), random.Random(1)
+    assert {path.name for path in folder.iterdir()} == set(FILES)
+    for turn in range(1000):
+        file = folder / FILES[turn % len(FILES)]
+        whole = file.read_bytes()
+        data = bytearray(whole)
         data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
-    file.write_bytes(bytes(data))
-    assert checkpoint.newest(tmp_path).state == {"which": "old"}
+        file.write_bytes(data)
+        with pytest.raises((ValueError, OSError)):
+            unsealed(folder)
+        file.write_bytes(whole)
+    unsealed(folder)
 
 
-@pytest.mark.parametrize("manifest", ["", "{", "[]", '{"format": 1}', '{"format": 99, "sha256": {}, "state": {}}'])
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("what", ["cut", "longer", "empty", "missing", "a folder", "added"])
+def test_a_file_that_is_not_what_was_saved_is_found(tmp_path: Path, name: str, what: str) -> None:
+    save(tmp_path, 1, "old")
+    file = save(tmp_path, 2, "new") / name
+    data = file.read_bytes()
+    file.unlink()
+    if what == "a folder":
+        file.mkdir()
+    elif what != "missing":
+        file.write_bytes({"cut": data[:-1], "longer": data + b" ", "empty": b"", "added": data}[what])
+    if what == "added":
+        (file.parent / f"more-{name}").write_bytes(data)
+    found = checkpoint_folders.newest(tmp_path)
+    assert found.state["which"] == "old"
+    (said,) = found.warnings()
+    both = [f"{tmp_path.name}/{steps:012d}" for steps in (1, 2)]
+    assert said.startswith(f"{both[0]} is used in place of the damaged {both[1]}: ")
+    assert name in said
+
+
+def test_files_of_other_programs_damage_nothing(tmp_path: Path) -> None:
+    (save(tmp_path, 2) / ".nfs0001").touch()
+    assert checkpoint_folders.newest(tmp_path).damaged == ()
+
+
+def test_a_renamed_folder_is_not_believed(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    save(tmp_path, 2).rename(tmp_path / "000000000009")
+    found = checkpoint_folders.newest(tmp_path)
+    assert found.env_steps == 1
+    assert "was saved at 2 steps: the folder has been renamed" in found.damaged[0]
+
+
+@pytest.mark.parametrize("manifest", ["", "{", "[]", "[" * 10_000, '{"format": 1}', '{"format": 99, "sha256": {}}'])
 def test_a_damaged_manifest_is_no_checkpoint(tmp_path: Path, manifest: str) -> None:
-    folder = checkpoint.save(tmp_path, 2, TENSORS, {}, keep=5)
-    (folder / "manifest.json").write_text(manifest)
+    (save(tmp_path, 2) / "manifest.json").write_text(manifest)
     with pytest.raises(CheckpointError, match="no valid checkpoint"):
+        checkpoint.newest(tmp_path)
+
+
+def test_a_manifest_of_a_later_version_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint_folders, "FORMAT", 3)
+    save(tmp_path, 2)
+    monkeypatch.undo()
+    with pytest.raises(CheckpointError, match="format 3, this version reads 1 and 2"):
+        checkpoint.newest(tmp_path)
+
+
+def test_checkpoints_of_the_format_before_are_read(tmp_path: Path) -> None:
+    folder = save(tmp_path, 2)
+    digest = sha256((folder / FILES[0]).read_bytes()).hexdigest()
+    early = {"format": 1, "env_steps": 2, "sha256": {FILES[0]: digest}, "state": {"which": "early"}}
+    (folder / "manifest.json").write_text(json.dumps(early, indent=1))
+    assert checkpoint.newest(tmp_path).state == {"which": "early"}
+    (folder / FILES[0]).write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"tensors\.safetensors has sha256"):
         checkpoint.newest(tmp_path)
 
 
@@ -60,14 +140,145 @@ def test_none_at_all_is_an_error_that_says_so(tmp_path: Path) -> None:
         checkpoint.newest(tmp_path / "nowhere")
 
 
-def test_a_failed_save_leaves_the_one_before_and_no_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoint.save(tmp_path, 1, TENSORS, {"which": "old"}, keep=5)
+def test_nobody_begins_anew_because_all_else_is_damaged(tmp_path: Path) -> None:
+    for steps in (0, 20, 30):
+        save(tmp_path, steps)
+    damage(tmp_path / "000000000030")
+    assert checkpoint_folders.newest(tmp_path).env_steps == 20
+    damage(tmp_path / "000000000020")
+    name = tmp_path.name
+    said = rf"{name}/000000000030: manifest.*{name}/000000000020: manifest.*remove the damaged ones to begin at step 0"
+    with pytest.raises(CheckpointError, match=said):
+        checkpoint.newest(tmp_path)
+    for steps in (20, 30):
+        shutil.rmtree(tmp_path / f"{steps:012d}")
+    assert checkpoint_folders.newest(tmp_path).env_steps == 0
 
-    def no_space(*_: object) -> None:
-        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint, "_flush", no_space)
-    with pytest.raises(OSError, match="No space"):
-        checkpoint.save(tmp_path, 2, TENSORS, {}, keep=5)
-    assert [p.name for p in tmp_path.iterdir()] == ["000000000001"]
-    assert checkpoint.newest(tmp_path).state == {"which": "old"}
+def test_what_a_run_goes_on_from_is_kept_though_a_damaged_one_has_more_steps(tmp_path: Path) -> None:
+    for steps in (20, 30):
+        save(tmp_path, steps, keep=2)
+    damage(tmp_path / "000000000030")
+    for steps, newest in ((25, 25), (28, 28), (31, 31)):
+        save(tmp_path, steps, keep=1)
+        assert checkpoint_folders.newest(tmp_path).env_steps == newest
+    assert [path.name for path in tmp_path.iterdir()] == ["000000000031"]
+
+
+def test_a_checkpoint_that_is_replaced_while_it_is_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path, 1)
+    save(tmp_path, 2, "before")
+    reading = checkpoint_folders.unsealed
+    calls: list[Path] = []
+
+    def replaced(folder: Path, beat: checkpoint_folders.Beat) -> dict[str, Any]:
+        calls.append(folder)
+        if len(calls) == 1:
+            save(tmp_path, 2, "after")
+            raise FileNotFoundError("gone")
+        return reading(folder, beat)
+
+    monkeypatch.setattr(checkpoint_folders, "unsealed", replaced)
+    found = checkpoint_folders.newest(tmp_path)
+    assert (found.state["which"], found.damaged) == ("after", ())
+
+
+# Whose checkpoint a learner goes on from ------------------------------------------------------------------------------
+
+
+def taken(root: Path, learner: int, mode: str) -> tuple[str, str]:
+    own, shared = going_on(root, learner, mode)
+    return str(own.path.relative_to(root)), str(shared.path.relative_to(root))
+
+
+def test_learners_that_share_a_store_go_on_from_the_newest_of_all(tmp_path: Path) -> None:
+    for directory, steps in (("", 50), ("", 60), ("learner-1", 40), ("learner-3", 70)):
+        save(tmp_path / directory, steps)
+    newest = "learner-3/000000000070"
+    assert taken(tmp_path, 0, "async") == ("000000000060", newest)
+    assert taken(tmp_path, 1, "async") == ("learner-1/000000000040", newest)
+    assert taken(tmp_path, 2, "async") == ("000000000060", newest)  # it has saved nothing yet
+    damage(tmp_path / newest)
+    assert taken(tmp_path, 0, "async") == ("000000000060",) * 2
+    assert taken(tmp_path, 3, "async") == ("000000000060",) * 2
+    for mode in ("alone", "gossip", "sync"):
+        assert taken(tmp_path, 1, mode) == ("learner-1/000000000040",) * 2
+
+
+def test_only_learners_with_the_same_weights_stand_in_for_one_another(tmp_path: Path) -> None:
+    for directory, steps in (("", 0), ("", 50), ("learner-1", 50)):
+        save(tmp_path / directory, steps)
+    damage(tmp_path / "000000000050")
+    assert taken(tmp_path, 0, "sync") == ("learner-1/000000000050",) * 2
+    assert "only that of step 0 is valid" in going_on(tmp_path, 0, "sync")[0].warnings()[-1]
+    for mode in ("alone", "gossip"):
+        with pytest.raises(CheckpointError, match="only that of step 0 is valid"):
+            going_on(tmp_path, 0, mode)
+
+
+# Saves that fail ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("how", ["operations", pytest.param("strace", marks=pytest.mark.slow)])
+def test_a_kill_at_any_point_of_a_save_leaves_the_old_one_or_the_new_one(
+    tmp_path: Path, scenario: str, how: str
+) -> None:
+    if how == "strace" and not shutil.which("strace"):
+        pytest.skip("strace is not installed")
+    command = [sys.executable, "-m", "tests.parameters.killed_saves", scenario, how, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "cannot be traced" in done.stderr:
+        pytest.skip("strace may not attach to a process here")
+    assert done.returncode == 0, done.stderr
+    counts = json.loads(done.stdout)
+    assert counts["wrong"] is None
+    assert counts["killed"] > 20 and counts["old"] > 0 and counts["new"] > 0
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """Every write beyond is refused by the kernel, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_save_without_space_at_any_write_leaves_the_one_before_and_no_rest(tmp_path: Path) -> None:
+    before = {path.name: path.read_bytes() for path in save(tmp_path, 1, "old").iterdir()}
+    failed = 0
+    for size in range(0, 1200, 25):
+        for env_steps in (1, 2):
+            try:
+                with files_of_at_most(size):
+                    save(tmp_path, env_steps, "new")
+            except OSError:
+                failed += 1
+                assert [path.name for path in tmp_path.iterdir()] == ["000000000001"]
+                assert {path.name: path.read_bytes() for path in (tmp_path / "000000000001").iterdir()} == before
+    assert failed > 20
+    assert checkpoint.newest(tmp_path).state["which"] == "new"
+
+
+@pytest.mark.parametrize("name", ["flush", "put_in_place", "save_file", "seal"])
+def test_a_failed_save_leaves_the_one_before_and_no_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    save(tmp_path, 1, "old")
+
+    def broken(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(checkpoint, name, broken)
+    with pytest.raises(OSError, match="Input/output error"):
+        save(tmp_path, 2, "new")
+    whole = ["000000000001", "000000000002"] if name == "flush" else ["000000000001"]  # it was in place by then
+    assert sorted(path.name for path in tmp_path.iterdir()) == whole
+    monkeypatch.undo()
+    save(tmp_path, 3)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [*whole, "000000000003"]

@@ -38,7 +38,7 @@ def test_a_stopped_run_is_resumed_where_it_was(launched: Start, command: Command
     run.wait_for(lambda: run.rows()[2:], "third row")
     assert command("stop", run.run_dir).returncode == 0
     assert run.end() == 0
-    before, rows_before = stopped(run), len(run.rows())
+    before, rows_before, version = stopped(run), len(run.rows()), run.checkpoint().state["policy_version"]
 
     resumed = launched("resume", run_dir=run.run_dir)
     resumed.wait_for(lambda: resumed.rows()[rows_before:], "row after resuming")
@@ -61,6 +61,7 @@ def test_a_stopped_run_is_resumed_where_it_was(launched: Start, command: Command
 
     saved = resumed.checkpoint()
     assert saved.state["updates"] == after["updates"]
+    assert saved.state["policy_version"] >= version + after["updates"] - before["updates"]  # one for each update
     assert int(saved.tensors["optimizer.steps"]) == after["updates"]  # Adam counts its own: it was restored
     assert saved.tensors["optimizer.square"].gt(0).any()
     assert resumed.leftovers() == []
@@ -81,6 +82,36 @@ def test_ctrl_c_saves_and_ends_and_what_was_learned_comes_back(launched: Start) 
     for key in ("env_steps", "updates", "episodes", "weights_sha256"):
         assert resumed.summary()[key] == before[key]
     assert resumed.leftovers() == []
+
+
+def test_a_damaged_checkpoint_is_named_and_none_is_begun_anew_for(launched: Start) -> None:
+    run = launched(*KNOWN, "checkpoint.every_steps=100", "checkpoint.keep=1000")
+    run.wait_for(lambda: run.events("saved")[2:], "third checkpoint")
+    run.ctrl_c()
+    assert run.end() == 130
+    first, *_, older, newest = sorted((run.run_dir / "checkpoints").iterdir())
+    assert int(first.name) == 0
+    data = bytearray((newest / "manifest.json").read_bytes())
+    data[data.index(b'"env_steps"') + 20] ^= 1
+    (newest / "manifest.json").write_bytes(data)
+
+    resumed = launched("resume", f"total_steps={int(newest.name)}", run_dir=run.run_dir)
+    resumed.full_speed()
+    assert resumed.end() == 0, resumed.screen()
+    said = f"checkpoints/{older.name} is used in place of the damaged checkpoints/{newest.name}: manifest.json is not"
+    (warned,) = resumed.new_events("warned")
+    assert warned["cause"].startswith(said) and f"trainer warned: {said}" in resumed.screen()
+    assert f"resumed: at {int(older.name)} steps, from checkpoints/{older.name}" in resumed.screen()
+    assert resumed.meta()["resumed_at"] == int(older.name)
+    assert resumed.checkpoint().state["env_steps"] >= int(newest.name)
+
+    for folder in (run.run_dir / "checkpoints").iterdir():
+        if folder != first:
+            (folder / "tensors.safetensors").write_bytes(b"")
+    refused = launched("resume", "total_steps=9000", run_dir=run.run_dir)
+    assert refused.end() == 2
+    assert "only that of step 0 is valid" in refused.screen() and newest.name in refused.screen()
+    assert refused.new_events() == []
 
 
 def test_ctrl_c_twice_ends_at_once_even_when_nobody_listens(launched: Start) -> None:

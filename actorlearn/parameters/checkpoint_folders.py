@@ -1,0 +1,223 @@
+"""Checkpoint folders: the manifest that seals one, and which of them a run goes on from.
+
+Reads and writes ``<directory>/<env_steps>/``; the tensors in it are ``checkpoint.py``'s. Never loads torch, so that the
+supervisor chooses the same checkpoint as the trainer.
+
+A manifest holds size and SHA-256 of every other file, and the SHA-256 of its own text before that. Whatever bit is
+flipped and whatever file is cut, added or missing, the folder is damaged: an older one is taken, and whoever asked is
+told. A run is never begun anew like that: that of all that was saved only step 0 is left is an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import stat
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from actorlearn.files import flush, write_atomically
+
+FORMAT = 2
+"""Of manifests that are written. Format 1, with hashes of the tensors alone, is read too."""
+_MANIFEST = "manifest.json"
+_BEFORE = ".before"
+_STAND_IN = re.compile(rf"\.[0-9]+{re.escape(_BEFORE)}")
+_CHUNK_BYTES = 16 << 20
+_LOOKS = 5
+"""At folders that a trainer at work replaces and removes meanwhile."""
+_DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+
+Beat = Callable[[], object]
+
+
+def silent() -> None:
+    """Show no sign of life."""
+
+
+class CheckpointError(RuntimeError):
+    """No checkpoint to go on from where one must be."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A checkpoint that is whole, and what was passed over on the way to it."""
+
+    path: Path
+    state: dict[str, Any]
+    damaged: tuple[str, ...] = ()
+    """What is wrong with newer ones, each in words."""
+
+    @property
+    def env_steps(self) -> int:
+        """Environment steps at which it was saved."""
+        return steps_of(self.path)
+
+    def warnings(self) -> list[str]:
+        """What a person should see of that."""
+        return [f"{short(self.path)} is used in place of the damaged {wrong}" for wrong in self.damaged]
+
+
+def seal(folder: Path, env_steps: int, state: Mapping[str, Any], beat: Beat = silent) -> None:
+    """Have a folder's files on disk and write their manifest; raises OSError. ``beat`` is called after every chunk."""
+    files = {}
+    for path in sorted(folder.iterdir()):
+        flush(path)
+        files[path.name] = {"bytes": path.stat().st_size, "sha256": _sha256(path, beat)}
+    manifest = {"format": FORMAT, "env_steps": env_steps, "files": files, "state": dict(state)}
+    text = json.dumps(manifest, indent=1).removesuffix("\n}").encode()
+    write_atomically(folder / _MANIFEST, text + _last_line(text))
+
+
+def unsealed(folder: Path, beat: Beat = silent) -> dict[str, Any]:
+    """The manifest of a checkpoint; raises ValueError or OSError when the folder is not what was sealed."""
+    manifest = _manifest((folder / _MANIFEST).read_bytes())
+    for name, said in manifest["files"].items():
+        path = folder / Path(name).name
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size != said.get("bytes", found.st_size):
+            raise ValueError(f"{name} has {found.st_size} bytes, its manifest says {said.get('bytes')}")
+        if (digest := _sha256(path, beat)) != said["sha256"]:
+            raise ValueError(f"{name} has sha256 {digest[:12]}…, its manifest says {said['sha256'][:12]}…")
+    if manifest["format"] > 1:
+        # Hidden files are of other programs: NFS, file managers.
+        named = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+        if strange := named - {_MANIFEST, *manifest["files"]}:
+            raise ValueError(f"its manifest knows nothing of {', '.join(sorted(strange))}")
+    return manifest
+
+
+def newest(*directories: Path, beat: Beat = silent) -> Found:
+    """The newest whole checkpoint of some directories, of equally new ones the first.
+
+    Raises CheckpointError, naming what is wrong with each, where none is whole, or only those of step 0 of more.
+    """
+    for _ in range(_LOOKS):
+        found: Found | None = None
+        wrong: dict[Path, str] = {}
+        seen: dict[Path, int | None] = {}
+        for folder in sorted((f for d in directories for f in folders(d)), key=steps_of, reverse=True):
+            seen[folder] = _identity(folder)
+            try:
+                manifest = unsealed(folder, beat)
+                if manifest["env_steps"] != steps_of(folder):
+                    raise ValueError(f"it was saved at {manifest['env_steps']} steps: the folder has been renamed")
+                found = Found(folder, manifest["state"], tuple(wrong.values()))
+                break
+            except _DAMAGE as error:
+                wrong[folder] = f"{short(folder)}: {error}"
+        if all(_identity(folder) == seen[folder] for folder in wrong):
+            break
+    what, where = "; ".join(wrong.values()) or "none found", " and ".join(map(str, directories))
+    if found is None:
+        raise CheckpointError(f"{where}: no valid checkpoint ({what}); restore it from a copy, or start a new run")
+    if not found.env_steps and any(steps_of(folder) for folder in wrong):
+        raise CheckpointError(
+            f"{where}: of all checkpoints only that of step 0 is valid ({what}), and what was learned is not begun "
+            "anew unasked; restore one from a copy, or remove the damaged ones to begin at step 0"
+        )
+    return found
+
+
+def going_on(root: Path, learner: int, mode: str, beat: Beat = silent) -> tuple[Found, Found]:
+    """What a learner goes on from: its own checkpoint, and the one whose weights it takes. Raises CheckpointError.
+
+    Both are the same but in mode async, whose weights are everybody's: those of the newest of all learners' checkpoints
+    are gone on with, whoever comes first. A learner that has saved nothing begins as the first one, and so does, where
+    all have the same weights, one of which nothing is left.
+    """
+    own = directory_of(root, learner)
+    own = own if folders(own) else root
+    others = [directory for directory in directories(root) if directory != own]
+    weights = newest(own, *others, beat=beat) if mode == "async" else None
+    try:
+        mine = newest(own, beat=beat) if weights is None or weights.path.parent != own else weights
+    except CheckpointError as error:
+        if mode not in ("async", "sync"):
+            raise
+        weights = weights or newest(*others, beat=beat)
+        mine = replace(weights, damaged=(*weights.damaged, str(error)))
+    return mine, weights or mine
+
+
+def directory_of(root: Path, learner: int) -> Path:
+    """Where a learner saves: the first one's checkpoints are the run's."""
+    return root / f"learner-{learner}" if learner else root
+
+
+def directories(root: Path) -> list[Path]:
+    """Where learners have saved, the first one's first."""
+    return [root, *(directory_of(root, number) for number in _others(root))]
+
+
+def learners_so_far(root: Path) -> int:
+    """One more than the highest number of a learner that has saved."""
+    return 1 + max(_others(root), default=0)
+
+
+def _others(root: Path) -> list[int]:
+    names = (path.name.removeprefix("learner-") for path in root.glob("learner-*"))
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def folders(directory: Path) -> list[Path]:
+    """Checkpoints that were finished, in no order."""
+    if not directory.is_dir():
+        return []
+    there = {path.name: path for path in directory.iterdir() if path.is_dir()}
+    finished = [path for name, path in there.items() if name.isascii() and name.isdecimal()]
+    # Where two paths cannot be exchanged: the one before, of a process killed between two renames.
+    names = {path.name for path in finished}
+    before = [
+        path for name, path in there.items() if _STAND_IN.fullmatch(name) and name[1 : -len(_BEFORE)] not in names
+    ]
+    return finished + before
+
+
+def short(folder: Path) -> str:
+    """A checkpoint's name, with that of the learner or of all checkpoints, for people."""
+    return f"{folder.parent.name}/{folder.name}"
+
+
+def steps_of(folder: Path) -> int:
+    """Environment steps of a checkpoint, by its name."""
+    return int(folder.name.removeprefix(".").removesuffix(_BEFORE))
+
+
+def _identity(folder: Path) -> int | None:
+    with suppress(OSError):
+        return folder.stat().st_ino
+    return None
+
+
+def _manifest(data: bytes) -> dict[str, Any]:
+    """A manifest with ``files``, whichever format it is of; raises ValueError for one that is damaged."""
+    cut = data.rfind(b',\n "sha256"')
+    if cut >= 0 and data[cut:] == _last_line(data[:cut]):
+        sealed: dict[str, Any] = json.loads(data)
+        if sealed["format"] != FORMAT:
+            raise ValueError(f"format {sealed['format']}, this version reads 1 and {FORMAT}")
+        return sealed
+    with suppress(*_DAMAGE):
+        early: dict[str, Any] = json.loads(data)
+        if early["format"] == 1:
+            return {**early, "files": {name: {"sha256": digest} for name, digest in early["sha256"].items()}}
+    raise ValueError(f"{_MANIFEST} is not as it was written")
+
+
+def _last_line(text: bytes) -> bytes:
+    """What ends a manifest after this text: the hash of it."""
+    return f',\n "sha256": "{hashlib.sha256(text).hexdigest()}"\n}}\n'.encode()
+
+
+def _sha256(path: Path, beat: Beat) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+            beat()
+    return digest.hexdigest()

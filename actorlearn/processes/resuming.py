@@ -1,0 +1,36 @@
+"""The checkpoint that a trainer goes on from, after its own death or that of the whole run.
+
+Reads checkpoints; writes nothing. Refuses to begin anew: CheckpointError says what is damaged, and the way out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from actorlearn.optim.interface import OptimizerSettings, state_vectors
+from actorlearn.parameters.checkpoint import Checkpoint, opened
+from actorlearn.parameters.checkpoint_folders import Beat, going_on
+from actorlearn.processes.settings import TrainerSettings
+
+
+def resumed(settings: TrainerSettings, beat: Beat) -> tuple[Checkpoint, list[str]]:
+    """What a learner takes up, and what a person should see of it. Raises CheckpointError.
+
+    What several learners share is that of the newest checkpoint among theirs: weights, what the optimizer remembers of
+    them, and how much was learned. All else is the learner's own, Adam's count of steps too.
+    """
+    root = Path(settings.run_dir) / "checkpoints"
+    mine, shared = going_on(root, settings.learner, settings.exchange.get("mode", "alone"), beat)
+    own = opened(mine)
+    if shared.path != mine.path:
+        newer = opened(shared)
+        vectors = [
+            f"optimizer.{name}" for name in state_vectors(msgspec.convert(settings.optimizer, OptimizerSettings))
+        ]
+        taken = {name: t for name, t in newer.tensors.items() if name.startswith("weights.") or name in vectors}
+        counts = {name: newer.state[name] for name in ("env_steps", "updates")}
+        own = replace(own, tensors={**own.tensors, **taken}, state={**own.state, **counts})
+    return own, list(dict.fromkeys(mine.warnings() + shared.warnings()))
