@@ -4,7 +4,8 @@ Pure pydantic models without defaults (``launch/defaults.py`` fills those in fir
 together. What stands here lands in ``launch/topology.schema.json`` and, as comments, in a dumped topology. Says nothing
 about files or error lines, and does not look at the machine: whether a device or a core exists is the plan's question.
 
-``env.id``, ``model.name`` and ``algorithm.name`` may name code (``package.module:Name``): it is trusted like code.
+``env.id``, ``env.wrappers``, ``model.name`` and ``algorithm.name`` may name code (``package.module:Name``): it is
+trusted like code.
 """
 
 from __future__ import annotations

@@ -44,6 +44,8 @@ class Gymnasium:
         self._layout, left_out = _layout(settings.id, self._envs[0])
         self.spec = _spec(settings.id, self._envs[0], self._layout, left_out)
         self._action_space = self._envs[0].action_space
+        start = getattr(self._action_space, "start", 0)  # a Box and a MultiBinary have none
+        self._start: Any = int(start) if np.ndim(start) == 0 else start
         self._limit = min(limits[0] or 2**62, settings.time_limit_steps or 2**62)
         self._steps = [0] * self.count  # of the running game
         self._ended = [False] * self.count
@@ -129,12 +131,11 @@ class Gymnasium:
         space = self._action_space
         if isinstance(space, Box):
             return list(np.clip(action, space.low, space.high).astype(space.dtype, copy=False))
-        start = getattr(space, "start", 0)  # a MultiBinary has none
         if isinstance(space, Discrete):
             choices: list[int] = action.tolist()
-            return [choice + int(start) for choice in choices] if start else choices
+            return [choice + self._start for choice in choices] if self._start else choices
         chosen = action.reshape(self.count, *(space.shape or ())).astype(space.dtype)
-        return list(chosen + start)
+        return list(chosen + self._start)
 
     def _begin(self, i: int, seed: int | None = None) -> None:
         self._show_life()

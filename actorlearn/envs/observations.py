@@ -11,6 +11,10 @@ Dict, Tuple    what they hold, one after the other in one vector; but a Box alon
 text           left out of a Dict or Tuple, because networks see numbers
 =============  ==================================================================================
 
+Bytes in a vector are numbers from 0 to 255, not from 0 to 1 as networks make those of a Box that stays as it is: what
+packages put there are seldom brightnesses (MiniGrid's image has kinds and colours, 0 to 10), and
+``model.normalize_observation`` is there for the others.
+
 Reads spaces, and what environments return: it is checked here, and refused with a MisfitError. Knows no environment.
 """
 
