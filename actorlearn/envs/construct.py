@@ -93,7 +93,7 @@ Maker = Callable[..., Any]
 def _called(maker: Maker, arguments: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> Any:
     """What a class makes of its arguments."""
     _check_arguments(maker, arguments, kwargs, f"{what} cannot be made with kwargs {dict(kwargs)}")
-    with _one_line(what, maker.__module__):
+    with _one_line(what, getattr(maker, "__module__", "")):
         return maker(*arguments, **copy.deepcopy(dict(kwargs)))
 
 
@@ -126,7 +126,7 @@ def _imported(name: str, what: str) -> ModuleType:
                 f"{what}: no package {root!r} is installed: if that is its name, `pip install {root}`; if it is your "
                 "own, start where it lies, or put that folder on PYTHONPATH"
             ) from error
-        if name.startswith(missing):
+        if f"{name}.".startswith(f"{missing}."):
             raise ValueError(f"{what}: the package {root} has no module {missing!r}") from error
         raise ValueError(
             f"{what} needs {missing!r}, which is not installed: {registered.to_install(name, missing)}"
@@ -140,10 +140,10 @@ def _one_line(what: str, module: str) -> Iterator[None]:
     """Turn whatever somebody's code raises while an environment is made into one line."""
     try:
         yield
-    except ModuleNotFoundError as error:
-        install = registered.to_install(module, error.name or "")
-        raise ValueError(f"{what} needs {error.name!r}, which is not installed: {install}") from error
-    except (ImportError, gymnasium.error.Error) as error:  # whose own words are meant for users
-        raise ValueError(f"{what} cannot be made: {error}") from error
+    except (ImportError, gymnasium.error.Error) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            install = registered.to_install(module, error.name)
+            raise ValueError(f"{what} needs {error.name!r}, which is not installed: {install}") from error
+        raise ValueError(f"{what} cannot be made: {error}") from error  # its own words are meant for users
     except Exception as error:
         raise ValueError(f"{what} cannot be made: {type(error).__name__}: {error}") from error

@@ -155,7 +155,6 @@ def test_gymnasiums_own_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> Non
         registered.to_install("gymnasium.envs.mujoco.half_cheetah_v5", "imageio") == "`pip install 'gymnasium[mujoco]'`"
     )
     assert registered.to_install("gymnasium.envs.toy_text.frozen_lake", "unheard.of") == "`pip install unheard`"
-    monkeypatch.setitem(sys.modules, "gymnasium.envs.toy_text.frozen_lake", None)
     monkeypatch.setitem(gymnasium.registry, "Own-v0", gymnasium.envs.registration.EnvSpec("Own-v0", "no_such_one:Env"))
     assert "needs 'no_such_one', which is not installed: `pip install no_such_one`" in refusal(EnvSettings(id="Own-v0"))
 
