@@ -6,10 +6,13 @@ A request that is wrong ends with exit status 2 and one line on stderr (value, r
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
+
+from actorlearn.files import DISK_ERRORS
 
 WRONG = 2
 FAILED = 1
@@ -36,12 +39,15 @@ class Commands(TyperGroup):
 
 def _refuse(text: str, code: int) -> int:
     if text:  # without a command typer has shown the help, and has no more to say
-        typer.echo(f"actorlearn: {' '.join(text.split())}", err=True)
+        with suppress(OSError):  # of a full disk it cannot be told; the exit status can
+            typer.echo(f"actorlearn: {' '.join(text.split())}", err=True)
     return code
 
 
 def _message(error: Exception) -> str:
     """An error's line; typer's own (no such command, missing argument) know neither the rule nor the way out."""
+    if isinstance(error, OSError) and error.errno in DISK_ERRORS and error.filename:
+        return f"{error.filename}: {error.strerror}; make room on that disk, and try again"
     if not hasattr(error, "format_message"):
         return str(error)
     said = str(error.format_message()).rstrip(".")
@@ -58,4 +64,5 @@ def _expected(error: Exception) -> int | None:
 
     if isinstance(error, RunError | TopologyError | SharedMemoryFull) or hasattr(error, "format_message"):
         return WRONG
-    return FAILED if isinstance(error, FailedError | ChannelError) else None
+    full = isinstance(error, OSError) and error.errno in DISK_ERRORS
+    return FAILED if full or isinstance(error, FailedError | ChannelError) else None

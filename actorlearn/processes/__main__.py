@@ -18,9 +18,12 @@ from pathlib import Path
 
 from actorlearn.memory.progress import STACK_SIGNAL
 from actorlearn.processes import settings as all_settings
+from actorlearn.processes.output import lose_what_finds_no_room
 from actorlearn.wire.control import Control, TurnedAwayError
 
-ROLES = ("simulator", "inference", "trainer", "evaluator", "describe", "evaluate", "alone")
+ANSWERING = ("describe", "evaluate", "alone")
+"""Roles whose standard output is read by whoever has asked."""
+ROLES = ("simulator", "inference", "trainer", "evaluator", *ANSWERING)
 _PR_SET_PDEATHSIG = 1
 
 
@@ -40,8 +43,10 @@ def main(arguments: list[str]) -> int:
         print(f"usage: python -m actorlearn.processes {{{','.join(ROLES)}}} SETTINGS.json", file=sys.stderr)
         return 2
     die_with_parent()
-    faulthandler.register(STACK_SIGNAL, all_threads=True)
     role, path = arguments
+    if role not in ANSWERING:
+        lose_what_finds_no_room()
+    faulthandler.register(STACK_SIGNAL, all_threads=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's to understand
     module = importlib.import_module(f"actorlearn.processes.{role}")
     try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -439,3 +441,12 @@ def test_check_says_what_the_graph_of_learners_promises(topology: Path, monkeypa
     assert "leaves 0.000 of differences (spectral radius), in rounds the mean is kept" in text
     text = ask("check", topology, *changes, "gossip.graph=[[1],[0],[3],[2,0]]").stdout
     assert "mixes 1 to 2 other(s), always the same, not all are ever connected" in text and "not kept" in text
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tmp_path / "x"))
+
+    monkeypatch.setattr(care, "sweep_all", full)
+    said = refused("clean", code=1)
+    assert said == f"{tmp_path / 'x'}: No space left on device; make room on that disk, and try again"

@@ -1,0 +1,38 @@
+"""Where a process of a run prints: into its log, or nowhere while the log's disk takes nothing.
+
+An environment that prints must not die of a full disk, nor a process lose its last words to the supervisor.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from contextlib import suppress
+from typing import Any
+
+
+class _Log(io.RawIOBase):
+    """A file that takes everything, and keeps what there is room for."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._handle
+
+    def write(self, data: Any, /) -> int:
+        with suppress(OSError):
+            os.write(self._handle, data)
+        return memoryview(data).nbytes
+
+
+def lose_what_finds_no_room() -> None:
+    """From now on what this process prints raises no OSError; every line is written as it is printed."""
+    sys.stdout, sys.stderr = (
+        io.TextIOWrapper(_Log(handle), encoding="utf-8", errors="backslashreplace", write_through=True)  # type: ignore[type-var]
+        for handle in (1, 2)
+    )
