@@ -43,23 +43,21 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
     if loaded.mode == "gossip":
         console.print(_mixing(facts(made.graph, loaded.learners.count)), highlight=False, soft_wrap=True)
     for choice in made.choices:
-        console.print(
-            f"[bold]auto[/] {choice.key}: {json_format.dumps(choice.value)}, because {choice.why}", highlight=False
-        )
+        console.print(f"[bold]chosen[/] {choice}", highlight=False)
     numbers = optimizer(made)
     if any(getattr(loaded.optimizer, key) != number for key, number in numbers.items()):
         said = ", ".join(f"{key} {number:g}" for key, number in numbers.items())
         console.print(f"[bold]optimizer[/] {said}, as this many learners and so large batches have it", highlight=False)
     environments = loaded.simulators.environments
     console.print(
-        f"[bold]ok[/] {loaded.name}: {len(made.processes)} processes on {made.cores} cores, "
+        f"[bold]ok[/] {loaded.name}: {len(made.processes)} processes on {made.cores}, "
         f"{loaded.learners.count * environments} environments, "
         f"{loaded.algorithm.horizon * environments:,} steps a batch, "
         f"{size(made.bytes_total)} of shared memory ({size(free_bytes())} free in {SHM_ROOT})",
         highlight=False,
         soft_wrap=True,
     )
-    if crowd := crowded(loaded, made.cores):
+    if crowd := crowded(loaded, made.cores.usable):
         console.print(f"[yellow]but[/] {crowd}", highlight=False)
     if made.bytes_total > free_bytes():
         less = "replay.capacity_steps" if made.description.replayed else "simulators.envs or algorithm.horizon"
@@ -77,7 +75,8 @@ def as_json(made: Plan) -> dict[str, Any]:
     topology = made.topology
     return {
         "name": topology.name,
-        "cores": made.cores,
+        "cores": made.cores.allowed,
+        "usable_cores": made.cores.usable,
         "processes": [{"name": p.name, "role": p.role} for p in made.processes],
         "sockets": made.sockets,
         "bells": [made.bell(p.name) for p in made.processes if p.role != "evaluator"],

@@ -1,11 +1,13 @@
 """What ``auto`` means here: numbers and modes that depend on the machine, each with the measurement behind it.
 
-Reads a topology and what the processor can do; returns the topology without any ``auto``, and why. ``actorlearn check``
-prints the reasons, and the run folder's topology has the values, so a run can be repeated on another machine.
+Reads a topology and what the processor can do; returns the topology without any ``auto``, and why. Numbers that follow
+the cores and that nobody has written are explained too. ``actorlearn check`` and ``top`` show the reasons, and the run
+folder's topology has the values, so a run can be repeated on another machine.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,8 @@ from typing import Any
 
 from actorlearn.algorithms.interface import BY_RATIO, REPLAYED
 from actorlearn.models.interface import CONVOLUTIONAL
+from launch.cores import Cores
+from launch.defaults import BY_CORES, MOST_SIMULATORS, kind_of
 from launch.topology import Topology
 
 AUTO = "auto"
@@ -22,11 +26,15 @@ LARGE_BATCH = 64
 
 @dataclass(frozen=True)
 class Choice:
-    """One ``auto`` that was decided."""
+    """One ``auto`` that was decided, or one number that was left to the machine."""
 
     key: str
     value: Any
     why: str
+
+    def __str__(self) -> str:
+        """For people: trainer.threads: 2, because …."""
+        return f"{self.key}: {json.dumps(self.value)}, because {self.why}"
 
 
 def cpu_flags() -> frozenset[str]:
@@ -38,8 +46,8 @@ def cpu_flags() -> frozenset[str]:
     return frozenset(next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), ()))
 
 
-def choose(topology: Topology, flags: Collection[str]) -> tuple[Topology, list[Choice]]:
-    """Decide every ``auto`` for a processor with these instruction sets."""
+def choose(topology: Topology, flags: Collection[str], cores: Cores) -> tuple[Topology, list[Choice]]:
+    """Decide every ``auto`` for a processor with these instruction sets, and explain what followed these cores."""
     s, t, i = topology.simulators, topology.trainer, topology.inference
     learned = (topology.algorithm.horizon + 1) * s.environments // topology.algorithm.minibatches
     if topology.algorithm.name in REPLAYED:
@@ -55,7 +63,8 @@ def choose(topology: Topology, flags: Collection[str]) -> tuple[Topology, list[C
         chosen["trainer.layout"] = _layout(topology, t.device, precision, learned, flags)
     if t.compile == AUTO:
         chosen["trainer.compile"] = _compile(t.device)
-    return _with(topology, chosen), [Choice(key, value, why) for key, (value, why) in chosen.items()]
+    decided = [Choice(key, value, why) for key, (value, why) in chosen.items()]
+    return _with(topology, chosen), [*_by_cores(topology, cores), *decided]
 
 
 def rows_answered(topology: Topology) -> int:
@@ -65,7 +74,7 @@ def rows_answered(topology: Topology) -> int:
     return i.batch_rows or seats * s.envs // s.groups
 
 
-def crowded(topology: Topology, cores: int) -> str:
+def crowded(topology: Topology, cores: float) -> str:
     """What is wrong with the learners' threads on so many cores; empty where nothing is.
 
     Two learners of two threads on two cores learn 200 to 320 steps/s together, of one thread each 2,200: at the end of
@@ -75,9 +84,25 @@ def crowded(topology: Topology, cores: int) -> str:
     if topology.trainer.device != "cpu" or 1 in (learners, threads) or learners * threads <= cores:
         return ""
     return (
-        f"trainer.threads: {threads} for each of {learners} learners on {cores} cores, which will be slow; "
-        f"write {max(1, cores // learners)}, or leave it out"
+        f"trainer.threads: {threads} for each of {learners} learners on {cores:g} cores, which will be slow; "
+        f"write {max(1, int(cores) // learners)}, or leave it out"
     )
+
+
+def _by_cores(topology: Topology, cores: Cores) -> list[Choice]:
+    """Why the numbers that nobody has written are what they are (``launch/defaults.py`` counts them)."""
+    kind, learners = kind_of(topology.env.id), topology.learners.count
+    on = f"{cores}, shared by {learners} learners" if learners > 1 else str(cores)
+    most = MOST_SIMULATORS[kind]
+    part = ", a part of one counted as one" if cores.rationed else ""
+    whys = {
+        "simulators.count": f"a power of two of processes on {on}{part}; no more than {most}",
+        "trainer.threads": f"a thread for each whole core of {on}, because simulators wait meanwhile; no more than 8"
+        if kind == "atari"
+        else "a network this small is not worth sharing out",
+    }
+    left = [(section, key) for section, key in BY_CORES if key not in getattr(topology, section).model_fields_set]
+    return [Choice(f"{s}.{key}", getattr(getattr(topology, s), key), whys[f"{s}.{key}"]) for s, key in left]
 
 
 def _precision(topology: Topology, device: str, rows: int, flags: Collection[str]) -> tuple[str, str]:

@@ -1,15 +1,68 @@
-"""Which cores processes are kept on: those we may use, whole cores before hyper-threads, one NUMA node after the other.
+"""Cores of this machine that a run may use: how many, also under a quota on their time, and in which order to use them.
 
-Reads the allowed set (what cgroups, Slurm or taskset leave) and /sys; changes nothing.
+Reads the allowed set (what cpusets, Slurm or taskset leave), the quota of control groups, and /sys; changes nothing.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
+from launch.cgroups import Quota, quota
+
 SYSTEM = Path("/sys/devices/system")
+
+
+@dataclass(frozen=True)
+class Cores:
+    """What this process and its children may use of the cores."""
+
+    allowed: int
+    """CPUs they may run on."""
+    quota: Quota | None = None
+    """Of those CPUs' time."""
+
+    @classmethod
+    def here(cls) -> Cores:
+        """This process's own."""
+        return cls(allowed_cores(), quota())
+
+    @property
+    def usable(self) -> float:
+        """Cores' worth of time: a fraction where a quota leaves one."""
+        return float(self.allowed) if self.quota is None else min(float(self.allowed), self.quota.cores)
+
+    @property
+    def rationed(self) -> bool:
+        """Whether the quota leaves less than the allowed CPUs."""
+        return self.usable < self.allowed
+
+    def __str__(self) -> str:
+        """For people: 2 cores, or 1.5 of 2 cores (the quota in cpu.max)."""
+        cores = f"{self.allowed} core{'s' if self.allowed > 1 else ''}"
+        if self.quota is None or not self.rationed:
+            return cores
+        return f"{self.usable:g} of {cores} (the quota in {self.quota.file.name})"
+
+
+def allowed_cores() -> int:
+    """CPUs that this process may run on, whatever share of their time it gets."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def usable_cores() -> float:
+    """Cores' worth of time that this process and its children may use: 1.5 under a quota of that much."""
+    return Cores.here().usable
+
+
+def begun_cores() -> int:
+    """The same in processes that each want a core, of which the last may get a part of one."""
+    return math.ceil(usable_cores())
 
 
 def in_turn(allowed: Iterable[int] | None = None, system: Path = SYSTEM) -> list[int]:

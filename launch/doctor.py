@@ -24,6 +24,7 @@ from rich.text import Text
 from actorlearn.memory.shared import SHM_ROOT
 from actorlearn.metrics.energy import Energy
 from launch.check import size
+from launch.cores import Cores
 
 OK, WARN, STOP = "ok", "warn", "stop"
 _COLOURS = {OK: "green", WARN: "yellow", STOP: "bold red"}
@@ -105,29 +106,16 @@ def _platform() -> Finding:
 
 
 def _cores() -> Finding:
-    allowed, present = len(os.sched_getaffinity(0)), os.cpu_count() or 1
-    quota = _cpu_quota()
-    found = f"{allowed} of {present} allowed" + (f", quota of {quota:g}" if quota is not None else "")
-    usable = allowed if quota is None else min(allowed, quota)
-    if usable < 2:
+    cores = Cores.here()
+    found = f"{cores.allowed} of {os.cpu_count() or 1} allowed"
+    if quota := cores.quota:
+        found += f"; cgroup v{quota.version} gives {quota.cores:g} cores' time ({quota.file})"
+    if cores.usable < 2:
         return Finding("cores", found, WARN, "simulators, inference and trainer will take turns; allow two or more")
-    if quota is not None and quota < allowed:
-        way_out = f"the cgroup gives {quota:g} cores' time: set simulators.count to that, not to {allowed}"
+    if cores.rationed:
+        way_out = f"all processes stand still when {cores.usable:g} cores' time is used up: allow more, or fewer CPUs"
         return Finding("cores", found, WARN, way_out)
     return Finding("cores", found)
-
-
-def _cpu_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """Cores' worth of time the cgroup may use, or None without a limit; version 2, then version 1."""
-    try:
-        quota, period = (root / "cpu.max").read_text().split()
-    except (OSError, ValueError):
-        try:
-            quota = (root / "cpu/cpu.cfs_quota_us").read_text().strip()
-            period = (root / "cpu/cpu.cfs_period_us").read_text().strip()
-        except OSError:
-            return None
-    return float(quota) / float(period) if quota not in ("max", "-1") else None
 
 
 def _memory() -> Finding:

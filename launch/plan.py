@@ -28,6 +28,7 @@ from actorlearn.parameters.store import store_fields
 from actorlearn.replay.rows import replay_fields, sampler_bytes
 from actorlearn.wire.messages import Seat
 from launch.choices import Choice, choose, cpu_flags
+from launch.cores import Cores
 from launch.description import Description
 from launch.planned import PlannedProcess, PlannedSegment, Processes
 from launch.shapes import block_shape, replay_shape
@@ -44,9 +45,9 @@ class Plan:
     run_dir: Path
     shm: Path
     sockets_dir: Path
-    cores: int
+    cores: Cores
     choices: list[Choice] = field(default_factory=list)
-    """What ``auto`` became in the topology."""
+    """What ``auto`` became in the topology, and what followed the cores."""
     left_out: list[str] = field(default_factory=list)
     """Trainers of the topology without which a resumed run begins: they were detached before."""
     resumed_at: int = 0
@@ -295,6 +296,6 @@ class Plan:
 def plan(topology: Topology, run_dir: Path, run_id: str, sockets_dir: Path, description: Description) -> Plan:
     """Work out the run; changes nothing. Raises TopologyError when it has too many processes."""
     shm = SHM_ROOT / f"actorlearn-{os.getuid()}-{run_id}"
-    cores = len(os.sched_getaffinity(0))
-    chosen, choices = choose(topology, cpu_flags())
+    cores = Cores.here()
+    chosen, choices = choose(topology, cpu_flags(), cores)
     return Plan(chosen, description, run_id, run_dir.absolute(), shm, sockets_dir, cores, choices)

@@ -19,6 +19,7 @@ from typing import Any
 
 from actorlearn import __version__
 from actorlearn.files import write_atomically
+from launch.cores import Cores
 from launch.plan import Plan
 from launch.runs import read_object, start_time
 
@@ -87,6 +88,7 @@ def versions() -> dict[str, str]:
 
 def machine() -> dict[str, Any]:
     """Processor, cores we may use, memory, operating system."""
+    cores = Cores.here()
     model = platform.processor() or platform.machine()
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -95,7 +97,8 @@ def machine() -> dict[str, Any]:
                 break
     return {
         "cpu": model,
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": cores.allowed,
+        "usable_cores": cores.usable,
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": f"{platform.system()} {platform.release()}",
     }

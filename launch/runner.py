@@ -11,6 +11,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -270,11 +271,13 @@ class Runner:
         if self.plan.resumed_from:
             taken = " and ".join(self.plan.resumed_from)
             self._note(ev.Note("resumed", cause=f"at {self.plan.resumed_at:,} steps, from {taken}"))
+        for choice in self.plan.choices:
+            self._note(ev.Note("chosen", cause=str(choice), fields=asdict(choice)))
         for before, names in (("attached", self.attached_before), ("detached", self.plan.left_out)):
             if names:
                 cause = f"{before} earlier and not part of it: {', '.join(names)}; attach as many again if wanted"
                 self._note(ev.Note("resumed", cause=cause))
-        for warning in (crowded(self.plan.topology, self.plan.cores), self.plan.description.unseen):
+        for warning in (crowded(self.plan.topology, self.plan.cores.usable), self.plan.description.unseen):
             if warning:
                 self._note(ev.Note("warned", cause=warning))
 

@@ -34,6 +34,7 @@ _ALARMS = ("died", "failed", "refused", "warned", "gave up", "slow", "silent")
 _ENDS = ("finished", "stopped", "failed", "died")
 _EVENTS = 5
 _HIGH = 30  # lines of a terminal with room for all of them
+_VERY_HIGH = 40  # lines of a terminal with room for reasons too
 _RATE_MEMORY = 0.8  # of the smoothed rate that the time left is computed from; a report is a few seconds
 
 
@@ -48,6 +49,8 @@ class Known:
     row: Mapping[str, Any] = field(default_factory=dict)
     processes: Sequence[Mapping[str, Any]] = ()
     events: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=_EVENTS))
+    chosen: list[Mapping[str, Any]] = field(default_factory=list)
+    """Events of what was left to the machine: key, value, why."""
     best: float | None = None
     """Highest mean score of the last 100 games seen so far."""
     steps_per_s: float | None = None
@@ -67,6 +70,9 @@ class Known:
 
     def add_event(self, event: Mapping[str, Any]) -> None:
         """Take in an event; one of the run itself may say how it ended."""
+        if event.get("kind") == "chosen":
+            self.chosen.append(event)
+            return
         self.events.append(event)
         if not event.get("process") and event.get("kind") in _ENDS:
             self.status = str(event["kind"])
@@ -87,6 +93,7 @@ def picture(known: Known, elapsed_s: float, width: int, height: int) -> Renderab
         _numbers(known),
         _losses(loss_terms(known.row), width),
         _stages(stage_shares(known.row), width),
+        _chosen(known.chosen, why=height >= _VERY_HIGH),
     ]
     lines = [line for part in parts if part for line in (*part, Text())]
     newest = list(known.events)[-_EVENTS if height >= _HIGH else -2 :]
@@ -184,6 +191,22 @@ def _stages(shares: Mapping[str, float], width: int) -> list[RenderableType]:
         legend.append("  ")
     heading = Text.assemble((" time by stage", "bold"), (f"   most work: {slow}" if slow else "", "yellow"))
     return [heading, bar, legend]
+
+
+def _chosen(choices: Sequence[Mapping[str, Any]], why: bool) -> list[RenderableType]:
+    """What was left to the machine: a line each with its reason, or all values in one."""
+    if not choices:
+        return []
+    heading = Text(" chosen", style="bold", no_wrap=True, overflow="ellipsis")
+    values = [(str(choice.get("key")), str(choice.get("value"))) for choice in choices]
+    if not why:
+        return [heading.append("  " + " · ".join(f"{key} {value}" for key, value in values), style="not bold")]
+    lines = [heading]
+    for (key, value), choice in zip(values, choices, strict=True):
+        line = Text.assemble(f" {key} {value}", (f"  {choice.get('why')}", "bright_black"))
+        line.no_wrap, line.overflow = True, "ellipsis"
+        lines.append(line)
+    return list[RenderableType](lines)
 
 
 def _processes(lines: Sequence[Mapping[str, Any]], width: int) -> RenderableType:

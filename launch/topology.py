@@ -53,9 +53,13 @@ def parse(text: str | bytes, overrides: Sequence[str] = (), source: str = "topol
     for override in overrides:
         _apply(override, raw, places)
     try:
-        return Topology.model_validate(defaults.resolve(raw))
+        made = Topology.model_validate(defaults.resolve(raw))
     except ValidationError as error:
         raise explain(error, places, _defaults_alone(raw, error)) from None
+    for section, key in defaults.BY_CORES:
+        if key not in defaults.section(raw, section):
+            getattr(made, section).model_fields_set.discard(key)  # nobody has written it: choices says why it is so
+    return made
 
 
 def dump(topology: Topology) -> str:

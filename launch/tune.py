@@ -17,7 +17,7 @@ from launch.bench.errors import BenchError
 from launch.bench.interleaved import progress_bar
 from launch.bench.report import machine_line
 from launch.bench.running import rate_of
-from launch.defaults import allowed_cores
+from launch.cores import begun_cores
 from launch.errors import FailedError, RunError
 from launch.start import end_in_order
 from launch.topology import Topology, expand, load
@@ -44,7 +44,7 @@ class Tried:
 def tune(path: str, overrides: Sequence[str], output: Path) -> int:
     """Find the fastest way, write it to ``output``, say so; returns the exit status."""
     given = expand(overrides)
-    ways = candidates(load(path, given), allowed_cores())
+    ways = candidates(load(path, given), begun_cores())
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.touch()

@@ -86,6 +86,7 @@ def top(word: str | None, once: bool, json: bool) -> int:
                     "row": dict(known.row),
                     "processes": [dict(process) for process in known.processes],
                     "events": list(known.events),
+                    "chosen": list(known.chosen),
                     "summary": view.run.summary(),
                 }
             )

@@ -13,7 +13,7 @@ from launch.bench.interleaved import interleave
 from launch.bench.report import Report
 from launch.bench.request import Request, shipped
 from launch.bench.running import rate_of
-from launch.defaults import allowed_cores
+from launch.cores import begun_cores
 
 STEPS = 50_000_000
 COUNTS = (1, 2, 4, 8)
@@ -42,7 +42,7 @@ SOON = (
 
 def keys(way: str, environments: int) -> tuple[str, ...]:
     """Overrides of configs/atari/fast-dqn.yaml."""
-    processes = min(environments, 2, allowed_cores())
+    processes = min(environments, 2, begun_cores())
     each = environments // processes
     concurrent = way in CONCURRENT
     return (

@@ -11,7 +11,7 @@ from launch.bench.parts import Parts
 from launch.bench.report import Report, rate
 from launch.bench.request import Request
 from launch.bench.running import rate_of
-from launch.defaults import allowed_cores
+from launch.cores import begun_cores
 
 WARMUP_S = 5.0
 ENVIRONMENTS = (32, 128)
@@ -20,7 +20,7 @@ ENVIRONMENTS = (32, 128)
 
 def gpu(request: Request) -> Report:
     """Inference, learning and whole runs with inference and trainer on a CUDA device, beside the CPU."""
-    cores = allowed_cores()
+    cores = begun_cores()
     spread = {}
     with ExitStack() as opened:
         cases: dict[str, Callable[[], float]] = {}

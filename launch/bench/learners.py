@@ -14,7 +14,7 @@ from launch.bench.interleaved import interleave
 from launch.bench.report import Report
 from launch.bench.request import Request, shipped
 from launch.bench.running import rate_of
-from launch.defaults import allowed_cores
+from launch.cores import begun_cores
 
 STEPS = 50_000_000
 WARMUP_S = 10.0
@@ -98,7 +98,7 @@ def learners_dqn(request: Request) -> Report:
 
 
 def _report(suite: str, table: Mapping[str, System], request: Request, also: tuple[str, ...] = ()) -> Report:
-    counts = [count for count in COUNTS if count <= max(2, allowed_cores())]
+    counts = [count for count in COUNTS if count <= max(2, begun_cores())]
     systems = dict(list(table.items())[::2]) if request.quick else table
     cases = {
         _case(name, count): partial(

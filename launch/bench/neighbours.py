@@ -21,7 +21,7 @@ from launch.bench.report import Report, percent
 from launch.bench.request import Request
 from launch.bench.running import Running
 from launch.choices import choose, cpu_flags
-from launch.defaults import allowed_cores
+from launch.cores import Cores
 from launch.topology import Topology, load
 
 REPORT_S = 2.0
@@ -53,11 +53,12 @@ Case = tuple[str, str]
 
 def neighbours(request: Request) -> Report:
     """What busy loops, a quota of 1.5 cores and its own evaluator leave of a training rate; peers on the same work."""
-    chosen, _ = choose(load(request.topology, request.overrides), cpu_flags())
+    cores = Cores.here()
+    chosen, _ = choose(load(request.topology, request.overrides), cpu_flags(), cores)
     beside, notes = _possible()
     if request.quick:
         beside = dict(list(beside.items())[:2])
-    theirs = peers_of(chosen, allowed_cores())
+    theirs = peers_of(chosen, cores.allowed)
     if not theirs:
         notes.append(f"only ours: the peers play {GAME} with {' or '.join(NETWORKS)}, in fp32 or bf16")
     pythons = {peer.environment: environment(peer.environment) for peer in theirs.values()}

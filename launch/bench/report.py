@@ -15,6 +15,7 @@ from rich.table import Table
 from actorlearn.files import write_atomically
 from actorlearn.metrics.energy import Energy
 from launch.bench.interleaved import Spread
+from launch.cores import Cores
 from launch.plot import COLOURS, INK, Curve, draw_curves, save
 from launch.record import commit, machine, versions
 
@@ -66,7 +67,7 @@ def machine_line() -> str:
     about, packages = found["machine"], found["packages"]
     at = f", commit {found['commit'][:7]}{' and changes' if found['dirty'] else ''}" if found["commit"] else ""
     memory_gib = about["memory_bytes"] / 2**30
-    return f"{about['cores']} cores of {about['cpu']}, {memory_gib:.0f} GiB, torch {packages.get('torch', '?')}{at}"
+    return f"{Cores.here()} of {about['cpu']}, {memory_gib:.0f} GiB, torch {packages.get('torch', '?')}{at}"
 
 
 def show(report: Report) -> None:

@@ -15,7 +15,7 @@ from launch.bench.parts import Parts
 from launch.bench.report import Report, percent, rate
 from launch.bench.request import Request
 from launch.bench.running import rate_of
-from launch.defaults import allowed_cores
+from launch.cores import begun_cores
 from launch.topology import load
 
 WARMUP_S = 2.0
@@ -43,7 +43,7 @@ def wanted(request: Request) -> list[tuple[int, int, int]]:
     if any(override.startswith("simulators.") for override in request.overrides):
         own = load(request.topology, request.overrides).simulators
         return [(own.count, own.envs, own.groups)]
-    return shapes(allowed_cores(), request.quick)
+    return shapes(begun_cores(), request.quick)
 
 
 def sampling(request: Request) -> Report:

@@ -16,7 +16,7 @@ from launch.bench.interleaved import Spread, progress_bar
 from launch.bench.report import Report
 from launch.bench.request import Request, shipped
 from launch.bench.running import Running
-from launch.defaults import allowed_cores
+from launch.cores import begun_cores
 from launch.plot import Curve, read_curve
 
 BASE_ENVIRONMENTS = 16
@@ -57,7 +57,7 @@ def _constant(rate: float) -> tuple[str, ...]:
 
 def scaling(request: Request) -> Report:
     """Score against steps by environments and learners, as the paper's figure 3; --seconds is each run's budget."""
-    wanted = runs(allowed_cores(), request.quick)
+    wanted = runs(begun_cores(), request.quick)
     curves: list[Curve] = []
     rows: list[tuple[str, ...]] = []
     bars: dict[str, Spread] = {}

@@ -12,7 +12,7 @@ from launch.bench.fast_dqn import keys
 from launch.bench.peers import Peer, Work, compare
 from launch.bench.report import Report
 from launch.bench.request import Request, shipped
-from launch.defaults import allowed_cores
+from launch.cores import allowed_cores
 
 PPO = ("algorithm.name=ppo", "algorithm.normalize_advantage=true", "model.name=nature", "algorithm.horizon=128")
 CLEANRL_SHAPED = (*PPO, "simulators.envs=4", "algorithm.epochs=4", "algorithm.minibatches=4")

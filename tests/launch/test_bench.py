@@ -196,7 +196,7 @@ def test_hours_by_learners_are_those_of_the_rates_and_stand_over_the_papers(monk
         return 1000.0 * learners * (2 if Path(topology).stem == "c51" else 1)
 
     monkeypatch.setattr(by_learners, "rate_of", rate)
-    monkeypatch.setattr(by_learners, "allowed_cores", lambda: 4)
+    monkeypatch.setattr(by_learners, "begun_cores", lambda: 4)
     made = SUITES["learners-dqn"](Request("", ("trainer.precision=fp32",), 2, 1.0))
     assert made.headings == ("50 million steps", "1 learner", "2 learners", "4 learners")
     assert made.rows == [

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from launch.cgroups import Quota
 from launch.choices import AUTO, choose, cpu_flags, crowded
-from launch.topology import Topology, parse
+from launch.cores import Cores
+from launch.topology import Topology, dump, parse
 
 PONG = "env: {id: ALE/Pong-v5}\nsimulators: {count: 2, envs: 16}"
+TWO = Cores(2)
 ZEN5, XEON, OLD = {"avx512_bf16"}, {"avx512_bf16", "amx_bf16"}, {"avx2"}
 
 
 def chosen(text: str, flags: set[str], *overrides: str) -> dict[str, object]:
-    _, choices = choose(parse(text, list(overrides)), flags)
+    _, choices = choose(parse(text, list(overrides)), flags, TWO)
     return {choice.key: choice.value for choice in choices}
 
 
 def test_nothing_is_left_to_chance_and_every_choice_says_why() -> None:
-    topology, choices = choose(parse(PONG), ZEN5)
+    topology, choices = choose(parse(PONG), ZEN5, TWO)
     assert AUTO not in [
         value for section in topology.model_dump().values() if isinstance(section, dict) for value in section.values()
     ]
-    assert len(choices) == 4
+    assert choices[0].key == "trainer.threads"
+    assert len(choices) == 5
     assert all(len(choice.why) > 20 for choice in choices)
 
 
@@ -68,12 +74,25 @@ def test_a_first_convolution_of_stride_1_stays_plain() -> None:
 
 def test_what_is_written_is_left_alone() -> None:
     keys = ["trainer.precision=fp32", "trainer.layout=plain", "trainer.compile=true", "inference.precision=bf16"]
-    topology = parse(PONG, keys)
-    assert choose(topology, XEON) == (topology, [])
+    topology = parse(PONG, [*keys, "trainer.threads=1"])
+    assert choose(topology, XEON, TWO) == (topology, [])
+
+
+def test_what_followed_the_cores_is_explained_until_it_is_written_down() -> None:
+    topology = parse("env: {id: ALE/Pong-v5}", ["learners.count=2"])
+    rationed = Cores(4, Quota(2.5, Path("/sys/fs/cgroup/cpu.max"), 2))
+    whys = {choice.key: str(choice) for choice in choose(topology, XEON, rationed)[1]}
+    for key in ("simulators.count", "trainer.threads"):
+        assert "2.5 of 4 cores (the quota in cpu.max), shared by 2 learners" in whys[key]
+    resolved = parse(dump(choose(topology, XEON, rationed)[0]))
+    assert choose(resolved, XEON, rationed)[1] == []
+    small = {choice.key: choice.why for choice in choose(parse("env: {id: CartPole-v1}"), XEON, TWO)[1]}
+    assert small["trainer.threads"] == "a network this small is not worth sharing out"
+    assert "2 cores" in small["simulators.count"]
 
 
 def test_a_chosen_topology_is_still_a_topology() -> None:
-    topology, _ = choose(parse(PONG), XEON)
+    topology, _ = choose(parse(PONG), XEON, TWO)
     assert Topology.model_validate(topology.model_dump()) == topology
 
 

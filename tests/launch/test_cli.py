@@ -22,7 +22,9 @@ from typer.testing import CliRunner, Result
 from actorlearn.wire.channel import Router
 from actorlearn.wire.messages import Reply, Request, decode, encode
 from launch import care, client, doctor, runs
+from launch.cgroups import Quota
 from launch.cli import app
+from launch.cores import Cores
 from launch.errors import FailedError
 from tests.launch.test_runs import make_run, me
 
@@ -396,20 +398,22 @@ def test_doctor_survives_a_broken_library(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    ("files", "cores"),
+    ("cores", "verdict", "said"),
     [
-        ({"cpu.max": "max 100000\n"}, None),
-        ({"cpu.max": "150000 100000\n"}, 1.5),
-        ({"cpu/cpu.cfs_quota_us": "200000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 2.0),
-        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
-        ({}, None),
+        (Cores(4), doctor.OK, "4 of"),
+        (Cores(1), doctor.WARN, "1 of"),
+        (Cores(4, Quota(2.5, Path("/x/cpu.max"), 2)), doctor.WARN, "cgroup v2 gives 2.5 cores' time (/x/cpu.max)"),
+        (Cores(4, Quota(1.5, Path("/x"), 1)), doctor.WARN, "cgroup v1 gives 1.5 cores' time"),
+        (Cores(2, Quota(8.0, Path("/x"), 1)), doctor.OK, "cgroup v1 gives 8 cores' time"),
     ],
 )
-def test_doctor_reads_both_versions_of_cgroups(tmp_path: Path, files: dict[str, str], cores: float | None) -> None:
-    (tmp_path / "cpu").mkdir()
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    assert doctor._cpu_quota(tmp_path) == cores
+def test_doctor_says_what_a_quota_leaves(
+    cores: Cores, verdict: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor.Cores, "here", lambda: cores)
+    found = doctor._cores()
+    assert found.verdict == verdict
+    assert said in found.found
 
 
 @pytest.mark.slow

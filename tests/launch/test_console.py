@@ -100,6 +100,17 @@ def test_the_picture_says_what_a_person_wants_to_know() -> None:
         assert part in text
 
 
+def test_the_picture_says_what_was_left_to_the_machine_and_why_where_there_is_room() -> None:
+    about = known()
+    for key, value in (("simulators.count", 2), ("trainer.precision", "bf16")):
+        about.add_event({"time_s": 0.0, "kind": "chosen", "key": key, "value": value, "why": f"{key} is measured"})
+    low, high = drawn(about, 120, 30), drawn(about, 120, 40)
+    assert "simulators.count 2 · trainer.precision bf16" in low and "measured" not in low
+    assert "simulators.count 2  simulators.count is measured" in high
+    assert not about.events, "it stays when events pass by"
+    assert len(drawn(about, 60, 30).splitlines()) <= 30
+
+
 def test_the_picture_has_a_line_a_process() -> None:
     about = known()
     about.processes = [*processes(1), {"name": "simulator-1", "state": "backoff", "incarnation": 3, "pid": None}]

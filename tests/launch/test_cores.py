@@ -1,11 +1,12 @@
-"""The order in which cores are given out, on machines described by a folder like /sys/devices/system."""
+"""How many cores there are for us, and the order of giving them out on machines described by a folder like /sys."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from launch.cores import in_turn
+from launch.cgroups import Quota
+from launch.cores import Cores, in_turn, usable_cores
 
 
 def machine(folder: Path, siblings: dict[int, str], nodes: dict[int, str]) -> Path:
@@ -44,3 +45,13 @@ def test_without_a_description_by_number(tmp_path: Path) -> None:
 
 def test_this_machines_cores_are_those_we_may_use() -> None:
     assert sorted(in_turn()) == sorted(os.sched_getaffinity(0))
+
+
+def test_a_quota_leaves_a_part_of_the_allowed_cores_or_all_of_them() -> None:
+    part = Cores(2, Quota(1.5, Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), 1))
+    assert (part.usable, part.rationed) == (1.5, True)
+    assert str(part) == "1.5 of 2 cores (the quota in cpu.cfs_quota_us)"
+    for cores in (Cores(2), Cores(2, Quota(4.0, Path("/sys/fs/cgroup/cpu.max"), 2))):
+        assert (cores.usable, cores.rationed, str(cores)) == (2.0, False, "2 cores")
+    assert str(Cores(1)) == "1 core"
+    assert 0.0 < usable_cores() <= len(os.sched_getaffinity(0))

@@ -228,11 +228,20 @@ def test_a_resumed_run_says_who_is_missing(tmp_path: Path) -> None:
         with runner(tmp_path / "run", None, resume) as run:
             assert run.attached_before == (["simulator-2", "simulator-3"] if resume else [])
             run._say_beforehand()
-    said = (tmp_path / "run" / "events.jsonl").read_text().splitlines()[len(events) :]
-    assert [json.loads(line)["cause"] for line in said] == [
+    said = [cause for kind, cause in notes(tmp_path / "run")[len(events) :] if kind == "resumed"]
+    assert said == [
         "at 20 steps, from checkpoints/20",
         "attached earlier and not part of it: simulator-2, simulator-3; attach as many again if wanted",
     ]
+
+
+def test_a_run_says_what_was_left_to_the_machine_and_why(tmp_path: Path) -> None:
+    with runner(tmp_path / "run", None) as run:
+        run._say_beforehand()
+        assert run.plan.choices
+    chosen = [cause for kind, cause in notes(tmp_path / "run") if kind == "chosen"]
+    assert chosen == [str(choice) for choice in run.plan.choices]
+    assert any(said.startswith("trainer.threads: 1, because ") for said in chosen)
 
 
 @pytest.mark.parametrize("all_of_them", [False, True])

@@ -336,7 +336,9 @@ def test_another_optimizer_does_not_inherit_paacs_learning_rate() -> None:
 @pytest.mark.parametrize(
     ("env", "cores", "count", "envs"),
     [
+        ("ALE/Pong-v5", 0.5, 1, 32),
         ("ALE/Pong-v5", 1, 1, 32),
+        ("ALE/Pong-v5", 1.5, 2, 16),
         ("ALE/Pong-v5", 2, 2, 16),
         ("ALE/Pong-v5", 3, 2, 16),
         ("ALE/Pong-v5", 6, 4, 8),
@@ -347,11 +349,22 @@ def test_another_optimizer_does_not_inherit_paacs_learning_rate() -> None:
     ],
 )
 def test_simulators_follow_the_allowed_cores(
-    env: str, cores: int, count: int, envs: int, monkeypatch: pytest.MonkeyPatch
+    env: str, cores: float, count: int, envs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(defaults, "allowed_cores", lambda: cores)
+    monkeypatch.setattr(defaults, "usable_cores", lambda: cores)
     t = parse(f"env: {{id: {env}}}")
     assert (t.simulators.count, t.simulators.envs) == (count, envs)
+
+
+@pytest.mark.parametrize(
+    ("cores", "learners", "threads"), [(0.5, 1, 1), (1.5, 1, 1), (2, 1, 2), (2.9, 1, 2), (4.5, 2, 2), (96, 1, 8)]
+)
+def test_the_trainers_threads_are_whole_cores(
+    cores: float, learners: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(defaults, "usable_cores", lambda: cores)
+    assert parse(PONG, [f"learners.count={learners}"]).trainer.threads == threads
+    assert parse("env: {id: CartPole-v1}").trainer.threads == 1
 
 
 def test_default_environments_fit_count_and_groups() -> None:
