@@ -19,7 +19,7 @@ from actorlearn.files import DISK_ERRORS
 from actorlearn.metrics.energy import Energy
 from actorlearn.processes import settings as all_settings
 from actorlearn.wire.channel import Router
-from actorlearn.wire.messages import Message, Reply, Request, Seat, brief, decode, encode
+from actorlearn.wire.messages import LAST_WORDS, Message, Reply, Request, Seat, brief, decode, encode
 from launch import evaluations, record
 from launch import events as ev
 from launch.choices import crowded
@@ -321,5 +321,5 @@ class Runner:
 
 def _child(peer: str) -> Key | None:
     """Name and incarnation of a child, by its id on the socket; None for a command line."""
-    name, _, incarnation = peer.rpartition(".")
+    name, _, incarnation = peer.removesuffix(LAST_WORDS).rpartition(".")
     return (name, int(incarnation)) if incarnation.isdecimal() else None

@@ -14,6 +14,7 @@ import zmq
 from msgspec import inspect
 
 from actorlearn import __version__
+from actorlearn.wire.channel import Dealer
 from actorlearn.wire.messages import LIMIT_BYTES, PROTOCOL_VERSION, Report, Request, ToSupervisor
 
 KINDS = ToSupervisor.__args__
@@ -74,25 +75,16 @@ def bodies(seed: int) -> Iterator[bytes]:
             yield data
 
 
-def send(endpoint: str, count: int, seed: int, peers: list[str]) -> None:
-    """Send so many from these peers in turn, every tenth in three frames; waits where the listener is behind."""
-    chance, context, made = random.Random(seed), zmq.Context(), bodies(seed)
-    dealers = []
-    for peer in peers:
-        dealer = context.socket(zmq.DEALER)
-        dealer.setsockopt(zmq.IDENTITY, peer.encode())
-        dealer.setsockopt(zmq.LINGER, 5_000)
-        dealer.connect(endpoint)
-        dealers.append(dealer)
+def send(dealers: Sequence[Dealer], count: int, seed: int) -> None:
+    """Send so many by these in turn, every tenth in three frames; waits where the listener is behind."""
+    chance, made = random.Random(seed), bodies(seed)
     for number in range(count):
-        body = next(made)
+        body, dealer = next(made), chance.choice(dealers)
         frames = [b"", body[: len(body) // 2], body[len(body) // 2 :]] if number % 10 == 0 else [body]
-        dealer = chance.choice(dealers)
-        dealer.setsockopt(zmq.SNDTIMEO, 20_000)
-        dealer.send_multipart(frames)
-        while dealer.poll(0):
-            dealer.recv_multipart()
-    context.destroy(linger=20_000)
+        assert dealer.socket.poll(20_000, zmq.POLLOUT), f"{dealer.socket.identity!r} is not listened to"
+        dealer.socket.send_multipart(frames)
+        while dealer.socket.poll(0):
+            dealer.socket.recv_multipart()
 
 
 def _value(kind: inspect.Type, chance: random.Random, tame: bool) -> Any:

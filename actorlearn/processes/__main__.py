@@ -62,7 +62,8 @@ def main(arguments: list[str]) -> int:
     except Exception as error:
         traceback.print_exc()
         if isinstance(settings, all_settings.ProcessSettings):
-            line = Control(settings.control, settings.name, settings.incarnation, settings.run_id)
+            who = settings.name, settings.incarnation, settings.run_id
+            line = Control(settings.control, *who, last_words=True)
             line.failed(f"{type(error).__name__}: {error}")
             line.close()
         return 1

@@ -56,14 +56,16 @@ def _forsake(socket: zmq.Socket[bytes], endpoint: str) -> None:
 
 
 class Router:
-    """The listening side; knows its peers by the ids they chose."""
+    """The listening side; knows its peers by the ids they chose, of which each belongs to who had it first.
+
+    Nothing is heard of others that choose it: a process that is started by hand beside a run takes nobody's place.
+    """
 
     def __init__(self, endpoint: str) -> None:
         """Bind to an ipc endpoint, owner-only; raises ChannelError naming the endpoint."""
         self.endpoint = endpoint
         self.socket = _socket(zmq.ROUTER)
         self.socket.router_mandatory = 1
-        self.socket.router_handover = 1  # a restarted peer with the same id takes its place
         _listen(self.socket, endpoint)
 
     def recv(self, timeout_ms: int = 0) -> tuple[str, bytes] | None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from actorlearn import __version__
 from actorlearn.wire.channel import Dealer
 from actorlearn.wire.messages import (
+    LAST_WORDS,
     PROTOCOL_VERSION,
     Applied,
     Failed,
@@ -33,14 +34,15 @@ class TurnedAwayError(RuntimeError):
 class Control:
     """The child side of the control socket. Without an endpoint (started by hand) it says nothing and hears nothing."""
 
-    def __init__(self, endpoint: str, name: str, incarnation: int, run_id: str) -> None:
-        """Connect as ``name.incarnation``."""
+    def __init__(self, endpoint: str, name: str, incarnation: int, run_id: str, *, last_words: bool = False) -> None:
+        """Connect as ``name.incarnation``; for ``last_words`` beside a line of that name that cannot be reached."""
         self.name = name
         self.incarnation = incarnation
         self.run_id = run_id
         self.order = Order(version=0)
         """The newest order received; a child acts on it and then calls ``applied``."""
-        self.dealer = Dealer(endpoint, f"{name}.{incarnation}") if endpoint else None
+        peer = f"{name}.{incarnation}{LAST_WORDS if last_words else ''}"
+        self.dealer = Dealer(endpoint, peer) if endpoint else None
         self.applied_version = 0
 
     def hello(self, pid: int, shape: dict[str, str] | None = None) -> None:

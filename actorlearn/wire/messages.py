@@ -45,6 +45,9 @@ Text = Annotated[str, Meta(max_length=TEXT_CHARACTERS)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 """Of what there has been so far: steps, orders, incarnations. JSON, and TensorBoard's axis, have room for it."""
 
+LAST_WORDS = ".failed"
+"""Behind a child's id on the control socket, name.incarnation, where it speaks a second time."""
+
 
 class MessageError(ValueError):
     """Bytes that are no message of the expected union."""

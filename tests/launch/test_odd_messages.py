@@ -72,15 +72,18 @@ class NoProcesses:
             self.reap(key)
 
 
-def hello(run: Run, plan: Plan) -> None:
-    """All children say who they are, as a real run's do, and are admitted."""
+def hello(run: Run, plan: Plan) -> list[Dealer]:
+    """All children say who they are, as a real run's do, and are admitted; what else they say goes the same way."""
+    dealers = []
     for peer in CHILDREN:
         name, _, incarnation = peer.rpartition(".")
         control = Control(plan.endpoint("control"), name, int(incarnation), plan.run_id)
         control.hello(1, plan.expected_shape if name.startswith("simulator") else {})
-        control.close()
+        assert control.dealer
+        dealers.append(control.dealer)
     while "4 of 4" not in client.ask(run, "status", timeout_s=30.0).text:
         time.sleep(0.01)  # without an end of its own: pytest has a limit
+    return dealers
 
 
 class Screens:
@@ -112,7 +115,10 @@ class Screens:
 
 
 def run_beside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell: Callable[[Run, Plan], None], shown: ev.Console | None = None
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tell: Callable[[Run, list[Dealer]], None],
+    shown: ev.Console | None = None,
 ) -> int:
     """Run a supervisor without processes; ``tell`` speaks to it in a thread, and then it is told to stop."""
     monkeypatch.setattr(runner, "Spawner", NoProcesses)
@@ -125,11 +131,14 @@ def run_beside(
         def peers() -> None:
             run = read(plan.run_dir)
             assert run is not None
+            dealers = []
             try:
-                hello(run, plan)
-                tell(run, plan)
+                dealers = [*hello(run, plan), *(Dealer(plan.endpoint("control"), peer) for peer in STRANGERS)]
+                tell(run, dealers)
             except BaseException as error:
                 found.append(error)
+            for dealer in dealers:
+                dealer.close()
             with suppress(FailedError):  # it has ended already
                 client.ask(run, "kill", timeout_s=30.0)
 
@@ -162,8 +171,8 @@ def test_ten_thousand_odd_messages_end_nothing(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(Router, "recv", recv)
 
-    def tell(run: Run, plan: Plan) -> None:
-        odd_messages.send(plan.endpoint("control"), MESSAGES, seed, [*CHILDREN, *STRANGERS])
+    def tell(run: Run, dealers: list[Dealer]) -> None:
+        odd_messages.send(dealers, MESSAGES, seed)
         assert all_heard.wait(30.0)
         replies.append(client.ask(run, "status", timeout_s=50.0))
 
@@ -186,7 +195,7 @@ def test_ten_thousand_odd_messages_end_nothing(tmp_path: Path, monkeypatch: pyte
 def test_a_request_that_is_too_long_is_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any]
 ) -> None:
-    def tell(run: Run, _plan: Plan) -> None:
+    def tell(run: Run, _dealers: list[Dealer]) -> None:
         with pytest.raises(FailedError, match="was not understood: MessageError: .*of length <= 255"):
             client.ask(run, **wanted)
 
@@ -207,14 +216,13 @@ def test_each_message_that_cannot_be_acted_on_is_named(tmp_path: Path, monkeypat
         "order 9 is said to be in effect; the newest is": Applied(name="trainer", incarnation=0, order=9),
     }
 
-    def tell(run: Run, plan: Plan) -> None:
-        trainer = Dealer(plan.endpoint("control"), "trainer.0")
+    def tell(run: Run, dealers: list[Dealer]) -> None:
+        trainer = dealers[0]
         for message in odd.values():
             assert trainer.send(encode(message))
         trainer.socket.send_multipart([b"one", b"two"])
         while "Input data was truncated" not in (run.path / "events.jsonl").read_text():
             time.sleep(0.01)  # without an end of its own: pytest has a limit
-        trainer.close()
 
     assert run_beside(tmp_path, monkeypatch, tell) == 0
     complaints = [str(event["cause"]) for event in rows(tmp_path / "run" / "events.jsonl") if event["kind"] == "warned"]

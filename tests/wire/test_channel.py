@@ -66,14 +66,32 @@ def test_a_slow_peer_fills_up_and_says_so(router: Router) -> None:
     dealer.close()
 
 
-def test_a_restarted_peer_takes_the_place_of_the_old_one(router: Router) -> None:
-    for incarnation in range(3):
-        dealer = Dealer(router.endpoint, "same")
-        dealer.send(str(incarnation).encode())
-        assert router.recv(2000) == ("same", str(incarnation).encode())
-        assert router.send("same", b"for you")
-        assert dealer.recv(2000) == b"for you"
-        dealer.close()
+def test_an_id_belongs_to_who_had_it_first(router: Router) -> None:
+    """A role that somebody started by hand with a run's settings had the run's own never heard again."""
+    first, second = (Dealer(router.endpoint, "same") for _ in range(2))
+    first.send(b"one")
+    assert router.recv(2000) == ("same", b"one")
+    second.send(b"two")
+    assert router.recv(100) is None
+    first.send(b"three")
+    assert router.recv(2000) == ("same", b"three")
+    assert router.send("same", b"for you")
+    assert first.recv(2000) == b"for you"
+    first.close()
+    second.close()
+
+
+def test_last_words_are_heard_beside_a_line_that_is_still_open(router: Router) -> None:
+    line = Control(router.endpoint, "simulator-0", 3, "run-1")
+    line.warned("one")
+    again = Control(router.endpoint, "simulator-0", 3, "run-1", last_words=True)
+    again.failed("two")
+    assert {peer for peer, _ in filter(None, (router.recv(2000) for _ in range(2)))} == {
+        "simulator-0.3",
+        "simulator-0.3.failed",
+    }
+    line.close()
+    again.close()
 
 
 def test_waiting_ends_with_a_message_a_ring_or_at_the_deadline(router: Router, tmp_path: Path) -> None:
