@@ -142,6 +142,8 @@ class Spawner:
         if guardian is self._guardian:
             self._guardian = None
             end_marked(self._run_id)
+            with suppress(OSError):
+                os.close(self._log("guardian", guardian.pid, "was lost, and all processes with it"))
 
 
 def environment(threads: int) -> dict[str, str]:
