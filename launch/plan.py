@@ -14,24 +14,15 @@ from typing import Any
 import msgspec
 
 from actorlearn.memory.fields import Field
-from actorlearn.memory.progress import ROWS, progress_fields
-from actorlearn.memory.rollout import BlockShape, block_fields, make_segment, rounds_fields
+from actorlearn.memory.rollout import BlockShape, block_fields, make_segment
 from actorlearn.memory.shared import SHM_ROOT, Segment, segment_bytes
-from actorlearn.metrics.timings import SECTIONS
-from actorlearn.optim.interface import OptimizerSettings, state_vectors
-from actorlearn.parameters.counts import counts_fields
-from actorlearn.parameters.exchange_log import exchange_fields
 from actorlearn.parameters.graph import GraphSettings
-from actorlearn.parameters.interface import MOST_LEARNERS, backend
-from actorlearn.parameters.published import weights_fields
-from actorlearn.parameters.store import store_fields
-from actorlearn.replay.rows import replay_fields, sampler_bytes
 from actorlearn.wire.messages import Seat
 from launch.choices import Choice, choose, cpu_flags
 from launch.cores import Cores
 from launch.description import Description
 from launch.planned import PlannedProcess, PlannedSegment, Processes
-from launch.shapes import block_shape, replay_shape
+from launch.shapes import block_shape, learner_segments, run_segments
 from launch.topology import Topology, TopologyError
 
 
@@ -87,9 +78,9 @@ class Plan:
             if p.role == "simulator"
         ]
         learners = range(self.topology.learners.count)
-        own = [(f"{kind}-{k}", *made) for k in learners for kind, made in self._of_each_learner.items()]
+        own = [(f"{kind}-{k}", *made) for k in learners for kind, made in self._learner_segments.items()]
         return [
-            *(PlannedSegment(name, segment_bytes(fields), what) for name, fields, what in (*own, *self._of_all)),
+            *(PlannedSegment(name, segment_bytes(fields), what) for name, fields, what in (*own, *self._run_segments)),
             *blocks,
         ]
 
@@ -101,7 +92,13 @@ class Plan:
     @property
     def sockets(self) -> list[str]:
         """Endpoints that will be listened on; all are ipc, owner-only."""
-        return [self.endpoint("control")]
+        return [self.endpoint("control"), *filter(None, map(self.mailbox, self.processes))]
+
+    def mailbox(self, process: PlannedProcess) -> str:
+        """Where a trainer listens for messages of other learners; "" where nobody sends it any."""
+        t = self.topology
+        listens = process.role == "trainer" and t.mode == "gossip" and t.gossip.transport == "zmq"
+        return self.messages(process.learner) if listens else ""
 
     @property
     def expected_shape(self) -> dict[str, str]:
@@ -129,6 +126,10 @@ class Plan:
         """Path of the segment with a learner's replay."""
         return str(self.shm / f"replay-{learner}")
 
+    def messages(self, learner: int | str) -> str:
+        """Endpoint of the messages to a learner that gossips by ZeroMQ; "{}" stands for any learner."""
+        return self.endpoint(f"messages-{learner}")
+
     def endpoint(self, name: str) -> str:
         """The ipc endpoint of a listener."""
         return f"ipc://{self.sockets_dir / name}.sock"
@@ -145,12 +146,12 @@ class Plan:
             return {"mode": "async", **who, "store": str(self.shm / "store")}
         if t.mode == "gossip":
             said = {key: getattr(t.gossip, key) for key in ("max_staleness", "transport", "gradient_every")}
-            places = {"folder": str(self.shm), "endpoint": self.endpoint("messages-{}")}
+            places = {"folder": str(self.shm), "endpoint": self.messages("{}")}
             return {"mode": "gossip", **who, **said, **places, "graph": msgspec.to_builtins(self.graph)}
         if t.learners.count == 1:
             return {}
         meeting = str(self.shm / "learners")  # trainers complete it with who they are
-        return {"mode": "sync", "rendezvous": meeting, "backend": backend([t.trainer.device] * t.learners.count)}
+        return {"mode": "sync", "rendezvous": meeting, "gradients": str(self.shm / "gradients")}
 
     @property
     def graph(self) -> GraphSettings:
@@ -161,52 +162,25 @@ class Plan:
         return GraphSettings(name=t.gossip.graph, peers=t.gossip.peers, seed=t.seed)
 
     @property
-    def _of_each_learner(self) -> dict[str, tuple[list[Field], str]]:
-        """Kinds of segments that every learner has one of: fields, and what is in it."""
-        t, d = self.topology, self.description
-        weights, slots = weights_fields(d.weights), f"3 slots x {d.weights:,} float32 weights"
-        kinds = {"weights": (weights, slots), "rounds": (rounds_fields(), "which rounds may be begun")}
-        if t.mode == "gossip" and t.gossip.transport == "shm":
-            kinds["messages"] = (weights, f"{slots}, for other learners")
-            kinds["exchanges"] = (exchange_fields(), "how it changed its weights, for comparing learners")
-        if t.mode == "gossip" and t.gossip.gradient_every:
-            what = f"every {t.gossip.gradient_every:,} updates a gradient, in 3 slots"
-            kinds["gradients"] = (weights_fields(d.weights - d.statistics), what)
-        if d.replayed:
-            shape = replay_shape(t, d)
-            what = f"{shape.rings} rings of {shape.size:,} + {shape.margin:,} rows"
-            what += f"; the trainer has {more:,} bytes more" if (more := sampler_bytes(shape)) else ""
-            kinds["replay"] = (replay_fields(shape), what)
-            if t.replay.secondary_batch_size:
-                kinds["secondary"] = (weights, f"{slots}, of the secondary learner")
-        return kinds
+    def _learner_segments(self) -> dict[str, tuple[list[Field], str]]:
+        return learner_segments(self.topology, self.description)
 
     @property
-    def _of_all(self) -> list[tuple[str, list[Field], str]]:
-        """Segments that a run has one of: name, fields, and what is in it."""
-        t, d = self.topology, self.description
-        made = [("progress", progress_fields(len(SECTIONS)), f"heartbeats of {ROWS} processes")]
-        if t.mode == "gossip":
-            made.insert(0, ("counts", counts_fields(MOST_LEARNERS), "what each learner has learned from"))
-        if t.mode == "async":
-            vectors = len(state_vectors(msgspec.convert(t.optimizer.model_dump(), OptimizerSettings)))
-            sizes = (d.weights - d.statistics, vectors, d.statistics, t.learners.count, t.learners.chunks)
-            what = f"weights and optimizer state of all learners, in {t.learners.chunks} chunks"
-            made.insert(0, ("store", store_fields(*sizes), what))
-        return made
+    def _run_segments(self) -> list[tuple[str, list[Field], str]]:
+        return run_segments(self.topology, self.description)
 
     # What is made ----------------------------------------------------------------------------------------------
 
     def create_segments(self) -> None:
         """Make the run's own segments; raises SharedMemoryFull. Simulators' segments are made with their seats."""
-        for name, fields, _ in self._of_all:
+        for name, fields, _ in self._run_segments:
             self._create(name, fields)
         for learner in range(self.topology.learners.count):
             self.create_learner(learner)
 
     def create_learner(self, learner: int) -> None:
         """Make what a learner has of its own, before its processes start; raises SharedMemoryFull."""
-        for kind, (fields, _) in self._of_each_learner.items():
+        for kind, (fields, _) in self._learner_segments.items():
             self._create(f"{kind}-{learner}", fields)
 
     def _create(self, name: str, fields: list[Field]) -> None:
@@ -278,7 +252,7 @@ class Plan:
 
     def _drop_learner(self, learner: int) -> None:
         """Remove what a learner had of its own; whoever still has it mapped keeps it."""
-        for kind in self._of_each_learner:
+        for kind in self._learner_segments:
             if segment := self._segments.pop(f"{kind}-{learner}", None):
                 segment.unlink()
                 segment.close()

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from actorlearn.optim.interface import OptimizerSettings
 
 MODES = ("alone", "sync", "async", "gossip")
-BACKENDS = ("gloo", "nccl")
 TRANSPORTS = ("shm", "zmq")
 MOST_LEARNERS = 64
 """That a gossip run can ever have had: each has a row in the segment of counts, and its number is never given again."""
@@ -37,7 +36,7 @@ class ExchangeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     rank: int = 0  # which learner this is, from 0
     learners: int = 1  # how many the run began with; in mode gossip others may have been attached since
     rendezvous: str = ""  # sync: path of this generation's rendezvous segment
-    backend: str = "gloo"  # sync: "gloo", or "nccl" where every learner has a GPU of its own
+    gradients: str = ""  # sync: path of the segment in which learners show one another their gradients
     hash_every: int = 100  # sync: batches between two comparisons of the weights' hash; 0 = never
     store: str = ""  # async: path of the store's segment
     local_steps: int = 1  # optimizer steps between two exchanges; in mode async more than 1 only with adam
@@ -58,7 +57,6 @@ class ExchangeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             "mode": (self.mode in MODES, f"one of {list(MODES)}"),
             "rank": (0 <= self.rank < most, f"from 0 to {most - 1}, as there are so many learners"),
             "learners": (self.learners == 1 or self.mode != "alone", "1 in mode alone"),
-            "backend": (self.backend in BACKENDS, f"one of {list(BACKENDS)}"),
             "hash_every": (self.hash_every >= 0, "0 (never) or more"),
             "local_steps": (self.local_steps >= 1, "1 or more"),
             "max_staleness": (self.max_staleness is None or self.max_staleness >= 0, "0 or more, or None"),
@@ -68,12 +66,6 @@ class ExchangeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         for key, (holds, rule) in rules.items():
             if not holds:
                 raise ValueError(f"exchange.{key}: {getattr(self, key)!r} must be {rule}")
-
-
-def backend(devices: Sequence[str]) -> str:
-    """Who carries gradients between learners on these devices: NCCL refuses two processes on one GPU, Gloo does not."""
-    own = all(device.startswith("cuda") for device in devices) and len(set(devices)) == len(devices)
-    return "nccl" if own else "gloo"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,10 @@
 
 Reads and writes one row of words per learner in shared memory; rings the others' bells.
 
-A learner may wait here for minutes, for one that is slow or has not started. So the wait can be broken off, which a
-collective of torch.distributed cannot, and it ends when a peer dies: each learner holds a lock that the kernel lets go
-however it ends, and who waits tries the others' locks.
+A learner may wait here for minutes, for one that is slow or has not started. So it goes on showing that it is alive,
+the wait can be broken off, and it ends when a peer that has not come yet is dead: each learner holds a lock that the
+kernel lets go however it ends, and who waits tries the others' locks. One that has come and died then is missed at the
+next meeting. So a meeting takes place for all who live, or for none.
 """
 
 from __future__ import annotations
@@ -42,9 +43,10 @@ class Rendezvous:
     def __init__(self, segment: Segment, rank: int, alive: Callable[[], bool]) -> None:
         """Take the place; raises RuntimeError when somebody has it or had it."""
         self._met, self._numbers = segment["met"][:, 0], segment["numbers"]
-        self.rank, self._alive = rank, alive
+        self.rank, self.learners = rank, len(self._met)
+        self._alive = alive
         self._meetings = 0
-        ranks = range(len(self._met))
+        ranks = range(self.learners)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._locks = [os.open(f"{segment.path}.lock-{other}", flags, 0o600) for other in ranks]
         bells = {str(other): f"{segment.path}.bell-{other}" for other in ranks}
@@ -56,25 +58,29 @@ class Rendezvous:
             raise RuntimeError(f"{segment.path}: learner {rank} has been here before; it needs a new generation")
         fcntl.flock(self._locks[rank], fcntl.LOCK_EX | fcntl.LOCK_NB)
 
-    def meet(self, numbers: Sequence[int]) -> NDArray[np.int64]:
-        """Say these and wait for all; what each said, [learners, NUMBERS]. Raises PeerLost and Stopped."""
+    def meet(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
+        """Say these and wait for all; what each said, [learners, NUMBERS].
+
+        Raises PeerLost; and Stopped when told to end meanwhile, unless this learner is to `stay`.
+        """
         slot = self._meetings % 2
         self._numbers[slot, self.rank, : len(numbers)] = numbers
         self._meetings += 1
         self._met[self.rank] = self._meetings  # the word last
         self._bells.ring_all()
         while self._met.min() < self._meetings:
-            if not self._alive():
+            if not self._alive() and not stay:
                 raise Stopped(f"told to end while {self._absent()} had not come to meeting {self._meetings}")
             if not self._waiter.wait(_POLL_MS):
-                self.check()
+                self._miss()
         said: NDArray[np.int64] = self._numbers[slot].copy()
         return said
 
-    def check(self) -> None:
-        """Raise PeerLost when a learner that had come is gone."""
-        if gone := self.gone():
-            raise PeerLost(f"learners {gone} have gone; this one is at meeting {self._meetings}")
+    def _miss(self) -> None:
+        """Raise PeerLost when a learner that is awaited is gone."""
+        gone = self.gone()  # asked first: who is gone now has come by now, or will not
+        if awaited := [rank for rank in gone if self._met[rank] < self._meetings]:
+            raise PeerLost(f"learners {awaited} have gone; this one is at meeting {self._meetings}")
 
     def gone(self) -> list[int]:
         """Learners that have come once, and have died or left since."""

@@ -161,6 +161,28 @@ def test_gossip_has_messages_and_counts_and_numbers_its_trainers() -> None:
     assert planned("mode=gossip", "seed=3").graph == GraphSettings(name="ring", seed=3)
 
 
+def test_learners_in_step_have_room_for_the_gradients_of_all() -> None:
+    made = planned("mode=sync", "learners.count=3")
+    floats = -(-made.description.weights // 16) * 16  # whole cache lines
+    (segment,) = (segment for segment in made.segments if segment.name == "gradients")
+    assert 4 * 2 * 3 * floats <= segment.bytes <= 4 * 2 * 3 * floats + 20_000
+    settings = instructions(made, "trainer-1", 0)
+    assert isinstance(settings, TrainerSettings)
+    assert msgspec.convert(settings.exchange, ExchangeSettings).gradients == str(made.shm / "gradients")
+    for overrides in (["learners.count=1"], ["learners.count=2", "mode=async"]):
+        assert "gradients" not in [segment.name for segment in planned(*overrides).segments]
+
+
+def test_who_listens_is_in_the_plan() -> None:
+    two = ["learners.count=2", "inference.count=1", "evaluator.count=1"]
+    for mode in ("sync", "async", "gossip"):
+        made = planned(*two, f"mode={mode}")
+        assert made.sockets == [made.endpoint("control")]
+    made = planned(*two, "mode=gossip", "gossip.transport=zmq")
+    assert made.sockets == [made.endpoint("control"), made.messages(0), made.messages(1)]
+    assert made.exchange(1)["endpoint"].format(1) == made.messages(1)
+
+
 # Learners that come and go --------------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """One learner of mode sync, as a process: `python -m tests.parameters.sync_learner <scenario> <rank> <path>...`.
 
-It prints what happened to it as lines of JSON; the paths are those of the generations' rendezvous.
+It prints what happened to it as lines of JSON; the paths are those of the generations' rendezvous, beside which lie the
+gradients.
 """
 
 from __future__ import annotations
@@ -11,15 +12,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from actorlearn.optim.interface import OptimizerSettings
-from actorlearn.parameters import allreduce
 from actorlearn.parameters.allreduce import ASK_EVERY
 from actorlearn.parameters.interface import (
     Agreed,
@@ -74,7 +73,12 @@ class SyncLearner:
 
     def join(self, generation: int) -> Exchange:
         settings = ExchangeSettings(
-            mode="sync", rank=self.rank, learners=self.learners, rendezvous=self.paths[generation], hash_every=1
+            mode="sync",
+            rank=self.rank,
+            learners=self.learners,
+            rendezvous=self.paths[generation],
+            gradients=str(Path(self.paths[generation]).with_name("gradients")),
+            hash_every=1,
         )
         own = Learner(
             *(OPTIMIZER, self.weights, torch.zeros(PARAMETERS), lambda: self.alive()),
@@ -118,6 +122,7 @@ def learn(learner: SyncLearner) -> None:
             told(broken_off=step)
             break
     told(**exchange.numbers())
+    told(sockets=sum(handle.exists() and handle.is_socket() for handle in Path("/proc/self/fd").iterdir()))
     agreed = exchange.agree(0, 0, draining=True) if learner.rank == 1 else learner.learn(exchange)
     told(**agreed._asdict())
     learner.end(exchange)
@@ -154,31 +159,6 @@ def lose(learner: SyncLearner) -> None:
     exchange.close()
 
 
-def connect(learner: SyncLearner) -> None:
-    """Learner 1 cannot connect at first; in the second generation learner 2 dies when it is about to."""
-    allreduce._CONNECT_LIMIT = timedelta(seconds=5)
-    init, calls = dist.init_process_group, []
-
-    def unlucky(*arguments: Any, **keywords: Any) -> None:
-        calls.append(learner.rank)
-        if learner.rank == 1 and len(calls) == 1:
-            raise RuntimeError("no luck")
-        if learner.rank == 2 and exchange is not None:
-            die()
-        init(*arguments, **keywords)
-
-    dist.init_process_group = unlucky
-    exchange = None
-    exchange = learner.join(0)
-    learner.learn(exchange)
-    told(weights=learner.weights.tolist(), calls=len(calls))
-    exchange.close()
-    try:
-        learner.join(1)
-    except PeerLost as error:
-        told(lost=str(error))
-
-
 def differ(learner: SyncLearner) -> None:
     """Learner 1 changes a weight by itself."""
     exchange = learner.join(0)
@@ -204,5 +184,5 @@ def miscount(learner: SyncLearner) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     scenario, rank, learners, *paths = sys.argv[1:]
-    scenarios = {"learn": learn, "lose": lose, "connect": connect, "differ": differ, "miscount": miscount}
+    scenarios = {"learn": learn, "lose": lose, "differ": differ, "miscount": miscount}
     scenarios[scenario](SyncLearner(int(rank), int(learners), paths))

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 from actorlearn.memory.shared import Segment
+from actorlearn.parameters.allgather import rows_fields
 from actorlearn.parameters.allreduce import ASK_EVERY
 from actorlearn.parameters.exchange import Alone
 from actorlearn.parameters.interface import Learner
@@ -23,6 +25,8 @@ pytestmark = pytest.mark.timeout(180)  # each learner loads torch, on a machine 
 
 
 def rendezvous(folder: Path, learners: int, generation: int = 0) -> str:
+    with suppress(FileExistsError):
+        Segment.create(folder / "gradients", rows_fields(learners, program.PARAMETERS + program.STATISTICS))
     return str(Segment.create(folder / f"learners.{generation}", rendezvous_fields(learners)).path)
 
 
@@ -63,8 +67,9 @@ def test_two_learners_are_one_with_the_environments_of_both(tmp_path: Path) -> N
     # Learner 1 drained: nobody learned the last batch.
     assert first[-2] == second[-2] == {"env_steps": 240, "updates": 8, "draining": True}
     # It was told to in the middle of a batch: both broke it off at the same step.
-    assert first[-4] == second[-4] == {"broken_off": 3 * ASK_EVERY - 1}
-    numbers = first[-3]
+    assert first[-5] == second[-5] == {"broken_off": 3 * ASK_EVERY - 1}
+    assert first[-3] == second[-3] == {"sockets": 0}
+    numbers = first[-4]
     assert numbers["straggler"] in (0, 1) and 0.0 < numbers["straggler_share"] <= 1.0
     assert numbers["learner_wait_s"] > 0.0
 
@@ -82,7 +87,7 @@ def test_a_killed_learner_ends_the_generation_and_survivors_bring_the_newest_wei
     assert [learners[0].returncode, learners[1].returncode, newcomer.returncode] == [0, 0, 0]
     for lines in survivors:
         assert [line["update"] for line in lines[:2]] == [0, 1]
-        assert "in update 3 learners" in lines[2]["lost"]
+        assert "learners [2] have gone" in lines[2]["lost"]
     for lines in (*(lines[3:] for lines in survivors), new):
         said = [[2, 0], [2, 1], [0, 2]]  # updates and rank of each
         assert lines[0] == {"joined": 2, "beside": [0.0, 0.0, 0.0], "said": said, "best": 0}
@@ -93,16 +98,18 @@ def test_a_killed_learner_ends_the_generation_and_survivors_bring_the_newest_wei
     assert survivors[1][-1]["ended"] == new[-1]["ended"] == "PeerLost"
 
 
+@pytest.mark.slow
 @pytest.mark.faults
-def test_who_cannot_connect_is_met_again_and_who_dies_before_it_connects_is_not_waited_for(tmp_path: Path) -> None:
-    paths = [rendezvous(tmp_path, 3, generation) for generation in range(2)]
-    learners = [begin("connect", rank, 3, paths) for rank in range(3)]
-    lines = [told(learner) for learner in learners]
-    assert [learner.returncode for learner in learners] == [0, 0, -9]
-    assert lines[0][1]["calls"] > 1
-    assert lines[0][1] == lines[1][1] == lines[2][1]  # also the weights, bit for bit
-    for said in lines[:2]:
-        assert "learners [2] have gone" in said[-1]["lost"]
+@pytest.mark.parametrize("learners", [2, 3])
+def test_wherever_a_learner_is_killed_all_others_have_the_same_whole_step(learners: int) -> None:
+    """Two sum whole gradients, three sum a part each."""
+    command = [sys.executable, "-m", "tests.parameters.killed_learners", str(learners)]
+    runs = [json.loads(line) for line in subprocess.check_output(command).splitlines()]
+    unkilled, killed = runs[0], runs[1:-1]
+    assert [seen[1:] for seen in unkilled] == [unkilled[0][1:]] * learners == [seen[1:] for seen in runs[-1]]
+    for line, (*survivors, victim) in enumerate(killed, 1):
+        assert victim == [] and survivors == [seen[: len(survivors[0])] for seen in unkilled[:-1]], line
+    assert {len(first) for first, *_ in killed} == {1, 2, 3, 4}  # not joined, joined, one step, two
 
 
 def test_weights_that_differ_are_an_error_that_names_the_learners(tmp_path: Path) -> None:

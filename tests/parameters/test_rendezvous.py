@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -90,6 +91,43 @@ def test_a_killed_learner_is_missed_by_name_and_its_place_is_not_given_again(pat
         for learner in learners:
             learner.kill()
             learner.communicate()
+
+
+def test_who_has_come_and_left_is_missed_at_the_next_meeting_and_not_at_this(path: Path) -> None:
+    """Or of two that wait for the same meeting one could miss the dead, and the other go on."""
+    looks = threading.Semaphore(0)
+
+    def alive() -> bool:
+        looks.release()
+        return True
+
+    with places(path, range(1), alive) as (staying,), places(path, range(1, 2)) as (late,), ThreadPoolExecutor() as run:
+        with places(path, range(2, 3)) as (leaving,), pytest.raises(Stopped):
+            leaving._alive = lambda: False
+            leaving.meet([2])
+        waiting = run.submit(staying.meet, [0])
+        for _ in range(3):  # it has looked twice whether somebody is gone
+            looks.acquire()
+        assert late.meet([1])[:, 0].tolist() == waiting.result()[:, 0].tolist() == [0, 1, 2]
+        for place in (staying, late):
+            with pytest.raises(PeerLost, match=r"learners \[2\] have gone"):
+                place.meet([])
+
+
+def test_who_is_to_stay_goes_on_waiting_when_it_is_told_to_end(path: Path) -> None:
+    looks = threading.Semaphore(0)
+
+    def alive() -> bool:
+        looks.release()
+        return False
+
+    with places(path, range(1), alive) as (staying,), places(path, range(1, 3)) as later, ThreadPoolExecutor() as run:
+        waiting = run.submit(staying.meet, [0], stay=True)
+        for _ in range(3):
+            looks.acquire()
+        for meeting in [run.submit(place.meet, [place.rank]) for place in later]:
+            assert meeting.result()[:, 0].tolist() == [0, 1, 2]
+        assert waiting.result()[:, 0].tolist() == [0, 1, 2]
 
 
 def test_a_learner_that_has_left_is_missed_too(path: Path) -> None:

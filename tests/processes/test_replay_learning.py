@@ -225,7 +225,7 @@ def test_rounds_without_a_minibatch_make_up_for_no_update_that_was_not_finite(tm
 
 
 def test_learners_that_join_go_on_from_the_one_whose_weights_they_take(tmp_path: Path) -> None:
-    """Gloo is not needed for it: what is said and heard are a few numbers (tests/parameters/test_allreduce.py)."""
+    """Without other processes: what is said and heard are a few numbers (tests/parameters/test_allreduce.py)."""
     paths = [tmp_path / name for name in "ab"]
     for path in paths:
         path.mkdir()

@@ -1,0 +1,136 @@
+"""Learners of mode sync of whom the last is killed at every line: `python -m tests.parameters.killed_learners <count>`.
+
+For each line of the exchange that the victim comes to, from joining through two steps, all learners are begun anew.
+Survivors print, as lines of JSON, how far each came and a fingerprint of its weights and optimizer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import mmap
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+from actorlearn.memory.shared import SHM_ROOT, Segment
+from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.parameters.allgather import rows_fields
+from actorlearn.parameters.interface import Exchange, ExchangeSettings, Learner, PeerLost, Stopped
+from actorlearn.parameters.make import make
+from actorlearn.parameters.rendezvous import rendezvous_fields
+
+SIZE, STEPS = 40, 2
+OPTIMIZER = OptimizerSettings(name="adam", epsilon=1e-5, clip_norm=0.5)
+TRACED = ("allreduce.py", "allgather.py", "rendezvous.py")
+
+
+def fingerprint(weights: torch.Tensor, exchange: Exchange) -> str:
+    whole = hashlib.sha256(weights.numpy().tobytes())
+    for tensor in exchange.state().values():
+        whole.update(tensor.numpy().tobytes())
+    return whole.hexdigest()
+
+
+def kill_at(line: int) -> Callable[..., Any]:
+    """A trace function that ends this process before the so manyeth line of the exchange."""
+    left = itertools.count(line, -1)
+
+    def trace(frame: FrameType, event: str, _argument: object) -> Callable[..., Any] | None:
+        if Path(frame.f_code.co_filename).name not in TRACED:
+            return None
+        if event == "line" and next(left) == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    return trace
+
+
+def learn(folder: Path, rank: int, learners: int, gone: mmap.mmap) -> list[str]:
+    """Join, and take the steps; fingerprints before, after joining and after each step, as far as this one came.
+
+    Each begins with weights of its own, and the victim's are those that all take.
+    """
+    victim, joined = learners - 1, False
+    weights, gradients = torch.linspace(-1.0, 1.0, SIZE) * (rank + 1), torch.zeros(SIZE)
+    settings = ExchangeSettings(
+        mode="sync",
+        rank=rank,
+        learners=learners,
+        rendezvous=str(folder / "learners"),
+        gradients=str(folder / "gradients"),
+    )
+    exchange = make(settings, Learner(OPTIMIZER, weights, gradients, lambda: joined or not gone[0]))
+    for tensor in exchange.state().values():
+        tensor.add_(rank)
+    seen = [fingerprint(weights, exchange)]
+    try:
+        exchange.join(0, int(rank == victim))
+        joined = True
+        seen.append(fingerprint(weights, exchange))
+        for step in range(STEPS):
+            exchange.agree(10, 1)
+            gradients.copy_(torch.sin(torch.arange(SIZE) * (1.0 + rank + learners * step)))
+            exchange.step(gradients, 0.01)
+            seen.append(fingerprint(weights, exchange))
+    except (PeerLost, Stopped):  # Stopped: it never came, so that the supervisor tells of it
+        seen[-1] = fingerprint(weights, exchange)  # as it was, if nothing was half done
+    exchange.close()
+    return seen
+
+
+def begin(folder: Path, rank: int, learners: int, gone: mmap.mmap, line: int) -> tuple[int, int]:
+    """Fork one learner; its process id, and where it says what it has seen."""
+    read, write = os.pipe()
+    if child := os.fork():
+        os.close(write)
+        return child, read
+    try:
+        if line and rank == learners - 1:
+            sys.settrace(kill_at(line))
+        seen = learn(folder, rank, learners, gone)
+        sys.settrace(None)
+        os.write(write, json.dumps(seen).encode())
+    except BaseException:
+        traceback.print_exc()
+    os._exit(0)
+
+
+def run(learners: int, line: int) -> list[list[str]]:
+    """What each learner has seen; nothing of a victim that was killed."""
+    gone = mmap.mmap(-1, 1)
+    with tempfile.TemporaryDirectory(dir=SHM_ROOT, prefix="actorlearn-test-") as name:
+        folder = Path(name)
+        Segment.create(folder / "learners", rendezvous_fields(learners)).close()
+        Segment.create(folder / "gradients", rows_fields(learners, SIZE)).close()
+        begun = [begin(folder, rank, learners, gone, line) for rank in range(learners)]
+        seen = []
+        for child, read in reversed(begun):  # the victim first
+            with os.fdopen(read) as said:
+                seen.append(said.read())
+            os.waitpid(child, 0)
+            gone[0] = 1
+    return [json.loads(said) if said else [] for said in reversed(seen)]
+
+
+def main(learners: int) -> None:
+    print(json.dumps(run(learners, 0)))
+    for line in itertools.count(1):
+        seen = run(learners, line)
+        print(json.dumps(seen), flush=True)
+        if seen[-1]:
+            return
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main(int(sys.argv[1]))
