@@ -158,7 +158,8 @@ def _processes(made: Plan) -> Table:
     }
     table.add_row("supervisor", "starts, watches, restarts, stops", Path(made.endpoint("control")).name)
     for process in made.processes:
-        woken_by = "" if process.role == "evaluator" else Path(made.bell(process.name)).name
+        wakers = ["" if process.role == "evaluator" else made.bell(process.name), made.mailbox(process)]
+        woken_by = ", ".join(Path(waker).name for waker in wakers if waker)
         table.add_row(process.name, does.get(process.role, process.role), woken_by)
     return table
 

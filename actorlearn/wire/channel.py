@@ -38,7 +38,7 @@ def _socket(kind: int) -> zmq.Socket[bytes]:
 
 def _listen(socket: zmq.Socket[bytes], endpoint: str) -> None:
     """Bind; an ipc endpoint is its owner's alone. Raises ChannelError naming the endpoint."""
-    before = os.umask(0o077)  # the socket file must be 0600 from its first moment
+    before = os.umask(0o177)  # the socket file must be 0600 from its first moment
     try:
         socket.bind(endpoint)
     except zmq.ZMQError as error:

@@ -39,7 +39,7 @@ def test_a_message_of_several_frames_is_not_mistaken_for_silence(router: Router)
 
 def test_the_socket_file_is_its_owners_alone_and_goes_with_it(tmp_path: Path) -> None:
     router = Router(f"ipc://{tmp_path}/r.sock")
-    assert (tmp_path / "r.sock").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "r.sock").stat().st_mode & 0o777 == 0o600
     router.close()
     assert not (tmp_path / "r.sock").exists()
 
