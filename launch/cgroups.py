@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROCESS = Path("/proc/self")
+AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 QUOTA_FILE = {1: "cpu.cfs_quota_us", 2: "cpu.max"}
 """Version -> the file of a group that says how much time it may use in a period."""
 PERIOD_FILE = "cpu.cfs_period_us"
@@ -81,6 +82,17 @@ def quota(process: Path = PROCESS) -> Quota | None:
     """The least limit on this process's time, of all its groups; None where there is none."""
     limits = [limit for group in groups(process) if (limit := group.quota())]
     return min(limits, key=lambda limit: limit.cores, default=None)
+
+
+def autogroups(file: Path = AUTOGROUP) -> bool | None:
+    """Whether sessions share the cores evenly, so that nice counts within one alone; None where it is not known.
+
+    It is so for processes of the root group; between others their groups decide.
+    """
+    try:
+        return file.read_text().strip() == "1"
+    except OSError:
+        return None
 
 
 def _paths(text: str) -> dict[int, Path]:

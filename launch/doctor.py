@@ -1,6 +1,6 @@
 """``actorlearn doctor``: looks at this machine and says what will bite, and what to do about it.
 
-Reads limits, /proc, /dev/shm and library versions; torch is asked in a child process. Changes nothing.
+Reads limits, /proc, /dev/shm and library versions; child processes ask torch and the scheduler. Changes nothing.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json as json_format
 import os
 import platform
+import re
 import resource
 import shutil
 import stat
@@ -23,6 +24,7 @@ from rich.text import Text
 
 from actorlearn.memory.shared import SHM_ROOT
 from actorlearn.metrics.energy import Energy
+from launch.cgroups import autogroups
 from launch.check import size
 from launch.cores import Cores
 
@@ -30,6 +32,7 @@ OK, WARN, STOP = "ok", "warn", "stop"
 _COLOURS = {OK: "green", WARN: "yellow", STOP: "bold red"}
 
 _MINIMUM_PYTHON = (3, 11)
+_EEVDF, _SLICES = (6, 6), (6, 12)  # Linux that has them
 _MINIMUM_LIBZMQ = (4, 3, 5)  # as wire/channel.py
 _FILES_A_PROCESS = 8  # the supervisor's log, pidfd and pipes for each child, with a margin
 _MOST_PROCESSES = 256  # as memory/progress.py: a run never has more
@@ -72,6 +75,7 @@ def examine() -> list[Finding]:
         _python(),
         _platform(),
         _cores(),
+        *_scheduler(),
         _memory(),
         _shared_memory(),
         _sockets(),
@@ -116,6 +120,42 @@ def _cores() -> Finding:
         way_out = f"all processes stand still when {cores.usable:g} cores' time is used up: allow more, or fewer CPUs"
         return Finding("cores", found, WARN, way_out)
     return Finding("cores", found)
+
+
+def _scheduler() -> list[Finding]:
+    """What the kernel offers to a run that is not alone on its cores."""
+    release = platform.release()
+    version = tuple(int(number) for number in re.findall(r"\d+", release)[:2])
+    try:
+        sliced, batch, idle = _ask(_ASK_SCHEDULER)
+    except _NoAnswerError as error:
+        return [Finding("scheduler", f"cannot be asked: {error}", WARN, "beside other programs training may be slow")]
+    known = "EEVDF" if version >= _EEVDF else "before EEVDF"
+    found = f"{known}, slices of one's own {'accepted' if sliced else 'not to be had'}"
+    scheduler = Finding("scheduler", found)
+    if version >= _EEVDF and not sliced:
+        why = f"Linux {release} has none" if version < _SLICES else "the call is refused, perhaps by a sandbox"
+        way_out = f"{why}: who wakes up beside a busy program waits for milliseconds; Linux 6.12 has slices"
+        scheduler = Finding("scheduler", found, WARN, way_out)
+    classes = Finding("classes", "batch and idle permitted")
+    if not (batch and idle):
+        refused = " and ".join(name for name, given in (("batch", batch), ("idle", idle)) if not given)
+        classes = Finding("classes", f"{refused} refused", WARN, "an evaluator takes as much of the cores as a trainer")
+    return [scheduler, classes, _nice(), _autogroup()]
+
+
+def _nice() -> Finding:
+    nice, (limit, _) = os.nice(0), resource.getrlimit(resource.RLIMIT_NICE)
+    lowest = -20 if os.geteuid() == 0 or limit == resource.RLIM_INFINITY else max(-20, 20 - limit)
+    found = f"{nice}; may go down to {min(nice, lowest)}"
+    if nice > 0:
+        return Finding("nice", found, WARN, "a run started from here gives way to others: start it from another shell")
+    return Finding("nice", found)
+
+
+def _autogroup() -> Finding:
+    found = {True: "on: nice counts within a session, sessions share evenly", False: "off", None: "none"}
+    return Finding("autogroup", found[autogroups()])
 
 
 def _memory() -> Finding:
@@ -176,6 +216,10 @@ def _libzmq() -> Finding:
     return Finding("libzmq", found)
 
 
+_ASK_SCHEDULER = (
+    "import json; from actorlearn.processes.scheduling import set_policy, set_slice; "
+    "print(json.dumps([set_slice(300_000), set_policy('batch'), set_policy('idle')]))"
+)
 _ASK_ZMQ = "import json, zmq; print(json.dumps([zmq.zmq_version_info(), zmq.__version__]))"
 _ASK_TORCH = (
     "import json, torch; n = torch.cuda.device_count() if torch.cuda.is_available() else 0; "

@@ -20,6 +20,7 @@ from launch.bench.peers import PACKAGES, Peer, answer, environment
 from launch.bench.report import Report, percent
 from launch.bench.request import Request
 from launch.bench.running import Running
+from launch.cgroups import autogroups
 from launch.choices import choose, cpu_flags
 from launch.cores import Cores
 from launch.topology import Topology, load
@@ -56,6 +57,8 @@ def neighbours(request: Request) -> Report:
     cores = Cores.here()
     chosen, _ = choose(load(request.topology, request.overrides), cpu_flags(), cores)
     beside, notes = _possible()
+    if autogroups():
+        notes.append("autogroup is on: loops and programs are of one session; nice counts for nothing between sessions")
     if request.quick:
         beside = dict(list(beside.items())[:2])
     theirs = peers_of(chosen, cores.allowed)

@@ -131,7 +131,7 @@ def answer(python: Path, peer: Peer, seconds: float) -> dict[str, Any]:
     script = Path(__file__).parent / "peer_scripts" / peer.script
     command = [str(python), str(script), str(seconds), *peer.arguments]
     pipe = subprocess.PIPE
-    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, process_group=0)
     try:
         out, error = process.communicate(timeout=seconds + _LIMIT_S)
     except subprocess.TimeoutExpired:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.cgroups import QUOTA_FILE, groups, quota
+from launch.cgroups import QUOTA_FILE, autogroups, groups, quota
 
 
 class Host:
@@ -108,6 +108,13 @@ def test_a_file_that_says_something_else_is_no_limit(host: Host, text: str) -> N
 
 def test_where_nothing_can_be_read_there_is_no_quota(tmp_path: Path) -> None:
     assert quota(tmp_path) is None
+
+
+def test_sessions_share_the_cores_or_do_not(tmp_path: Path) -> None:
+    for text, shared in (("1\n", True), ("0\n", False)):
+        (tmp_path / "enabled").write_text(text)
+        assert autogroups(tmp_path / "enabled") is shared
+    assert autogroups(tmp_path / "nowhere") is None
 
 
 def test_this_machine_can_be_asked() -> None:

@@ -387,8 +387,38 @@ def test_doctor_looks_at_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_ASK_TORCH", 'print(\'["9.9", ["GPU A"]]\')')
     found = {finding.what: finding for finding in doctor.examine()}
     assert {"python", "cores", "/dev/shm", "open files", "processes", "libzmq", "sockets in"} <= found.keys()
+    assert {"scheduler", "classes", "nice", "autogroup"} <= found.keys()
     assert found["torch"].found == "9.9"
     assert found["gpu"].found == "GPU A"
+
+
+@pytest.mark.parametrize(
+    ("release", "answer", "verdicts", "said"),
+    [
+        ("6.12.1-generic", "[true, true, true]", ["ok", "ok"], "EEVDF, slices of one's own accepted"),
+        ("6.8.0-45", "[false, true, true]", ["warn", "ok"], "EEVDF, slices of one's own not to be had"),
+        ("5.15.0", "[false, true, true]", ["ok", "ok"], "before EEVDF"),
+        ("6.18", "[false, false, false]", ["warn", "warn"], "EEVDF, slices of one's own not to be had"),
+        ("unheard-of", "[false, true, true]", ["ok", "ok"], "before EEVDF"),
+        ("6.18", "nothing", ["warn"], "cannot be asked"),
+    ],
+)
+def test_doctor_says_what_the_scheduler_offers(
+    release: str, answer: str, verdicts: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.release", lambda: release)
+    monkeypatch.setattr(doctor, "_ASK_SCHEDULER", f"print({answer!r})")
+    found = [finding for finding in doctor._scheduler() if finding.what in ("scheduler", "classes")]
+    assert [finding.verdict for finding in found] == verdicts
+    assert said in found[0].found
+    assert all(finding.way_out for finding in found if finding.verdict == doctor.WARN)
+
+
+def test_doctor_says_that_a_nice_shell_makes_nice_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    for nice, verdict in ((0, doctor.OK), (10, doctor.WARN)):
+        monkeypatch.setattr("os.nice", lambda _more, nice=nice: nice)
+        assert doctor._nice().verdict == verdict
+        assert doctor._nice().found.startswith(f"{nice}; ")
 
 
 def test_doctor_survives_a_broken_library(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -410,7 +440,7 @@ def test_doctor_survives_a_broken_library(monkeypatch: pytest.MonkeyPatch) -> No
 def test_doctor_says_what_a_quota_leaves(
     cores: Cores, verdict: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor.Cores, "here", lambda: cores)
+    monkeypatch.setattr(Cores, "here", lambda: cores)
     found = doctor._cores()
     assert found.verdict == verdict
     assert said in found.found

@@ -117,14 +117,15 @@ def test_where_no_group_can_be_made_it_says_so(monkeypatch: pytest.MonkeyPatch, 
 def test_a_peer_counts_in_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        f"import json, sys, time; sys.path.insert(0, {str(SCRIPTS)!r}); import windows; windows.WINDOW_S = 0.1\n"
+        f"import json, os, sys, time; sys.path.insert(0, {str(SCRIPTS)!r}); import windows; windows.WINDOW_S = 0.1\n"
         "counted = windows.Windows()\n"
         "for _ in range(3): time.sleep(0.11); counted.count(7)\n"
-        "print(json.dumps({'windows': counted.rates}))\n"
+        "print(json.dumps({'windows': counted.rates, 'session': os.getsid(0)}))\n"
     )
-    told = answer(Path(sys.executable), Peer("none", str(script), (), OURS), 1.0)["windows"]
-    assert len(told) == 3
-    assert all(0.0 < rate <= 70.0 for rate in told)
+    told = answer(Path(sys.executable), Peer("none", str(script), (), OURS), 1.0)
+    assert len(told["windows"]) == 3
+    assert all(0.0 < rate <= 70.0 for rate in told["windows"])
+    assert told["session"] == os.getsid(0), "between sessions nice counts for nothing where autogroup is on"
 
 
 def faked(monkeypatch: pytest.MonkeyPatch, measured: dict[tuple[str, ...], list[str]]) -> None:
