@@ -22,6 +22,7 @@ from actorlearn.parameters.graph import Facts, facts
 from actorlearn.replay.settings import ReplaySettings
 from launch.choices import crowded
 from launch.description import Description, describe
+from launch.memory_order import disorder
 from launch.plan import Plan, plan
 from launch.topology import load
 
@@ -59,6 +60,9 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
     )
     if crowd := crowded(loaded, made.cores.usable):
         console.print(f"[yellow]but[/] {crowd}", highlight=False)
+    if found := disorder():
+        said = "this topology accepts it" if loaded.supervision.any_memory_order else "the run would be refused"
+        console.print(f"[yellow]but[/] {found}: {said}", highlight=False, soft_wrap=True)
     if made.bytes_total > free_bytes():
         less = "replay.capacity_steps" if made.description.replayed else "simulators.envs or algorithm.horizon"
         console.print(

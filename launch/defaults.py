@@ -74,6 +74,7 @@ EVERYWHERE: Tree = {
         "inference_spin_s": 600.0,
         "trainer_spin_s": 1800.0,
         "evaluator_spin_s": 600.0,
+        "any_memory_order": False,
     },
 }
 

@@ -27,6 +27,7 @@ from actorlearn.metrics.energy import Energy
 from launch.cgroups import autogroups
 from launch.check import size
 from launch.cores import Cores
+from launch.memory_order import disorder
 
 OK, WARN, STOP = "ok", "warn", "stop"
 _COLOURS = {OK: "green", WARN: "yellow", STOP: "bold red"}
@@ -99,13 +100,8 @@ def _platform() -> Finding:
     found = f"{platform.system()} {platform.release()}, {platform.machine()}"
     if platform.system() != "Linux":
         return Finding("platform", found, STOP, "actorlearn needs Linux: pidfd, /dev/shm, parent-death signals")
-    if platform.machine() not in ("x86_64", "AMD64"):
-        return Finding(
-            "platform",
-            found,
-            WARN,
-            "shared memory relies on x86-64's store order; elsewhere a reader may see torn rows",
-        )
+    if wrong := disorder():
+        return Finding("platform", found, STOP, f"{wrong}; runs start only with supervision.any_memory_order: true")
     return Finding("platform", found)
 
 

@@ -29,6 +29,7 @@ from launch.footing import Footing
 from launch.hangs import HangDetector, Watched
 from launch.instructions import instructions
 from launch.journal import Journal
+from launch.memory_order import disorder, refuse_disorder
 from launch.plan import Plan
 from launch.rows import Rows
 from launch.runs import Lines, attached_before
@@ -57,6 +58,7 @@ def run(topology: Topology, run_dir: Path, *, resume: bool = False, console: ev.
     ChannelError.
     """
     with Footing(run_dir) as footing:
+        refuse_disorder(topology)
         description = describe(topology)  # Ctrl-C still ends us here: the footing hears signals only from lay on
         plan = footing.lay(topology, description, resume)
         return Runner(plan, footing, resume, console).run()
@@ -277,7 +279,8 @@ class Runner:
             if names:
                 cause = f"{before} earlier and not part of it: {', '.join(names)}; attach as many again if wanted"
                 self._note(ev.Note("resumed", cause=cause))
-        for warning in (crowded(self.plan.topology, self.plan.cores.usable), self.plan.description.unseen):
+        told = (crowded(self.plan.topology, self.plan.cores.usable), self.plan.description.unseen, disorder())
+        for warning in told:
             if warning:
                 self._note(ev.Note("warned", cause=warning))
 

@@ -1,4 +1,5 @@
-"""The section ``supervision`` of a topology: how long the processes of each role may show no sign of life.
+"""The section ``supervision`` of a topology: how long the processes of each role may show no sign of life, and where
+they may be started at all.
 
 Pure. What a sign of life is, and who is found to hang by these limits, is in ``launch/hangs.py``.
 """
@@ -38,6 +39,7 @@ class SupervisionSection(Section):
     inference_spin_s: Seconds = Field(description="likewise")
     trainer_spin_s: Seconds = Field(description="likewise")
     evaluator_spin_s: Seconds = Field(description="likewise")
+    any_memory_order: bool = Field(description="also start on processors other than x86-64: rows may be read torn")
 
     @property
     def by_role(self) -> dict[str, Limits]:

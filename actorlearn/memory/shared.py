@@ -6,8 +6,8 @@ mapped with ``mmap``, so numpy and torch view it without a copy. Python's own Sh
 reader's exit destroys the segment under everyone else.
 
 Memory order: single 8-byte words are written and read whole, and a reader that sees a new word sees what was written
-before it. That holds on x86-64 (total store order), which is what the project is tested on; ``actorlearn doctor`` says
-so on other machines.
+before it. That holds on x86-64 (total store order), which is what the project is tested on; on other machines a run
+starts only when its topology says that it may (``launch/memory_order.py``).
 """
 
 from __future__ import annotations

@@ -229,6 +229,7 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
                 "supervision": st.fixed_dictionaries(
                     {name: st.floats(2, 1000) for name in SupervisionSection.model_fields if "_spin" not in name}
                     | {name: st.floats(1000, 10**6) for name in SupervisionSection.model_fields if "_spin" in name}
+                    | {"any_memory_order": st.booleans()}
                 ),
             }
         )
