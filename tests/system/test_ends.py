@@ -129,6 +129,20 @@ def test_ctrl_c_twice_ends_at_once_even_when_nobody_listens(launched: Start) -> 
     assert run.summary()["status"] == "stopped"
 
 
+def test_a_pass_of_minutes_is_no_hang_and_ctrl_c_breaks_it_off(launched: Start) -> None:
+    long = ["algorithm.name=ppo", "algorithm.epochs=1000", "algorithm.minibatches=512", "algorithm.horizon=64"]
+    run = launched("catch", *long, "supervision.trainer_hang_s=2")
+    run.wait_for_event("ready", "simulator-1")
+    began_s = time.monotonic()
+    run.wait_for(lambda: time.monotonic() > began_s + 6, "time for the first batch, and three times the limit")
+    run.ctrl_c()
+    assert run.end() == 130
+    assert [e["cause"] for kind in ("silent", "died") for e in run.events(kind)] == []
+    summary = run.summary()
+    assert (summary["status"], summary["env_steps"], summary["steps_dropped"]) == ("stopped", 0, 64 * 8)
+    assert run.leftovers() == []
+
+
 def test_ctrl_c_before_anything_runs(launched: Start) -> None:
     run = launched(*KNOWN)
     run.wait_for(lambda: run.events("spawned"), "process")
