@@ -40,7 +40,8 @@ class Role:
         signal.signal(signal.SIGTERM, self._stop)
 
     def hello(self, shape: dict[str, str] | None = None) -> None:
-        """Tell the supervisor that this process is ready to work."""
+        """Tell the supervisor that this process is ready to work, and no longer has the time that a start may take."""
+        self.progress.beat()
         self.control.hello(os.getpid(), shape)
 
     def alive(self) -> bool:
