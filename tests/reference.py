@@ -342,7 +342,8 @@ def multi_step_adam(
 ) -> list[list[float]]:
     """Two learners by appendix A of Stooke & Abbeel (2018), number by number; central parameters, then each learner's.
 
-    An event is a local step by one learner with its gradient, or its bringing home what it has accumulated.
+    An event is a local step by one learner with its gradient, its bringing home what it has accumulated, or its taking
+    central values before it has: as if it had made its local steps on them.
     """
     beta1, beta2 = settings.betas
     result: list[list[float]] = [[], [], []]
@@ -364,12 +365,16 @@ def multi_step_adam(
                 own["a_gg"] = beta2 * own["a_gg"] + g**2
                 own["a_s"] += s
                 own["n"] += 1
-            else:
-                n = own["n"]
-                central["theta"] -= own["a_s"]
-                central["m"] = beta1**n * central["m"] + (1.0 - beta1) * own["a_g"]
-                central["v"] = beta2**n * central["v"] + (1.0 - beta2) * own["a_gg"]
-                own.update(central)
+                continue
+            n = own["n"]
+            repeated = {
+                "theta": central["theta"] - own["a_s"],
+                "m": beta1**n * central["m"] + (1.0 - beta1) * own["a_g"],
+                "v": beta2**n * central["v"] + (1.0 - beta2) * own["a_gg"],
+            }
+            own.update(repeated)
+            if event == "home":
+                central.update(repeated)
                 own.update(nothing)
         for row, found in zip(result, (central, *learners), strict=True):
             row.append(found["theta"])

@@ -37,12 +37,17 @@ class MultiStepAdam(Adam):
         self.pending += 1
 
     @torch.no_grad()
-    def merge(self, parameters: Tensor) -> None:
+    def repeat(self, parameters: Tensor) -> None:
         """Repeat the local steps on central values: `parameters` and this state, where the caller has put them."""
         beta_mean, beta_square = self.settings.betas
         parameters.sub_(self.moved)
         self.mean.mul_(beta_mean**self.pending).add_(self.gradient_sum, alpha=1.0 - beta_mean)
         self.square.mul_(beta_square**self.pending).add_(self.square_sum, alpha=1.0 - beta_square)
+
+    @torch.no_grad()
+    def merge(self, parameters: Tensor) -> None:
+        """Repeat the local steps on central values for good: the next ones begin there."""
+        self.repeat(parameters)
         for accumulator in (self.gradient_sum, self.square_sum, self.moved):
             accumulator.zero_()
         self.pending = 0

@@ -4,7 +4,9 @@ Reads gradients and the store; writes the store, the flat weights and the optimi
 time this learner has been there. Source: Stooke & Abbeel (2018), section 4.3 and, for several local steps, appendix A.
 
 The gradient is clipped here; then, chunk by chunk, central weights and optimizer state are taken to this learner's
-device, updated there, and written back. Adam's count of steps is each learner's own, as in their code.
+device, updated there, and written back. Adam's count of steps is each learner's own, as in their code. Local steps go on
+from batch to batch, so that A2C, whose batch is one step, has several too; a learner that is killed takes along those
+that the store has not got.
 """
 
 from __future__ import annotations
@@ -84,7 +86,9 @@ class Async:
         return self.store.env_steps, self.store.updates
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
-        """Agree with oneself, on top of what all have learned until now."""
+        """Agree with oneself, on top of what all have learned until now. One that drains leaves no local steps behind."""
+        if draining and self.pending:
+            self._bring_home()
         self.env_steps, updates = (0, 0) if draining else (env_steps, 1)
         return Agreed(self.store.env_steps + self.env_steps, self.store.updates + updates, draining)
 
@@ -120,18 +124,18 @@ class Async:
         return told
 
     def settle(self) -> None:
-        """Give the store the local steps it has not got, and count the batch."""
-        if self.pending:
-            self._bring_home()
+        """Count the batch."""
         self.store.count(self.env_steps, 1)
 
     def pull(self) -> bool:
-        """Take the chunks that others have changed."""
+        """Take the chunks that others have changed, and repeat on them the local steps that the store has not got."""
         waiting = [chunk for chunk in self.spans if self.store.version(chunk) != self._seen[chunk]]
         changed = bool(waiting)
         while waiting:
             with self.store.locked(waiting) as chunk:
                 self._take(chunk)
+            if self.pending and chunk in self.local:
+                self.local[chunk].repeat(self.weights[self.spans[chunk]])
             waiting.remove(chunk)
         return changed
 

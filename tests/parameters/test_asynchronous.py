@@ -151,7 +151,7 @@ def test_adam_counts_each_learners_own_steps(tmp_path: Path) -> None:
 @settings(max_examples=30)
 @given(st.integers(1, 4), st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(0, 100))
 def test_several_local_steps_of_one_learner_are_adam(tmp_path_factory, local_steps, batches, seed):
-    """Whatever is left over at the end of a batch is brought home with it."""
+    """What is left over at the end of a batch goes on with the next, and stays when central weights are looked at."""
     adam = OptimizerSettings(name="adam", epsilon=1e-5, clip_norm=0.5)
     expected = start()
     alone = Alone(Learner(adam, expected, torch.zeros(PARAMETERS)))
@@ -162,17 +162,40 @@ def test_several_local_steps_of_one_learner_are_adam(tmp_path_factory, local_ste
             for gradient in gradients_of(steps, seed + number):
                 assert exchange.step(gradient.clone(), RATE) == alone.step(gradient, RATE)
             exchange.settle()
-            home = weights.clone()
+            own, *squares = weights.clone(), exchange.state()["square"].clone()
             weights.zero_()
             exchange._seen = [-1] * 4  # as if others had been there
             assert exchange.pull()
-            assert torch.equal(weights, home)
+            torch.testing.assert_close(weights, own, rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close([exchange.state()["square"]], squares, rtol=1e-5, atol=1e-9)
         torch.testing.assert_close(weights, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_local_steps_of_two_learners_follow_the_appendix(tmp_path: Path) -> None:
+def test_batches_of_one_update_are_together_in_the_store_after_so_many_of_them(tmp_path: Path) -> None:
+    """A2C makes one update of a batch: its local steps are those of several batches, and a drain leaves none behind."""
+    adam = OptimizerSettings(name="adam", epsilon=1e-5, clip_norm=0.5)
+    expected = start()
+    alone = Alone(Learner(adam, expected, torch.zeros(PARAMETERS)))
+    with learners(tmp_path, adam, 2, local_steps=3) as ((exchange, weights), (other, others)):
+        exchange.join(0, 0), other.join(0, 0)
+        seen = []
+        for number, gradient in enumerate(gradients_of(7)):
+            assert exchange.agree(10, 1).env_steps == 10 * (number + 1)
+            assert exchange.step(gradient.clone(), RATE) == alone.step(gradient, RATE)
+            exchange.settle()
+            seen.append(other.pull())
+        assert seen == [False, False, True, False, False, True, False]
+        assert exchange.agree(0, 0, draining=True).draining
+        assert other.pull(), "nothing is left behind"
+        torch.testing.assert_close(weights, expected, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(others, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("pulled", [False, True])
+def test_local_steps_of_two_learners_follow_the_appendix(tmp_path: Path, pulled: bool) -> None:
+    """Also where central values are taken between two local steps: those taken so far are repeated on them."""
     adam = OptimizerSettings(name="adam", epsilon=1e-5, epsilon_hat=True, clip_norm=0.0)
-    turns = (0, 1, 1, 0, 0, 0, 1, 1)
+    turns = (0, 1, 1, 0, 0, 0, 1, 1, 1)
     gradients = gradients_of(len(turns))
     events, slopes, alone = [], [], [0, 0]
     with learners(tmp_path, adam, 2, local_steps=2) as made:
@@ -185,6 +208,10 @@ def test_local_steps_of_two_learners_follow_the_appendix(tmp_path: Path) -> None
             alone[turn] += 1
             if alone[turn] % 2 == 0:
                 events.append(("home", turn))
+                slopes.append([0.0] * 3)
+            elif pulled:
+                made[turn][0].pull()
+                events.append(("pull", turn))
                 slopes.append([0.0] * 3)
         slow = reference.multi_step_adam(start()[:3].tolist(), events, slopes, RATE, adam)
         found = torch.stack([weights[:3] for _, weights in made])
