@@ -167,8 +167,10 @@ OPTIMIZERS_OF: dict[tuple[str, str, str], Tree] = {
 # 0.1 as in Schulman et al. 2017. Atari with impala: Espeholt et al. 2018, appendix G, where 32 trajectories of 20 steps
 # make a batch, losses are sums, and the squared error counts a half of 0.5. Cheap environments, seeds 1 and 2, steps to
 # a mean of 475 on CartPole-v1 and of 0.95 on Catch (100,000 steps): ppo 91,000 and 99,000, 18,000 and 22,000; impala
-# 165,000 and 190,000 on CartPole-v1; all four stay at 500 to the end. On Catch impala stays near 0.6: an entropy_cost
-# of 0.05 that falls to 0 brings it to 1.0 within 75,000 steps, one of 0.02 does not, and either lets CartPole collapse.
+# 165,000 and 190,000 on CartPole-v1; all four stay at 500 to the end. On Catch both seeds of impala stay near 0.6,
+# which is not V-trace's doing: with entropy_cost 0 a policy gives up a column and never catches there again, a2c's the
+# same. In these two an entropy_cost of 0.05 that falls to 0 ends at 1.0 within 75,000 steps, one of 0.02 does not, and
+# on CartPole-v1 either collapses; more seeds were not tried.
 ALGORITHMS: dict[tuple[str, str], Tree] = {
     ("atari", "ppo"): {
         "algorithm": {

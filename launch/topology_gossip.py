@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 
 from launch.topology_types import Section, nearest, refuse
 
-GRAPHS = ("ring", "k-peer", "exponential", "exponential-varying", "complete", "random-matching")
+GRAPHS = ("none", "ring", "k-peer", "exponential", "exponential-varying", "complete", "random-matching")
 
 
 def _graph(value: object) -> object:
@@ -32,7 +32,8 @@ def _graph(value: object) -> object:
 
 
 Graph = Annotated[
-    Literal["ring", "k-peer", "exponential", "exponential-varying", "complete", "random-matching"] | list[list[int]],
+    Literal["none", "ring", "k-peer", "exponential", "exponential-varying", "complete", "random-matching"]
+    | list[list[int]],
     BeforeValidator(_graph),
 ]
 
@@ -40,7 +41,9 @@ Graph = Annotated[
 class GossipSection(Section):
     """How learners mix their weights in mode gossip (actorlearn.parameters.interface.ExchangeSettings)."""
 
-    graph: Graph = Field(description="who mixes whose weights; lists: the in-peers of each learner, by number")
+    graph: Graph = Field(
+        description="who mixes whose weights; none: nobody; lists: the in-peers of each learner, by number"
+    )
     peers: int = Field(ge=1, le=63, description="k-peer: in-peers of each learner; all others where there are fewer")
     max_staleness: int | None = Field(
         ge=0,

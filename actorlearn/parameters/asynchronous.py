@@ -4,9 +4,9 @@ Reads gradients and the store; writes the store, the flat weights and the optimi
 time this learner has been there. Source: Stooke & Abbeel (2018), section 4.3 and, for several local steps, appendix A.
 
 The gradient is clipped here; then, chunk by chunk, central weights and optimizer state are taken to this learner's
-device, updated there, and written back. Adam's count of steps is each learner's own, as in their code. Local steps go on
-from batch to batch, so that A2C, whose batch is one step, has several too; a learner that is killed takes along those
-that the store has not got.
+device, updated there, and written back. Adam's count of steps is each learner's own, as in their code. Local steps go
+on from batch to batch, so that A2C, whose batch is one step, has several too; a learner that is killed takes along
+those that the store has not got.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Async:
         return self.store.env_steps, self.store.updates
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
-        """Agree with oneself, on top of what all have learned until now. One that drains leaves no local steps behind."""
+        """Agree with oneself, on top of what all have learned until now; a drain leaves no local steps behind."""
         if draining and self.pending:
             self._bring_home()
         self.env_steps, updates = (0, 0) if draining else (env_steps, 1)

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-GRAPHS = ("ring", "k-peer", "exponential", "exponential-varying", "complete", "random-matching", "lists")
+GRAPHS = ("none", "ring", "k-peer", "exponential", "exponential-varying", "complete", "random-matching", "lists")
 DRAWS = 256
 """Exchanges of random matching that `facts` looks at."""
 _NOTHING = 1e-12
@@ -86,7 +86,7 @@ def _hops(graph: GraphSettings, count: int, exchange: int) -> Sequence[int]:
         return [1 << j for j in range(doublings)]
     if graph.name == "exponential-varying":
         return [1 << exchange % doublings] if doublings else []
-    farthest = {"ring": 1, "k-peer": graph.peers, "complete": count - 1}[graph.name]
+    farthest = {"none": 0, "ring": 1, "k-peer": graph.peers, "complete": count - 1}[graph.name]
     return range(1, 1 + min(farthest, count - 1))
 
 

@@ -39,7 +39,9 @@ class ExchangeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     gradients: str = ""  # sync: path of the segment in which learners show one another their gradients
     hash_every: int = 100  # sync: batches between two comparisons of the weights' hash; 0 = never
     store: str = ""  # async: path of the store's segment
-    local_steps: int = 1  # optimizer steps between two exchanges, whatever batches they are of; async: > 1 only with adam
+    local_steps: int = (
+        1  # optimizer steps between two exchanges, whatever batches they are of; async: > 1 only with adam
+    )
     folder: str = ""  # gossip: where the segments lie: counts, and messages-K, exchanges-K, gradients-K of learner K
     graph: GraphSettings = GraphSettings()  # gossip: whose messages are mixed
     max_staleness: int | None = (

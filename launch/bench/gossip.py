@@ -1,9 +1,10 @@
 """The suite ``gossip``: what Assran et al. (2019) show in figures 1a, 1d, 2a and 2b, from runs of one topology.
 
 The same file under sync, async and gossip: only mode, number of learners and seed change, and the learning rate grows
-with the root of the number of learners, as in the paper. Every run ends with its topology's steps, or when its seconds
-are over. A run is convergent when it ends above half of what one learner reaches: half of the way from its first score,
-because not every game's scores begin at 0.
+with the root of the number of learners, as in the paper; A3C's does not, as in Stooke and Abbeel (2018, section 5.3),
+whose variant and numbers the paper has. Learners that mix with nobody are a case too: what they lack, mixing is worth.
+Every run ends with its topology's steps, or when its seconds are over. A run is convergent when it ends above half of
+what one learner reaches: half of the way from its first score, because not every game's scores begin at 0.
 """
 
 from __future__ import annotations
@@ -32,8 +33,10 @@ COUNTS = (1, 2, 4)
 """Learners; the paper's simulator counts are these times one learner's environments."""
 GRADIENT_EVERY = 6
 """Updates between two gradients that are compared, where the topology does not say: 480 steps of 16 environments."""
+NO_MIXING = "no mixing"
+"""Mode gossip on a graph without edges."""
 Case = tuple[str, int]
-"""Mode and number of learners."""
+"""Mode, or NO_MIXING, and number of learners."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +79,10 @@ def gossip(request: Request) -> Report:
 
 
 def modes(count: int, most: int) -> tuple[str, ...]:
-    """What is compared with so many learners: one alone, A2C with GALA, and in the end A3C too."""
+    """What is compared with so many learners: one alone, A2C with GALA, and in the end A3C and no mixing too."""
     if count == 1:
         return ("sync",)
-    return ("sync", "async", "gossip") if count == most else ("sync", "gossip")
+    return ("sync", "async", "gossip", NO_MIXING) if count == most else ("sync", "gossip")
 
 
 def figures(ran: dict[Case, list[Ran]], environments: int) -> Figures:
@@ -117,10 +120,11 @@ def overrides(request: Request, loaded: Topology, case: Case, seed: int) -> tupl
     """What a run changes in the topology that was loaded: as many simulators to each learner as to one."""
     mode, count = case
     every = loaded.gossip.gradient_every or GRADIENT_EVERY
-    own = (f"gossip.gradient_every={every}", "learners.rate_scaling=sqrt")
+    own = (f"gossip.gradient_every={every}", f"learners.rate_scaling={'none' if mode == 'async' else 'sqrt'}")
     s = loaded.simulators
     given = (f"simulators.count={s.count}", f"simulators.envs={s.envs}")
-    swept = (f"mode={mode}", f"learners.count={count}", f"seed={seed}")
+    how = ("mode=gossip", "gossip.graph=none") if mode == NO_MIXING else (f"mode={mode}",)
+    swept = (*how, f"learners.count={count}", f"seed={seed}")
     return (*own, *given, *request.overrides, *swept)
 
 

@@ -12,7 +12,7 @@ from launch.plot import COLOURS, INK, Curve, draw_line, dress, save
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MODE_COLOURS = {"sync": COLOURS[0], "gossip": COLOURS[1], "async": COLOURS[2]}
+MODE_COLOURS = {"sync": COLOURS[0], "gossip": COLOURS[1], "async": COLOURS[2], "no mixing": COLOURS[3]}
 NOT_SAID = "no run reported it"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from launch import start
 from launch.bench import SUITES, USUAL, report
-from launch.bench.gossip import Case, Ran, figures, gossip, modes, overrides, since_first
+from launch.bench.gossip import NO_MIXING, Case, Ran, figures, gossip, modes, overrides, since_first
 from launch.bench.gossip_figures import NOT_SAID, draw
 from launch.bench.report import Report
 from launch.bench.request import Request, shipped
@@ -35,13 +35,15 @@ RUNS: dict[Case, list[Ran]] = {
     ("sync", 4): [ran([-1.0, -0.2]), ran([-1.0, 0.9]), ran([-1.0, 0.0])],
     ("async", 4): [ran([-1.0, 0.0])],
     ("gossip", 4): [ran([-1.0, 0.9], ROWS, frozenset({"0-1"})), ran([-1.0, 0.7])],
+    (NO_MIXING, 4): [ran([-1.0, -0.6]), ran([-1.0, 0.0])],
 }
 
 
 def test_runs_are_convergent_from_half_of_the_way_that_one_learner_goes() -> None:
     found = figures(RUNS, environments=16)
     assert found.threshold == pytest.approx((-1.0 + 0.8) / 2)
-    assert found.convergent == pytest.approx({("sync", 1): 1, ("sync", 4): 2 / 3, ("async", 4): 1, ("gossip", 4): 1})
+    shares = {("sync", 1): 1, ("sync", 4): 2 / 3, ("async", 4): 1, ("gossip", 4): 1, (NO_MIXING, 4): 1 / 2}
+    assert found.convergent == pytest.approx(shares)
 
 
 def test_consensus_and_gradients_are_those_of_the_gossiping_runs() -> None:
@@ -51,7 +53,7 @@ def test_consensus_and_gradients_are_those_of_the_gossiping_runs() -> None:
     said = found.said()
     assert said["consensus"] == "within its bound in 2 of 2 reports, 75 % of it in the median"
     assert said["cosine"] == "0.600 between learners that mix, 0.100 between others"
-    assert found.curves.keys() == {"sync", "async", "gossip"} and len(found.curves["sync"]) == 3
+    assert found.curves.keys() == {"sync", "async", "gossip", NO_MIXING} and len(found.curves["sync"]) == 3
 
 
 def test_a_distance_beyond_its_bound_shows() -> None:
@@ -67,14 +69,17 @@ def test_what_no_run_reported_is_said_and_the_picture_drawn_all_the_same(tmp_pat
     assert (said["consensus"], said["cosine"]) == (NOT_SAID, NOT_SAID)
 
 
-def test_runs_differ_in_nothing_but_mode_learners_and_seed() -> None:
+def test_runs_differ_in_nothing_but_mode_learners_graph_and_seed_and_a3cs_rate_stays() -> None:
     request = Request(shipped("atari/gala.yaml"), ("env.id=ALE/Breakout-v5",), 2, 60.0)
     loaded = load(request.topology, request.overrides)
     assert loaded.gossip.gradient_every == 6
     made = {case: load(request.topology, overrides(request, loaded, case, 7)) for case in RUNS}
     for (mode, count), topology in made.items():
-        assert (topology.mode, topology.learners.count, topology.seed) == (mode, count, 7)
-        same = {"mode": loaded.mode, "seed": loaded.seed, "learners": loaded.learners, "trainer": loaded.trainer}
+        gossips = mode in ("gossip", NO_MIXING)
+        assert (topology.mode, topology.learners.count, topology.seed) == ("gossip" if gossips else mode, count, 7)
+        assert topology.learners.rate_scaling == ("none" if mode == "async" else "sqrt")
+        assert topology.gossip.graph == ("none" if mode == NO_MIXING else "ring")
+        same = {name: getattr(loaded, name) for name in ("mode", "seed", "learners", "trainer", "gossip")}
         assert topology.model_copy(update=same) == loaded  # threads follow the number of learners
 
 
@@ -102,7 +107,8 @@ def test_without_a_topology_it_measures_a_small_one(monkeypatch: pytest.MonkeyPa
 
 
 def test_one_learner_is_the_measure_and_all_modes_are_compared_with_most() -> None:
-    assert (modes(1, 4), modes(2, 4), modes(4, 4)) == (("sync",), ("sync", "gossip"), ("sync", "async", "gossip"))
+    all_ = ("sync", "async", "gossip", NO_MIXING)
+    assert (modes(1, 4), modes(2, 4), modes(4, 4)) == (("sync",), ("sync", "gossip"), all_)
 
 
 @pytest.mark.system
@@ -111,7 +117,7 @@ def test_a_quick_round_on_a_small_environment(tmp_path: Path) -> None:
     found = gossip(Request(shipped(USUAL["gossip"]), ("simulators.count=1", "total_steps=10_000_000"), 1, 5.0))
     assert [line[0] for line in found.rows] == [
         "one learner",
-        *(f"{mode}, 2 learners" for mode in ("sync", "async", "gossip")),
+        *(f"{mode}, 2 learners" for mode in ("sync", "async", "gossip", NO_MIXING)),
     ]
     assert [note.partition(": ")[0] for note in found.notes[:2]] == ["convergent", "energy"]
     assert "runs were ended before their 10,000,000 steps" in found.notes[-1]

@@ -33,6 +33,7 @@ GRAPHS = [
     GraphSettings(name="exponential-varying"),
     GraphSettings(name="random-matching", seed=5),
     GraphSettings(name="lists", lists=((1, 2), (0,), (0,), ())),
+    GraphSettings(name="none"),
 ]
 
 
@@ -155,7 +156,7 @@ def test_in_rounds_the_mean_moves_as_the_mixing_matrix_says(tmp_path: Path, grap
     for thread in threads:
         thread.join()
     np.testing.assert_allclose([exchange.weights.numpy() for exchange in learners], expected, rtol=1e-5, atol=1e-5)
-    stays = graph.name in ("ring", "complete", "k-peer", "exponential-varying", "random-matching")
+    stays = graph.name in ("none", "ring", "complete", "k-peer", "exponential-varying", "random-matching")
     assert bool(np.allclose(means, means[0])) == stays
     for exchange in learners:
         assert exchange.numbers()["mixed_share"] == 1.0

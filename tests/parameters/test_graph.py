@@ -25,6 +25,7 @@ memberships = st.sets(st.integers(0, 63), min_size=1, max_size=12).map(sorted)
         (GraphSettings(), (0, 2, 5), 7, [(5,), (0,), (2,)]),
         (GraphSettings(name="k-peer", peers=2), range(4), 0, [(2, 3), (0, 3), (0, 1), (1, 2)]),
         (GraphSettings(name="k-peer", peers=9), range(3), 0, [(1, 2), (0, 2), (0, 1)]),
+        (GraphSettings(name="none"), range(3), 0, [(), (), ()]),
         (GraphSettings(name="complete"), range(3), 0, [(1, 2), (0, 2), (0, 1)]),
         (GraphSettings(name="exponential"), range(5), 0, [(1, 3, 4), (0, 2, 4), (0, 1, 3), (1, 2, 4), (0, 2, 3)]),
         (GraphSettings(name="exponential-varying"), range(4), 0, [(3,), (0,), (1,), (2,)]),
@@ -101,6 +102,10 @@ def test_a_matching_needs_several_exchanges_to_connect_all() -> None:
 def test_a_graph_in_two_parts_never_connects() -> None:
     told = facts(GraphSettings(name="lists", lists=((1,), (0,), (3,), (2,))), 4)
     assert told.connected_within is None and told.spectral_radius == pytest.approx(1.0)
+
+
+def test_without_mixing_differences_stay() -> None:
+    assert facts(GraphSettings(name="none"), 4) == (1, True, (0, 0), None, pytest.approx(1.0), True)
 
 
 def test_a_learner_that_only_speaks_is_followed_by_the_others() -> None:
