@@ -51,6 +51,8 @@ class Known:
     events: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=_EVENTS))
     chosen: list[Mapping[str, Any]] = field(default_factory=list)
     """Events of what was left to the machine: key, value, why."""
+    alarm: Mapping[str, Any] | None = None
+    """The newest event of a kind that is no good news: it stays in sight, whatever follows."""
     best: float | None = None
     """Highest mean score of the last 100 games seen so far."""
     steps_per_s: float | None = None
@@ -74,6 +76,8 @@ class Known:
             self.chosen.append(event)
             return
         self.events.append(event)
+        if event.get("kind") in _ALARMS:
+            self.alarm = event
         if not event.get("process") and event.get("kind") in _ENDS:
             self.status = str(event["kind"])
 
@@ -97,6 +101,8 @@ def picture(known: Known, elapsed_s: float, width: int, height: int) -> Renderab
     ]
     lines = [line for part in parts if part for line in (*part, Text())]
     newest = list(known.events)[-_EVENTS if height >= _HIGH else -2 :]
+    if known.alarm and known.alarm not in newest:
+        newest[0] = known.alarm
     events = [_event(event) for event in newest]
     if events:
         events = [Text(), Text(" events", style="bold"), *events]

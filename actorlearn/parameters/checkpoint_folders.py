@@ -49,8 +49,8 @@ class Found:
 
     path: Path
     state: dict[str, Any]
-    damaged: tuple[str, ...] = ()
-    """What is wrong with newer ones, each in words."""
+    damaged: tuple[tuple[str, str], ...] = ()
+    """Newer ones, and what is wrong with each, in words."""
 
     @property
     def env_steps(self) -> int:
@@ -59,7 +59,7 @@ class Found:
 
     def warnings(self) -> list[str]:
         """What a person should see of that."""
-        return [f"{short(self.path)} is used in place of the damaged {wrong}" for wrong in self.damaged]
+        return [f"{newer} is damaged, {short(self.path)} is used: {wrong}" for newer, wrong in self.damaged]
 
 
 def seal(folder: Path, env_steps: int, state: Mapping[str, Any], beat: Beat = silent) -> None:
@@ -106,13 +106,14 @@ def newest(*directories: Path, beat: Beat = silent) -> Found:
                 manifest = unsealed(folder, beat)
                 if manifest["env_steps"] != steps_of(folder):
                     raise ValueError(f"it was saved at {manifest['env_steps']} steps: the folder has been renamed")
-                found = Found(folder, manifest["state"], tuple(wrong.values()))
+                found = Found(folder, manifest["state"], tuple((short(f), said) for f, said in wrong.items()))
                 break
             except _DAMAGE as error:
-                wrong[folder] = f"{short(folder)}: {error}"
+                wrong[folder] = str(error)
         if all(_identity(folder) == seen[folder] for folder in wrong):
             break
-    what, where = "; ".join(wrong.values()) or "none found", " and ".join(map(str, directories))
+    what = "; ".join(f"{short(folder)}: {said}" for folder, said in wrong.items()) or "none found"
+    where = " and ".join(map(str, directories))
     if found is None:
         raise CheckpointError(f"{where}: no valid checkpoint ({what}); restore it from a copy, or start a new run")
     if not found.env_steps and any(steps_of(folder) for folder in wrong):
@@ -140,7 +141,7 @@ def going_on(root: Path, learner: int, mode: str, beat: Beat = silent) -> tuple[
         if mode not in ("async", "sync"):
             raise
         weights = weights or newest(*others, beat=beat)
-        mine = replace(weights, damaged=(*weights.damaged, str(error)))
+        mine = replace(weights, damaged=(*weights.damaged, (own.name, str(error))))
     return mine, weights or mine
 
 

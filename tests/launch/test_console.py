@@ -261,6 +261,20 @@ def test_the_console_suits_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(make("pong", "ALE/Pong-v5", 1, Tty()), PlainConsole)
 
 
+@pytest.mark.parametrize("height", [24, 40])
+def test_what_went_wrong_last_stays_in_sight(height: int) -> None:
+    about = known()
+    for i in range(3):
+        cause = f"checkpoints/{i:012d} is damaged, checkpoints/000000001000 is used: tensors.safetensors has 0 bytes"
+        about.add_event({"time_s": i, "kind": "warned", "process": "trainer", "cause": cause})
+    for steps in range(9):
+        about.add_event({"time_s": 9, "kind": "saved", "process": "trainer", "env_steps": steps})
+    text = drawn(about, 80, height)
+    assert "trainer warned: checkpoints/000000000002 is damaged" in text
+    assert "checkpoints/000000000001" not in text
+    assert "trainer saved: 8 steps" in text
+
+
 def test_a_low_terminal_still_shows_processes_and_the_newest_event() -> None:
     about = known(simulators=16)
     for i in range(9):

@@ -92,7 +92,7 @@ def test_a_file_that_is_not_what_was_saved_is_found(tmp_path: Path, name: str, w
     assert found.state["which"] == "old"
     (said,) = found.warnings()
     both = [f"{tmp_path.name}/{steps:012d}" for steps in (1, 2)]
-    assert said.startswith(f"{both[0]} is used in place of the damaged {both[1]}: ")
+    assert said.startswith(f"{both[1]} is damaged, {both[0]} is used: ")
     assert name in said
 
 
@@ -106,7 +106,7 @@ def test_a_renamed_folder_is_not_believed(tmp_path: Path) -> None:
     save(tmp_path, 2).rename(tmp_path / "000000000009")
     found = checkpoint_folders.newest(tmp_path)
     assert found.env_steps == 1
-    assert "was saved at 2 steps: the folder has been renamed" in found.damaged[0]
+    assert found.damaged == ((f"{tmp_path.name}/000000000009", "it was saved at 2 steps: the folder has been renamed"),)
 
 
 @pytest.mark.parametrize("manifest", ["", "{", "[]", "[" * 10_000, '{"format": 1}', '{"format": 99, "sha256": {}}'])

@@ -46,7 +46,5 @@ def test_damaged_checkpoints_are_told(tmp_path: Path) -> None:
         (tmp_path / damaged / "tensors.safetensors").write_bytes(b"")
     found, (newer, only) = newest_of_each(tmp_path, 100)
     assert [own.path.name for own in found.values()] == ["000000000100"]
-    assert newer.startswith(
-        f"{tmp_path.name}/000000000100 is used in place of the damaged {tmp_path.name}/000000000200: "
-    )
+    assert newer.startswith(f"{tmp_path.name}/000000000200 is damaged, {tmp_path.name}/000000000100 is used: ")
     assert "learner-1: no valid checkpoint (learner-1/000000000150: tensors.safetensors has 0 bytes" in only

@@ -59,7 +59,7 @@ def test_the_damaged_one_is_named_and_a_fresh_start_is_refused(tmp_path: Path) -
     saved, (warning,) = resumed(settings(tmp_path, 0, "alone"), lambda: beats.append(1))
     assert saved.state["env_steps"] == 20 and beats
     assert warning == (
-        "checkpoints/000000000020 is used in place of the damaged checkpoints/000000000030: "
+        "checkpoints/000000000030 is damaged, checkpoints/000000000020 is used: "
         "tensors.safetensors has 0 bytes, its manifest says 456"
     )
     (tmp_path / "checkpoints" / "000000000020" / "manifest.json").unlink()
