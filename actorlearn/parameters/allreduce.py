@@ -35,8 +35,9 @@ By count and not by time, because all must ask together; a step of 2,048 transit
 SUM_WHOLE = 2
 """Most learners of whom each sums whole gradients; of more each sums a part, and shows the others what came of it.
 
-That takes a second meeting. A step on two cores, in milliseconds, by parameters: two learners 0.5 M 0.46 (parts: 0.59),
-4 M 6.9 (6.9); four learners 0.5 M 2.2 (1.7), 4 M 12.7 (8.6). Gloo over TCP took 1.5 and 16.7, 9.0 and 34.
+That takes a second meeting. The mean by such rows, in a trial on two cores that added in place, in milliseconds by
+parameters: two learners 0.5 M 0.46 (parts: 0.59), 4 M 6.9 (6.9); four learners 0.5 M 2.2 (1.7), 4 M 12.7 (8.6). Gloo
+over TCP took 1.5 and 16.7, 9.0 and 34.
 """
 _ENV_STEPS, _OPTIMIZER_STEPS, _DRAINING, _BUSY_NS, _HASH = range(5)
 
