@@ -22,12 +22,11 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 RUN_MARK, ROLE_MARK = "ACTORLEARN_RUN_ID", "ACTORLEARN_PROCESS"
 """Environment variables, inherited by what a role starts: the run, and name and incarnation of the role."""
@@ -132,13 +131,15 @@ def run(command: Sequence[str], limit_s: float | None = None, **environment: str
     """
     guardian = Guardian(command[-1])
     try:
-        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        with _output() as out, _output() as err:
             pid, pidfd = guardian.start(command, environment, out.fileno(), err.fileno())
+            exits = select.poll()
+            exits.register(pidfd, select.POLLIN)
             try:
-                ready, _, _ = select.select([pidfd], [], [], limit_s)
+                ended = exits.poll(None if limit_s is None else 1000 * limit_s)
             finally:
                 os.close(pidfd)
-            if not ready:
+            if not ended:
                 raise subprocess.TimeoutExpired(list(command), limit_s or 0.0)
             returncode = guardian.returncode(pid)
             texts = [file.read() for file in (out, err) if file.seek(0) == 0]
@@ -147,33 +148,36 @@ def run(command: Sequence[str], limit_s: float | None = None, **environment: str
         guardian.close()
 
 
+def _output() -> TextIO:
+    """What a command writes to, and we read when it has ended. In memory: a disk may be full."""
+    return open(os.memfd_create("output"), "w+", errors="replace")
+
+
 # The process itself -----------------------------------------------------------------------------------------------
 
 
 class _Guard:
-    """Children by pid, as they are started, ended and left behind."""
+    """Children by pid: those that were asked for, until it is asked what they came to, and all that were left to us."""
 
     def __init__(self) -> None:
         self._roles: dict[int, bytes] = {}
-        """Mark of each process that was asked for and lives."""
-        self._codes: dict[int, int] = {}
-        """Return code of each that has ended and was not asked about."""
-        self._gone: set[bytes] = set()
+        """Mark of each process that was asked for. It is not reaped before that, so its number is its own."""
+        self._ended: set[bytes] = set()
         """Marks of those that have ended."""
 
     def answer(self, request: Mapping[str, Any], descriptors: Sequence[int]) -> tuple[dict[str, Any], list[int]]:
         """Do what is asked."""
         if "start" in request:
             return self._start(request["start"], request["environment"], *descriptors)
-        pid = int(request.get("kill") or request["wait"])
         if "kill" in request:
-            if pid in self._roles:  # not reaped, so the number is still its own
-                os.killpg(pid, signal.SIGKILL)
+            if request["kill"] in self._roles:
+                _kill_group(request["kill"])
             return {}, []
-        if pid in self._roles:
-            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-            self._bury(pid)
-        return {"returncode": self._codes.pop(pid)}, []
+        pid = int(request["wait"])
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        self.bury()
+        del self._roles[pid]
+        return {"returncode": os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}, []
 
     def _start(
         self, command: Sequence[str], changes: Mapping[str, str], out: int, err: int
@@ -191,43 +195,47 @@ class _Guard:
             )
         except OSError as error:
             return {"errno": error.errno, "error": error.strerror}, []
-        self._roles[pid] = f"{ROLE_MARK}={environment.get(ROLE_MARK, '')}".encode()
         try:
-            return {"pid": pid}, [os.pidfd_open(pid)]
+            pidfd = os.pidfd_open(pid)
         except OSError as error:  # nobody would ever know of it
-            os.killpg(pid, signal.SIGKILL)
+            _kill_group(pid)
             return {"errno": error.errno, "error": error.strerror}, []
+        self._roles[pid] = f"{ROLE_MARK}={environment.get(ROLE_MARK, '')}".encode()
+        return {"pid": pid}, [pidfd]
 
-    def bury(self) -> bool:
-        """Reap all that have ended, and kill what they have left; False when there are no children at all."""
-        try:
-            while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                self._bury(ended.si_pid)
-        except ChildProcessError:
-            return False
-        if self._gone:
-            for number, pid in _children():
-                if pid not in self._roles and not self._gone.isdisjoint(_environment(number)):
-                    _kill(pid)
-        return True
-
-    def _bury(self, pid: int) -> None:
-        mark = self._roles.pop(pid, None)
-        if mark is not None:
-            with suppress(OSError):
-                os.killpg(pid, signal.SIGKILL)  # before it is reaped: until then the number is its own
-        status = os.waitpid(pid, 0)[1]
-        if mark is not None:
-            self._gone.add(mark)
-            self._codes[pid] = os.waitstatus_to_exitcode(status)
+    def bury(self) -> None:
+        """Reap all that have ended but those that were asked for, and kill what these have left."""
+        for role, mark in self._roles.items():
+            if os.waitid(os.P_PID, role, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                self._ended.add(mark)
+                _kill_group(role)
+        for number, pid in _children():
+            if pid not in self._roles and not _reaped(pid) and not self._ended.isdisjoint(_environment(number)):
+                _kill(pid)
 
     def end_all(self) -> None:
         """Kill the children, and theirs, which then are ours, until there are none."""
         deadline_s = time.monotonic() + _END_S
-        while self.bury() and time.monotonic() < deadline_s:
-            for _, pid in _children():
-                _kill(pid)
-            time.sleep(_TURN_S)
+        with suppress(ChildProcessError):  # there are none
+            while time.monotonic() < deadline_s:
+                for _, pid in _children():
+                    if not _reaped(pid):
+                        _kill(pid)
+                os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                time.sleep(_TURN_S)
+
+
+def _reaped(pid: int) -> bool:
+    """Reap a child if it has ended; whether it had."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
+
+
+def _kill_group(pid: int) -> None:
+    with suppress(OSError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def _kill(pid: int) -> None:

@@ -80,7 +80,7 @@ def test_orphans_are_buried(guarded: Guardian, name: str) -> None:
     assert within(30.0, lambda: [p.cmdline() for p in psutil.Process(guarded.pid).children()] == [["sleep", name]])
     guarded.kill(role[0])
     assert end(guarded, *role) == -signal.SIGKILL
-    assert psutil.Process(guarded.pid).children() == []
+    assert within(10.0, lambda: psutil.Process(guarded.pid).children() == [])
 
 
 def test_processes_that_start_one_another_again_are_ended(guarded: Guardian, name: str) -> None:
