@@ -53,6 +53,18 @@ class DiesInStep(Catch):
         return super().step(action)
 
 
+class Waits(Catch):
+    """Waits for somebody in every step and reset, and computes nothing meanwhile."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Image, dict[str, Any]]:
+        time.sleep(0.1)
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: np.int64 | int) -> tuple[Image, float, bool, bool, dict[str, Any]]:
+        time.sleep(0.1)
+        return super().step(action)
+
+
 class Spins(Paced):
     """Computes for ever in a step of its third game, but only once in a run."""
 

@@ -95,3 +95,12 @@ def test_an_environment_that_spins_is_slow_shows_where_and_is_replaced(launched:
     assert "no sign of life for" in log and "environments.py" in log and " in spin\n" in log
     assert run.summary()["deaths"] == 1
     assert run.leftovers() == []
+
+
+@pytest.mark.slow
+def test_a_row_of_environments_that_each_wait_is_no_hang(launched: Start) -> None:
+    one = ["simulators.count=1", "simulators.envs=48", "algorithm.horizon=2", "total_steps=96"]
+    run = launched("catch", "env.id=tests.system.environments:Waits", *one, "supervision.simulator_hang_s=2")
+    assert run.end() == 0, run.screen()  # a row takes 5 s
+    assert [e["cause"] for kind in ("silent", "died") for e in run.events(kind, "simulator-0")] == []
+    assert run.summary()["env_steps"] >= 96
