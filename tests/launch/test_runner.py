@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,12 @@ from actorlearn.parameters.checkpoint_folders import seal
 from actorlearn.wire.messages import Evaluated
 from launch import evaluations, start
 from launch import events as ev
-from launch.errors import RunError
+from launch.errors import FailedError, RunError
 from launch.footing import Footing
 from launch.runner import Runner
 from launch.runs import read_object
 from launch.shapes import replay_shape
-from launch.topology import parse
+from launch.topology import load, parse
 from tests.failing_disk import TROUBLES, FailingDisk
 from tests.launch.test_plan import DESCRIPTION
 
@@ -137,6 +137,43 @@ def test_a_summary_that_cannot_be_written_is_told_and_ends_nothing(
         assert run.run() == 0
     assert "summary.json cannot be written: No space left on device" in console.notes[-1].cause
     assert not [path for path in (tmp_path / "run").iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize(("number", "for_good"), [(errno.ENOSPC, False), (errno.EDQUOT, True), (errno.EIO, False)])
+def test_whichever_write_of_a_life_fails_the_run_can_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, for_good: bool
+) -> None:
+    """The supervisor's, from the folder to the summary: one of them, or one and all that follow."""
+    folder, disk = tmp_path / "run", FailingDisk(monkeypatch, tmp_path, number)
+
+    def life(resume: bool) -> None:
+        with runner(folder, None, resume) as run:
+            monkeypatch.setattr(run.supervisor, "handle", lambda _event, _now_s: [])
+            monkeypatch.setattr(run.spawner, "spawn", lambda *_: 4711)
+            run._note(ev.Note("attached", "simulator-2"))
+            run._spawn(ev.Spawn("simulator-0", 0))
+            run._row(ev.Row("trainer", {"env_steps": 5}))
+            run._end(ev.Done("stopped", 0))
+            assert run.run() == 0
+
+    life(False)
+    saved(folder / "checkpoints" / "20")
+    for call in range(200):
+        disk.fails(lambda made, call=call: made >= call if for_good else made == call)  # type: ignore[misc]
+        with suppress(FailedError, OSError):  # refused before anything was started
+            life(True)
+        calls = len(disk.calls)
+        disk.heals()
+        assert load(folder / "topology.yaml").env.id == "CartPole-v1"
+        assert read_object(folder / "meta.json")["run_id"]
+        for lines in FILES:
+            assert all(json.loads(line) for line in (folder / lines).read_text().splitlines())
+        assert list(folder.rglob(".*")) == []
+        if call >= calls:
+            break
+    assert 15 < call < 200
+    life(True)
+    assert read_object(folder / "summary.json")["status"] == "stopped"
 
 
 @pytest.mark.parametrize("number", TROUBLES)
