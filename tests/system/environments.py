@@ -41,6 +41,14 @@ class StartsOthers(Paced):
         self._beside = subprocess.Popen(command(os.environ[SLEEPERS_VARIABLE]))
 
 
+class Chatty(Paced):
+    """Says something at every step."""
+
+    def step(self, action: np.int64 | int) -> tuple[Image, float, bool, bool, dict[str, Any]]:
+        print("the ball falls")
+        return super().step(action)
+
+
 class DiesInStep(Catch):
     """Falls over in the middle of its third game."""
 
