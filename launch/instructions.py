@@ -67,6 +67,7 @@ def instructions(
         every_steps=t.evaluator.every_steps,
         episodes=t.evaluator.episodes,
         greedy=t.evaluator.greedy,
+        scheduling=t.evaluator.scheduling,
     )
 
 

@@ -143,6 +143,9 @@ class EvaluatorSection(Section):
     episodes: int = Field(ge=1, le=10_000, description="whole games per evaluation; their scores are one message")
     greedy: bool = Field(description="the likeliest action instead of a sampled one")
     noop_max: int = Field(ge=0, le=1_000, description="most random no-op frames at the start of a game")
+    scheduling: Literal["idle", "batch", "other"] = Field(
+        description="Linux's class: idle takes only what others leave, batch never preempts, other is as everybody"
+    )
 
 
 class CheckpointSection(Section):

@@ -19,11 +19,14 @@ from pathlib import Path
 from actorlearn.memory.progress import STACK_SIGNAL
 from actorlearn.processes import settings as all_settings
 from actorlearn.processes.output import lose_what_finds_no_room
+from actorlearn.processes.scheduling import SLICE_NS, set_slice
 from actorlearn.wire.control import Control, TurnedAwayError
 
 ANSWERING = ("describe", "evaluate", "alone")
 """Roles whose standard output is read by whoever has asked."""
-ROLES = ("simulator", "inference", "trainer", "evaluator", *ANSWERING)
+IN_STEP = ("simulator", "inference", "trainer")
+"""Roles that wait for one another many times a second, and so lose most when they are woken late."""
+ROLES = (*IN_STEP, "evaluator", *ANSWERING)
 _PR_SET_PDEATHSIG = 1
 
 
@@ -47,6 +50,8 @@ def main(arguments: list[str]) -> int:
     if role not in ANSWERING:
         lose_what_finds_no_room()
     faulthandler.register(STACK_SIGNAL, all_threads=True)
+    if role in IN_STEP and not set_slice(SLICE_NS):
+        print("no time slice of its own, as before Linux 6.12: on a busy machine this process wakes up late", flush=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's to understand
     module = importlib.import_module(f"actorlearn.processes.{role}")
     try:

@@ -6,6 +6,7 @@ Writes: ``Evaluated`` messages. Refuses to know: blocks, rounds.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,11 +23,13 @@ from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published
 from actorlearn.processes.inference import Policy
 from actorlearn.processes.role import POLL_MS, Role
+from actorlearn.processes.scheduling import set_policy
 from actorlearn.processes.settings import EvaluatorSettings
 from actorlearn.wire.channel import Waiter
 from actorlearn.wire.messages import Evaluated
 
 SETTINGS = EvaluatorSettings
+_NICEST = 19
 ENVIRONMENTS = 8
 """Most games played side by side."""
 AVERAGE = "average"
@@ -137,9 +140,12 @@ class Dates:
 
 def run(settings: EvaluatorSettings) -> None:
     """Evaluate the newest weights every ``every_steps`` steps, and the last; until told to stop."""
+    if not set_policy(settings.scheduling):
+        os.nice(_NICEST)
+        print(f"the kernel refused the class {settings.scheduling}: at nice {_NICEST} instead", flush=True)
     role = Role(settings)
-    torch.set_num_threads(settings.threads)
-    policy = Policy(settings.policy, "", "cpu", settings.seed, stream=settings.index)
+    torch.set_num_threads(1)
+    policy = Policy(settings.policy, "", "cpu", settings.seed, stream=settings.index, threads=settings.threads)
     learners = Learners(settings.weights)
     secondary = Published(Segment.open(Path(settings.secondary))) if settings.secondary else None
     waiter = Waiter(None, role.control.dealer)

@@ -15,7 +15,11 @@ from typing import Literal
 SHORTEST_SLICE_NS, LONGEST_SLICE_NS = 100_000, 100_000_000
 """What the kernel makes of shorter and longer ones (kernel/sched/syscalls.c, ``__setparam_fair``)."""
 
-Policy = Literal["other", "batch", "idle"]
+SLICE_NS = SHORTEST_SLICE_NS
+"""Slice of processes that wait for one another: PAAC on two cores made 2,433 steps/s beside one busy loop at nice 19
+and 2,353 beside two, without it 2,332 and 2,145; alone and beside one at nice 0 the same."""
+
+SchedulingClass = Literal["other", "batch", "idle"]
 """Scheduling class: as everybody, without the right to preempt, or only what the others leave."""
 POLICIES = {"other": "SCHED_OTHER", "batch": "SCHED_BATCH", "idle": "SCHED_IDLE"}
 
@@ -66,7 +70,7 @@ def slice_ns() -> int:
     return 0 if attributes is None else int(attributes.runtime)
 
 
-def set_policy(policy: Policy) -> bool:
+def set_policy(policy: SchedulingClass) -> bool:
     """Change the scheduling class; the way back from idle may be refused, depending on nice and its limit."""
     number = getattr(os, POLICIES[policy], None)
     if number is None:

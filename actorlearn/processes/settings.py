@@ -15,6 +15,7 @@ from actorlearn.actions import Actions
 from actorlearn.envs.interface import EnvSettings
 from actorlearn.files import write_atomically
 from actorlearn.parameters.checkpoint_folders import directory_of
+from actorlearn.processes.scheduling import SchedulingClass
 from actorlearn.replay.rows import ReplayShape
 from actorlearn.replay.settings import ReplaySettings
 
@@ -161,6 +162,8 @@ class EvaluatorSettings(ProcessSettings, frozen=True):
     every_steps: int
     episodes: int
     greedy: bool
+    scheduling: SchedulingClass = "idle"
+    """How Linux schedules it."""
     secondary: str = ""
     """Path of the weights segment of a secondary learner; empty where there is none."""
 

@@ -222,6 +222,7 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
                         "episodes": st.integers(1, 10_000),
                         "greedy": st.booleans(),
                         "noop_max": st.integers(0, 1000),
+                        "scheduling": st.sampled_from(["idle", "batch", "other"]),
                     }
                 ),
                 "checkpoint": st.fixed_dictionaries({"every_steps": steps, "keep": st.integers(1, 100_000)}),

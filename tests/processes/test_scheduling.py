@@ -66,7 +66,7 @@ def test_nice_and_class_stay_as_they_were() -> None:
 
 
 @pytest.mark.parametrize("policy", ["batch", "idle"])
-def test_a_lower_class_is_never_refused(policy: scheduling.Policy) -> None:
+def test_a_lower_class_is_never_refused(policy: scheduling.SchedulingClass) -> None:
     number = {"batch": os.SCHED_BATCH, "idle": os.SCHED_IDLE}[policy]
     assert in_a_thread(lambda: (set_policy(policy), os.sched_getscheduler(0))) == (True, number)
 
