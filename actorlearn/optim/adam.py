@@ -5,44 +5,54 @@ Reads gradients, writes parameters, its two accumulators and its count of steps;
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import sqrt
 
 import torch
 from torch import Tensor
 
-from actorlearn.optim.interface import OptimizerSettings, copy_state
+from actorlearn.optim.interface import OptimizerSettings, Spread, copy_state, whole
 
 
 class Adam:
     """Moves by the mean gradient over the root mean square, both corrected for having started at 0."""
 
-    def __init__(self, settings: OptimizerSettings, parameters: Tensor) -> None:
+    def __init__(self, settings: OptimizerSettings, parameters: Tensor, spread: Spread = whole) -> None:
         """Start the accumulators, as long as the flat `parameters` and on their device."""
         self.settings = settings
+        self.spread = spread
         self.mean = torch.zeros_like(parameters)
         self.square = torch.zeros_like(parameters)
         self.root = torch.empty_like(self.square)  # scratch, so that a step allocates nothing
         self.steps = torch.zeros((), dtype=torch.int64)  # on the CPU: read at every step
 
-    @torch.no_grad()
     def step(self, parameters: Tensor, gradients: Tensor, learning_rate: float) -> None:
         """Change the parameters in place by one update (Kingma & Ba 2015, the reordering at the end of section 2)."""
-        rate = self.advance(gradients, learning_rate)
-        parameters.addcdiv_(self.mean, self.root, value=-rate)
+        self.advance(gradients, learning_rate, lambda part, rate: self._move(parameters, part, rate))
 
-    def advance(self, gradients: Tensor, learning_rate: float) -> float:
-        """Take the gradients into the state; the update is the returned rate times mean / root."""
+    @torch.no_grad()
+    def _move(self, parameters: Tensor, part: slice, rate: float) -> None:
+        parameters[part].addcdiv_(self.mean[part], self.root[part], value=-rate)
+
+    def advance(self, gradients: Tensor, learning_rate: float, move: Callable[[slice, float], object]) -> None:
+        """Take the gradients into the state; then `move` makes the update of each part: rate times mean / root."""
         beta_mean, beta_square = self.settings.betas
         self.steps += 1
         steps = int(self.steps)
-        self.mean.lerp_(gradients, 1.0 - beta_mean)
-        self.square.mul_(beta_square).addcmul_(gradients, gradients, value=1.0 - beta_square)
         root_correction = sqrt(1.0 - beta_square**steps)
         # The corrections fold into the rate; the paper's epsilon then shrinks with them, epsilon hat does not.
         epsilon = self.settings.epsilon * (1.0 if self.settings.epsilon_hat else root_correction)
-        torch.sqrt(self.square, out=self.root).add_(epsilon)
-        return learning_rate * root_correction / (1.0 - beta_mean**steps)
+        rate = learning_rate * root_correction / (1.0 - beta_mean**steps)
+
+        @torch.no_grad()
+        def work(part: slice) -> None:
+            own, square = gradients[part], self.square[part]
+            self.mean[part].lerp_(own, 1.0 - beta_mean)
+            square.mul_(beta_square).addcmul_(own, own, value=1.0 - beta_square)
+            torch.sqrt(square, out=self.root[part]).add_(epsilon)
+            move(part, rate)
+
+        self.spread(work, len(gradients))
 
     def state(self) -> dict[str, Tensor]:
         """Return the accumulators and the count of steps themselves."""

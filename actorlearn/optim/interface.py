@@ -20,13 +20,22 @@ Forms the papers' code used (PAAC's are the defaults):
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+Spread = Callable[[Callable[[slice], object], int], object]
+"""Calls the work of a step for slices that make up vectors of a length: one after the other, or on several cores."""
+
+
+def whole(work: Callable[[slice], object], length: int) -> None:
+    """Work on vectors of this length as one slice."""
+    work(slice(0, length))
 
 
 class OptimizerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

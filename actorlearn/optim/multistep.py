@@ -29,12 +29,15 @@ class MultiStepAdam(Adam):
     def step(self, parameters: Tensor, gradients: Tensor, learning_rate: float) -> None:
         """Change the parameters in place by one local update."""
         beta_mean, beta_square = self.settings.betas
-        rate = self.advance(gradients, learning_rate)
-        parameters.addcdiv_(self.mean, self.root, value=-rate)
-        self.moved.addcdiv_(self.mean, self.root, value=rate)
+        super().step(parameters, gradients, learning_rate)
         self.gradient_sum.mul_(beta_mean).add_(gradients)
         self.square_sum.mul_(beta_square).addcmul_(gradients, gradients)
         self.pending += 1
+
+    @torch.no_grad()
+    def _move(self, parameters: Tensor, part: slice, rate: float) -> None:
+        super()._move(parameters, part, rate)
+        self.moved[part].addcdiv_(self.mean[part], self.root[part], value=rate)
 
     @torch.no_grad()
     def repeat(self, parameters: Tensor) -> None:

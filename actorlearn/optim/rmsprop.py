@@ -10,29 +10,36 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from actorlearn.optim.interface import OptimizerSettings, copy_state
+from actorlearn.optim.interface import OptimizerSettings, Spread, copy_state, whole
 
 
 class RMSProp:
     """Divides each gradient by the root of the decaying mean of its square (less the squared mean, if centered)."""
 
-    def __init__(self, settings: OptimizerSettings, parameters: Tensor) -> None:
+    def __init__(self, settings: OptimizerSettings, parameters: Tensor, spread: Spread = whole) -> None:
         """Start the accumulators, as long as the flat `parameters` and on their device."""
         self.settings = settings
+        self.spread = spread
         self.square = torch.full_like(parameters, settings.accumulator_init)
         self.mean = torch.zeros_like(parameters if settings.centered else parameters[:0])
         self.root = torch.empty_like(self.square)  # scratch, so that a step allocates nothing
 
-    @torch.no_grad()
     def step(self, parameters: Tensor, gradients: Tensor, learning_rate: float) -> None:
         """Change the parameters in place by one update."""
-        settings, root = self.settings, self.root
-        self.square.mul_(settings.decay).addcmul_(gradients, gradients, value=1.0 - settings.decay)
-        root.copy_(self.square)
+        self.spread(lambda part: self._step(parameters, gradients, learning_rate, part), len(parameters))
+
+    @torch.no_grad()
+    def _step(self, parameters: Tensor, gradients: Tensor, learning_rate: float, part: slice) -> None:
+        settings = self.settings
+        parameters, gradients, square, mean, root = (
+            vector[part] for vector in (parameters, gradients, self.square, self.mean, self.root)
+        )
+        square.mul_(settings.decay).addcmul_(gradients, gradients, value=1.0 - settings.decay)
+        root.copy_(square)
         if settings.centered:
-            self.mean.lerp_(gradients, 1.0 - settings.decay)
+            mean.lerp_(gradients, 1.0 - settings.decay)
             # A variance of exactly 0 may round below it, and its root would be NaN.
-            root.addcmul_(self.mean, self.mean, value=-1.0).clamp_(min=0.0)
+            root.addcmul_(mean, mean, value=-1.0).clamp_(min=0.0)
         if settings.epsilon_inside_root:
             root.add_(settings.epsilon).sqrt_()
         else:

@@ -23,7 +23,7 @@ class Alone:
         weights, size = learner.weights, learner.gradients.numel()
         self.parameters, self.statistics = weights[:size], weights[size:]
         self.clip_norm = learner.optimizer.clip_norm
-        self.optimizer = make_optimizer(learner.optimizer, self.parameters)
+        self.optimizer = make_optimizer(learner.optimizer, self.parameters, learner.spread)
         self.env_steps = self.updates = 0
 
     def state(self) -> dict[str, Tensor]:

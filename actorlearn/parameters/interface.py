@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
+from actorlearn.optim.interface import Spread, whole
 from actorlearn.parameters.graph import GraphSettings
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ class Learner:
     """Mode gossip: the numbers of the learners that there are now."""
     warn: Callable[[str], None] = lambda text: None
     """Mode gossip: tells a person of what is wrong with another learner and stops nothing."""
+    spread: Spread = whole
+    """How the work of an optimizer step is spread over this learner's cores."""
     beside: Sequence[Tensor] = ()
     """Mode sync: what else is the same in all learners, besides the weights and the optimizer's state."""
     counts: Callable[[], Sequence[int]] = tuple

@@ -64,8 +64,10 @@ def infer(settings: AloneSettings) -> float:
 
     from actorlearn.processes.inference import Policy
 
-    torch.set_num_threads(settings.threads)
-    policy = Policy(settings.simulator.policy, "", settings.device, settings.simulator.seed, stream=0)
+    torch.set_num_threads(1)
+    policy = Policy(
+        settings.simulator.policy, "", settings.device, settings.simulator.seed, stream=0, threads=settings.threads
+    )
     shape, dtype = settings.simulator.policy.observation_shape, settings.simulator.policy.observation_dtype
     memory = [torch.zeros(settings.environments, policy.state_size), torch.zeros(settings.environments).bool()]
     batches = min(MOST_BATCHES, max(2, POOL_BYTES // observations(shape, dtype, (settings.environments,)).nbytes))
@@ -89,9 +91,9 @@ def learn(settings: AloneSettings) -> float:
     import torch
 
     from actorlearn.algorithms.interface import Batch
-    from actorlearn.processes.learning import Learning
+    from actorlearn.processes.learning import Learning, make_ready
 
-    torch.set_num_threads(settings.threads)
+    make_ready()
     trainer = settings.trainer
     learning = Learning(msgspec.structs.replace(trainer, optimizer={**trainer.optimizer, "learning_rate_final": 0.0}))
     horizon, environments = learning.algorithm_settings.horizon, settings.environments
@@ -121,11 +123,10 @@ def learn(settings: AloneSettings) -> float:
 
 def _learn_from_replay(settings: AloneSettings, place: ReplayPlace) -> float:
     """Steps are those that a minibatch stands for; the replay is a small one, full of random rows."""
-    import torch
-
+    from actorlearn.processes.learning import make_ready
     from actorlearn.processes.replay_learning import ReplayLearning
 
-    torch.set_num_threads(settings.threads)
+    make_ready()
     trainer, environments = settings.trainer, place.shape.rings
     least = ROUND + 1 + place.shape.stack + msgspec.convert(trainer.policy.algorithm, AlgorithmSettings).n_step
     rounds = -(-max(REPLAYED // environments, least) // ROUND)

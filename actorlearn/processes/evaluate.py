@@ -21,10 +21,10 @@ SETTINGS = EvaluateSettings
 
 def run(settings: EvaluateSettings) -> None:
     """Play and print; the policy is sampled from, or followed greedily."""
-    torch.set_num_threads(settings.threads)
+    torch.set_num_threads(1)
     found, warnings = newest_of_each(Path(settings.run_dir) / "checkpoints", settings.behind_steps)
     saved: dict[str, Checkpoint] = {name: opened(own) for name, own in found.items()}
-    policy = Policy(settings.policy, "", "cpu", settings.seed, stream=0)
+    policy = Policy(settings.policy, "", "cpu", settings.seed, stream=0, threads=settings.threads)
     weights, results = {}, {}
     for name, own in saved.items():
         policy.network.load_state_dict(own.section("weights"))

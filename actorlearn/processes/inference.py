@@ -22,14 +22,15 @@ from actorlearn.memory.rollout import Blocks, Rounds
 from actorlearn.memory.shared import Segment
 from actorlearn.models.graph import Graph
 from actorlearn.models.interface import ModelSettings
-from actorlearn.models.make import autocast, flatten
+from actorlearn.models.make import flatten
 from actorlearn.models.make import make as make_model
 from actorlearn.models.noisy import draw
-from actorlearn.models.unroll import Outputs, state_size, unroll
+from actorlearn.models.unroll import Outputs, state_size
 from actorlearn.parameters.published import Published
 from actorlearn.processes.chance import choose, epsilon, mix
 from actorlearn.processes.role import POLL_MS, Role, open_seats
 from actorlearn.processes.settings import InferenceSettings, PolicySettings
+from actorlearn.processes.shares import Passes, Shares
 from actorlearn.processes.staging import Staging
 from actorlearn.processes.turns import Asked, Turns
 from actorlearn.wire.bell import Bell, Bells
@@ -43,11 +44,20 @@ class Policy:
     """Network, algorithm and newest weights: rows in, actions out."""
 
     def __init__(
-        self, settings: PolicySettings, weights: str, device: str, seed: int, stream: int, rounds: str = ""
+        self,
+        settings: PolicySettings,
+        weights: str,
+        device: str,
+        seed: int,
+        stream: int,
+        *,
+        rounds: str = "",
+        threads: int = 1,
     ) -> None:
         """Build the network; its weights come from the segment (none: the caller loads them).
 
-        ``stream`` tells the random numbers of several servers apart; ``rounds`` is for those who answer rows of blocks.
+        ``stream`` tells the random numbers of several servers apart; ``rounds`` is for those who answer rows of blocks;
+        so many ``threads`` share out the rows.
         """
         self.algorithm = make_algorithm(msgspec.convert(settings.algorithm, AlgorithmSettings))
         self.network = make_model(
@@ -68,6 +78,7 @@ class Policy:
         self.env_steps = 0
         self.device = device
         self._precision = settings.precision
+        self._passes = Passes(self.network, Shares(threads if device == "cpu" else 1), settings.precision)
         self._staging = Staging(device)
         self._graphs: dict[tuple[int, ...], Graph] = {}
         self._seed = (seed << 16) + stream
@@ -116,8 +127,7 @@ class Policy:
             if shape not in self._graphs:
                 self._graphs[shape] = Graph(self.network, rows, self._precision)
             return self._graphs[shape](*rows)
-        with autocast(self.device, self._precision):
-            return unroll(self.network, *rows)
+        return self._passes.forward(*rows)
 
     def act(self, asked: Sequence[Asked], seat: int = 0) -> None:
         """Answer rows, of one tick or of several, in that order; ``seat`` tells first rows of one tick apart."""
@@ -173,9 +183,9 @@ class Server:
 def run(settings: InferenceSettings) -> None:
     """Answer rows until told to stop."""
     role = Role(settings)
-    torch.set_num_threads(settings.threads)
+    torch.set_num_threads(1)
     of = settings.policy, settings.weights, settings.device, settings.seed
-    policy = Policy(*of, stream=settings.server, rounds=settings.rounds)
+    policy = Policy(*of, stream=settings.server, rounds=settings.rounds, threads=settings.threads)
     server = Server(settings)
     waiter = Waiter(Bell(Path(settings.bell)), role.control.dealer)
     role.hello()

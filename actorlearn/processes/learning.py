@@ -13,15 +13,15 @@ from typing import Any
 
 import msgspec
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from actorlearn.algorithms.interface import AlgorithmSettings, Batch
 from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.models.interface import ModelSettings
-from actorlearn.models.make import autocast, flatten, set_layout
+from actorlearn.models.make import flatten, set_layout
 from actorlearn.models.make import make as make_model
 from actorlearn.models.normalize import Normalized, merge_into, moments_of
-from actorlearn.models.unroll import state_size, unroll
+from actorlearn.models.unroll import state_size
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.schedules import linear, scaled
 from actorlearn.parameters import checkpoint
@@ -30,16 +30,19 @@ from actorlearn.parameters.make import make as make_exchange
 from actorlearn.parameters.published import Published
 from actorlearn.processes.norms import Norms
 from actorlearn.processes.settings import TrainerSettings
+from actorlearn.processes.shares import Passes, Shares
 
 
-def make_ready(threads: int) -> None:
+def make_ready() -> None:
     """Choose how this process computes; before anything else, as threads inherit it.
+
+    torch itself has one thread: what several cores share out is a pass (``processes/shares.py``), not an operation.
 
     What an optimizer remembers of dead units decays into numbers too small to be normal, whose roots take 30 times as
     long: half of Adam's squares after 125,000 updates of Pong by DQN. Here they are zeros.
     """
     torch.set_flush_denormal(True)
-    torch.set_num_threads(threads)
+    torch.set_num_threads(1)
 
 
 class Learning:
@@ -68,9 +71,10 @@ class Learning:
         self.norms = Norms(self.network, self.parameters, self.gradients) if settings.norms else None
         self.columns = [*self.algorithm.columns(policy.actions), *(["state"] if self.state_size else [])]
         """Of batches, besides those that all have."""
-        self.forward = torch.compile(self.network) if settings.compile else self.network
+        self.shares = Shares(settings.threads if settings.device == "cpu" else 1)
+        self.passes = self.passes_of(self.network, self.gradients)
         self.optimizer_settings = self._optimizer()
-        self.learner = Learner(self.optimizer_settings, self.weights, self.gradients)
+        self.learner = Learner(self.optimizer_settings, self.weights, self.gradients, spread=self.shares.spread)
         self.exchange: Exchange = make_exchange(ExchangeSettings(), self.learner)
         """How a gradient becomes new weights: by this learner alone, until others are joined."""
         self.beat: Callable[[], object] = lambda: None
@@ -80,6 +84,10 @@ class Learning:
         self.finite = True
         self.skipped = 0
         """Batches in a row with an update that was skipped because it was not finite."""
+
+    def passes_of(self, network: nn.Module, gradients: Tensor | None = None) -> Passes:
+        """Passes of a network on this learner's cores; without gradients only forward ones."""
+        return Passes(network, self.shares, self.settings.precision, gradients, self.settings.compile)
 
     def _optimizer(self) -> OptimizerSettings:
         return msgspec.convert(self.settings.optimizer, OptimizerSettings)
@@ -154,16 +162,14 @@ class Learning:
         """
         state = batch.columns["state"][0] if self.state_size else None
         observation = batch.observation if self.state_size else batch.observation[-last:]
-        with autocast(observation.device.type, self.settings.precision):
-            outputs, _ = unroll(self.forward, observation, state, batch.first)
+        outputs, _ = self.passes.forward(observation, state, batch.first)
         return {name: output[-last:] for name, output in outputs.items()}
 
     def update(self, batch: Batch, env_steps: int) -> dict[str, float]:
         """One forward pass, one backward pass, one step. Non-finite updates change nothing."""
-        self.gradients.zero_()
         progress = min(env_steps / self.settings.total_steps, 1.0)
         loss, metrics = self.algorithm.loss(self.outputs(batch), batch, progress)
-        loss.backward()  # type: ignore[no-untyped-call]
+        self.passes.backward(loss)
         learning_rate = self.learning_rate(env_steps)
         if self.norms:
             self.norms.before()

@@ -294,5 +294,5 @@ class Trainer:
 
 def run(settings: TrainerSettings) -> None:
     """Train to the end of the topology."""
-    make_ready(settings.threads)
+    make_ready()
     Trainer(settings).run()
