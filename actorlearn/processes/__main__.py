@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
         lose_what_finds_no_room()
     faulthandler.register(STACK_SIGNAL, all_threads=True)
     if role in IN_STEP and not set_slice(SLICE_NS):
-        print("no time slice of its own, as before Linux 6.12: on a busy machine this process wakes up late", flush=True)
+        print("no time slice of its own, for which Linux 6.12 is needed: woken up late on a busy machine", flush=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's to understand
     module = importlib.import_module(f"actorlearn.processes.{role}")
     try:
