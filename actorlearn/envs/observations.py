@@ -11,9 +11,8 @@ Dict, Tuple    what they hold, one after the other in one vector; but a Box alon
 text           left out of a Dict or Tuple, because networks see numbers
 =============  ==================================================================================
 
-Bytes in a vector are numbers from 0 to 255, not from 0 to 1 as networks make those of a Box that stays as it is: what
-packages put there are seldom brightnesses (MiniGrid's image has kinds and colours, 0 to 10), and
-``model.normalize_observation`` is there for the others.
+Bytes in a vector are divided by 255, as networks divide those of a Box that stays as it is: MiniGrid's image, kinds and
+colours from 0 to 10, was learned from as it is too, but two of three policies fell apart again within 30,000 steps.
 
 Reads spaces, and what environments return: it is checked here, and refused with a MisfitError. Knows no environment.
 """
@@ -167,6 +166,8 @@ class Part:
     def write(self, value: Any, cells: Array) -> None:
         """Write a value to its cells; raises MisfitError."""
         cells[:] = _in_box(value, self.space, _name(self.keys)).ravel()
+        if self.space.dtype == np.uint8:
+            cells /= 255.0
 
 
 class Bits(Part):

@@ -46,7 +46,9 @@ def test_a_vector_is_what_gymnasium_makes_of_the_space(kind: str, seed: int) -> 
     space = SPACES[kind]
     space.seed(seed)
     observation = space.sample()
-    expected = gymnasium.spaces.utils.flatten(space, observation)
+    expected = gymnasium.spaces.utils.flatten(space, observation).astype(float)
+    if kind == "tuple":
+        expected[2:8] /= 255  # bytes become what networks make of bytes
     made, left_out = layout(space)
     assert isinstance(made, Vector) and left_out == ()
     np.testing.assert_array_equal(stored(space, observation), expected)
