@@ -10,6 +10,7 @@ Learners are on one machine, and everything goes through shared memory: nothing 
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Mapping
 from functools import reduce
 from pathlib import Path
@@ -28,10 +29,12 @@ from actorlearn.parameters.rendezvous import Rendezvous
 from actorlearn.parameters.waits import Waits
 
 ASK_EVERY = 8
-"""Steps within a batch between two questions whether to break it off; a round of value learning may have thousands.
+"""Most steps within a batch between two questions whether to break it off; in value learning there may be thousands.
 
-By count and not by time, because all must ask together; a step of 2,048 transitions takes seconds on two cores.
+By count and not by time, because all must ask together; how many, follows from the time the slowest took until now.
 """
+ASK_S = 1.0
+"""Time between two questions; where a step takes longer, as one of 2,048 transitions does on two cores, each asks."""
 SUM_WHOLE = 2
 """Most learners of whom each sums whole gradients; of more each sums a part, and shows the others what came of it.
 
@@ -54,7 +57,8 @@ class Sync:
         self.rendezvous = Rendezvous(Segment.open(Path(settings.rendezvous)), settings.rank, learner.alive)
         self._gathering = AllGather(gradients, self.rendezvous)
         self._waits = Waits(settings.learners)
-        self._agreements = self._asked = 0
+        self._agreements = self._calls = 0
+        self._ask_after, self._asked_ns = 1, time.monotonic_ns()
 
     def state(self) -> dict[str, Tensor]:
         """Return the optimizer's state."""
@@ -107,12 +111,15 @@ class Sync:
         return self.own.step(gradients, learning_rate)
 
     def ending(self, told: bool) -> bool:
-        """Whether any learner is told to, asked of all every ASK_EVERY calls."""
-        self._asked += 1
-        if self._asked % ASK_EVERY:
+        """Whether any learner is told to, asked of all after as many calls as ``ask_after`` says."""
+        self._calls += 1
+        if self._calls < self._ask_after:
             return False
         with self._waits.waiting():
-            return bool(self.rendezvous.meet([told])[:, 0].any())
+            said = self.rendezvous.meet([told, time.monotonic_ns() - self._asked_ns])
+        self._ask_after = ask_after(self._calls, said[:, 1].max() / 1e9)
+        self._calls, self._asked_ns = 0, time.monotonic_ns()
+        return bool(said[:, 0].any())
 
     def settle(self) -> None:
         """Everything has been given."""
@@ -159,3 +166,8 @@ class Sync:
         if (values != values[0]).any():
             told = ", ".join(f"learner {rank}: {value}" for rank, value in enumerate(values))
             raise Disagreement(f"after update {self.own.updates} the learners differ in {what}: {told}")
+
+
+def ask_after(calls: int, seconds: float) -> int:
+    """Calls until the next question, when the slowest learner took so many seconds for the last so many."""
+    return max(1, min(ASK_EVERY, int(ASK_S * calls / seconds)))
