@@ -113,7 +113,7 @@ class InferenceSection(Section):
 
     count: int = Field(ge=0, le=1_024, description="processes of each learner; 0 = simulators act themselves")
     device: Device = Field(description="cpu, cuda or cuda:N")
-    threads: int = Field(ge=1, le=1_024, description="torch threads per process")
+    threads: int = Field(ge=1, le=1_024, description="shares of a server's rows, each computed by a thread of its own")
     precision: Precision = Field(description="auto, fp32 or bf16 (autocast)")
     batch_rows: int = Field(
         ge=0, le=65_536, description="environments answered as soon as so many wait; 0 = all of a tick, deterministic"
@@ -125,7 +125,11 @@ class TrainerSection(Section):
     """The trainer: batches to gradients to updates."""
 
     device: Device = Field(description="cpu, cuda or cuda:N")
-    threads: int = Field(ge=1, le=1_024, description="torch threads")
+    threads: int = Field(
+        ge=1,
+        le=1_024,
+        description="shares of a batch, each in a thread of its own; part of what decides results",
+    )
     precision: Precision = Field(
         description="of the two passes: auto, fp32 or bf16 (autocast); weights and updates are always float32"
     )
