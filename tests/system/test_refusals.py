@@ -28,7 +28,6 @@ def assert_refused(done: subprocess.CompletedProcess[str], said: list[str], fold
     [
         ("simulators.cout=2", ["simulators.cout", "did you mean simulators.count?"]),  # test_bad_topologies has more
         ("env.id=Nonsense-v1", ["env.id", "Nonsense-v1"]),
-        ("env.id=Blackjack-v1", ["env.id", "Blackjack-v1", "Tuple"]),
         (f"env.id={ENVIRONMENTS}:CannotBeMade", ["env.id", "CannotBeMade", "the ball is at home"]),
         (f"env.id={ENVIRONMENTS}:Missing", ["env.id", "Missing"]),
     ],
