@@ -187,7 +187,8 @@ def _stages(shares: Mapping[str, float], width: int) -> list[RenderableType]:
         return []
     slow, bar, legend = slow_stage(shares), Text(" "), Text(" ", no_wrap=True, overflow="ellipsis")
     edge = total = 0.0
-    for stage, share in shares.items():
+    for stage, told in shares.items():
+        share = min(max(told, 0.0), 1.0)  # a child may say anything
         total += share
         until = round(min(1.0, total) * (width - 2))
         bar.append("█" * int(until - edge), style=_COLOURS[stage])

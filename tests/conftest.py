@@ -184,8 +184,13 @@ def nothing_left_behind(request: pytest.FixtureRequest, session_mark: str) -> It
 
 
 @pytest.fixture(autouse=True)
-def one_torch_thread() -> None:
-    """A test may change torch's thread count; the next one starts from 1 again. Does not import torch by itself."""
+def torch_as_it_was() -> None:
+    """A test may change torch's threads and what it makes of denormals; the next one starts with 1, and keeps them.
+
+    Does not import torch by itself.
+    """
     torch = sys.modules.get("torch")
-    if torch is not None and torch.get_num_threads() != 1:
-        torch.set_num_threads(1)
+    if torch is not None:
+        torch.set_flush_denormal(False)
+        if torch.get_num_threads() != 1:
+            torch.set_num_threads(1)
