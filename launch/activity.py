@@ -77,8 +77,8 @@ class Watch:
 
 
 def _fields(stat: Path) -> list[str]:
-    """What follows the name, which may hold anything, in a stat file (proc(5)): the state first; none if it is gone."""
+    """What follows the name, which is any bytes, in a stat file (proc(5)): the state first; nothing if it is gone."""
     try:
-        return stat.read_text().rpartition(")")[2].split()
+        return stat.read_bytes().decode(errors="replace").rpartition(")")[2].split()
     except OSError:
         return []

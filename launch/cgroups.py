@@ -6,7 +6,7 @@ Reads /proc/self/cgroup, /proc/self/mountinfo and the files of the groups they n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,15 +63,18 @@ class Group:
 def groups(process: Path = PROCESS) -> list[Group]:
     """The groups of this process that can ration its time: one, or two where both versions are mounted."""
     try:
-        paths = _paths((process / "cgroup").read_text())
-        lines = (process / "mountinfo").read_text().splitlines()
+        paths = _paths(_lines(process / "cgroup"))
+        lines = _lines(process / "mountinfo")
     except OSError:
         return []
     found = []
     for line in lines:
         mounted, _, rest = line.partition(" - ")
-        root, mount = (_unescaped(word) for word in mounted.split()[3:5])
-        kind, _, options = rest.split(maxsplit=2)
+        words, ends = mounted.split(" "), rest.split(" ", 2)
+        if len(words) < 5 or len(ends) < 3:
+            continue
+        root, mount = (_unescaped(word) for word in words[3:5])
+        kind, _, options = ends
         version = 2 if kind == "cgroup2" else 1 if kind == "cgroup" and "cpu" in options.split(",") else None
         if version in paths:
             found.append(Group(version, _below(Path(mount), Path(root), paths[version]), Path(mount)))
@@ -95,10 +98,15 @@ def autogroups(file: Path = AUTOGROUP) -> bool | None:
         return None
 
 
-def _paths(text: str) -> dict[int, Path]:
+def _lines(file: Path) -> list[str]:
+    """Lines of a file of the kernel's, in which names may hold any bytes but a newline."""
+    return file.read_bytes().decode(errors="surrogateescape").rstrip("\n").split("\n")
+
+
+def _paths(lines: Iterable[str]) -> dict[int, Path]:
     """Version -> path of the group within its hierarchy, from lines such as ``4:cpu,cpuacct:/a/b`` and ``0::/c``."""
     paths = {}
-    for line in text.splitlines():
+    for line in lines:
         number, controllers, path = line.split(":", 2)
         if number == "0":
             paths[2] = Path(path)

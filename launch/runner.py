@@ -26,6 +26,7 @@ from launch.choices import crowded
 from launch.complaints import Complaints
 from launch.description import describe
 from launch.footing import Footing
+from launch.guardian import GuardianLostError
 from launch.hangs import HangDetector, Watched
 from launch.instructions import instructions
 from launch.journal import Journal
@@ -242,7 +243,7 @@ class Runner:
         except OSError as error:
             if seat is not None:
                 self.plan.drop_seat(self.seats.pop((name, incarnation)))
-            passing = error.errno in DISK_ERRORS
+            passing = error.errno in DISK_ERRORS or isinstance(error, GuardianLostError)
             self._events.append(ev.NotSpawned(name, incarnation, f"cannot be started: {error}", passing))
             return
         self._events.append(ev.Spawned(name, incarnation, pid, seat))

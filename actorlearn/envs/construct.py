@@ -44,7 +44,7 @@ def _bare(settings: EnvSettings) -> tuple[Environment, int | None]:
     found = getattr(module, name, None)
     if isinstance(found, type) and issubclass(found, gymnasium.Env):
         return _called(found, (), settings.kwargs, what), None
-    if name in gymnasium.registry:
+    if registered.find(name) is not None:  # by the import, or by an entry point
         return _registered(settings, name, what)
     if found is not None:
         raise ValueError(f"{what} is {found!r}; it must be a subclass of gymnasium.Env, or an id that is registered")

@@ -61,7 +61,8 @@ class MetricsWriter:
     def row(self, values: Mapping[str, Any]) -> None:
         """Write one report; NaN and infinity become null, nested mappings become ``a/b`` in TensorBoard.
 
-        Raises OSError naming the file that had no room: what was to be written waits for the next report.
+        Raises OSError naming the file that had no room: what was to be written waits for the next report,
+        but for scalars while TensorBoard's file cannot be made.
         """
         plain = {str(name): _plain(value) for name, value in values.items()}
         env_steps = plain.get("env_steps")

@@ -61,7 +61,7 @@ class Async:
         """Of each chunk in each update since the last report."""
 
     def state(self) -> dict[str, Tensor]:
-        """Return the optimizer's state as it was taken home last, the chunks' vectors joined to new ones."""
+        """Return the optimizer's state, local steps included, the chunks' vectors joined to new ones."""
         parts = [optimizer.state() for optimizer in self.optimizers.values()]
         return {
             name: torch.cat([part[name] for part in parts]) if name in self.vectors else tensor

@@ -65,7 +65,7 @@ class Found:
 def seal(folder: Path, env_steps: int, state: Mapping[str, Any], beat: Beat = silent) -> None:
     """Have a folder's files on disk and write their manifest; raises OSError. ``beat`` is called after every chunk."""
     files = {}
-    for path in sorted(folder.iterdir()):
+    for path in sorted(path for path in folder.iterdir() if not path.name.startswith(".")):
         flush(path)
         files[path.name] = {"bytes": path.stat().st_size, "sha256": _sha256(path, beat)}
     manifest = {"format": FORMAT, "env_steps": env_steps, "files": files, "state": dict(state)}

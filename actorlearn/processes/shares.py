@@ -6,7 +6,8 @@ EPYC, in ms (medians): alone 16.4 by torch's two threads and 17.0 in two shares,
 and 29.
 
 Knows no algorithm: a loss is worked out from the outputs of all shares together, so it is the same function as without
-shares. Only the order differs in which gradients are summed, share by share: equal numbers of shares, equal bits.
+shares. Only the order differs in which gradients are summed, share by share: equal numbers of shares, equal bits, of
+networks that draw no random numbers in a pass (``models/noisy.py`` draws before it).
 """
 
 from __future__ import annotations
@@ -184,7 +185,9 @@ class Passes:
 
 def _with_weights_of(network: nn.Module) -> nn.Module:
     """A copy whose parameters and buffers are the same memory; gradients are none yet."""
-    same: dict[int, Any] = {id(parameter): nn.Parameter(parameter.data) for parameter in network.parameters()}
+    same: dict[int, Any] = {
+        id(parameter): nn.Parameter(parameter.data, parameter.requires_grad) for parameter in network.parameters()
+    }
     same |= {id(buffer): buffer for buffer in network.buffers()}
     return copy.deepcopy(network, same)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ class Trainer:
         self.env_steps = self.own_steps = self.updates = self.learned = self.saves_done = self.pulls = 0
         """Of which only ``own_steps`` and ``learned`` are this learner's alone."""
         self.saved_at = -1
+        self.save_failed = False
         self.unlearned: Batch | None = None
         """A batch whose learning another learner's end broke off."""
         self.numbers: dict[str, Any] = {}
@@ -260,7 +262,9 @@ class Trainer:
             path = checkpoint.save(self.checkpoints, *saved, *how)
         except OSError as error:  # training is worth more than this save; the one before stays
             self._warn(f"checkpoint at {self.env_steps} steps not written: {error}; the run goes on")
+            self.save_failed = True
             return
+        self.save_failed = False
         self.role.control.send(Saved(path=str(path), env_steps=self.env_steps, order=self.saves_done))
 
     def _restore(self, saved: checkpoint.Checkpoint, warnings: Sequence[str]) -> None:
@@ -284,7 +288,10 @@ class Trainer:
     def _finish(self, draining: bool) -> None:
         if self.lags:
             self._report()
-        if self.saved_at != self.env_steps:
+        if not self.learners.in_step:  # in step nothing is left to bring home, and agreeing would wait for others
+            with suppress(Stopped):
+                self.learning.exchange.agree(0, 0, True)
+        if self.saved_at != self.env_steps or self.save_failed:
             self._save()
         summary = {**self._row(), "wall_time_s": self._elapsed_s(), "weights_sha256": self.learning.sha256()}
         reason = "total_steps" if self.env_steps >= self.settings.total_steps else "drained" if draining else "stopped"

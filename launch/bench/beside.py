@@ -56,8 +56,10 @@ def rationed(cores: float) -> Iterator[Path]:
     try:
         yield made
     finally:
-        _enter(home)
-        _remove(made)
+        try:
+            _enter(home)
+        finally:
+            _remove(made)
 
 
 def _group(cores: float) -> tuple[Path, Path]:

@@ -63,7 +63,9 @@ def neighbours(request: Request) -> Report:
         beside = dict(list(beside.items())[:2])
     theirs = peers_of(chosen, cores.allowed)
     if not theirs:
-        notes.append(f"only ours: the peers play {GAME} with {' or '.join(NETWORKS)}, in fp32 or bf16")
+        notes.append(f"only ours: the peers play {GAME} by a2c with {' or '.join(NETWORKS)}")
+    else:
+        notes.append(f"ours and the plain loop learn in {chosen.trainer.precision}, Stable-Baselines3 in fp32")
     pythons = {peer.environment: environment(peer.environment) for peer in theirs.values()}
     programs = {name: partial(_theirs, pythons[peer.environment], peer, request) for name, peer in theirs.items()}
     seen: dict[Case, list[float]] = {}
@@ -106,7 +108,7 @@ def table(seen: Mapping[Case, Sequence[float]]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for (name, what), rates in sorted(seen.items(), key=lambda item: list(seen).index((item[0][0], ALONE))):
         alone = median(seen[name, ALONE])
-        shares = [percent(rate / alone) for rate in (median(rates), min(rates))]
+        shares = [percent(rate / alone) if alone else "-" for rate in (median(rates), min(rates))]
         rows.append((name, what, f"{median(rates):,.0f}", shares[0], f"{min(rates):,.0f}", shares[1]))
     return rows
 

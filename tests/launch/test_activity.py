@@ -49,6 +49,17 @@ def test_who_sleeps_waits(begin: Begin) -> None:
     comes_to(begin("import time; time.sleep(600)"), Activity.WAITING)
 
 
+def test_a_name_may_be_any_bytes(begin: Begin) -> None:
+    name_of_thread = 15  # PR_SET_NAME; 15 bytes of it stay, and the last is half a letter
+    comes_to(
+        begin(
+            f"import ctypes, time; ctypes.CDLL(None).prctl({name_of_thread}, 'Umgebungsdienstä'.encode()[1:]); "
+            "time.sleep(600)"
+        ),
+        Activity.WAITING,
+    )
+
+
 def test_who_waits_for_a_program_it_has_started_is_running_while_that_computes(begin: Begin) -> None:
     pid = begin(START.format(SPIN))
     watch = Watch(pid)

@@ -73,6 +73,20 @@ def test_the_least_quota_up_the_hierarchy_holds(host: Host, version: int) -> Non
     assert found.file.parent == mount / "user"
 
 
+def test_other_mounts_may_have_no_source_and_any_name(host: Host) -> None:
+    mount = host.version_2("/job")
+    limited(mount / "job", 2, "75000", 50_000)
+    mounts = host.process / "mountinfo"
+    odd = [
+        b"40 24 0:9 / /mnt/a rw -  tmpfs  rw",
+        b"41 24 0:9 / /mnt/caf\xe9 rw - tmpfs tmpfs rw",
+        "42 24 0:9 / /b\u2028c rw".encode(),
+    ]
+    mounts.write_bytes(b"\n".join(odd) + b"\n" + mounts.read_bytes())
+    found = quota(host.process)
+    assert found is not None and found.cores == 1.5
+
+
 def test_without_a_limit_there_is_no_quota(host: Host) -> None:
     limited(host.version_2("/job") / "job", 2, "max")
     limited(host.version_1("/job") / "job", 1, "-1")

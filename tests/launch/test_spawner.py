@@ -119,11 +119,13 @@ def test_a_guardian_that_is_lost_takes_its_processes_along_and_is_replaced(
     first = processes.spawn("simulator-0", 0, "simulator", tmp_path / "settings.json", 1)
     (guardian,) = psutil.Process().children()
     guardian.send_signal(sent)
+    monkeypatch.setattr("launch.guardian._START_S", 0.5)
     with pytest.raises(OSError, match="the guardian, process"):
         processes.spawn("simulator-1", 0, "simulator", tmp_path / "settings.json", 1)
     assert ends(selector) == [("simulator-0", 0)]
     assert processes.reap(("simulator-0", 0)) == -signal.SIGKILL
     assert not lives(first)
+    monkeypatch.undo()
     second = processes.spawn("simulator-1", 1, "simulator", tmp_path / "settings.json", 1)
     assert lives(second)
     processes.close()

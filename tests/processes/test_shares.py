@@ -140,3 +140,13 @@ def test_a_step_in_slices_has_the_bits_of_a_whole_one(settings: dict[str, object
             optimizer.step(parameters, torch.rand(length, generator=generator), 0.01)
         results.append(parameters)
     assert torch.equal(*results)
+
+
+def test_what_is_frozen_stays_frozen_in_every_share() -> None:
+    made, _, flat = network("perceptron")
+    frozen = dict(made.named_parameters())["trunks.value.encoder.layers.0.weight"]
+    frozen.requires_grad_(False)
+    passes = Passes(made, Shares(2), "fp32", flat)
+    passes.backward(loss(passes.forward(*seen("perceptron"))[0]))
+    assert frozen.grad is not None and not frozen.grad.any()
+    assert flat.any()
