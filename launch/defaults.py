@@ -57,7 +57,7 @@ EVERYWHERE: Tree = {
     },
     "inference": {"device": "cpu", "threads": 1, "precision": "auto", "batch_rows": 0, "deadline_ms": 10.0},
     "trainer": {"device": "cpu", "precision": "auto", "layout": "auto", "compile": "auto"},
-    # Beside PAAC on two cores an evaluator in class idle got a fifth of a core and cost 1 % of the rate; in others, 40 %.
+    # Beside PAAC on two cores an evaluator in class idle got a fifth of a core and cost 1 % of the rate; in others 40.
     "evaluator": {"scheduling": "idle"},
     "checkpoint": {"every_steps": 1_000_000, "keep": 3},
     "report": {"every_s": 2.0, "norms": False},
