@@ -77,8 +77,8 @@ def rows_answered(topology: Topology) -> int:
 def crowded(topology: Topology, cores: float) -> str:
     """What is wrong with the learners' threads on so many cores; empty where nothing is.
 
-    Two learners of two threads on two cores learn 200 to 320 steps/s together, of one thread each 2,200: at the end of
-    every product each thread waits for one that has no core. A learner of one thread has none to wait for.
+    When torch split every operation, two learners of two threads on two cores learned 200 to 320 steps/s together, of
+    one thread each 2,200. Not measured again since threads share out passes, which wait for one another far less often.
     """
     learners, threads = topology.learners.count, topology.trainer.threads
     if topology.trainer.device != "cpu" or 1 in (learners, threads) or learners * threads <= cores:
