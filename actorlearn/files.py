@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from actorlearn.failpoints import hit, through
+
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2  # both from linux/fcntl.h and linux/fs.h
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -42,7 +44,9 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
         beside = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             _write(beside, data, durable)
+            hit("files.written_beside")
             os.replace(beside, path)
+            hit("files.replaced")
         except BaseException:
             with suppress(OSError):
                 beside.unlink(missing_ok=True)
@@ -121,7 +125,7 @@ def _write_all(handle: int, data: bytes) -> None:
     """Write to the last byte: the kernel may take a part, and says why only when asked again."""
     left = memoryview(data)
     while left:
-        left = left[os.write(handle, left) :]
+        left = left[os.write(handle, through("files.write", left)) :]
 
 
 @contextmanager
@@ -152,6 +156,7 @@ def put_in_place(new: Path, path: Path) -> None:
     elif not exchange(new, path):
         before = path.with_name(f".{path.name}.before")
         path.rename(before)
+        hit("files.renamed_older")
         try:
             new.rename(path)
         except OSError:

@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from actorlearn.failpoints import hit
 from actorlearn.files import flush, make_folder, put_in_place
 from actorlearn.parameters import checkpoint_folders
 from actorlearn.parameters.checkpoint_folders import Beat, Found, folders, seal, silent, steps_of, unsealed
@@ -59,8 +60,11 @@ def save(
     try:
         beside.mkdir()
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, beside / _TENSORS)
+        hit("checkpoint.tensors_written")
         seal(beside, env_steps, {**state, **more(beside)}, beat)
+        hit("checkpoint.sealed")
         put_in_place(beside, final)
+        hit("checkpoint.in_place")
     except BaseException as error:
         shutil.rmtree(beside, ignore_errors=True)
         if isinstance(error, SafetensorError):

@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from actorlearn.failpoints import through
 from actorlearn.memory.shared import Segment
 from actorlearn.replay.nstep import NStep, n_step
 from actorlearn.replay.rings import Rings, cells_between
@@ -276,7 +277,7 @@ def _write(path: Path, array: NDArray[Any], beat: Callable[[], object]) -> None:
         for ring in array if array.ndim > 1 else array[None]:
             content = ring.reshape(-1).view(np.uint8)
             for at in range(0, content.size, PART_BYTES):
-                file.write(content[at : at + PART_BYTES])
+                file.write(through("replay.write", memoryview(content[at : at + PART_BYTES])))
                 file.flush()
                 os.fsync(file.fileno())
                 beat()
