@@ -11,16 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from actorlearn.wire.messages import Seat
-
-RESTARTS = 5
-"""Most restarts within WINDOW_S, and most starts in a row that never come to a Hello; one more and it is given up."""
-
-WINDOW_S = 60.0
-UNSAVED_RESTARTS = 3
-"""Most restarts of a trainer without a checkpoint newer than those before: it would die of the same update for ever."""
-
-FIRST_DELAY_S = 0.2
-MAX_DELAY_S = 30.0
+from launch.topology_supervision import BUDGET, Budget
 
 Jitter = Callable[[str, int], float]
 """(name, incarnation) -> factor on the delay before that incarnation's successor."""
@@ -86,6 +77,8 @@ class Child:
     """Asked for by attach and not yet admitted."""
     company: str = ""
     """The trainer it was attached with; once it is leaving, the one it must leave with."""
+    budget: Budget = BUDGET
+    """How often it may be started again, and when."""
     state: State = State.BACKOFF
     incarnation: int = -1
     since_s: float = 0.0
@@ -139,7 +132,7 @@ class Child:
     def postpone(self, now_s: float, jitter: Jitter) -> None:
         """The incarnation that was to begin has never been; the next try is that one again, and costs no restart."""
         self.to(State.BACKOFF, now_s)
-        self.since_s += _delay_s(self.postponed, jitter(self.name, self.incarnation))
+        self.since_s += self._delay_s(self.postponed, jitter)
         self.postponed += 1
         if self.incarnation > 0:
             self._restarts_s.pop()
@@ -171,22 +164,21 @@ class Child:
     @property
     def in_vain(self) -> bool:
         """Whether a trainer dies again and again on the way from the same checkpoint."""
-        return self.role == "trainer" and self._unsaved_restarts >= UNSAVED_RESTARTS
+        return self.role == "trainer" and self._unsaved_restarts >= self.budget.unsaved_restarts
 
     def restart_delay_s(self, now_s: float, jitter: Jitter) -> float | None:
         """Seconds to wait after the death that has just been seen, or None when the budget is spent."""
         if self.state is State.STARTING:
             self._starts_in_vain += 1
         restarts = len(self._recent(now_s))
-        if restarts >= RESTARTS or self._starts_in_vain > RESTARTS or self.in_vain:
+        if restarts >= self.budget.restarts or self._starts_in_vain > self.budget.restarts or self.in_vain:
             return None
-        tries = max(restarts, self._starts_in_vain - 1)
-        return _delay_s(tries, jitter(self.name, self.incarnation))
+        return self._delay_s(max(restarts, self._starts_in_vain - 1), jitter)
 
     def _recent(self, now_s: float) -> list[float]:
-        return [then_s for then_s in self._restarts_s if now_s - then_s < WINDOW_S]
+        return [then_s for then_s in self._restarts_s if now_s - then_s < self.budget.restarts_within_s]
 
-
-def _delay_s(tries: int, spread_by: float) -> float:
-    """Twice as long after every try, up to a limit."""
-    return min(MAX_DELAY_S, FIRST_DELAY_S * 2.0 ** min(tries, 32) * spread_by)
+    def _delay_s(self, tries: int, jitter: Jitter) -> float:
+        """Twice as long after every try, up to a limit."""
+        delay_s = self.budget.restart_delay_s * 2.0 ** min(tries, 32) * jitter(self.name, self.incarnation)
+        return min(self.budget.longest_restart_delay_s, delay_s)

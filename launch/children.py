@@ -15,6 +15,7 @@ from launch import events as ev
 from launch.admission import refusal
 from launch.child import Child, Jitter, State
 from launch.planned import PlannedProcess
+from launch.topology_supervision import Budget
 
 REFUSED_LIMIT_S = 2.0
 COMPANY_LIMIT_S = 5.0  # from the SIGTERM to who must leave with its trainer, to SIGKILL
@@ -30,10 +31,11 @@ class Children:
         expected_shape: Mapping[str, str],
         resume: bool,
         jitter: Jitter,
+        budget: Budget,
         do: Callable[[ev.Action], None],
     ) -> None:
         """Nobody is started yet."""
-        self.named = {process.name: Child(process.name, process.role, process.learner) for process in processes}
+        self.named = {p.name: Child(p.name, p.role, p.learner, budget=budget) for p in processes}
         self.failures: dict[str, str] = {}
         """Why names that are no longer listed came to a bad end."""
         self.mending = True
@@ -45,6 +47,7 @@ class Children:
         self._expected_shape = dict(expected_shape)
         self._resume = resume
         self._jitter = jitter
+        self._budget = budget
         self._do = do
 
     def of_role(self, role: str) -> list[Child]:
@@ -101,7 +104,7 @@ class Children:
 
     def invite(self, process: PlannedProcess, company: str = "") -> None:
         """A new process, brought by a command line, maybe along with a trainer."""
-        child = Child(process.name, process.role, process.learner, guest=True, company=company)
+        child = Child(process.name, process.role, process.learner, True, company, self._budget)
         self.named[process.name] = child
         self.spawn(child)
 

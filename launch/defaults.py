@@ -11,10 +11,12 @@ from __future__ import annotations
 import copy
 import math
 import re
+from dataclasses import asdict
 from typing import Any
 
 from launch import defaults_replay as values
 from launch.cores import usable_cores
+from launch.topology_supervision import BUDGET
 
 Tree = dict[str, Any]
 
@@ -76,6 +78,7 @@ EVERYWHERE: Tree = {
         "inference_spin_s": 600.0,
         "trainer_spin_s": 1800.0,
         "evaluator_spin_s": 3600.0,  # it takes what others leave, and who waits for a processor counts as computing
+        **asdict(BUDGET),
         "any_memory_order": False,
     },
 }

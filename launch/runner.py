@@ -84,6 +84,7 @@ class Runner:
             plan.expected_shape,
             plan.run_id,
             drain_s=limits.drain_s,
+            budget=limits.budget,
             mode=plan.topology.mode,
             resume=resume,
         )

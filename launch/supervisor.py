@@ -32,6 +32,7 @@ from launch.orders import Orders
 from launch.planned import PlannedProcess
 from launch.requests import ELASTIC, OPEN, Desk
 from launch.rows import checked
+from launch.topology_supervision import BUDGET, Budget
 from launch.verdict import verdict
 
 SCORE_LIMIT_S = 1800.0
@@ -53,10 +54,11 @@ class Supervisor:
         drain_s: float,
         mode: str = "sync",
         resume: bool = False,
+        budget: Budget = BUDGET,
         jitter: Jitter = spread,
     ) -> None:
         """``processes``: the first ones, in the order in which they start and sit; ``mode``: of the learners."""
-        self._children = Children(processes, run_id, expected_shape, resume, jitter, self._do)
+        self._children = Children(processes, run_id, expected_shape, resume, jitter, budget, self._do)
         self._desk = Desk(self._children, mode, self._do, lambda now: self._stop(0, "asked to stop", now))
         self._orders = Orders(self._children, self._do)
         self.phase = "starting"

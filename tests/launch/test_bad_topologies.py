@@ -180,6 +180,10 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         OK + "supervision: {trainer_hang_s: 60, trainer_spin_s: 20}\n",
         ["t:2", "supervision.trainer_spin_s = 20", "trainer_hang_s is 60", "write 60 or more"],
     ),
+    "a delay that shrinks": (
+        OK + "supervision: {restart_delay_s: 5, longest_restart_delay_s: 1}\n",
+        ["t:2", "supervision.longest_restart_delay_s = 1", "restart_delay_s is 5", "write 5 or more"],
+    ),
     "odd groups": (
         OK + "simulators: {envs: 9, groups: 2}\n",
         ["t:2", "simulators.envs = 9", "no multiple of 2 (groups)", "write envs: 8 or 10"],

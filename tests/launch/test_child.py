@@ -6,16 +6,15 @@ import pytest
 
 from launch.child import (
     ALIVE,
-    MAX_DELAY_S,
-    RESTARTS,
     TRANSITIONS,
-    UNSAVED_RESTARTS,
-    WINDOW_S,
     Child,
     State,
     TransitionError,
     spread,
 )
+from launch.topology_supervision import Budget
+
+RESTARTS, WINDOW_S = Budget.restarts, Budget.restarts_within_s
 
 
 def no_jitter(_name: str, _incarnation: int) -> float:
@@ -77,7 +76,10 @@ def test_what_could_not_be_started_for_want_of_room_has_never_been_and_costs_no_
         assert (child.state, child.incarnation) == (State.BACKOFF, 0)
         delays.append(child.since_s - now_s)
         child.begin(now_s)
-    assert delays[:4] == pytest.approx([0.2, 0.4, 0.8, 1.6]) and max(delays) == delays[-1] == MAX_DELAY_S
+    assert (
+        delays[:4] == pytest.approx([0.2, 0.4, 0.8, 1.6])
+        and max(delays) == delays[-1] == Budget.longest_restart_delay_s
+    )
     child.admit(40.0)
     assert (child.incarnation, die(child, 40.0)) == (1, pytest.approx(0.4))  # the second restart, as without the tries
 
@@ -126,11 +128,26 @@ def test_only_a_trainer_needs_checkpoints_for_its_restarts() -> None:
         child.begin(0.0)
         child.admit(0.0)
         child.saved(100)
-        for i in range(1, UNSAVED_RESTARTS + 1):
+        for i in range(1, Budget.unsaved_restarts + 1):
             assert die(child, i * WINDOW_S) is not None
             child.begin(i * WINDOW_S)
             child.admit(i * WINDOW_S)
         assert (die(child, 10 * WINDOW_S) is None) is fatal
+
+
+def test_another_budget_allows_other_restarts() -> None:
+    often = Budget(1000, 3600.0, 1000, 0.0, 0.0)
+    trainer = Child("trainer", "trainer", budget=often)
+    trainer.begin(0.0)
+    for i in range(often.restarts):
+        trainer.admit(float(i))
+        assert die(trainer, float(i)) == 0.0
+        trainer.begin(float(i))
+    assert die(trainer, 1000.0) is None
+    once = Child("simulator-0", "simulator", budget=Budget(restarts=0))
+    once.begin(0.0)
+    once.admit(0.0)
+    assert die(once, 1.0) is None
 
 
 def test_the_first_error_of_a_series_is_kept() -> None:

@@ -30,9 +30,11 @@ from actorlearn.wire.messages import (
     Warned,
 )
 from launch import events as ev
-from launch.child import RESTARTS, UNSAVED_RESTARTS, WINDOW_S
 from launch.planned import PlannedProcess
 from launch.supervisor import Supervisor
+from launch.topology_supervision import Budget
+
+RESTARTS, WINDOW_S, UNSAVED_RESTARTS = Budget.restarts, Budget.restarts_within_s, Budget.unsaved_restarts
 
 TERM, KILL = signal.SIGTERM, signal.SIGKILL
 SHAPE = {"env.id": "CartPole-v1", "observation": "float32[4]", "algorithm.horizon": "16"}

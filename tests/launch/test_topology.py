@@ -230,6 +230,8 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
                 "supervision": st.fixed_dictionaries(
                     {name: st.floats(2, 1000) for name in SupervisionSection.model_fields if "_spin" not in name}
                     | {name: st.floats(1000, 10**6) for name in SupervisionSection.model_fields if "_spin" in name}
+                    | {name: st.integers(0, 10**6) for name in ("restarts", "unsaved_restarts")}
+                    | {"longest_restart_delay_s": st.floats(1000, 3600)}
                     | {"any_memory_order": st.booleans()}
                 ),
             }
