@@ -1,5 +1,5 @@
-"""The section ``supervision`` of a topology: how long processes may show no sign of life, how often one that has died is
-started again, and where they may be started at all.
+"""The section ``supervision`` of a topology: how long processes may show no sign of life, how often one that has died
+is started again, and where they may be started at all.
 
 Pure. What a sign of life is, and who is found to hang by these limits, is in ``launch/hangs.py``; what a budget of
 restarts comes to is in ``launch/child.py``.
