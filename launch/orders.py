@@ -31,18 +31,20 @@ class Orders:
     def renew(self, phase: str, saves: int) -> None:
         """Work out the wanted state; a new version, said to all, when it is another one."""
         at_work = phase in ("running", "draining")
-        learners = self._children.learners if at_work else self._children.learned if phase == "scoring" else list[str]
+        listed = self._children.learners if at_work else self._children.learned if phase == "scoring" else list[str]
+        newest, learners = self.newest, listed()
         wanted = Order(
-            version=self.newest.version,
+            version=newest.version,
             phase=PHASES.get(phase, "run"),
             roster=self._children.seats() if at_work else [],
             leaving=self._children.leaving(),
             save=saves,
-            learners=learners(),
+            learners=learners,
+            generation=newest.generation if learners == newest.learners else newest.version + 1,
         )
-        if wanted == self.newest:
+        if wanted == newest:
             return
-        self.newest = msgspec.structs.replace(wanted, version=self.newest.version + 1)
+        self.newest = msgspec.structs.replace(wanted, version=newest.version + 1)
         for child in self._children.named.values():
             if child.admitted:
                 self.say(child)

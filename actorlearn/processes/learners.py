@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from math import inf
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -32,6 +33,14 @@ SURE_AFTER = 3
 NAME_EVERY_S = 30.0
 
 
+class Members(NamedTuple):
+    """Learners that exchange with one another, and since which order."""
+
+    peers: tuple[str, ...] = ()
+    generation: int = 0
+    """Of who is listed anew, though under the same names: of those who were there meanwhile one has died."""
+
+
 class Learners:
     """Which learners this one is joined with."""
 
@@ -41,8 +50,7 @@ class Learners:
         self._exchange = msgspec.convert(settings.exchange, ExchangeSettings)
         self._role = role
         self._learning = learning
-        self._members: tuple[str, ...] = ()
-        self._lost: tuple[str, ...] = ()
+        self._members = self._lost = Members()
         self._lost_s = 0.0
         self._named_s = -NAME_EVERY_S
         self._suspect, self._suspected = -1, 0
@@ -55,7 +63,7 @@ class Learners:
     @property
     def joined(self) -> bool:
         """Whether this learner is joined with all that there are now."""
-        return bool(self._members) and self._members == self._wanted()
+        return bool(self._members.peers) and self._members == self._wanted()
 
     @property
     def in_step(self) -> bool:
@@ -83,13 +91,14 @@ class Learners:
             return self._learning.exchange.join(env_steps, updates)
         if self._exchange.mode == "gossip" and not self._role.control.order.version:
             return None  # it says who else there is
-        if self._role.peer not in wanted or wanted == self._lost:
-            if self._lost and time.monotonic() - self._lost_s > PATIENCE_S:
-                raise PeerLost(f"no other list of learners came within {PATIENCE_S:g} s of losing {', '.join(wanted)}")
+        if self._role.peer not in wanted.peers or wanted == self._lost:
+            if self._lost.peers and time.monotonic() - self._lost_s > PATIENCE_S:
+                among = ", ".join(wanted.peers)
+                raise PeerLost(f"no other list of learners came within {PATIENCE_S:g} s of losing one of {among}")
             return None
         settings = self._exchange
         if settings.mode == "sync":
-            rank, count = wanted.index(self._role.peer), len(wanted)
+            rank, count = wanted.peers.index(self._role.peer), len(wanted.peers)
             meeting = self._meeting(wanted)
             settings = msgspec.structs.replace(settings, rank=rank, learners=count, rendezvous=meeting)
         settings = msgspec.structs.replace(settings, incarnation=self._settings.incarnation)
@@ -111,19 +120,19 @@ class Learners:
 
     def part(self) -> None:
         """One of them is gone: join again when the order says with whom."""
-        self._lost, self._lost_s, self._members = self._members, time.monotonic(), ()
+        self._lost, self._lost_s, self._members = self._members, time.monotonic(), Members()
 
     def straggler(self, numbers: Mapping[str, float], seconds: float) -> str:
         """Who kept the others waiting for a good part of this time, in words, now and then; mostly nothing."""
         waited_s, rank = numbers.get("straggler_wait_s", 0.0), int(numbers.get("straggler", -1))
-        slow = bool(self._members) and waited_s >= STRAGGLING * seconds
+        slow = bool(self._members.peers) and waited_s >= STRAGGLING * seconds
         self._suspected = self._suspected + 1 if slow and rank == self._suspect else int(slow)
         self._suspect = rank
         now_s = time.monotonic()
         if self._suspected < SURE_AFTER or now_s - self._named_s < NAME_EVERY_S:
             return ""
         self._named_s = now_s
-        name = self._members[rank].rpartition(".")[0]
+        name = self._members.peers[rank].rpartition(".")[0]
         return f"{name} is slow: the other learners waited {waited_s:.1f} of the last {seconds:.1f} s for it"
 
     def _warn(self, text: str) -> None:
@@ -152,17 +161,19 @@ class Learners:
         )
         return f"mixes with {_names(mixed) or 'nobody'} from now on: {why}"
 
-    def _meeting(self, members: tuple[str, ...]) -> str:
-        """Where these learners meet, made by whoever comes first. A list of incarnations never comes again."""
-        path = f"{self._exchange.rendezvous}.{hashlib.sha256(' '.join(members).encode()).hexdigest()[:16]}"
+    def _meeting(self, members: Members) -> str:
+        """Where these learners meet, made by whoever comes first. Who was there once never comes back to it."""
+        said = " ".join((str(members.generation), *members.peers))
+        path = f"{self._exchange.rendezvous}.{hashlib.sha256(said.encode()).hexdigest()[:16]}"
         with suppress(FileExistsError):
-            Segment.create(Path(path), rendezvous_fields(len(members))).close()
+            Segment.create(Path(path), rendezvous_fields(len(members.peers))).close()
         return path
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _wanted(self) -> Members:
         if self._exchange.mode == "sync" and self._settings.learners > 1:
-            return tuple(self._role.control.order.learners)
-        return (self._role.peer,)
+            order = self._role.control.order
+            return Members(tuple(order.learners), order.generation)
+        return Members((self._role.peer,))
 
 
 def _names(learners: Collection[int]) -> str:

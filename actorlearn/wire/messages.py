@@ -26,7 +26,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 """Raised whenever a struct below changes; processes of different versions refuse one another."""
 
 LIMIT_BYTES = 256 * 1024
@@ -165,6 +165,8 @@ class Order(Message, frozen=True):
     learners: list[str] = []
     """Peer ids of the trainers that exchange what they learn, in order, without those that are leaving; empty until all
     have come, and for one that is alone to the end. In phase score those that have finished."""
+    generation: Count = 0
+    """Version of the order in which ``learners`` became what it is: the same names may be listed twice."""
 
 
 class Refused(Message, frozen=True):

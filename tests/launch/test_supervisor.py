@@ -902,6 +902,22 @@ def test_a_learner_that_dies_is_told_to_the_others_and_comes_back_as_another() -
     assert next(spawn for spawn in story.ever(ev.Spawn) if spawn.incarnation == 1).resume
 
 
+def test_the_same_list_of_learners_after_another_is_another_generation() -> None:
+    """One that dies twice in the life of the other leaves it alone twice; an order that changes else is no other."""
+    story = two()
+    seen = [(order := story.supervisor.order).generation]
+    assert (order.learners, order.generation) == (BOTH, order.version)
+    for incarnation in range(2):
+        story.at(10 * incarnation + 2, ev.Exited("trainer-1", incarnation, -9))
+        seen.append((order := story.supervisor.order).generation)
+        assert (order.learners, order.generation) == (["trainer-0.0"], order.version)
+        story.at(10 * incarnation + 8, ev.Tick()).then(*up("trainer-1", incarnation=incarnation + 1))
+        seen.append(story.supervisor.order.generation)
+    assert seen == sorted(set(seen))
+    story.at(30, ev.Exited("simulator-1", 0, -9))
+    assert story.supervisor.order.version > seen[-1] == story.supervisor.order.generation
+
+
 def test_a_run_of_two_is_done_when_both_have_finished() -> None:
     story = two().at(2, finished("trainer-0", "total_steps", env_steps=90, episodes=3))
     assert story.did(ev.Kill) == []

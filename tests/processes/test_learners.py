@@ -8,7 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from torch import zeros
 
+from actorlearn.memory.shared import Segment
+from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.parameters.allgather import rows_fields
+from actorlearn.parameters.interface import Exchange, ExchangeSettings, Learner
+from actorlearn.parameters.make import make
 from actorlearn.processes.learners import Learners
 
 
@@ -55,7 +61,7 @@ def test_a_pass_that_counts_nothing_before_its_end_is_given_time_to_finish(monke
 def test_another_list_breaks_off_joining_and_no_wait_of_who_is_joined(tmp_path: Path) -> None:
     """Or whoever waits for a slower one would end when a third that was killed comes back."""
     first, second = ["trainer-0.0", "trainer-1.0"], ["trainer-0.0", "trainer-1.0", "trainer-2.1"]
-    order = SimpleNamespace(version=1, phase="run", leaving=[], learners=first)
+    order = SimpleNamespace(version=1, phase="run", leaving=[], learners=first, generation=1)
     role: Any = SimpleNamespace(peer="trainer-1.0", alive=lambda: True, control=SimpleNamespace(order=order))
     exchange = {"mode": "sync", "rendezvous": str(tmp_path / "learners")}
     settings: Any = SimpleNamespace(exchange=exchange, name="trainer-1", incarnation=0, learners=3)
@@ -72,8 +78,7 @@ def test_another_list_breaks_off_joining_and_no_wait_of_who_is_joined(tmp_path: 
             return self
 
         def join(self, env_steps: int, updates: int) -> tuple[int, int]:
-            for listed in (first, second, first):
-                order.learners = listed
+            for order.learners, order.generation in ((first, 1), (second, 2), (first, 1)):
                 asked.append(self.alive())
             return env_steps, updates
 
@@ -81,7 +86,31 @@ def test_another_list_breaks_off_joining_and_no_wait_of_who_is_joined(tmp_path: 
     learners = Learners(settings, role, learning)
     assert learners.join(30, 2) == (30, 2) and learners.joined
     assert asked == [True, False, True]
-    order.learners = second
+    order.learners, order.generation = second, 2
     assert not learners.joined and learning.alive()
     role.alive = lambda: False
     assert not learning.alive()
+
+
+def test_who_is_left_alone_a_second_time_meets_nobody_it_met_before(tmp_path: Path) -> None:
+    """A peer that dies twice within the life of this one: the list of those who are left is the same both times."""
+    order = SimpleNamespace(version=1, phase="run", leaving=[], learners=["trainer-0.0"], generation=1)
+    role: Any = SimpleNamespace(peer="trainer-0.0", alive=lambda: True, control=SimpleNamespace(order=order))
+    exchange = {"mode": "sync", "rendezvous": str(tmp_path / "learners"), "gradients": str(tmp_path / "gradients")}
+    settings: Any = SimpleNamespace(exchange=exchange, name="trainer-0", incarnation=0, learners=2)
+    Segment.create(tmp_path / "gradients", rows_fields(2, 4)).close()
+
+    class Joining:
+        exchange: Exchange | None = None
+
+        def exchange_by(self, settings: ExchangeSettings, alive: Callable[[], bool], *_: Any) -> None:
+            before, self.exchange = self.exchange, make(settings, Learner(OptimizerSettings(), zeros(4), zeros(4)))
+            if before:
+                before.close()
+
+    learning: Any = Joining()
+    learners = Learners(settings, role, learning)
+    for order.generation in (1, 4):
+        assert not learners.joined
+        assert learners.join(30, 2) == (30, 2) and learners.joined
+    learning.exchange.close()
