@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -22,9 +22,22 @@ from torch import Tensor
 from actorlearn.failpoints import hit
 from actorlearn.files import flush, make_folder, put_in_place
 from actorlearn.parameters import checkpoint_folders
-from actorlearn.parameters.checkpoint_folders import Beat, Found, folders, seal, silent, steps_of, unsealed
+from actorlearn.parameters.checkpoint_folders import (
+    LOOKS,
+    Beat,
+    Found,
+    folders,
+    identity,
+    seal,
+    silent,
+    steps_of,
+    unsealed,
+)
 
 _TENSORS = "tensors.safetensors"
+
+Chosen = TypeVar("Chosen")
+Opened = TypeVar("Opened")
 
 
 @dataclass(frozen=True)
@@ -82,7 +95,7 @@ def save(
 
 def newest(*directories: Path) -> Checkpoint:
     """The newest whole checkpoint of some directories, as ``checkpoint_folders.newest`` finds it."""
-    return opened(checkpoint_folders.newest(*directories))
+    return taken(lambda: checkpoint_folders.newest(*directories), opened)
 
 
 def load(folder: Path) -> Checkpoint:
@@ -90,9 +103,24 @@ def load(folder: Path) -> Checkpoint:
     return opened(Found(folder, unsealed(folder)["state"]))
 
 
+def taken(choose: Callable[[], Chosen], take: Callable[[Chosen], Opened]) -> Opened:
+    """Choose checkpoints and open them, both again where a trainer at work has removed one in between.
+
+    Raises what ``choose`` raises, and OSError where none can be opened however often another is chosen.
+    """
+    for _ in range(LOOKS - 1):
+        chosen = choose()
+        with suppress(OSError):
+            return take(chosen)
+    return take(choose())
+
+
 def opened(found: Found) -> Checkpoint:
-    """A checkpoint that was found, with its tensors."""
-    return Checkpoint(found.path, load_file(found.path / _TENSORS), found.state)
+    """A checkpoint that was found, with its tensors; raises OSError where it has been removed or replaced since."""
+    tensors = load_file(found.path / _TENSORS)
+    if found.identity is not None and found.identity != identity(found.path):
+        raise FileNotFoundError(f"{found.path} was replaced while it was read")
+    return Checkpoint(found.path, tensors, found.state)
 
 
 def _sweep(directory: Path) -> None:

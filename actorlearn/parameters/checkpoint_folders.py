@@ -28,7 +28,7 @@ _MANIFEST = "manifest.json"
 _BEFORE = ".before"
 _STAND_IN = re.compile(rf"\.[0-9]+{re.escape(_BEFORE)}")
 _CHUNK_BYTES = 16 << 20
-_LOOKS = 5
+LOOKS = 5
 """At folders that a trainer at work replaces and removes meanwhile."""
 _DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
@@ -51,6 +51,8 @@ class Found:
     state: dict[str, Any]
     damaged: tuple[tuple[str, str], ...] = ()
     """Newer ones, and what is wrong with each, in words."""
+    identity: tuple[int, int] | None = None
+    """Of the folder that was read: another one may have its name by now. None: nobody replaces it."""
 
     @property
     def env_steps(self) -> int:
@@ -96,21 +98,22 @@ def newest(*directories: Path, beat: Beat = silent) -> Found:
 
     Raises CheckpointError, naming what is wrong with each, where none is whole, or only those of step 0 of more.
     """
-    for _ in range(_LOOKS):
+    for _ in range(LOOKS):
         found: Found | None = None
         wrong: dict[Path, str] = {}
-        seen: dict[Path, int | None] = {}
+        seen: dict[Path, tuple[int, int] | None] = {}
         for folder in sorted((f for d in directories for f in folders(d)), key=steps_of, reverse=True):
-            seen[folder] = _identity(folder)
+            seen[folder] = identity(folder)
             try:
                 manifest = unsealed(folder, beat)
                 if manifest["env_steps"] != steps_of(folder):
                     raise ValueError(f"it was saved at {manifest['env_steps']} steps: the folder has been renamed")
-                found = Found(folder, manifest["state"], tuple((short(f), said) for f, said in wrong.items()))
+                damaged = tuple((short(f), said) for f, said in wrong.items())
+                found = Found(folder, manifest["state"], damaged, seen[folder])
                 break
             except _DAMAGE as error:
                 wrong[folder] = str(error)
-        if all(_identity(folder) == seen[folder] for folder in wrong):
+        if all(identity(folder) == seen[folder] for folder in wrong):
             break
     what = "; ".join(f"{short(folder)}: {said}" for folder, said in wrong.items()) or "none found"
     where = " and ".join(map(str, directories))
@@ -184,15 +187,17 @@ def short(folder: Path) -> str:
     return f"{folder.parent.name}/{folder.name}"
 
 
+def identity(folder: Path) -> tuple[int, int] | None:
+    """What tells a folder from another one of its name, before or after it; None where there is none."""
+    with suppress(OSError):
+        found = folder.stat()
+        return found.st_ino, found.st_mtime_ns  # a number may be given again at once
+    return None
+
+
 def steps_of(folder: Path) -> int:
     """Environment steps of a checkpoint, by its name."""
     return int(folder.name.removeprefix(".").removesuffix(_BEFORE))
-
-
-def _identity(folder: Path) -> int | None:
-    with suppress(OSError):
-        return folder.stat().st_ino
-    return None
 
 
 def _manifest(data: bytes) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from actorlearn.parameters.checkpoint import Checkpoint, opened
+from actorlearn.parameters.checkpoint import Checkpoint, opened, taken
 from actorlearn.parameters.checkpoint_folders import CheckpointError, Found, directories, newest
 from actorlearn.processes.evaluator import AVERAGE, SECONDARY, play, players, summary
 from actorlearn.processes.inference import Policy
@@ -22,8 +22,7 @@ SETTINGS = EvaluateSettings
 def run(settings: EvaluateSettings) -> None:
     """Play and print; the policy is sampled from, or followed greedily."""
     torch.set_num_threads(1)
-    found, warnings = newest_of_each(Path(settings.run_dir) / "checkpoints", settings.behind_steps)
-    saved: dict[str, Checkpoint] = {name: opened(own) for name, own in found.items()}
+    saved, warnings = newest_opened(Path(settings.run_dir) / "checkpoints", settings.behind_steps)
     policy = Policy(settings.policy, "", "cpu", settings.seed, stream=0, threads=settings.threads)
     weights, results = {}, {}
     for name, own in saved.items():
@@ -44,6 +43,15 @@ def run(settings: EvaluateSettings) -> None:
     others |= {"learners": results} if results else {}
     told = {"checkpoint": str(latest.path), "warnings": warnings}
     print(json.dumps({**about, **told, **average, **others}), flush=True)
+
+
+def newest_opened(root: Path, behind_steps: int | None) -> tuple[dict[str, Checkpoint], list[str]]:
+    """What ``newest_of_each`` finds, with its tensors; chosen again where a run at work removes it meanwhile."""
+
+    def take(chosen: tuple[dict[str, Found], list[str]]) -> tuple[dict[str, Checkpoint], list[str]]:
+        return {name: opened(own) for name, own in chosen[0].items()}, chosen[1]
+
+    return taken(lambda: newest_of_each(root, behind_steps), take)
 
 
 def newest_of_each(root: Path, behind_steps: int | None) -> tuple[dict[str, Found], list[str]]:

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 
 from actorlearn.optim.interface import OptimizerSettings, state_vectors
-from actorlearn.parameters.checkpoint import Checkpoint, opened
-from actorlearn.parameters.checkpoint_folders import Beat, going_on
+from actorlearn.parameters.checkpoint import Checkpoint, opened, taken
+from actorlearn.parameters.checkpoint_folders import Beat, Found, going_on
 from actorlearn.processes.settings import TrainerSettings
 
 
@@ -23,14 +23,18 @@ def resumed(settings: TrainerSettings, beat: Beat) -> tuple[Checkpoint, list[str
     them, and how much was learned. All else is the learner's own, Adam's count of steps too.
     """
     root = Path(settings.run_dir) / "checkpoints"
-    mine, shared = going_on(root, settings.learner, settings.exchange.get("mode", "alone"), beat)
+    mode = settings.exchange.get("mode", "alone")
+    return taken(lambda: going_on(root, settings.learner, mode, beat), lambda found: _together(settings, *found))
+
+
+def _together(settings: TrainerSettings, mine: Found, shared: Found) -> tuple[Checkpoint, list[str]]:
     own = opened(mine)
     if shared.path != mine.path:
         newer = opened(shared)
         vectors = [
             f"optimizer.{name}" for name in state_vectors(msgspec.convert(settings.optimizer, OptimizerSettings))
         ]
-        taken = {name: t for name, t in newer.tensors.items() if name.startswith("weights.") or name in vectors}
+        both = {name: t for name, t in newer.tensors.items() if name.startswith("weights.") or name in vectors}
         counts = {name: newer.state[name] for name in ("env_steps", "updates")}
-        own = replace(own, tensors={**own.tensors, **taken}, state={**own.state, **counts})
+        own = replace(own, tensors={**own.tensors, **both}, state={**own.state, **counts})
     return own, list(dict.fromkeys(mine.warnings() + shared.warnings()))

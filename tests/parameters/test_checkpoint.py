@@ -19,6 +19,7 @@ import torch
 
 from actorlearn.parameters import checkpoint, checkpoint_folders
 from actorlearn.parameters.checkpoint_folders import CheckpointError, going_on, unsealed
+from actorlearn.processes.evaluate import newest_opened
 from tests.parameters.killed_saves import SCENARIOS
 
 TENSORS = {"weights.a": torch.arange(6.0).reshape(2, 3), "optimizer.m": torch.ones(4)}
@@ -282,3 +283,39 @@ def test_a_failed_save_leaves_the_one_before_and_no_rest(
     monkeypatch.undo()
     save(tmp_path, 3)
     assert sorted(path.name for path in tmp_path.iterdir()) == [*whole, "000000000003"]
+
+
+# Checkpoints of a run at work -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_one_that_goes_between_being_found_and_opened_is_looked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """As when `eval` reads what a run that keeps one checkpoint is writing."""
+    save(tmp_path, 2, "before")
+    reading = checkpoint.load_file
+    calls: list[Path] = []
+
+    def overtaken(path: Path) -> dict[str, torch.Tensor]:
+        calls.append(path)
+        if len(calls) == 1:
+            save(tmp_path, 2 if how == "replaced" else 3, "after", keep=1)
+        return reading(path)
+
+    monkeypatch.setattr(checkpoint, "load_file", overtaken)
+    assert checkpoint.newest(tmp_path).state["which"] == "after"
+    calls.clear()
+    opened, warnings = newest_opened(tmp_path, None)
+    assert opened["trainer-0"].state["which"] == "after" and warnings == []
+
+
+def test_one_that_can_never_be_opened_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(tmp_path, 2)
+
+    def refused(_: Path) -> dict[str, torch.Tensor]:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(checkpoint, "load_file", refused)
+    with pytest.raises(OSError, match="Input/output error"):
+        checkpoint.newest(tmp_path)

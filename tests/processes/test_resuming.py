@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -65,3 +66,20 @@ def test_the_damaged_one_is_named_and_a_fresh_start_is_refused(tmp_path: Path) -
     (tmp_path / "checkpoints" / "000000000020" / "manifest.json").unlink()
     with pytest.raises(CheckpointError, match=r"only that of step 0 is valid .*30: tensors.*20: .*No such file"):
         resumed(settings(tmp_path, 0, "alone"), lambda: None)
+
+
+def test_another_is_taken_where_a_peer_replaces_what_was_chosen(tmp_path: Path) -> None:
+    """A learner that lives keeps one checkpoint, and saves the next while this one looks at its own."""
+    save(tmp_path, 0, 40)
+    chosen = save(tmp_path, 1, 50)
+    beats: list[int] = []
+
+    def beat() -> None:
+        beats.append(1)
+        if len(beats) == 2:  # the peer's has been looked at, and our own is
+            shutil.rmtree(chosen)
+            save(tmp_path, 1, 60)
+
+    saved, warnings = resumed(settings(tmp_path, 0, "async"), beat)
+    assert saved.state["env_steps"] == float(saved.tensors["weights.a"][0]) == 60
+    assert warnings == [] and not chosen.exists()
