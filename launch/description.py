@@ -44,6 +44,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     """For people: the space that observations are made of."""
     left_out: tuple[str, ...] = ()
     """What the environment's observations have and networks do not see."""
+    inexact: str = ""
+    """Why the environment's state cannot be taken; empty where it can."""
     replayed: bool = False
     """Whether the algorithm learns from a replay."""
 

@@ -145,6 +145,14 @@ class Atari:
         """Draw one action for each game."""
         return drawn(self.spec.actions, (self.count,), random)
 
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Not yet."""
+        raise RuntimeError(self.spec.inexact)
+
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Not yet."""
+        raise RuntimeError(self.spec.inexact)
+
     def close(self) -> None:
         """Join ALE's thread and free its memory."""
         self._env = None  # AtariVectorEnv.close does nothing; its C++ part ends with the last reference
@@ -169,6 +177,7 @@ def spec(settings: EnvSettings) -> EnvSpec:
         actions=_action_count(rom(settings.id), settings.full_action_space),
         frames_per_step=settings.frame_skip,
         stack=settings.stack,
+        inexact="the emulator's state is not kept yet",
     )
 
 

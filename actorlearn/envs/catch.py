@@ -52,6 +52,16 @@ class Catch(gymnasium.Env[Image, np.int64]):
         reward = (1.0 if caught else -1.0) if down else 0.0
         return self._image(), reward, down, False, {}
 
+    def state(self) -> dict[str, Any]:
+        """Where ball and paddle are, and the generator."""
+        own = {"line": self._line, "column": self._column, "paddle": self._paddle}
+        return {**own, "generator": self.np_random.bit_generator.state}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        self._line, self._column, self._paddle = state["line"], state["column"], state["paddle"]
+        self.np_random.bit_generator.state = state["generator"]
+
     def _image(self) -> Image:
         image = np.zeros((1, SIZE, SIZE), np.uint8)
         image[0, -1, max(self._paddle - REACH, 0) : self._paddle + REACH + 1] = 255

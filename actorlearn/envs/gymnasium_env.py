@@ -6,7 +6,7 @@ environment returns is checked here, at the boundary, before a row is touched. R
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from time import monotonic
 from typing import Any, NoReturn
@@ -17,6 +17,7 @@ from gymnasium import spaces
 from gymnasium.spaces import Box, Discrete, MultiBinary, Space
 
 from actorlearn.actions import Actions, MultiDiscrete, drawn
+from actorlearn.envs import states
 from actorlearn.envs.construct import Environment, construct
 from actorlearn.envs.interface import EnvSettings, EnvSpec, MalformedStepError, Row, check_actions, empty_row, seed31
 from actorlearn.envs.observations import Layout, MisfitError, SpaceError, layout
@@ -104,6 +105,28 @@ class Gymnasium:
         if isinstance(space, Box):
             return random.uniform(space.low, space.high, (self.count, *space.shape)).astype(np.float32)
         return drawn(self.spec.actions, (self.count,), random)
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Take the environments' states, and how far each is in its game."""
+        self._need_open()
+        if self.spec.inexact:
+            raise RuntimeError(self.spec.inexact)
+        steps, ended = np.array(self._steps, np.int64), np.array(self._ended, np.bool_)
+        return {"steps": steps, "ended": ended, **states.taken(self._envs)}
+
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Go on from a state; each environment is reset before, as some make at a reset what they need."""
+        self._need_open()
+        try:
+            steps, ended = state["steps"].tolist(), state["ended"].tolist()
+            for i, seed in enumerate(self._seeds):
+                self._begin(i, seed)
+            states.put_back(self._envs, state)
+        except (KeyError, IndexError, AttributeError, TypeError, ValueError) as error:
+            raise ValueError(f"{self._id!r} cannot go on from this state: {type(error).__name__}: {error}") from error
+        if len(steps) != self.count or len(ended) != self.count:
+            raise ValueError(f"{self._id!r}: a state of {len(steps)} environments, for {self.count}")
+        self._steps, self._ended = steps, ended
 
     def close(self) -> None:
         """Close every environment."""
@@ -213,6 +236,7 @@ def _spec(env_id: str, env: Environment, observations: Layout, left_out: tuple[s
         frames_per_step=1,
         observation_from=observations.words,
         left_out=left_out,
+        inexact=states.inexact(env),
     )
 
 

@@ -18,6 +18,7 @@ begun at will, by `restart`: then its first row is written at once, and no actio
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
@@ -74,6 +75,7 @@ class EnvSpec(msgspec.Struct, frozen=True, kw_only=True):
     stack: int = 1  # frames that an observation is made of, oldest first; those before a game's first are zeros
     observation_from: str = ""  # for people: the space that observations are made of, and how
     left_out: tuple[str, ...] = ()  # what is in the environment's observations and in none of these
+    inexact: str = ""  # why its state cannot be taken, so that a run cannot go on from it exactly; empty: it can
 
 
 @dataclass(slots=True)
@@ -131,6 +133,19 @@ class VectorEnv(Protocol):
 
     def random_actions(self, random: np.random.Generator) -> npt.NDArray[Any]:
         """Draw an action for each environment, uniformly from the action space; `step` takes it."""
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Take all that the next rows follow from, as arrays of numbers: after reset, restart or step.
+
+        Raises whatever an environment raises, which then plays on; RuntimeError where ``spec.inexact`` says why.
+        """
+
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Go on from a state taken of as many environments of the same settings, whatever their seeds; no row is due.
+
+        Instead of `reset`, or at any time after. Raises ValueError when it is not such a state, or they cannot be
+        brought there; then they are to be reset.
+        """
 
     def close(self) -> None:
         """Give back what the environments hold; twice does no harm."""

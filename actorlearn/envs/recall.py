@@ -45,3 +45,12 @@ class Recall(gymnasium.Env[Seen, np.int64]):
         over = self._steps == LENGTH
         reward = (1.0 if int(action) == self._cue else -1.0) if over else 0.0
         return np.array([0, self._steps == LENGTH - 1], np.float32), reward, over, False, {}
+
+    def state(self) -> dict[str, Any]:
+        """The cue, how far the game is, and the generator."""
+        return {"cue": self._cue, "steps": self._steps, "generator": self.np_random.bit_generator.state}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        self._cue, self._steps = state["cue"], state["steps"]
+        self.np_random.bit_generator.state = state["generator"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -33,6 +34,10 @@ CASES = {  # settings, and steps enough for a game to end in every environment
     "box-actions": (EnvSettings(id=f"{__name__}:Walk", time_limit_steps=9), 40),
     "recall": (EnvSettings(id="actorlearn.envs.recall:Recall", time_limit_steps=5), 40),
     "start-and-float64": (EnvSettings(id=f"{__name__}:Counter", time_limit_steps=5), 40),
+    "acrobot": (EnvSettings(id="Acrobot-v1", time_limit_steps=30), 90),
+    "pendulum": (EnvSettings(id="Pendulum-v1", time_limit_steps=30), 90),
+    "continuous-mountain-car": (EnvSettings(id="MountainCarContinuous-v0", time_limit_steps=30), 90),
+    "cliff-walking": (EnvSettings(id="CliffWalking-v1", kwargs={"is_slippery": True}, time_limit_steps=30), 90),
     "one-hot": (EnvSettings(id="FrozenLake-v1", time_limit_steps=6), 60),
     "dict-and-several-choices": (EnvSettings(id=f"{__name__}:Safe", time_limit_steps=7), 60),
     "kwargs-and-wrappers": (EnvSettings(id=f"{__name__}:Safe", kwargs={"digits": 1}, wrappers=CLUMSY), 60),
@@ -49,13 +54,20 @@ class Counter(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.state = np.array([0.0, self.np_random.random()])
-        return self.state, {}  # the same array each step: it must be copied
+        self.sum = np.array([0.0, self.np_random.random()])
+        return self.sum, {}  # the same array each step: it must be copied
 
     def step(self, action):
         assert action in (-1, 0, 1)
-        self.state[0] += action
-        return self.state, np.float32(action), np.bool_(self.state[0] == 3), False, {}
+        self.sum[0] += action
+        return self.sum, np.float32(action), np.bool_(self.sum[0] == 3), False, {}
+
+    def state(self):
+        return {"sum": self.sum, "generator": self.np_random.bit_generator.state}
+
+    def restore(self, state):
+        self.sum = state["sum"]
+        self.np_random.bit_generator.state = state["generator"]
 
 
 class Walk(gymnasium.Env):
@@ -74,6 +86,13 @@ class Walk(gymnasium.Env):
         assert action in self.action_space, action
         self.place = (self.place + action).astype(np.float32)
         return self.place, float(action.sum()), bool(np.abs(self.place).max() > 4), False, {}
+
+    def state(self):
+        return {"place": self.place, "generator": self.np_random.bit_generator.state}
+
+    def restore(self, state):
+        self.place = state["place"]
+        self.np_random.bit_generator.state = state["generator"]
 
 
 class Safe(gymnasium.Env):
@@ -102,6 +121,13 @@ class Safe(gymnasium.Env):
         right = int((action == self.secret).sum())
         noise = self.np_random.uniform(-1, 1, (2, 2))
         return {"right": right, "last": action, "noise": noise, "said": f"{right} are right"}
+
+    def state(self):
+        return {"secret": self.secret, "generator": self.np_random.bit_generator.state}
+
+    def restore(self, state):
+        self.secret = state["secret"]
+        self.np_random.bit_generator.state = state["generator"]
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -272,6 +298,65 @@ def test_a_time_limit_counts_from_the_restart(env: VectorEnv, settings: EnvSetti
     if row.terminated[1]:
         pytest.skip("games end before the limit")
     assert limit - played < steps <= limit  # no-ops count too, and are fewer than the steps before the restart
+
+
+def through_a_file(state: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    file = io.BytesIO()
+    np.savez(file, **state)
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def played_on(env: VectorEnv, actions: npt.NDArray[Any]) -> list[Row]:
+    """Rows of so many steps, with restarts among them."""
+    rows = [poisoned_row(env.spec, env.count)]
+    for t, action in enumerate(actions):
+        rows.append(poisoned_row(env.spec, env.count))
+        env.step(action, rows[-1])
+        if t % 11 == 5:
+            env.restart(SECOND if t % 2 else BOTH, rows[-1])
+    return rows[1:]
+
+
+def test_whoever_has_its_state_goes_on_as_it_does(
+    env: VectorEnv, settings: EnvSettings, actions: npt.NDArray[Any], rows: list[Row]
+) -> None:
+    """From a first row, from within games, from last rows and from restarts; into environments that played others."""
+    assert env.spec.inexact == ""
+    over = column(rows, "terminated") | column(rows, "truncated")
+    moments = {0, 1, 7, *np.flatnonzero(over[:, 0])[:1].tolist(), *np.flatnonzero(over[:, 1])[-1:].tolist()}
+    on = np.concatenate([actions[-20:], actions[:30]])
+    with opened(settings, [1000, 1001]) as other:
+        play(other, actions[:3])
+        for moment in sorted(moments):
+            play(env, actions[:moment])
+            if moment == 7:
+                env.restart(SECOND, poisoned_row(env.spec, env.count))
+            state = through_a_file(env.state())
+            went_on = played_on(env, on)
+            other.restore(state)
+            again = through_a_file(other.state())
+            assert state.keys() == again.keys() and all((state[name] == again[name]).all() for name in state)
+            assert_same(went_on, played_on(other, on))
+
+
+def test_a_state_of_others_is_refused(env: VectorEnv, settings: EnvSettings) -> None:
+    play(env, random_actions(env.spec, env.count, 2))
+    state = env.state()
+    with opened(settings, [1, 2, 3]) as three, pytest.raises(ValueError, match="3"):
+        three.restore(state)
+    for name in state:
+        with pytest.raises(ValueError, match=settings.id):
+            env.restore({other: array for other, array in state.items() if other != name})
+    env.restore(state)
+    assert_same(played_on(env, random_actions(env.spec, 2, 5)), played_on_after(state, settings))
+
+
+def played_on_after(state: dict[str, npt.NDArray[Any]], settings: EnvSettings) -> list[Row]:
+    with opened(settings, [5, 6]) as env:
+        env.restore(state)
+        return played_on(env, random_actions(env.spec, 2, 5))
 
 
 def test_random_actions_are_uniform_and_the_generators_own(env: VectorEnv) -> None:

@@ -1,0 +1,143 @@
+"""State of a gymnasium environment and its wrappers: taken as arrays, put into another one of the same making.
+
+An environment says itself what its state is, by two methods on its class:
+
+    def state(self) -> dict: ...            # numbers, strings, None, arrays, and lists and dicts (by strings) of these
+    def restore(self, state: dict) -> None  # a tuple comes back as a list; everything else as it was
+
+Its generator belongs to it: ``self.np_random.bit_generator.state`` is such a dict, and can be assigned. So has a
+wrapper that remembers anything. For some of gymnasium's own, ATTRIBUTES says where their state is.
+
+Reads and writes nothing else. Nothing is pickled: what is kept is one line of JSON and arrays.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+Arrays = dict[str, npt.NDArray[Any]]
+Environment = gymnasium.Env[Any, Any]
+
+ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
+    "gymnasium.envs.classic_control.acrobot:AcrobotEnv": ("state",),
+    "gymnasium.envs.classic_control.cartpole:CartPoleEnv": ("state", "steps_beyond_terminated"),
+    "gymnasium.envs.classic_control.continuous_mountain_car:Continuous_MountainCarEnv": ("state",),
+    "gymnasium.envs.classic_control.mountain_car:MountainCarEnv": ("state",),
+    "gymnasium.envs.classic_control.pendulum:PendulumEnv": ("state", "last_u"),
+    "gymnasium.envs.toy_text.cliffwalking:CliffWalkingEnv": ("s", "lastaction"),
+    "gymnasium.envs.toy_text.frozen_lake:FrozenLakeEnv": ("s", "lastaction"),
+    "gymnasium.wrappers.common:OrderEnforcing": (),
+    "gymnasium.wrappers.common:PassiveEnvChecker": (),
+    "gymnasium.wrappers.common:RecordEpisodeStatistics": (),  # has state, which only `info` shows
+    "gymnasium.wrappers.common:TimeLimit": ("_elapsed_steps",),
+}
+"""Attributes that are all the state of a class, besides the generator of an environment."""
+STATELESS = ("gymnasium.wrappers.transform_",)
+"""How the modules begin whose wrappers change one observation, action or reward at a time."""
+
+_ARRAY = "<array>"
+_TEXT = "text"
+
+
+def inexact(env: Environment) -> str:
+    """Why an environment's state cannot be taken, and the way out; empty where it can."""
+    for layer in _layers(env):
+        if not (_has_pair(layer) or _known(layer)):
+            what = "wrapper" if isinstance(layer, gymnasium.Wrapper) else "environment"
+            name = _name(layer)
+            return f"the {what} {name} cannot be saved: its class has no methods state() and restore(state)"
+    return ""
+
+
+def taken(envs: Sequence[Environment]) -> Arrays:
+    """State of environments, as arrays; raises what their methods raise, TypeError for values that cannot be kept."""
+    arrays: list[npt.NDArray[Any]] = []
+    text = json.dumps([[_plain(_of(layer), arrays, _name(layer)) for layer in _layers(env)] for env in envs])
+    return {_TEXT: np.frombuffer(text.encode(), np.uint8), **{str(n): array for n, array in enumerate(arrays)}}
+
+
+def put_back(envs: Sequence[Environment], state: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Have environments, which have been reset, go on from a state; raises ValueError when it is of others."""
+    kept = json.loads(state[_TEXT].tobytes())
+    layers = [list(_layers(env)) for env in envs]
+    if [len(own) for own in layers] != [len(own) for own in kept]:
+        raise ValueError(f"a state of {len(kept)} environments in other wrappers than these {len(envs)} have")
+    for own, states in zip(layers, kept, strict=True):
+        for layer, values in zip(own, states, strict=True):
+            _put(layer, _whole(values, state))
+
+
+def _layers(env: Environment) -> Iterator[Environment]:
+    """An environment's wrappers, from without, and then itself."""
+    while isinstance(env, gymnasium.Wrapper):
+        yield env
+        env = env.env
+    yield env
+
+
+def _has_pair(layer: Environment) -> bool:
+    """Whether a class has the two methods: looked for there, as wrappers pretend to have what they wrap."""
+    return all(callable(getattr(type(layer), name, None)) for name in ("state", "restore"))
+
+
+def _known(layer: Environment) -> bool:
+    return _name(layer) in ATTRIBUTES or _stateless(layer)
+
+
+def _stateless(layer: Environment) -> bool:
+    return type(layer).__module__.startswith(STATELESS)
+
+
+def _name(layer: Environment) -> str:
+    return f"{type(layer).__module__}:{type(layer).__qualname__}"
+
+
+def _of(layer: Any) -> Any:
+    if _has_pair(layer):
+        return layer.state()
+    state = {name: getattr(layer, name) for name in ATTRIBUTES.get(_name(layer), ())}
+    generator = {} if isinstance(layer, gymnasium.Wrapper) else {"generator": layer.np_random.bit_generator.state}
+    return {**state, **generator}
+
+
+def _put(layer: Any, state: dict[str, Any]) -> None:
+    if _has_pair(layer):
+        layer.restore(state)
+        return
+    if not isinstance(layer, gymnasium.Wrapper):
+        layer.np_random.bit_generator.state = state.pop("generator")
+    for name, value in state.items():
+        setattr(layer, name, value)
+
+
+def _plain(value: Any, arrays: list[npt.NDArray[Any]], name: str) -> Any:
+    """A value as JSON has it; arrays, and numpy's numbers as such, are put aside and numbered."""
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufcSU":
+        arrays.append(np.array(value))
+        return {_ARRAY: len(arrays) - 1}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {key: _plain(part, arrays, name) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part, arrays, name) for part in value]
+    raise TypeError(
+        f"the state of {name} has {value!r:.200} in it; it must be of numbers, strings, None, arrays, and lists and "
+        "dicts (by strings) of these"
+    )
+
+
+def _whole(value: Any, state: Mapping[str, npt.NDArray[Any]]) -> Any:
+    """A value as it was before ``_plain``."""
+    if isinstance(value, dict):
+        if set(value) == {_ARRAY}:
+            array = np.array(state[str(value[_ARRAY])])
+            return array if array.ndim else array[()]
+        return {key: _whole(part, state) for key, part in value.items()}
+    return [_whole(part, state) for part in value] if isinstance(value, list) else value

@@ -1,0 +1,179 @@
+"""States of environments and their wrappers: what can be taken, what comes back, and what is said where it cannot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from actorlearn.envs import states
+from actorlearn.envs.catch import Catch
+from actorlearn.envs.interface import EnvSettings, WrapperSettings
+from actorlearn.envs.make import make, spec
+from tests.envs.playing import assert_same, opened, play, poisoned_row, random_actions
+
+HERE = __name__
+
+
+class Forgetful(Catch):
+    """Catch that says of itself what a test wants it to."""
+
+    own: Any = None
+
+    def state(self) -> dict[str, Any]:
+        return {"own": self.own, **super().state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.own = state.pop("own")
+        super().restore(state)
+
+
+class Speechless(gymnasium.Env[Any, Any]):
+    """Keeps its state where others have a method."""
+
+    def __init__(self) -> None:
+        self.observation_space = gymnasium.spaces.Box(0, 1, (1,))
+        self.action_space = gymnasium.spaces.Discrete(2)
+        self.state = np.zeros(1)
+
+
+class Counts(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Remembers steps, and gives them away."""
+
+    steps = 0
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        observation, _, *flags = super().step(action)
+        return observation, float(self.steps), *flags
+
+    def state(self) -> dict[str, Any]:
+        return {"steps": self.steps}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.steps = state["steps"]
+
+
+class Remembers(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Might remember anything."""
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"int128": 2**127 + 1, "nothing": None, "word": "π", "nested": [{"deep": [1.5, -0.0, float("inf")]}, []]},
+        {"array": np.arange(6, dtype=np.uint16).reshape(2, 3), "number": np.float32(0.1), "empty": np.zeros((0, 2))},
+        {"<array>": 3, "other": True},
+        {"generator": np.random.Generator(np.random.MT19937(3)).bit_generator.state},
+    ],
+)
+def test_values_come_back_as_they_were(value: dict[str, Any]) -> None:
+    env, other = Forgetful(), Forgetful()
+    for each in (env, other):
+        each.reset(seed=1)
+    env.own = value
+    states.put_back([other], states.taken([env]))
+    np.testing.assert_equal(other.own, value)
+    assert str(other.own) == str(value)
+
+
+def test_what_is_taken_does_not_change_afterwards() -> None:
+    env, other = Forgetful(), Forgetful()
+    for each in (env, other):
+        each.reset(seed=1)
+    env.own = np.zeros(3)
+    taken = states.taken([env])
+    env.own += 1
+    states.put_back([other], taken)
+    other.own += 5
+    states.put_back([env], taken)
+    assert env.own.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("value", [{1: 2}, {1, 2}, np.array([object()]), object()])
+def test_a_value_that_cannot_be_kept_is_named(value: Any) -> None:
+    env = Forgetful()
+    env.reset(seed=1)
+    env.own = value
+    with pytest.raises(TypeError, match=rf"{HERE}:Forgetful has .* it must be of numbers, strings"):
+        states.taken([env])
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (EnvSettings(id=f"{HERE}:Speechless"), f"the environment {HERE}:Speechless cannot be saved: its class has no"),
+        (EnvSettings(id="Taxi-v4"), "the environment gymnasium.envs.toy_text.taxi:TaxiEnv cannot be saved"),
+        (
+            EnvSettings(
+                id="actorlearn.envs.catch:Catch",
+                wrappers=(WrapperSettings(name=f"{HERE}:Counts"), WrapperSettings(name=f"{HERE}:Remembers")),
+            ),
+            f"the wrapper {HERE}:Remembers cannot be saved: its class has no methods state",
+        ),
+        (
+            EnvSettings(
+                id="CartPole-v1",
+                wrappers=(
+                    WrapperSettings(name="gymnasium.wrappers:FlattenObservation"),
+                    WrapperSettings(name="gymnasium.wrappers:NormalizeReward"),
+                ),
+            ),
+            "the wrapper gymnasium.wrappers.stateful_reward:NormalizeReward cannot be saved",
+        ),
+    ],
+)
+def test_why_a_state_cannot_be_taken(settings: EnvSettings, says: str) -> None:
+    assert spec(settings).inexact.startswith(says)
+    with opened(settings, [0]) as env, pytest.raises(RuntimeError, match="cannot be saved"):
+        env.state()
+
+
+def test_wrappers_with_the_pair_and_wrappers_without_memory_are_exact() -> None:
+    wrappers = (
+        WrapperSettings(name="gymnasium.wrappers:DtypeObservation", kwargs={"dtype": "float32"}),
+        WrapperSettings(name=f"{HERE}:Counts"),
+    )
+    settings = EnvSettings(id="actorlearn.envs.catch:Catch", wrappers=wrappers)
+    with opened(settings, [3]) as env, opened(settings, [4]) as other:
+        assert env.spec.inexact == ""
+        play(env, random_actions(env.spec, 1, 30))
+        other.restore(env.state())
+        rows = [poisoned_row(env.spec, 1) for _ in range(2)]
+        for each, row in zip((env, other), rows, strict=True):
+            each.step(np.array([1]), row)
+        assert rows[0].reward == rows[1].reward == 28.0, "27 steps before, as three of 30 were resets"
+
+
+def test_the_ledger_goes_on() -> None:
+    settings = EnvSettings(id="tests.ledger.env:Ledger")
+    with opened(settings, [3]) as env, opened(settings, [4]) as other:
+        play(env, random_actions(env.spec, 1, 30))
+        other.restore(env.state())
+        for action in random_actions(env.spec, 1, 30, seed=1):
+            rows = [poisoned_row(env.spec, 1) for _ in range(2)]
+            for each, row in zip((env, other), rows, strict=True):
+                each.step(action, row)
+            assert_same(rows[:1], rows[1:])
+
+
+def test_a_state_of_other_wrappers_is_refused() -> None:
+    bare = EnvSettings(id="actorlearn.envs.catch:Catch")
+    wrapped = EnvSettings(id=bare.id, wrappers=(WrapperSettings(name=f"{HERE}:Counts"),))
+    with opened(bare, [1]) as env, opened(wrapped, [1]) as other:
+        play(env, random_actions(env.spec, 1, 3))
+        with pytest.raises(ValueError, match="in other wrappers than these 1 have"):
+            other.restore(env.state())
+
+
+def test_closed_environments_have_no_state() -> None:
+    env = make(EnvSettings(id="actorlearn.envs.catch:Catch"), [0])
+    env.reset(poisoned_row(env.spec, 1))
+    state = env.state()
+    env.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        env.state()
+    with pytest.raises(RuntimeError, match="closed"):
+        env.restore(state)
