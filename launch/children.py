@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from actorlearn.wire.messages import Hello, Refused, Seat
+from actorlearn.wire.messages import Hello, Refused, Released, Seat
 from launch import events as ev
 from launch.admission import refusal
 from launch.child import Child, Jitter, State
@@ -38,6 +38,8 @@ class Children:
         self.named = {p.name: Child(p.name, p.role, p.learner, budget=budget) for p in processes}
         self.failures: dict[str, str] = {}
         """Why names that are no longer listed came to a bad end."""
+        self._ended: dict[str, Seat] = {}
+        """Seats of simulators that have ended, by peer, until their trainers have released them."""
         self.mending = True
         self.ending = False
         self._spared = ""
@@ -62,6 +64,20 @@ class Children:
     def seats(self) -> list[Seat]:
         """The roster."""
         return [child.seat for child in self.of_role("simulator") if child.admitted and child.seat is not None]
+
+    def gone_seats(self) -> list[Seat]:
+        """Seats of simulators that have ended and whose trainers, at work or on their way back, still need them."""
+        served = {
+            trainer.learner for trainer in self.of_role("trainer") if trainer.state not in (State.FATAL, State.EXITED)
+        }
+        self._ended = {peer: seat for peer, seat in self._ended.items() if seat.learner in served}
+        return list(self._ended.values())
+
+    def released(self, child: Child, released: Released) -> None:
+        """A trainer needs these seats no more."""
+        for peer in released.peers:
+            if peer in self._ended and (self._ended[peer].learner, child.role) == (child.learner, "trainer"):
+                del self._ended[peer]
 
     def leaving(self) -> list[str]:
         """Who is to drain, or is drained by its trainer: trainers and simulators at work that must leave."""
@@ -168,6 +184,8 @@ class Children:
     def gone(self, child: Child, cause: str) -> None:
         """A process has ended: was that wanted, and what comes of it?"""
         child.cause = cause = child.doom or cause
+        if child.seat is not None and child.admitted:
+            self._ended[child.seat.peer] = child.seat
         done = child.finished and cause == "exit 0" and not (self.mending or child.leaving)
         if done or (self.ending and child.role != self._spared):
             self.note("ended", child, cause)

@@ -130,6 +130,7 @@ def _trainer(plan: Plan, process: PlannedProcess, base: dict[str, Any], resume: 
         optimizer=t.optimizer.model_dump(),
         weights=plan.weights(process.learner),
         rounds=plan.rounds(process.learner),
+        account=plan.account(process.learner),
         device=t.trainer.device,
         precision=t.trainer.precision,
         layout=t.trainer.layout,

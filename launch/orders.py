@@ -37,6 +37,7 @@ class Orders:
             version=newest.version,
             phase=PHASES.get(phase, "run"),
             roster=self._children.seats() if at_work else [],
+            gone=self._children.gone_seats() if at_work else [],
             leaving=self._children.leaving(),
             save=saves,
             learners=learners,

@@ -122,6 +122,10 @@ class Plan:
         """Path of the segment with a learner's rounds."""
         return str(self.shm / f"rounds-{learner}")
 
+    def account(self, learner: int) -> str:
+        """Path of the segment that says what became of a learner's experience."""
+        return str(self.shm / f"account-{learner}")
+
     def replay(self, learner: int) -> str:
         """Path of the segment with a learner's replay."""
         return str(self.shm / f"replay-{learner}")
@@ -211,7 +215,7 @@ class Plan:
         return seat
 
     def drop_seat(self, seat: Seat) -> None:
-        """Remove a dead incarnation's segment; the trainer still has it mapped for the blocks that are complete."""
+        """Remove an ended incarnation's segment; its trainer has learned from what was complete in it."""
         Path(seat.segment).unlink(missing_ok=True)
 
     def add_simulators(self, count: int) -> list[PlannedProcess]:

@@ -21,6 +21,7 @@ from actorlearn import __version__
 from actorlearn.files import write_atomically
 from launch.cores import Cores
 from launch.plan import Plan
+from launch.rows import COUNTED
 from launch.runs import read_object, start_time
 
 PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "pyzmq", "msgspec", "pydantic", "safetensors")
@@ -129,7 +130,7 @@ def summary(
         "updates": known.get("updates", 0),
         "wall_time_s": wall_time_s,
         "env_steps_per_s": env_steps / wall_time_s if wall_time_s else 0.0,
-        "episodes": known.get("episodes", 0),
+        **{key: known.get(key, 0) for key in COUNTED},
         "episode_return_mean": known.get("episode_return_mean"),
         "evaluations": dict(evaluated) or None,
         "weights_sha256": finished.get("weights_sha256"),

@@ -9,12 +9,15 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from actorlearn.memory.account import REASONS
+
 STALE_REPORTS = 3.0
 """A learner that has let this many report intervals pass without a word counts for no rate."""
 
 AGREED = ("time_s", "wall_time_s", "env_steps", "frames", "updates")
 """All learners count these together; the newest word is the largest."""
-COUNTED = ("episodes", "steps_dropped")
+DROPPED = {f"dropped_{reason}": reason for reason in REASONS}
+COUNTED = ("episodes", "steps_used", "steps_dropped", *DROPPED, "steps_in_flight")
 """Each learner counts its own."""
 RATES = ("env_steps_per_s", "frames_per_s")
 LATELY = ("exchanges", "messages_refused")

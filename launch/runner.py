@@ -95,6 +95,8 @@ class Runner:
         self.rows = Rows(self.plan.topology.report.every_s)
         self.energy = Energy()
         self.seats: dict[Key, Seat] = {}
+        self.gone_seats: list[Seat] = []
+        """Of simulators that have ended, with segments that are still there."""
         self.environments: dict[str, dict[str, Any]] = {}
         """Changes to the environment of simulators that were attached with some."""
         self.last_row = (Lines(plan.run_dir / "metrics.jsonl").last() or {}) if resume else {}
@@ -159,6 +161,7 @@ class Runner:
         self._feel_pulses()
         self._happened(ev.Tick())
         self._forget_the_gone()
+        self._drop_seats()
         if self.now_s - self.shown_s >= SHOW_EVERY_S:
             self.shown_s = self.now_s
             self._show()
@@ -183,7 +186,7 @@ class Runner:
         for key, returncode in exits:
             self._happened(ev.Exited(*key, returncode))
             if seat := self.seats.pop(key, None):
-                self.plan.drop_seat(seat)
+                self.gone_seats.append(seat)
 
     def _listen(self, patience_s: float) -> None:
         """Read what has come to the control socket, and what comes within this time."""
@@ -228,6 +231,14 @@ class Runner:
             self.plan.remove(name)
             self.environments.pop(name, None)
             self.rows.leave(name)
+
+    def _drop_seats(self) -> None:
+        """Remove the segments of ended simulators that no trainer needs any more."""
+        needed = [seat for seat in self.gone_seats if seat in self.supervisor.order.gone]
+        for seat in self.gone_seats:
+            if seat not in needed:
+                self.plan.drop_seat(seat)
+        self.gone_seats = needed
 
     # Deeds ----------------------------------------------------------------------------------------------------------
 

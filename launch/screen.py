@@ -17,6 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from launch.rows import DROPPED
 from launch.words import DASH, clock, event_text, number, whole
 
 STAGES = ("simulate", "infer", "learn", "copy", "publish", "wait")
@@ -151,7 +152,16 @@ def _numbers(known: Known) -> list[RenderableType]:
             (whole(row.get("episode_length_mean")), "length", ""),
             (number(row.get("policy_lag_mean")), "policy lag", ""),
         ),
+        *([_account(row)] if row.get("steps_used") is not None else []),
     ]
+
+
+def _account(row: Mapping[str, Any]) -> RenderableType:
+    """What became of the steps that were taken."""
+    dropped = row.get("steps_dropped") or 0
+    why = ", ".join(f"{reason.replace('_', ' ')} {row[key]:,}" for key, reason in DROPPED.items() if row.get(key))
+    said = f" {row['steps_used']:,} steps used, {dropped:,} dropped{f': {why}' if why else ''}"
+    return Text(said, style="bold red" if dropped else "bright_black", no_wrap=True, overflow="ellipsis")
 
 
 def _cells(*cells: tuple[str, str, str]) -> RenderableType:

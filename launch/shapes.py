@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from actorlearn.memory.account import account_fields
 from actorlearn.memory.fields import Field
 from actorlearn.memory.progress import ROWS, progress_fields
 from actorlearn.memory.rollout import BlockShape, rounds_fields
@@ -62,6 +63,7 @@ def learner_segments(t: Topology, d: Description) -> dict[str, tuple[list[Field]
     """Kinds of segments that every learner has one of: fields, and what is in it."""
     weights, slots = weights_fields(d.weights), f"3 slots x {d.weights:,} float32 weights"
     kinds = {"weights": (weights, slots), "rounds": (rounds_fields(), "which rounds may be begun")}
+    kinds["account"] = (account_fields(), "what became of its experience")
     if t.mode == "gossip" and t.gossip.transport == "shm":
         kinds["messages"] = (weights, f"{slots}, for other learners")
         kinds["exchanges"] = (exchange_fields(), "how it changed its weights, for comparing learners")

@@ -38,6 +38,7 @@ version, env_steps  trainer             of each open round: newest weights when 
 ready (seat)        simulator           1 from when it could begin its first round; it is not admitted before
 joined (seat)       trainer             first round the simulator takes part in; -1 until it is admitted
 left (seat)         trainer             first round it takes part in no more
+released (seat)     trainer             the commit of the account with which nothing of it is needed any more; 0 before
 observed[group]     simulator           ticks below it have their observation
 acted[group]        inference           ticks below it have their action
 completed[group]    simulator           rounds below it are complete
@@ -55,6 +56,7 @@ import msgspec
 from numpy.typing import NDArray
 
 from actorlearn.actions import Actions, cell
+from actorlearn.failpoints import hit
 from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment
 
@@ -94,6 +96,7 @@ def block_fields(shape: BlockShape) -> list[Field]:
         Field("ready", "int64", (1,), 0),
         Field("joined", "int64", (1,), -1),
         Field("left", "int64", (1,), FAR),
+        Field("released", "int64", (1,), 0),
         Field("observed", "int64", (shape.groups, 8), 0),
         Field("acted", "int64", (shape.groups, 8), 0),
         Field("completed", "int64", (shape.groups, 8), 0),
@@ -159,6 +162,7 @@ class Rounds:
         for round_ in range(max(self.open, rounds - MOST_BLOCKS), rounds):
             self._version[round_ % MOST_BLOCKS] = version
             self._env_steps[round_ % MOST_BLOCKS] = env_steps + (round_ - learned) * self._steps
+        hit("rounds.told")
         self._open[0] = rounds
 
 
@@ -182,6 +186,7 @@ class Blocks:
         self._ready = segment["ready"]
         self._joined = segment["joined"]
         self._left = segment["left"]
+        self._released = segment["released"]
         state = [field.name for field in segment.fields if field.name == "state"]
         self._carried = (*ARRIVAL_COLUMNS, *state)
 
@@ -217,6 +222,15 @@ class Blocks:
     def leave(self, first_round_without: int) -> None:
         """Let the seat finish its rounds below this one and then go."""
         self._left[0] = first_round_without
+
+    @property
+    def released(self) -> int:
+        """Commit of the account that counts all there was in it, so that the segment may go; 0 before."""
+        return int(self._released[0])
+
+    def release(self, commit: int) -> None:
+        """Nothing of the seat is needed once this commit of the account has been made."""
+        self._released[0] = commit
 
     def takes_part(self, round_: int) -> bool:
         """Whether this seat's rows belong to that round."""
@@ -291,3 +305,12 @@ def unfinished_steps(blocks: Blocks, group: int) -> int:
     round_ = blocks.completed(group)
     rows = blocks.observed(group) - round_ * blocks.horizon
     return int((~blocks.block("first", group, round_)[1 : max(rows, 1)]).sum())
+
+
+def steps_in_flight(blocks: Blocks, learned: int) -> int:
+    """Environment steps of a seat that are not learned from yet: of complete rounds from ``learned`` on, and after."""
+    steps = sum(unfinished_steps(blocks, group) for group in range(blocks.groups))
+    for group in range(blocks.groups):
+        for round_ in range(max(learned, blocks.joined), min(blocks.completed(group), blocks.left)):
+            steps += int((~blocks.block("first", group, round_)[1:]).sum())
+    return steps

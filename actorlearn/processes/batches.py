@@ -1,8 +1,8 @@
 """Stage 3 of 5: gathers the complete blocks of a round into one batch, and frees them when it has been learned from.
 
 Reads: blocks whose word ``completed`` says so; the roster.
-Writes: a ``Batch`` on the trainer's device, rows shifted to "action -> outcome"; the words ``joined``, ``left`` and
-``open``, which free the blocks.
+Writes: a ``Batch`` on the trainer's device, rows shifted to "action -> outcome"; the account; the words ``joined``,
+``left``, ``released`` and ``open``, which free the blocks.
 Next: ``processes/trainer.py`` turns the batch into a gradient.
 """
 
@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 
 from actorlearn.algorithms.interface import Batch
-from actorlearn.memory.rollout import Blocks, Rounds, unfinished_steps
+from actorlearn.failpoints import hit
+from actorlearn.memory.account import Account
+from actorlearn.memory.rollout import Blocks, Rounds, steps_in_flight, unfinished_steps
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.role import open_seats
 from actorlearn.processes.staging import Staging
@@ -28,9 +30,12 @@ Part = tuple[str, Blocks, int]
 class Batches:
     """The seats, which round each takes part in, and the batch they make."""
 
-    def __init__(self, rounds: Rounds, blocks: int, device: str, columns: Sequence[str], episodes: Episodes) -> None:
+    def __init__(
+        self, rounds: Rounds, account: Account, blocks: int, device: str, columns: Sequence[str], episodes: Episodes
+    ) -> None:
         """``blocks`` rounds may be open at once: 1 is strictly on-policy, 2 is one update of lag."""
         self.rounds = rounds
+        self.account = account
         self.blocks = blocks
         self.staging = Staging(device)
         self.columns = columns
@@ -39,21 +44,26 @@ class Batches:
         self.seats: dict[str, Blocks] = {}
         self.gone: dict[str, Blocks] = {}
         """Seats no longer on the roster whose complete blocks are still to be learned from."""
+        self.released: list[str] = []
+        """Seats of which nothing is needed any more, and nobody has been told yet."""
         self.pending: dict[str, Blocks] = {}
         """Seats on the roster that are to be admitted with the next round."""
         self._roster: list[str] = []
-        self.dropped_steps = 0
-        """Steps taken and never learned from, or whose learning was lost: a process died, or they were too old."""
 
-    def follow(self, roster: Sequence[Seat], leaving: Sequence[str]) -> None:
-        """Take a new roster into account: from the next round on for arrivals, at once for the dead."""
-        known = {**self.seats, **self.pending}
+    def follow(self, roster: Sequence[Seat], leaving: Sequence[str], gone: Sequence[Seat] = ()) -> None:
+        """Take a new roster into account: from the next round on for arrivals, at once for the dead.
+
+        ``gone``: seats of the dead that nobody has released yet; some may be of the time of another trainer.
+        """
+        known = {**self.seats, **self.pending, **self.gone}
         listed = open_seats(roster, known)
         self._roster = list(listed)
-        for peer, blocks in self.seats.items():
-            if peer not in listed:
+        self.gone |= {peer: blocks for peer, blocks in self.seats.items() if peer not in listed}
+        for peer, blocks in open_seats(gone, known).items():
+            if 0 < blocks.released <= self.account.commits:
+                self.released.append(peer)
+            else:
                 self.gone[peer] = blocks
-                self.dropped_steps += sum(unfinished_steps(blocks, g) for g in range(blocks.groups))
         self.seats = {peer: blocks for peer, blocks in listed.items() if blocks.joined >= 0}
         self.pending = {peer: blocks for peer, blocks in listed.items() if blocks.joined < 0}
         names = {seat.peer: seat.name for seat in roster}
@@ -65,14 +75,17 @@ class Batches:
                 blocks.leave(self.rounds.open)
 
     def open_after(self, learned: int) -> None:
-        """Free the blocks of all rounds below ``learned``, and admit who is waiting to the first round not yet open.
+        """Commit the account, free the blocks of all rounds below ``learned``, and admit who is waiting.
 
-        Where nobody takes part (at the start, or when all have died) that is the round to be learned next.
+        To the first round not yet open; where nobody takes part (at the start, or when all have died) that is the round
+        to be learned next.
         """
-        for peer in [p for p, blocks in self.gone.items() if not _remaining(blocks, learned)]:
-            for group in range(self.gone.pop(peer).groups):
-                self.episodes.drop(f"{peer}/{group}")
+        self._release(learned)
+        hit("batches.released")
+        self.account.commit(learned)
+        hit("batches.committed")
         self._admit(max(self.rounds.open, learned) if self.seats else learned)
+        hit("batches.admitted")
         self.rounds.raise_to(learned + self.blocks)
 
     def unblock(self, learned: int) -> int:
@@ -88,6 +101,23 @@ class Batches:
             learned += 1  # one by one: complete blocks of the dead in between still count
         self.open_after(learned)
         return learned
+
+    def in_flight(self, learned: int) -> int:
+        """Steps that lie in blocks and are not learned from, when the rounds below ``learned`` are."""
+        return sum(steps_in_flight(blocks, learned) for blocks in (*self.gone.values(), *self.seats.values()))
+
+    def _release(self, learned: int) -> None:
+        """Count what was left unfinished by those who are gone and all of whose complete rounds are learned.
+
+        Their segments name the commit that this is counted in, as a trainer may be killed before it makes that.
+        """
+        for peer in [peer for peer, blocks in self.gone.items() if not _remaining(blocks, learned)]:
+            blocks = self.gone.pop(peer)
+            for group in range(blocks.groups):
+                self.account.counts.dropped["unfinished"] += unfinished_steps(blocks, group)
+                self.episodes.drop(f"{peer}/{group}")
+            blocks.release(self.account.commits + 1)
+            self.released.append(peer)
 
     def _admit(self, first_round: int) -> None:
         admitted = self._admissible()
@@ -142,6 +172,9 @@ class Batches:
             policy_version=_versions(round_, parts)[:-1],
             columns={name: gather(name, slice(1 if name == "state" else -1)) for name in self.columns},
         )
+
+    def keep(self) -> None:
+        """Store the round taken last, where rounds are stored: it is about to be learned."""
 
     def _count_episodes(self, round_: int, parts: Sequence[Part]) -> None:
         for peer, blocks, group in parts:

@@ -71,6 +71,11 @@ class Learners:
         return self._exchange.mode == "sync"
 
     @property
+    def outlived(self) -> bool:
+        """Whether what this one learns stays when it dies: in the others' weights, or in the store."""
+        return self._exchange.mode in ("sync", "async")
+
+    @property
     def leaving(self) -> bool:
         """Whether the order tells this learner to finish."""
         order = self._role.control.order

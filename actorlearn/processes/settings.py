@@ -113,6 +113,7 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     optimizer: dict[str, Any]
     weights: str
     rounds: str
+    account: str
     device: str
     precision: str
     """fp32, or bf16: forward and backward pass under autocast, weights and updates in float32."""

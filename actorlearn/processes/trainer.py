@@ -8,12 +8,16 @@ Next: ``parameters/published.py``, which stage 2 polls.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from actorlearn.algorithms.interface import Batch
+from actorlearn.failpoints import hit
+from actorlearn.memory.account import Account, Counts
 from actorlearn.memory.rollout import Rounds
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
@@ -33,7 +37,7 @@ from actorlearn.processes.settings import TrainerSettings
 from actorlearn.processes.staleness import lags, open_rounds, without_stale
 from actorlearn.wire.bell import Bell, Bells
 from actorlearn.wire.channel import Waiter
-from actorlearn.wire.messages import Report, Saved
+from actorlearn.wire.messages import MOST_NAMES, Released, Report, Saved
 
 SETTINGS = TrainerSettings
 SKIPS_ALLOWED = 10
@@ -54,13 +58,16 @@ class Trainer:
         self.published = Published(Segment.open(Path(settings.weights)))
         rounds = Rounds(Segment.open(Path(settings.rounds)), settings.round_steps)
         at_once = open_rounds(settings.blocks, algorithm)
-        self.batches = batches_for(self.learning, rounds, at_once, self.episodes)
+        self.account = Account(Segment.open(Path(settings.account)))
+        self.batches = batches_for(self.learning, rounds, self.account, at_once, self.episodes)
         self.bells = Bells()
         self.checkpoints = settings.checkpoints
         self.learners = Learners(settings, self.role, self.learning)
         self.learning.beat, self.learning.going_on = self.role.alive, self.learners.going_on
-        self.env_steps = self.own_steps = self.updates = self.learned = self.saves_done = self.pulls = 0
-        """Of which only ``own_steps`` and ``learned`` are this learner's alone."""
+        self.env_steps = self.updates = self.saves_done = self.pulls = 0
+        """Of which the first two are all learners' together."""
+        self.learned = self.account.learned
+        """The round to be learned next."""
         self.saved_at = -1
         self.save_failed = False
         self.unlearned: Batch | None = None
@@ -71,8 +78,7 @@ class Trainer:
         """Of the steps learned from since the last report."""
         if settings.resume:
             self._restore(*resumed(settings, self.learning.beat))
-        self.learned = max(self.learned, rounds.open - at_once)  # a restarted trainer goes on with open rounds
-        self.last_report = (time.monotonic(), self.own_steps)
+        self.last_report = (time.monotonic(), self.account.counts.used)
         self._publish()
         if not settings.resume:
             self._save()
@@ -84,8 +90,8 @@ class Trainer:
         draining = False
         while self.env_steps < self.settings.total_steps and not draining and self.role.alive():
             draining = self._follow_orders()
-            joined = self._joined()
-            batch = self._batch() if joined else None
+            joined = self.role.control.order.version > 0 and self._joined()  # it says who has died, and is not counted
+            batch = self._batch() if joined and not draining else None
             self.role.timings.add("copy")
             if draining and not joined:
                 break
@@ -98,11 +104,9 @@ class Trainer:
             except PeerLost:  # what was learned so far stays; the batch is learned with those who are left
                 self.learners.part()
                 self.unlearned = batch
-            except Stopped:
+            except Stopped:  # the round stays in flight: what was learned of it counts no steps
                 draining = self.learners.leaving
-                self.saved_at = -1  # what was learned of a round counts no steps, but has changed the weights
-                if batch is not None and self.settings.replay is None:
-                    self.batches.dropped_steps += steps_in(batch)
+                self.saved_at = -1  # but has changed the weights
                 break
         self._finish(draining)
 
@@ -126,6 +130,7 @@ class Trainer:
         parts = self.batches.parts(self.learned)
         if parts is None:
             self.learned = self.batches.unblock(self.learned)
+            self._say_released()
             self._pull()
             return None
         batch = self.batches.take(self.learned, parts)
@@ -133,7 +138,7 @@ class Trainer:
             batch = self.rewards.scaled(batch, [(f"{peer}/{g}", b.envs_per_group) for peer, b, g in parts])
         fresh = without_stale(batch, self.published.version, self.learning.algorithm_settings)
         dropped = steps_in(batch) - steps_in(fresh)
-        self.batches.dropped_steps += dropped
+        self.account.counts.dropped["stale"] += dropped
         if dropped and dropped == steps_in(batch) and not self.learners.in_step:
             self.learned += 1
             self._open()
@@ -156,16 +161,21 @@ class Trainer:
             return exchange.agree(0, 0, draining).draining
         steps, prepared = steps_in(batch), self.learning.prepare(batch)
         self.role.timings.add("learn")
-        updates = self.learning.updates_from(prepared, self.env_steps, self.own_steps)
+        updates = self.learning.updates_from(prepared, self.env_steps, self.account.counts.used)
         agreed = exchange.agree(steps, updates, draining)
         self.role.timings.add("wait")
         if agreed.draining:
             return True
+        hit("trainer.agreed")
+        self.batches.keep()
+        hit("trainer.kept")
         self.numbers = self.learning.pass_over(prepared, self.env_steps, self.learned)
+        hit("trainer.learned")
         exchange.settle()
+        hit("trainer.settled")
         self.lags.add(lags(batch, self.published.version))
         self.env_steps = agreed.env_steps
-        self.own_steps += steps
+        self.account.counts.used += steps
         self.updates = agreed.updates
         self.learned += 1
         self.role.timings.add("learn")
@@ -183,7 +193,9 @@ class Trainer:
                 )
         if self.learning.algorithm_settings.epochs:
             self._publish()
+        hit("trainer.published")
         self._open()
+        hit("trainer.opened")
         self.role.timings.add("publish")
         if time.monotonic() - self.last_report[0] >= self.settings.report_every_s:
             self._report()
@@ -193,12 +205,22 @@ class Trainer:
     def _open(self) -> None:
         self.batches.open_after(self.learned)
         self.bells.ring_all()
+        self._say_released()
+
+    def _say_released(self) -> None:
+        if released := self.batches.released[:MOST_NAMES]:
+            self.role.control.send(Released(peers=released))
+            del self.batches.released[: len(released)]
 
     def _follow_orders(self) -> bool:
         control = self.role.control
         if control.ordered:
-            own = [seat for seat in control.order.roster if seat.learner == self.settings.learner]
-            self.batches.follow(own, control.order.leaving)
+            own, gone = (
+                [seat for seat in seats if seat.learner == self.settings.learner]
+                for seats in (control.order.roster, control.order.gone)
+            )
+            self.batches.follow(own, control.order.leaving, gone)
+            self._say_released()
             self.bells.follow({seat.peer: seat.bell for seat in own})
             if control.order.save > self.saves_done:
                 self.saves_done = control.order.save
@@ -222,18 +244,20 @@ class Trainer:
             "episodes": self.episodes.finished,
             "episode_return_mean": self.episodes.mean(),
             "episode_length_mean": self.episodes.mean_length(),
-            "steps_dropped": self.batches.dropped_steps,
+            "steps_used": self.account.counts.used,
+            "steps_dropped": self.account.counts.dropped_steps,
+            **{f"dropped_{reason}": steps for reason, steps in self.account.counts.dropped.items()},
         }
 
     def _report(self) -> None:
         then_s, then_steps = self.last_report
-        rate = (self.own_steps - then_steps) / max(time.monotonic() - then_s, 1e-9)
+        rate = (self.account.counts.used - then_steps) / max(time.monotonic() - then_s, 1e-9)
         rates = {"env_steps_per_s": rate, "frames_per_s": rate * self.settings.frames_per_step}
         between = self.learning.numbers()
         if self.settings.learner == 0 and (said := self.learners.straggler(between, time.monotonic() - then_s)):
             self._warn(said)
         self.role.control.send(Report(row={**self._row(), **rates, **self.lags.row(), **self.numbers, **between}))
-        self.last_report = (time.monotonic(), self.own_steps)
+        self.last_report = (time.monotonic(), self.account.counts.used)
         self.lags = Lags()
 
     def _warn(self, text: str) -> None:
@@ -243,14 +267,14 @@ class Trainer:
         return {
             "env_steps": self.env_steps,
             "updates": self.updates,
-            "own_steps": self.own_steps,
+            "account": msgspec.to_builtins(self.account.counts),
+            "in_flight": self.batches.in_flight(self.learned),
             "learned": self.learned,
             "elapsed_s": self._elapsed_s(),
             "episodes_finished": self.episodes.finished,
             "recent_returns": list(self.episodes.recent),
             "recent_lengths": list(self.episodes.recent_lengths),
             "policy_version": self.published.version,
-            "dropped_steps": self.batches.dropped_steps,
             "rewards": self.rewards.state() if self.rewards is not None else None,
         }
 
@@ -265,6 +289,7 @@ class Trainer:
             self.save_failed = True
             return
         self.save_failed = False
+        hit("trainer.saved")
         self.role.control.send(Saved(path=str(path), env_steps=self.env_steps, order=self.saves_done))
 
     def _restore(self, saved: checkpoint.Checkpoint, warnings: Sequence[str]) -> None:
@@ -272,8 +297,8 @@ class Trainer:
             self._warn(warning)
         self.learning.restore(saved)
         state = saved.state
-        self.env_steps, self.updates, self.learned = state["env_steps"], state["updates"], state["learned"]
-        self.own_steps = state["own_steps"]
+        self.env_steps, self.updates = state["env_steps"], state["updates"]
+        self._go_on_counting(state)
         self.saved_at = self.env_steps
         self.published.go_on_after(state["policy_version"])
         self.episodes.finished = state["episodes_finished"]
@@ -281,9 +306,17 @@ class Trainer:
         self.episodes.recent_lengths.extend(state["recent_lengths"])
         if self.rewards is not None and state.get("rewards"):
             self.rewards.restore(state["rewards"])
-        lost = self.published.env_steps - self.env_steps  # learned by a trainer that died before it saved again
-        lost = 0 if self.settings.exchange else lost  # unless other learners, whose steps are among these, have it
-        self.batches.dropped_steps = state["dropped_steps"] + max(lost, 0)
+
+    def _go_on_counting(self, state: Mapping[str, Any]) -> None:
+        """Take up the account of a trainer that died, or of a run that ended, which is in the checkpoint's state."""
+        saved = msgspec.convert(state["account"], Counts)
+        if not self.account.commits:
+            self.learned, self.account.counts = state["learned"], saved
+            saved.dropped["not_resumed"] += state["in_flight"]
+        elif not self.learners.outlived:
+            counts = self.account.counts
+            counts.dropped["rolled_back"] += counts.used - saved.used
+            counts.used = saved.used
 
     def _finish(self, draining: bool) -> None:
         if self.lags:
@@ -293,7 +326,8 @@ class Trainer:
                 self.learning.exchange.agree(0, 0, True)
         if self.saved_at != self.env_steps or self.save_failed:
             self._save()
-        summary = {**self._row(), "wall_time_s": self._elapsed_s(), "weights_sha256": self.learning.sha256()}
+        flight = {"steps_in_flight": self.batches.in_flight(self.learned)}
+        summary = {**self._row(), **flight, "wall_time_s": self._elapsed_s(), "weights_sha256": self.learning.sha256()}
         reason = "total_steps" if self.env_steps >= self.settings.total_steps else "drained" if draining else "stopped"
         self.role.control.finished(reason, summary)
         self.role.control.close()

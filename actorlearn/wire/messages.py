@@ -7,7 +7,8 @@ messages: they lie in shared memory.
 ===================  ==========================  =============================================================
 from                 to                          messages
 ===================  ==========================  =============================================================
-any child            supervisor                  Hello, Applied, Report, Evaluated, Saved, Warned, Failed, Finished
+any child            supervisor                  Hello, Applied, Report, Evaluated, Saved, Released, Warned, Failed,
+                                                 Finished
 supervisor           any child                   Order, Refused
 command line         supervisor                  Request
 supervisor           command line                Reply
@@ -106,6 +107,15 @@ class Saved(Message, frozen=True):
     order: Count
 
 
+class Released(Message, frozen=True):
+    """All that was in the segments of these simulators, which have ended, is learned from or counted; from a trainer.
+
+    Said again whenever an order still lists one of them.
+    """
+
+    peers: Annotated[list[Name], Meta(max_length=MOST_NAMES)]
+
+
 class Failed(Message, frozen=True):
     """A child's last words before it exits with an error."""
 
@@ -158,6 +168,8 @@ class Order(Message, frozen=True):
     """run; drain: finish the current update, save, and exit; score: no trainer is at work any more, and evaluators exit
     when they have played what was published last."""
     roster: list[Seat] = []
+    gone: list[Seat] = []
+    """Seats of simulators that have ended and whose trainers have not released them yet."""
     leaving: list[str] = []
     """Seats of the roster that must leave at the next round boundary, and trainers that must after their update."""
     save: int = 0
@@ -196,7 +208,7 @@ class Reply(Message, frozen=True):
     data: dict[str, Any] = {}
 
 
-ToSupervisor = Hello | Applied | Report | Evaluated | Saved | Failed | Finished | Warned | Request
+ToSupervisor = Hello | Applied | Report | Evaluated | Saved | Released | Failed | Finished | Warned | Request
 ToChild = Order | Refused
 ToCommandLine = Reply
 

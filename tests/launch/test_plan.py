@@ -151,7 +151,7 @@ def test_no_two_simulators_of_any_learner_play_the_same_games() -> None:
 def test_gossip_has_messages_and_counts_and_numbers_its_trainers() -> None:
     made = planned("mode=gossip", "gossip.graph=[[1], [0]]", "gossip.gradient_every=5", "seed=3")
     names = [segment.name for segment in made.segments]
-    assert names[:6] == ["weights-0", "rounds-0", "messages-0", "exchanges-0", "gradients-0", "counts"]
+    assert names[:7] == ["weights-0", "rounds-0", "account-0", "messages-0", "exchanges-0", "gradients-0", "counts"]
     settings = instructions(made, "trainer-0", 0)
     assert isinstance(settings, TrainerSettings)
     exchange = msgspec.convert(settings.exchange, ExchangeSettings)

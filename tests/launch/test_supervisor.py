@@ -22,6 +22,7 @@ from actorlearn.wire.messages import (
     Message,
     Order,
     Refused,
+    Released,
     Reply,
     Report,
     Request,
@@ -337,6 +338,23 @@ def test_a_dead_simulator_leaves_the_roster_and_its_successor_takes_the_place() 
     story.at(3, *up("simulator-0", incarnation=1))
     assert story.notes[-1] == ("restarted", "simulator-0", 1, "")
     assert story.orders["trainer.0"].roster == [seat("simulator-0", 1), seat("simulator-1")]
+
+
+def test_the_seat_of_a_dead_simulator_is_listed_until_its_trainer_has_released_it() -> None:
+    story = running().at(2, ev.Exited("simulator-0", 0, -9))
+    assert story.orders["trainer.0"].gone == [seat("simulator-0")]
+    story.at(3, ev.Exited("trainer", 0, -9)).at(4, ev.Tick(), *up("trainer", incarnation=1))
+    assert story.orders["trainer.1"].gone == [seat("simulator-0")], "who comes back needs what its predecessor did"
+    released = Released(peers=["simulator-0.0", "simulator-9.9"])
+    story.at(5, received("simulator-1", released))
+    assert story.supervisor.order.gone == [seat("simulator-0")], "nobody else can say so"
+    story.at(6, received("trainer", released, 1))
+    assert story.orders["trainer.1"].gone == []
+
+
+def test_the_seat_of_one_that_never_took_part_is_not_listed() -> None:
+    story = running().at(2, ev.Exited("simulator-0", 0, -9)).at(2.2, ev.Tick(), spawned("simulator-0", 1))
+    assert story.at(3, ev.Exited("simulator-0", 1, -9)).supervisor.order.gone == [seat("simulator-0")]
 
 
 @pytest.mark.parametrize("name", ["inference-0", "evaluator-0"])

@@ -30,7 +30,7 @@ def learning(model: ModelSettings | None = None, norms: bool = False, **algorith
         model=msgspec.to_builtins(model or ModelSettings(name="mlp", hidden_sizes=[4])),
         algorithm=msgspec.to_builtins(AlgorithmSettings(horizon=HORIZON, **algorithm)),
     )
-    nowhere = dict.fromkeys(("run_id", "control", "progress", "bell", "weights", "rounds", "run_dir"), "")
+    nowhere = dict.fromkeys(("run_id", "control", "progress", "bell", "weights", "rounds", "account", "run_dir"), "")
     return Learning(
         TrainerSettings(
             **nowhere,

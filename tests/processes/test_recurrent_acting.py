@@ -14,6 +14,7 @@ from torch import Tensor
 from actorlearn.algorithms.policies import Categorical
 from actorlearn.envs.interface import EnvSettings
 from actorlearn.envs.make import make
+from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, rounds_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
@@ -66,7 +67,8 @@ def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: st
     )
     rounds = Rounds(Segment.create(tmp_path / "rounds", rounds_fields()))
     seat = Blocks(make_segment(tmp_path / "simulator-0.0", shape))
-    batches = Batches(rounds, blocks, "cpu", learner.columns, Episodes())
+    account = Account(Segment.create(tmp_path / "account", account_fields()))
+    batches = Batches(rounds, account, blocks, "cpu", learner.columns, Episodes())
     batches.follow([Seat(name="simulator-0", incarnation=0, segment=str(tmp_path / "simulator-0.0"))], [])
     envs = [make(ENV, [7 * g + i for i in range(ENVIRONMENTS)]) for g in range(groups)]
     players = [Group(g, env, seat, rounds) for g, env in enumerate(envs)]

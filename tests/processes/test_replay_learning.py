@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actorlearn.algorithms.interface import Batch
+from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, rounds_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
@@ -74,7 +75,8 @@ class Played:
         path = folder / "simulator-0.0"
         self.blocks = Blocks(Segment.open(path) if path.exists() else make_segment(path, shape))
         rounds = Rounds(Segment.create(folder / f"rounds-{len(list(folder.iterdir()))}", rounds_fields()))
-        self.batches = ReplayBatches(rounds, 2, "cpu", learner.replay, Episodes())
+        account = Account(Segment.create(folder / f"account-{len(list(folder.iterdir()))}", account_fields()))
+        self.batches = ReplayBatches(rounds, account, 2, "cpu", learner.replay, Episodes())
         self.blocks.mark_ready()
         seat = Seat(name="simulator-0", incarnation=0, segment=str(path), bell="", server=0, learner=0)
         self.batches.follow([seat], [])
@@ -95,7 +97,9 @@ class Played:
     def take(self, number: int) -> Batch:
         parts = self.batches.parts(number)
         assert parts
-        return self.batches.take(number, parts)
+        batch = self.batches.take(number, parts)
+        self.batches.keep()
+        return batch
 
 
 def test_the_optimizers_numbers_are_those_of_the_minibatches(tmp_path: Path) -> None:

@@ -21,7 +21,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from actorlearn.algorithms.interface import AlgorithmSettings, Batch
 from actorlearn.envs.interface import EnvSpec, Row
-from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, rounds_fields, unfinished_steps
+from actorlearn.memory.account import Account, account_fields
+from actorlearn.memory.rollout import (
+    Blocks,
+    BlockShape,
+    Rounds,
+    make_segment,
+    rounds_fields,
+    steps_in_flight,
+    unfinished_steps,
+)
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Batches
@@ -47,8 +56,13 @@ class Ledger:
     spec = EnvSpec(observation_shape=(5,), observation_dtype="float32", actions=2, frames_per_step=1)
     count = ENVS
 
-    def __init__(self, seat: int, group: int) -> None:
+    def __init__(self, seat: int, group: int, reset: str) -> None:
         self.identity = (seat, group)
+        self.waits = reset == "wait"
+        self.void = np.zeros(ENVS, np.bool_)
+        """Those whose game has ended in this block, and which play on for nothing."""
+        self.steps_taken = 0
+        """Since the first round began."""
         self.games = np.zeros(ENVS, np.int64)
         self.steps = np.zeros(ENVS, np.int64)
         self.acted: list[int] = []
@@ -60,6 +74,7 @@ class Ledger:
         assert chosen.any()
         self.games[chosen] += 1
         self.steps[chosen] = 0
+        self.void[chosen] = False
         self._write(row, chosen)
 
     def random_actions(self, random: np.random.Generator) -> npt.NDArray[np.int64]:
@@ -69,8 +84,11 @@ class Ledger:
         assert (action >= 0).all(), "stepped with poison instead of an action"
         self.acted.append(int(action[0]))
         over = self.steps == LENGTHS
+        self.steps_taken += int((~over & ~self.void).sum())
         self.games[over] += 1
         self.steps = np.where(over, 0, self.steps + 1)
+        if self.waits:
+            self.void |= self.steps == LENGTHS
         self._write(row, np.ones(ENVS, np.bool_))
 
     def close(self) -> None:
@@ -99,7 +117,7 @@ class Simulator:
         path = folder / f"simulator-{self.number}.0"
         self.blocks = Blocks(make_segment(path, shape))
         self.seat = Seat(name=f"simulator-{self.number}", incarnation=0, segment=str(path))
-        self.envs = [Ledger(self.number, g) for g in range(shape.groups)]
+        self.envs = [Ledger(self.number, g, reset) for g in range(shape.groups)]
         self.groups = [Group(g, env, self.blocks, rounds, reset) for g, env in enumerate(self.envs)]
 
         self.decorrelation = decorrelation
@@ -109,6 +127,8 @@ class Simulator:
     def start(self) -> None:
         for group, env in zip(self.groups, self.envs, strict=True):
             list(group.starts.first(self.decorrelation, [self.number, group.index]))
+            env.steps_taken = 0
+            env.void[:] = False
             for b in range(ENVS):
                 place = (float(self.number), float(group.index), float(b))
                 self.begins[place] = (*place, float(env.games[b]), float(env.steps[b]))
@@ -147,6 +167,7 @@ class Protocol(RuleBasedStateMachine):
         self.folder_of_this_run = self.folder / str(next(COUNTER))
         self.folder_of_this_run.mkdir()
         self.rounds = Rounds(Segment.create(self.folder_of_this_run / "rounds", rounds_fields()))
+        self.account_segment = Segment.create(self.folder_of_this_run / "account", account_fields())
         self.shape = BlockShape(
             actions=2,
             groups=groups,
@@ -161,8 +182,12 @@ class Protocol(RuleBasedStateMachine):
         self.now_s = 0.0
         self.turns = Turns(batch_rows, DEADLINE_S * 1000, lambda: self.now_s) if batch_rows else None
         self.at_once = open_rounds(blocks, AlgorithmSettings(max_policy_lag=most))
+        self.gone: dict[str, Simulator] = {}
+        """Those that have ended and whose segments are still there."""
         self._start_trainer()
         self.begins: dict[Cell, Cell] = {}
+        self.ended: list[Simulator] = []
+        """All that have ended."""
         self.simulators = [self._simulator() for _ in range(count)]
         self.leaving: list[str] = []
         self.learned = 0
@@ -175,7 +200,8 @@ class Protocol(RuleBasedStateMachine):
 
     def _start_trainer(self) -> None:
         self.episodes = Episodes()
-        self.batches = Batches(self.rounds, self.at_once, "cpu", ["state"], self.episodes)
+        self.account = Account(self.account_segment)
+        self.batches = Batches(self.rounds, self.account, self.at_once, "cpu", ["state"], self.episodes)
         self.begun: set[Cell] = set()
         """Games whose first row this trainer has seen."""
         self.whole_games = 0
@@ -191,7 +217,17 @@ class Protocol(RuleBasedStateMachine):
                 simulator.start()
 
     def _order(self) -> None:
-        self.batches.follow([s.seat for s in self.simulators], self.leaving)
+        """Order as the supervisor does; like that, hear first what has been released."""
+        for peer in self.batches.released:
+            if ended := self.gone.pop(peer, None):
+                Path(ended.seat.segment).unlink()
+        self.batches.released.clear()
+        self.batches.follow([s.seat for s in self.simulators], self.leaving, [s.seat for s in self.gone.values()])
+
+    def _end(self, simulator: Simulator) -> None:
+        self.simulators.remove(simulator)
+        self.ended.append(simulator)
+        self.gone[simulator.seat.peer] = simulator
 
     @rule(data=st.data())
     def simulate(self, data: st.DataObject) -> None:
@@ -200,7 +236,7 @@ class Protocol(RuleBasedStateMachine):
         simulator = data.draw(st.sampled_from(self.simulators))
         results = simulator.advance()
         if all(result == "left" for result in results):
-            self.simulators.remove(simulator)
+            self._end(simulator)
             self._order()
 
     @rule(group=st.integers(0, 1), killed=st.booleans())
@@ -226,11 +262,16 @@ class Protocol(RuleBasedStateMachine):
     def let_time_pass(self) -> None:
         self.now_s += DEADLINE_S
 
-    @rule()
-    def learn(self) -> None:
+    @rule(killed=st.sampled_from(["", "released", "committed"]))
+    def learn(self, killed: str = "") -> None:
+        """Learn a round, or pass over one; the trainer may be killed when it has committed half of that, or all."""
         parts = self.batches.parts(self.learned)
         if parts is None:
             self.learned = self.batches.unblock(self.learned)
+            return
+        if killed == "released":  # what it learns of this round is lost: it has not been committed
+            self.batches._release(self.learned + 1)
+            self._restart()
             return
         batch = self.batches.take(self.learned, parts)
         for b in range(batch.action.shape[1]):
@@ -239,8 +280,14 @@ class Protocol(RuleBasedStateMachine):
         lag = self.version - batch.policy_version.numpy()
         assert (lag >= 0).all() and (lag < self.at_once).all(), "older than the open rounds allow"
         self.steps_used += int(batch.valid.sum())
+        self.account.counts.used += int(batch.valid.sum())
         self.learned += 1
         self.version += 1
+        if killed == "committed":
+            self.batches._release(self.learned)
+            self.account.commit(self.learned)
+            self._restart()
+            return
         self.batches.open_after(self.learned)
 
     def _check(self, batch: Batch) -> None:
@@ -281,12 +328,15 @@ class Protocol(RuleBasedStateMachine):
         self.leaving.append(data.draw(st.sampled_from(self.simulators)).seat.name)
         self._order()
 
-    @rule(data=st.data())
-    def kill(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), unheard=st.booleans())
+    def kill(self, data: st.DataObject, unheard: bool = False) -> None:
         if not self.simulators:
             return
         simulator = data.draw(st.sampled_from(self.simulators))
-        self.simulators[self.simulators.index(simulator)] = self._simulator()
+        self._end(simulator)
+        self.simulators.append(self._simulator())
+        if unheard:
+            self._start_trainer()  # that learns of it has never known who died
         self._order()
 
     @rule(died_before_opening=st.booleans())
@@ -295,9 +345,27 @@ class Protocol(RuleBasedStateMachine):
         if died_before_opening and not self.batches.seats and all(blocks.ready for blocks in waiting):
             for blocks in waiting:
                 blocks.admit(self.rounds.open)
+        self._restart()
+
+    def _restart(self) -> None:
         self._start_trainer()
-        self.learned = max(self.learned, self.rounds.open - self.at_once)
+        assert self.learned == self.account.learned
         self._order()
+
+    @invariant()
+    def every_step_is_accounted_for(self) -> None:
+        """Produced = used + dropped + in flight, by what the environments' own blocks say and what is committed."""
+        if not hasattr(self, "leaving"):
+            return
+        produced = sum(env.steps_taken for s in (*self.simulators, *self.ended) for env in s.envs)
+        _, counts = self.account.committed()
+        in_flight = sum(
+            steps_in_flight(s.blocks, self.learned)
+            for s in (*self.simulators, *self.gone.values())
+            if not 0 < s.blocks.released <= self.account.commits
+        )
+        assert counts.used == self.steps_used
+        assert produced == counts.used + counts.dropped_steps + in_flight
 
     @invariant()
     def scores_are_whole_games(self) -> None:
@@ -316,7 +384,7 @@ class Protocol(RuleBasedStateMachine):
         for _ in range(400):
             for simulator in list(self.simulators):
                 if all(result == "left" for result in simulator.advance()):
-                    self.simulators.remove(simulator)
+                    self._end(simulator)
                     self.simulators = self.simulators or [self._simulator()]
                     self._order()
             for group in range(self.shape.groups):

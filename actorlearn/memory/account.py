@@ -1,0 +1,82 @@
+"""What became of a learner's experience: counts in shared memory that outlive the trainer who keeps them.
+
+produced = used + dropped, for one of the reasons below, + in flight, which is what lies in blocks and is not learned.
+
+The trainer commits after what it has learned is where it stays, and before it frees the round's blocks: whoever takes
+up its work reads which round comes next and what has been counted so far, both of the same moment. There are two
+records; the word ``commits``, written last, says which one holds. So a trainer that is killed half-way has committed
+nothing, and does the round again.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from actorlearn.failpoints import hit
+from actorlearn.memory.fields import Field
+from actorlearn.memory.shared import Segment
+
+REASONS = {
+    "unfinished": "their simulator ended within a round",
+    "stale": "acting weights were too old: algorithm.on_policy_lag: drop",
+    "no_room": "more environments than the replay has rings",
+    "rolled_back": "learned by a trainer that died before it saved again",
+    "not_resumed": "in flight at the checkpoint that a run was resumed from",
+}
+"""Why steps are dropped; the counts of an Account, and columns ``dropped_…`` of a report."""
+
+_WORDS = ("learned", "used", *REASONS)
+_SLOTS = 2
+_ATTEMPTS = 1000
+
+
+def account_fields() -> list[Field]:
+    """Fields of a learner's account segment."""
+    return [Field("commits", "int64", (8,), 0), Field("records", "int64", (_SLOTS, 16), 0)]
+
+
+class Counts(msgspec.Struct, kw_only=True):
+    """Environment steps of one learner."""
+
+    used: int = 0
+    """Learned from, by weights that have not been rolled back since."""
+    dropped: dict[str, int] = msgspec.field(default_factory=lambda: dict.fromkeys(REASONS, 0))
+    """Never to be learned from, or learned from in vain: reason -> steps."""
+
+    @property
+    def dropped_steps(self) -> int:
+        """Dropped for whatever reason."""
+        return sum(self.dropped.values())
+
+
+class Account:
+    """A learner's counts: the committed ones, and those that its trainer is about to commit."""
+
+    def __init__(self, segment: Segment) -> None:
+        """Bind to an account segment; goes on with what has been committed, if anything has."""
+        self._commits = segment["commits"]
+        self._records = segment["records"]
+        self.learned, self.counts = self.committed()
+
+    @property
+    def commits(self) -> int:
+        """How often it was committed since the run's memory was made."""
+        return int(self._commits[0])
+
+    def committed(self) -> tuple[int, Counts]:
+        """Next round to be learned, and counts of all rounds before it; any process may ask."""
+        for _ in range(_ATTEMPTS):
+            commits = self.commits
+            learned, used, *dropped = self._records[commits % _SLOTS, : len(_WORDS)].tolist()
+            if self.commits == commits:  # only then can nobody have begun to write over it
+                return learned, Counts(used=used, dropped=dict(zip(REASONS, dropped, strict=True)))
+        raise RuntimeError(f"no whole record in {_ATTEMPTS} attempts: the account's segment is damaged")
+
+    def commit(self, learned: int) -> None:
+        """Make the counts those of all rounds below ``learned``; the trainer alone."""
+        commits = self.commits + 1
+        counted = (learned, self.counts.used, *self.counts.dropped.values())
+        self._records[commits % _SLOTS, : len(_WORDS)] = counted
+        hit("account.written")
+        self._commits[0] = commits
+        self.learned = learned
