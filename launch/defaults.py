@@ -61,7 +61,7 @@ EVERYWHERE: Tree = {
     "trainer": {"device": "cpu", "precision": "auto", "layout": "auto", "compile": "auto"},
     # Beside PAAC on two cores an evaluator in class idle got a fifth of a core and cost 1 % of the rate; in others 40.
     "evaluator": {"scheduling": "idle"},
-    "checkpoint": {"every_steps": 1_000_000, "keep": 3},
+    "checkpoint": {"every_steps": 1_000_000, "keep": 3, "exact": "auto"},
     "report": {"every_s": 2.0, "norms": False},
     # A healthy process shows a sign of life every 100 ms, but not within one call of an environment, one pass of a
     # network or one write to a disk. An environment may wait for a program of its own; only servers wait for nothing.

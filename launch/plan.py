@@ -18,6 +18,7 @@ from actorlearn.memory.rollout import BlockShape, block_fields, make_segment
 from actorlearn.memory.shared import SHM_ROOT, Segment, segment_bytes
 from actorlearn.parameters.graph import GraphSettings
 from actorlearn.wire.messages import Seat
+from launch import exactness
 from launch.choices import Choice, choose, cpu_flags
 from launch.cores import Cores
 from launch.description import Description
@@ -45,6 +46,8 @@ class Plan:
     """Environment steps of the checkpoint the run goes on from, the newest of several; 0 for a new run."""
     resumed_from: list[str] = field(default_factory=list)
     """The checkpoints whose weights learners go on with, each once, as paths in the run folder."""
+    exact: bool = False
+    """Whether checkpoints have all that a run goes on from as if it had not been interrupted."""
     began_s: float = 0.0
     """Where CLOCK_MONOTONIC stood at the run's time zero: before now by what a resumed run had already taken."""
     places: Processes = field(init=False)
@@ -272,8 +275,10 @@ class Plan:
 
 
 def plan(topology: Topology, run_dir: Path, run_id: str, sockets_dir: Path, description: Description) -> Plan:
-    """Work out the run; changes nothing. Raises TopologyError when it has too many processes."""
+    """Work out the run; changes nothing. Raises TopologyError when it has too many processes, or cannot be exact."""
     shm = SHM_ROOT / f"actorlearn-{os.getuid()}-{run_id}"
     cores = Cores.here()
     chosen, choices = choose(topology, cpu_flags(), cores)
-    return Plan(chosen, description, run_id, run_dir.absolute(), shm, sockets_dir, cores, choices)
+    exact = exactness.chosen(chosen, description)
+    of = (chosen, description, run_id, run_dir.absolute(), shm, sockets_dir, cores)
+    return Plan(*of, [*choices, exact], exact=exact.value)

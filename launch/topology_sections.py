@@ -157,6 +157,10 @@ class CheckpointSection(Section):
 
     every_steps: int = Field(ge=1, le=10**12, description="agent steps between checkpoints; one more at the end")
     keep: int = Field(ge=1, le=100_000, description="newest checkpoints kept")
+    exact: Literal["auto"] | bool = Field(
+        description="with the simulators' states, so that a resumed run goes on as if it had not been interrupted; "
+        "auto = where that can be and they are not large"
+    )
 
 
 class ReportSection(Section):

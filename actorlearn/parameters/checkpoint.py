@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,10 +61,12 @@ def save(
     keep: int,
     more: Callable[[Path], Mapping[str, Any]] = lambda folder: {},
     beat: Beat = silent,
+    spared: Callable[[], Collection[int]] = tuple,
 ) -> Path:
     """Write ``directory/<env_steps>/`` whole or not at all, and remove all but the ``keep`` newest; raises OSError.
 
-    ``more`` writes further files into the folder, and returns what joins the state; ``beat`` is called now and then.
+    ``more`` writes further files into the folder, and returns what joins the state; ``beat`` is called now and then;
+    ``spared`` names steps whose checkpoint is kept however old it is, asked once this one is there.
     """
     final = directory / f"{env_steps:012d}"
     beside = directory / f".{final.name}.{os.getpid()}"
@@ -86,7 +88,8 @@ def save(
     flush(directory)  # before anything older goes
     # Newer ones are damaged: this run has gone on from an older one. They go when it has come so far again.
     older = sorted((folder for folder in folders(directory) if steps_of(folder) <= env_steps), key=steps_of)
-    for old in older[:-keep]:
+    spare = spared()
+    for old in (folder for folder in older[:-keep] if steps_of(folder) not in spare):
         with suppress(OSError):
             old.rename(directory / f".{steps_of(old):012d}.{os.getpid()}")  # never half of one under its name
     _sweep(directory)

@@ -14,7 +14,7 @@ import hashlib
 import json
 import re
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -93,6 +93,15 @@ def unsealed(folder: Path, beat: Beat = silent) -> dict[str, Any]:
     return manifest
 
 
+def found_at(folder: Path, beat: Beat = silent) -> Found:
+    """The checkpoint in a folder; raises ValueError or OSError when it is damaged."""
+    seen = identity(folder)
+    manifest = unsealed(folder, beat)
+    if manifest["env_steps"] != steps_of(folder):
+        raise ValueError(f"it was saved at {manifest['env_steps']} steps: the folder has been renamed")
+    return Found(folder, manifest["state"], identity=seen)
+
+
 def newest(*directories: Path, beat: Beat = silent) -> Found:
     """The newest whole checkpoint of some directories, of equally new ones the first.
 
@@ -105,11 +114,8 @@ def newest(*directories: Path, beat: Beat = silent) -> Found:
         for folder in sorted((f for d in directories for f in folders(d)), key=steps_of, reverse=True):
             seen[folder] = identity(folder)
             try:
-                manifest = unsealed(folder, beat)
-                if manifest["env_steps"] != steps_of(folder):
-                    raise ValueError(f"it was saved at {manifest['env_steps']} steps: the folder has been renamed")
                 damaged = tuple((short(f), said) for f, said in wrong.items())
-                found = Found(folder, manifest["state"], damaged, seen[folder])
+                found = replace(found_at(folder, beat), damaged=damaged)
                 break
             except _DAMAGE as error:
                 wrong[folder] = str(error)
@@ -146,6 +152,24 @@ def going_on(root: Path, learner: int, mode: str, beat: Beat = silent) -> tuple[
         weights = weights or newest(*others, beat=beat)
         mine = replace(weights, damaged=(*weights.damaged, (own.name, str(error))))
     return mine, weights or mine
+
+
+def of_all(directories: Sequence[Path], beat: Beat = silent) -> list[Found] | None:
+    """A checkpoint in each directory, all of the same steps, the newest that are whole; None where there are none.
+
+    From these, learners in step go on as one. Step 0 is none of theirs where one of them has more: nobody begins anew.
+    """
+    for steps in sorted(in_all(directories), reverse=True):
+        with suppress(*_DAMAGE):
+            own = [next(folder for folder in folders(d) if steps_of(folder) == steps) for d in directories]
+            found = [found_at(folder, beat) for folder in own]
+            return found if steps or all(len(folders(d)) == 1 for d in directories) else None
+    return None
+
+
+def in_all(directories: Sequence[Path]) -> set[int]:
+    """Steps of which each directory has a checkpoint."""
+    return set.intersection(*({steps_of(folder) for folder in folders(d)} for d in directories))
 
 
 def directory_of(root: Path, learner: int) -> Path:

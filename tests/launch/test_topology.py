@@ -225,7 +225,13 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
                         "scheduling": st.sampled_from(["idle", "batch", "other"]),
                     }
                 ),
-                "checkpoint": st.fixed_dictionaries({"every_steps": steps, "keep": st.integers(1, 100_000)}),
+                "checkpoint": st.fixed_dictionaries(
+                    {
+                        "every_steps": steps,
+                        "keep": st.integers(1, 100_000),
+                        "exact": st.sampled_from(["auto", True, False]),
+                    }
+                ),
                 "report": st.fixed_dictionaries({"every_s": st.floats(0.1, 3600), "norms": st.booleans()}),
                 "supervision": st.fixed_dictionaries(
                     {name: st.floats(2, 1000) for name in SupervisionSection.model_fields if "_spin" not in name}

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from actorlearn.parameters import checkpoint, checkpoint_folders
-from actorlearn.parameters.checkpoint_folders import CheckpointError, going_on, unsealed
+from actorlearn.parameters.checkpoint_folders import CheckpointError, going_on, in_all, of_all, unsealed
 from actorlearn.processes.evaluate import newest_opened
 from tests.parameters.killed_saves import SCENARIOS
 
@@ -319,3 +319,42 @@ def test_one_that_can_never_be_opened_is_an_error(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(checkpoint, "load_file", refused)
     with pytest.raises(OSError, match="Input/output error"):
         checkpoint.newest(tmp_path)
+
+
+# Checkpoints of learners in step --------------------------------------------------------------------------------------
+
+
+def steps_of_all(root: Path) -> list[int] | None:
+    found = of_all([root, root / "learner-1"])
+    return None if found is None else [own.env_steps for own in found]
+
+
+def test_learners_in_step_go_on_from_the_newest_that_all_have_whole(tmp_path: Path) -> None:
+    assert steps_of_all(tmp_path) is None
+    for directory, steps in (("", 0), ("learner-1", 0)):
+        save(tmp_path / directory, steps)
+    assert steps_of_all(tmp_path) == [0, 0]
+    save(tmp_path, 40)
+    assert steps_of_all(tmp_path) is None  # nobody begins anew
+    for directory, steps in (("learner-1", 40), ("", 50), ("learner-1", 50), ("", 60)):
+        save(tmp_path / directory, steps)
+    assert steps_of_all(tmp_path) == [50, 50]
+    damage(tmp_path / "learner-1" / "000000000050")
+    assert steps_of_all(tmp_path) == [40, 40]
+
+
+def test_the_newest_that_all_have_is_kept_until_all_have_a_newer_one(tmp_path: Path) -> None:
+    both = [tmp_path, tmp_path / "learner-1"]
+
+    def saved(directory: Path, env_steps: int) -> list[int]:
+        newest = lambda: {max(in_all(both), default=-1)}  # noqa: E731
+        checkpoint.save(directory, env_steps, TENSORS, {}, 1, spared=newest)
+        return sorted(int(path.name) for path in directory.iterdir() if path.name.isdecimal())
+
+    assert saved(both[0], 40) == [40]
+    assert saved(both[1], 40) == [40]
+    assert saved(both[0], 50) == [40, 50]
+    assert saved(both[0], 55) == [40, 55]
+    assert saved(both[1], 50) == [40, 50]
+    assert saved(both[1], 55) == [55]
+    assert saved(both[0], 60) == [55, 60]

@@ -1,0 +1,84 @@
+"""Exact resume: where a run that was interrupted goes on bit for bit as if it had not been, and where not, and why.
+
+Pure. Reads a topology and what environment and network turned out to be. With every checkpoint, each simulator's
+environments, rows and generators are then saved (``processes/standing.py``); all else is in every checkpoint anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from actorlearn.memory.rollout import block_fields
+from actorlearn.memory.shared import segment_bytes
+from launch.choices import AUTO, Choice
+from launch.description import Description
+from launch.shapes import block_shape
+from launch.topology import Topology, TopologyError
+
+KEY = "checkpoint.exact"
+MOST_BYTES = 256 << 20
+"""Of a learner's blocks, up to which ``auto`` is exact: a run that is stopped within a round saves what is in them."""
+
+
+def hindrances(topology: Topology, description: Description) -> list[str]:
+    """Why a run that is resumed goes on otherwise than it would have; empty where it does not."""
+    t, s = topology, topology.simulators
+    several = s.blocks > 1 and s.weights == "newest"
+    devices = {"trainer.device": t.trainer.device, "inference.device": t.inference.device}
+    found = {
+        f"mode: {t.mode}": t.mode != "sync" and "learners take what others have learned when it happens to come",
+        "env.id": description.inexact,
+        f"inference.batch_rows: {t.inference.batch_rows}": t.inference.batch_rows
+        and "which rows are answered together depends on who is faster",
+        f"simulators.blocks: {s.blocks}": several
+        and "which weights a row is acted by depends on who is faster; simulators.weights: round does not",
+        "replay.save: false": description.replayed and not t.replay.save and "what is learned from is not saved",
+        **{
+            f"{key}: {device}": device != "cpu" and "sums on a GPU are not the same every time"
+            for key, device in devices.items()
+        },
+    }
+    return [f"{key}: {why}" for key, why in found.items() if why]
+
+
+def chosen(topology: Topology, description: Description) -> Choice:
+    """Whether checkpoints of this run are exact, and why; raises TopologyError where they must be and cannot."""
+    wanted, against = topology.checkpoint.exact, hindrances(topology, description)
+    if wanted is True and against:
+        raise TopologyError(f"{KEY}: true, but {against[0]}; change that, or write auto or false")
+    if wanted != AUTO:
+        return Choice(KEY, wanted, "the topology says so")
+    if against:
+        return Choice(KEY, False, against[0])
+    size = topology.simulators.count * segment_bytes(block_fields(block_shape(topology, description)))
+    if size > MOST_BYTES:
+        return Choice(KEY, False, f"a learner's blocks have {size >> 20} MiB, more than {MOST_BYTES >> 20}: write true")
+    return Choice(KEY, True, "all that a run goes on from can be saved, and is not large")
+
+
+def standing(topology: Topology) -> dict[str, Any]:
+    """What simulators depend on that go on where others stood: the same in the run that saved and in the resumed one.
+
+    Whatever else is changed changes how the run goes on, and not from where.
+    """
+    t = topology.model_dump(mode="json")
+    parts = {key: t["algorithm"][key] for key in ("name", "horizon")}
+    return {
+        **{f"algorithm.{key}": value for key, value in parts.items()},
+        **{key: t[key] for key in ("seed", "mode")},
+        "learners.count": t["learners"]["count"],
+        **{
+            f"{section}.{key}": value
+            for section in ("env", "model", "simulators", "inference")
+            for key, value in t[section].items()
+        },
+    }
+
+
+def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The first key of ``standing`` that is not what it was, in words; empty where all are."""
+    for key in dict.fromkeys((*now, *before)):
+        if before.get(key) != now.get(key):
+            return f"{key} was {before.get(key)!r} and is {now.get(key)!r}"
+    return ""

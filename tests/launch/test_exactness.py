@@ -1,0 +1,88 @@
+"""Which runs are resumed exactly, and what is said of the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from launch import check
+from launch.exactness import KEY, MOST_BYTES, changed, chosen, hindrances, standing
+from launch.plan import plan
+from launch.topology import TopologyError, parse
+from tests.launch.test_plan import DESCRIPTION
+
+REPLAYED = msgspec.structs.replace(DESCRIPTION, replayed=True)
+CARTPOLE = "env: {id: CartPole-v1}"
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        ["learners.count=2"],
+        ["inference.count=1", "simulators.groups=2", "simulators.reset=wait"],
+        ["simulators.blocks=2", "simulators.weights=round"],
+    ],
+)
+def test_in_step_a_run_is_resumed_exactly_unless_it_is_asked_not_to(overrides: list[str]) -> None:
+    topology = parse(CARTPOLE, overrides)
+    assert hindrances(topology, DESCRIPTION) == []
+    for word, value in (("auto", True), ("true", True), ("false", False)):
+        assert chosen(parse(CARTPOLE, [*overrides, f"{KEY}={word}"]), DESCRIPTION).value is value
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["mode=gossip", "learners.count=2"], "mode: gossip: "),
+        (["mode=async", "learners.count=2"], "mode: async: "),
+        (["inference.count=1", "inference.batch_rows=8"], "inference.batch_rows: 8: "),
+        (["simulators.blocks=2"], "simulators.blocks: 2: "),
+        (["algorithm.name=impala"], "simulators.blocks: 2: "),
+        (["trainer.device=cuda"], "trainer.device: cuda: "),
+        (["inference.device=cuda"], "inference.device: cuda: "),
+        (["algorithm.name=dqn"], "replay.save: false: "),
+    ],
+)
+def test_what_depends_on_who_is_faster_or_is_not_saved_is_named(overrides: list[str], said: str) -> None:
+    described = REPLAYED if "algorithm.name=dqn" in overrides else DESCRIPTION
+    (found,) = hindrances(parse(CARTPOLE, overrides), described)
+    assert found.startswith(said)
+    assert chosen(parse(CARTPOLE, overrides), described).why == found
+    with pytest.raises(TopologyError, match=f"^{KEY}: true, but {said}.*; change that, or write auto or false$"):
+        chosen(parse(CARTPOLE, [*overrides, f"{KEY}=true"]), described)
+
+
+def test_an_environment_without_the_pair_is_named() -> None:
+    described = msgspec.structs.replace(DESCRIPTION, inexact="the environment my:Game cannot be saved")
+    assert hindrances(parse(CARTPOLE), described) == ["env.id: the environment my:Game cannot be saved"]
+
+
+def test_large_blocks_are_saved_when_that_is_asked_for() -> None:
+    large = msgspec.structs.replace(DESCRIPTION, observation_shape=(MOST_BYTES // 4 // 17 // 16,))
+    found = chosen(parse(CARTPOLE), large)
+    assert not found.value and "write true" in found.why
+    assert chosen(parse(CARTPOLE, [f"{KEY}=true"]), large).value
+
+
+def test_a_plan_says_what_was_decided_and_a_topology_keeps_the_question(tmp_path: Path) -> None:
+    for overrides, exact in (([], True), (["simulators.blocks=2"], False)):
+        made = plan(parse(CARTPOLE, overrides), tmp_path, "run-1", tmp_path, DESCRIPTION)
+        assert made.exact is exact
+        (said,) = (choice for choice in made.choices if choice.key == KEY)
+        assert said.value is exact
+        assert check.as_json(made)["choices"][-1] == {"key": KEY, "value": exact, "why": said.why}
+        assert made.topology.checkpoint.exact == "auto"
+
+
+def test_simulators_go_on_where_they_stood_only_if_they_are_the_same() -> None:
+    before = standing(parse(CARTPOLE))
+    for unchanged in ("total_steps=9", "optimizer.learning_rate=0.1", "checkpoint.keep=9", "algorithm.entropy_cost=1"):
+        assert changed(before, standing(parse(CARTPOLE, [unchanged]))) == ""
+    now = standing(parse(CARTPOLE, ["env.time_limit_steps=9"]))
+    assert changed(before, now) == "env.time_limit_steps was 0 and is 9"
+    for other in ("seed=9", "simulators.envs=4", "inference.count=1", "algorithm.horizon=3", "learners.count=2"):
+        assert other.partition("=")[0] in changed(before, standing(parse(CARTPOLE, [other])))
+    assert changed({}, before) and changed(before, {})
