@@ -6,14 +6,15 @@ Reads: complete blocks, where they lie. Writes: the replay, flushed once a round
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-import numpy as np
+import torch
 
 from actorlearn.algorithms.interface import Batch
 from actorlearn.memory.account import Account
-from actorlearn.memory.rollout import Rounds
+from actorlearn.memory.rollout import Blocks, Rounds
 from actorlearn.metrics.episodes import Episodes
-from actorlearn.processes.batches import Batches, Part
+from actorlearn.processes.batches import Batches, Part, steps_in
 from actorlearn.processes.learning import Learning
 from actorlearn.processes.replay_learning import ReplayLearning
 from actorlearn.replay.buffer import Replay
@@ -30,30 +31,31 @@ class ReplayBatches(Batches):
         super().__init__(rounds, account, blocks, device, (), episodes)
         self.observations = slice(0)
         self._replay = replay
-        self._owners: set[str] = set()
-        self._taken: tuple[int, Sequence[Part]] = (-1, ())
+        self._taken: tuple[int, dict[str, tuple[Blocks, int]]] = (-1, {})
+        self._no_room = 0
+        """Steps of the round taken last whose environments have no ring."""
 
     def take(self, round_: int, parts: Sequence[Part]) -> Batch:
-        """Say what is in a round."""
-        self._taken = round_, parts
-        return super().take(round_, parts)
+        """Say what is in a round; more environments than there were at the start may find no room."""
+        batch = super().take(round_, parts)
+        self._taken = round_, {f"{peer}/{group}": (blocks, group) for peer, blocks, group in parts}
+        room = self._replay.room({owner: blocks.envs_per_group for owner, (blocks, _) in self._taken[1].items()})
+        stored = [torch.full((blocks.envs_per_group,), owner in room) for owner, (blocks, _) in self._taken[1].items()]
+        kept = replace(batch, valid=batch.valid & torch.cat(stored).to(batch.valid.device))
+        self._no_room = steps_in(batch) - steps_in(kept)
+        return kept
 
     def keep(self) -> None:
         """Store the round taken last, unless that was done before the trainer was killed."""
-        if self._taken[0] >= self._replay.rounds:
-            self._store(*self._taken)
-
-    def _store(self, round_: int, parts: Sequence[Part]) -> None:
-        owners = {f"{peer}/{group}": (blocks, group) for peer, blocks, group in parts}
-        for owner in self._owners - owners.keys():
-            self._replay.leave(owner)
+        round_, owners = self._taken
+        self.account.counts.dropped["no_room"] += self._no_room
+        self._no_room = 0
+        if round_ < self._replay.rounds:
+            return
+        self._replay.leave_to(owners)
         for owner, (blocks, group) in owners.items():
-            block = {name: blocks.block(name, group, round_) for name in COLUMNS}
-            if not self._replay.add(owner, round_, block):  # more environments than there were at the start
-                self.account.counts.dropped["no_room"] += int(np.count_nonzero(~block["first"][1:]))
-        self._owners = set(owners)
-        self._replay.flush()
-        self._replay.rounds = round_ + 1
+            self._replay.add(owner, round_, {name: blocks.block(name, group, round_) for name in COLUMNS})
+        self._replay.flush(round_ + 1)
 
 
 def batches_for(learning: Learning, rounds: Rounds, account: Account, blocks: int, episodes: Episodes) -> Batches:

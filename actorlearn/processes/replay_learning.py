@@ -260,5 +260,5 @@ class ReplayLearning(Learning):
         super().restore(saved)
         self.target.load_state_dict(saved.section("target"))
         self._credited, self._ahead, self._period = (int(n) for n in saved.tensors["replay.counters"])
-        if "replay" in saved.state and not self.replay.rounds:
+        if "replay" in saved.state and self.replay.empty:
             self.replay.restore(saved.path, saved.state["replay"], self.beat)

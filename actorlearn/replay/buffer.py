@@ -6,12 +6,16 @@ learned, and torch.
 ``add`` writes only into the margin of a ring: it changes nothing that is drawn, and may run while another thread
 samples. ``flush`` lets the rows added be drawn, and forgets as many of the oldest. Flushed after each round that is
 ordinary replay; flushed every C steps it is Fast DQN's, whose temporary buffers the margins then are.
+
+A flush is there as a whole or not at all, whatever moment its process is killed at: ``replay/flushed.py``. Who opens
+the segment next calls ``recover``, and goes on as if nothing had been: the same environments store in the same rings,
+joined to what they had stored.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,11 +23,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from actorlearn.failpoints import through
+from actorlearn.failpoints import hit, through
 from actorlearn.memory.shared import Segment
+from actorlearn.replay.flushed import Flushed, Record
 from actorlearn.replay.nstep import NStep, n_step
 from actorlearn.replay.rings import Rings, cells_between
-from actorlearn.replay.rows import PRIORITIES, ReplayShape
+from actorlearn.replay.rows import ReplayShape, column_fields
 from actorlearn.replay.samplers import Sampler
 
 PART_BYTES = 1 << 26
@@ -59,13 +64,13 @@ class Replay:
         self.returns = returns
         self.sampler = sampler
         self._segment = segment
-        self._written, self._shown = segment["written"], segment["shown"]
-        self._rounds, self._begun = segment["rounds"], segment["begun"]
-        flat = {f.name: segment[f.name] for f in segment.fields if len(f.shape) > 1}
+        self._written, self._begun = segment["written"], segment["begun"]
+        self._flushed = Flushed(segment)
+        self._rings = Rings(self._flushed.now.owner.copy(), self._flushed.now.following.copy())
+        self._columns = [field.name for field in column_fields(shape)]
+        flat = {name: segment[name] for name in self._columns}
         self._column = {name: array.reshape(-1, *array.shape[2:]) for name, array in flat.items()}
         """Every column by cells: [rings * rows, …]."""
-        self._rows = [field for field in segment.fields if field.name not in PRIORITIES]  # which the sampler saves
-        self._rings = Rings(shape.rings)
         self._out: dict[int, tuple[NDArray[Any], NDArray[Any]]] = {}
 
     def __len__(self) -> int:
@@ -75,11 +80,12 @@ class Replay:
     @property
     def rounds(self) -> int:
         """Rounds below it have been flushed, as who stores them says."""
-        return int(self._rounds[0])
+        return int(self._flushed.now.rounds[0])
 
-    @rounds.setter
-    def rounds(self, rounds: int) -> None:
-        self._rounds[0] = rounds
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was ever flushed, or restored."""
+        return not self._flushed.flushes
 
     @property
     def begun(self) -> int:
@@ -95,18 +101,21 @@ class Replay:
     def add(self, owner: str, round_: int, block: Mapping[str, NDArray[Any]]) -> bool:
         """Write a block's ``COLUMNS`` [T + 1, B, …]; row T's action is not looked at, as it is row 0 of the next.
 
-        ``owner`` names a simulator's incarnation and group: its rounds follow each other, and where one is missing
-        nothing is joined across the gap. False, and nothing stored, when all rings are somebody else's.
+        ``owner`` names a simulator's incarnation and group: its rounds follow each other, and where one is missing, or
+        begins at another frame than the last one led to, nothing is joined across the gap.
+        False, and nothing stored, when all rings are somebody else's.
         Raises ValueError when more is added between two flushes than the margin holds.
         """
         first = block["first"]
+        newest = block["observation"][:, :, -1] if self.shape.stack > 1 else block["observation"]
         seat = self._rings.seat(owner, round_, first.shape[1])
         if seat is None:
             return False
         ring, goes_on = seat
         head = self._cell(ring, self._written[ring] - 1)
         # Row 0 is the last block's row T, but for a game that has waited for this block. A void row T gives way.
-        again = np.logical_and(goes_on, ~first[0] | self._column["cut"][head])
+        cut = self._column["cut"][head]
+        again = goes_on & (cut | (~first[0] & _alike(newest[0], self._frames[head])))
         kept = np.ones_like(first)
         kept[:-1] = ~(first[:-1] & first[1:])  # void rows are followed by void rows, or by a game's first
         position = self._written[ring] - again + kept.cumsum(axis=0) - 1  # [T + 1, B]
@@ -116,16 +125,28 @@ class Replay:
         cell = self._cell(ring, position)[kept]
         for name, rows in history.items():
             self._column[name][cell] = rows[kept]
+            hit("buffer.history")
         for name in _AS_THEY_ARE:
             self._column[name][cell] = block[name][kept]
-        newest = block["observation"][:, :, -1] if self.shape.stack > 1 else block["observation"]
         self._column["frame"][cell] = newest[kept]
+        hit("buffer.rows")
         self._written[ring] = position[-1] + 1
+        hit("buffer.added")
         return True
 
     def leave(self, owner: str) -> None:
         """Free an owner's rings for who comes next; what it has stored stays until that is overwritten."""
         self._rings.leave(owner)
+
+    def leave_to(self, owners: Iterable[str]) -> None:
+        """Free the rings of all but these owners."""
+        self._rings.leave_to(owners)
+
+    def room(self, environments: Mapping[str, int]) -> set[str]:
+        """Those of these owners, of so many environments each, who would find rings if nobody else stayed."""
+        rings = Rings(self._rings.owner.copy(), self._rings.following.copy())
+        rings.leave_to(environments)
+        return {owner for owner, count in environments.items() if rings.seat(owner, 0, count)}
 
     def _history(
         self, first: NDArray[np.bool_], head: NDArray[np.int64], again: NDArray[np.bool_]
@@ -144,32 +165,51 @@ class Replay:
             usable[t] |= usable[t - 1] | (before[t] == most)
         return {"cut": cut, "before": before, "usable": usable}
 
-    def flush(self) -> None:
-        """Let all rows added so far be drawn that have n rows behind them, and forget the oldest."""
-        oldest, n = self._oldest(), self.returns.steps
-        begin, end = np.maximum(self._shown - n, 0), np.maximum(self._written - n, 0)
-        cell = cells_between(begin, end, self.shape.rows)
+    def flush(self, rounds: int | None = None) -> None:
+        """Let all rows added so far be drawn that have n rows behind them, and forget the oldest.
+
+        With ``rounds``, all rounds below it are in the replay from then on: that and the rows are one commit.
+        """
+        now, n = self._flushed.now, self.returns.steps
+        cell = self._settled(now.shown, self._written)
         usable = self._column["usable"]
         whole, going = usable[cell], np.ones(len(cell), np.bool_)
         for j in range(1, n + 1):
             then = self._after(cell, j)
             whole &= ~(going & self._column["cut"][then])  # nothing leads there, and the game had not ended before
             going &= ~(self._column["terminated"][then] | self._column["truncated"][then])
+        # Of rows that are not drawn yet. Killed from here to the commit, what is added again says the same of them:
+        # a row that is not whole keeps its cut, and where that does not come again nothing is joined to it.
         usable[cell] = whole
-        self._shown[:] = self._written
+        hit("buffer.whole")
+        oldest = self._oldest()
+        rings, stored = self._rings, now.rounds if rounds is None else np.array([rounds])
+        self._flushed.commit(Record(self._written, rings.owner, rings.following, stored))
         gone = cells_between(oldest, self._oldest(), self.shape.rows)
         self.sampler.remove(gone[usable[gone]])
+        hit("buffer.removed")
         self.sampler.insert(cell[whole])
+        hit("buffer.inserted")
+        self._flushed.follow()
 
     def recover(self) -> None:
         """Take up what a process had flushed before it was killed; once, before anything else.
 
-        Priorities are those that it had given. All environments are taken for new ones.
+        What it had added since then is to be added again. Priorities are those that it had given.
         """
-        self._written[:] = self._shown
-        oldest = self._oldest()
+        self._written[:] = self._flushed.now.shown
+        oldest, usable = self._oldest(), self._column["usable"]
         cell = cells_between(oldest, np.maximum(self._shown - self.returns.steps, oldest), self.shape.rows)
-        self.sampler.recover(cell[self._column["usable"][cell]])
+        new = self._settled(self._flushed.before.shown, self._shown)
+        if self._flushed.followed:
+            new = new[:0]
+        self.sampler.recover(cell[usable[cell]], new[usable[new]])
+        self._flushed.follow()
+
+    def _settled(self, before: NDArray[np.int64], now: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Cells of the rows whose n next rows have come between two flushes."""
+        n = self.returns.steps
+        return cells_between(np.maximum(before - n, 0), np.maximum(now - n, 0), self.shape.rows)
 
     # Reading ---------------------------------------------------------------------------------------------------
 
@@ -213,6 +253,10 @@ class Replay:
             out[b, : k - 1 - before[b]] = 0  # by the game's own rule: there were no frames yet
 
     @property
+    def _shown(self) -> NDArray[np.int64]:
+        return self._flushed.now.shown
+
+    @property
     def _frames(self) -> NDArray[Any]:
         return self._column["frame"]
 
@@ -246,27 +290,61 @@ class Replay:
         Files are written from shared memory as it is: nothing is copied. ``beat`` is called after every PART_BYTES.
         """
         rows = min(int(self._written.max()), self.shape.rows)
-        for field in self._rows:
-            array = self._segment[field.name]
-            _write(folder / f"{field.name}.npy", array[:, :rows] if array.ndim > 1 else array, beat)
+        for name in self._columns:
+            _write(folder / f"{name}.npy", self._segment[name][:, :rows], beat)
+        for name, array in self._words().items():
+            _write(folder / f"{name}.npy", array, beat)
         for name, array in self.sampler.arrays().items():
             _write(folder / f"sampler-{name}.npy", array, beat)
         return {"shape": msgspec.to_builtins(self.shape), "sampler": self.sampler.state()}
 
-    def restore(self, folder: Path, state: Mapping[str, Any], beat: Callable[[], object] = lambda: None) -> None:
-        """Take back what was saved by a replay of the same shape; raises ValueError for another one.
+    def _words(self) -> dict[str, NDArray[Any]]:
+        """What is short of a replay, by the names of its files; the owners are those that rows were added for."""
+        now = Record(self._shown, self._rings.owner, self._rings.following, self._flushed.now.rounds)
+        return {**now._asdict(), "written": self._written, "begun": self._begun}
+
+    def restore(
+        self,
+        folder: Path,
+        state: Mapping[str, Any],
+        beat: Callable[[], object] = lambda: None,
+        *,
+        goes_on: bool = False,
+        rounds: int | None = None,
+    ) -> None:
+        """Take back what was saved by a replay of the same shape; raises ValueError for another one, or damaged files.
 
         ``beat`` is called after every PART_BYTES, which are read from the disk as they are copied.
-        All environments are taken for new ones: what they store next is not joined to what they had stored.
+        ``goes_on``: each simulator goes on, in whatever incarnation, where its environments stood when this was saved.
+        Else all are taken for new ones, what they store next is not joined to what they had stored, and with
+        ``rounds`` the rounds to be stored are those from it on. Killed on the way nothing is restored.
         """
         if msgspec.convert(state["shape"], ReplayShape) != self.shape:
             raise ValueError(f"{folder}: the replay saved there is {state['shape']}, not {self.shape}")
-        for field in self._rows:
-            array, saved = self._segment[field.name], _read(folder / f"{field.name}.npy")
-            _copy(saved, array[:, : saved.shape[1]] if array.ndim > 1 else array, beat)
+        for name in self._columns:
+            saved, array = _read(folder / f"{name}.npy"), self._segment[name]
+            _copy(saved, array[:, : saved.shape[1]], beat)
+            hit("buffer.restored")
+        words = {name: _read(folder / f"{name}.npy") for name in self._words()}
+        self._written[:], self._begun[:] = words["written"], words["begun"]
         names = self.sampler.arrays()
         self.sampler.restore({name: _read(folder / f"sampler-{name}.npy") for name in names}, state["sampler"])
-        self._rings = Rings(self.shape.rings)
+        self._rings = Rings(words["owner"].copy(), words["following"].copy())
+        if goes_on:
+            self._rings.expect_heirs()
+            rounds = None
+        else:
+            self._rings.leave_to(())
+        stored = words["rounds"] if rounds is None else np.array([rounds])
+        self._flushed.follow(ahead=1)
+        self._flushed.commit(Record(words["shown"], self._rings.owner, self._rings.following, stored))
+
+
+def _alike(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether the frames of environments [B, …] are the same, bit for bit."""
+    bits = [np.ascontiguousarray(f, other.dtype).reshape(len(f), -1).view(np.uint8) for f in (one, other)]
+    same: NDArray[np.bool_] = (bits[0] == bits[1]).all(axis=1)
+    return same
 
 
 def _write(path: Path, array: NDArray[Any], beat: Callable[[], object]) -> None:

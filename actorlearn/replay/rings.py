@@ -2,36 +2,80 @@
 
 from __future__ import annotations
 
-from collections import deque
+import re
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
+OWNER_BYTES = 64
+"""Longest name of an owner, in UTF-8."""
+FREE = b""
+_INCARNATION = re.compile(r"\.\d+(?=/|$)")
+
 
 class Rings:
-    """One ring for each environment of every owner; who comes gets those that have been free for longest."""
+    """One ring for each environment of every owner; who comes gets those that were stored in longest ago."""
 
-    def __init__(self, rings: int) -> None:
-        """All are free."""
-        self._free = deque(range(rings))
-        self._owned: dict[str, tuple[NDArray[np.int64], int]] = {}
-        """Owner -> its rings [B], and the round it is to store next."""
+    def __init__(self, owner: NDArray[np.bytes_], following: NDArray[np.int64]) -> None:
+        """Of each ring [R]: its owner or FREE, and the round after the newest stored there; both are changed here."""
+        self.owner = owner
+        self.following = following
+
+    def of(self, owner: str) -> NDArray[np.int64]:
+        """An owner's rings [B], in the order of its environments; none where it has none."""
+        return np.flatnonzero(self.owner == _name(owner))
+
+    def owners(self) -> set[str]:
+        """All that have rings."""
+        return {name.decode() for name in np.unique(self.owner).tolist() if name != FREE}
 
     def seat(self, owner: str, round_: int, environments: int) -> tuple[NDArray[np.int64], bool] | None:
-        """An owner's rings [B], and whether this round follows the last one it stored; None when too few are free."""
-        if owner in self._owned:
-            rings, expected = self._owned[owner]
-        elif environments <= len(self._free):
-            rings, expected = np.array([self._free.popleft() for _ in range(environments)], np.int64), -1
-        else:
-            return None
-        self._owned[owner] = rings, round_ + 1
-        return rings, round_ == expected
+        """An owner's rings [B], and whether this round follows the last one it stored; None when too few are free.
+
+        Where rings are kept for whoever comes in an owner's place (``expect_heirs``), and as many, it takes them over.
+        """
+        rings = self.of(owner)
+        if not len(rings):
+            rings = self.of(_place(owner))
+        if len(rings) != environments:
+            self.owner[rings] = FREE
+            free = np.flatnonzero(self.owner == FREE)
+            if len(free) < environments:
+                return None
+            oldest = free[np.argsort(self.following[free], kind="stable")]
+            rings = np.sort(oldest[:environments])
+            self.following[rings] = -1
+        goes_on = bool(self.following[rings[0]] == round_)
+        self.owner[rings], self.following[rings] = _name(owner), round_ + 1
+        return rings, goes_on
 
     def leave(self, owner: str) -> None:
         """Free an owner's rings; nothing for one that has none."""
-        if owner in self._owned:
-            self._free.extend(self._owned.pop(owner)[0].tolist())
+        self.owner[self.of(owner)] = FREE
+
+    def leave_to(self, owners: Iterable[str]) -> None:
+        """Free the rings of all but these owners, and of those in whose places they come."""
+        names = set(owners)
+        for owner in self.owners() - names - {_place(name) for name in names}:
+            self.leave(owner)
+
+    def expect_heirs(self) -> None:
+        """Keep each owner's rings for that of the same name in another incarnation: its environments go on there."""
+        for owner in self.owners():
+            self.owner[self.of(owner)] = _name(_place(owner))
+
+
+def _name(owner: str) -> bytes:
+    name = owner.encode()
+    if not 0 < len(name) <= OWNER_BYTES:
+        raise ValueError(f"{owner!r} is no owner of rings: a name has 1 to {OWNER_BYTES} bytes, not {len(name)}")
+    return name
+
+
+def _place(owner: str) -> str:
+    """An owner's name without its incarnation: simulator-0/1 of simulator-0.3/1."""
+    return _INCARNATION.sub("", owner)
 
 
 def cells_between(begin: NDArray[np.int64], end: NDArray[np.int64], rows: int) -> NDArray[np.int64]:

@@ -23,6 +23,7 @@ from actorlearn.actions import Actions
 from actorlearn.memory.fields import Field
 from actorlearn.memory.rollout import action_field
 from actorlearn.memory.shared import segment_bytes
+from actorlearn.replay.flushed import flushed_fields
 from actorlearn.replay.sum_tree import tree_bytes
 
 COLUMNS = ("observation", "action", "reward", "terminated", "truncated", "life_lost", "first")
@@ -68,17 +69,23 @@ class ReplayShape(msgspec.Struct, frozen=True, kw_only=True):
 
 def replay_fields(shape: ReplayShape) -> list[Field]:
     """Fields of a replay's segment; ``segment_bytes`` says how large it is."""
-    rows = (shape.rings, shape.rows)
-    poison = 0xA5 if shape.observation_dtype == "uint8" else float("nan")
     tree, largest = PRIORITIES
     cells = tree_bytes(shape.rings * shape.rows) // 8
     priorities = [Field(tree, "float64", (cells,), 0.0), Field(largest, "float64", (1,), 1.0)]
     return [
         *(priorities if shape.prioritised else []),
+        *flushed_fields(shape.rings),
         Field("written", "int64", (shape.rings,), 0),  # positions below it are written
-        Field("shown", "int64", (shape.rings,), 0),  # … and were by the last flush
-        Field("rounds", "int64", (1,), 0),  # rounds below it have been flushed
         Field("begun", "int64", (1,), -1),  # environment steps of the run when the first row was written
+        *column_fields(shape),
+    ]
+
+
+def column_fields(shape: ReplayShape) -> list[Field]:
+    """The columns [rings, rows, …] among them."""
+    rows = (shape.rings, shape.rows)
+    poison = 0xA5 if shape.observation_dtype == "uint8" else float("nan")
+    return [
         Field("frame", shape.observation_dtype, (*rows, *shape.frame_shape), poison),
         action_field(shape.actions, rows),
         Field("reward", "float32", rows, float("nan")),

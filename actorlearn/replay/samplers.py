@@ -36,8 +36,11 @@ class Sampler(Protocol):
     def remove(self, cell: Cells) -> None:
         """These [N] cannot be drawn any more; all of them could before."""
 
-    def recover(self, cell: Cells) -> None:
-        """These [N] can be drawn, and no others: a process that was killed had inserted them. Before anything else."""
+    def recover(self, cell: Cells, new: Cells) -> None:
+        """These [N] can be drawn, and no others: a process that was killed had inserted them. Before anything else.
+
+        Of ``new`` it had not, or not all: they are to be as if they were inserted now.
+        """
 
     def draw(self, count: int, random: np.random.Generator | None = None) -> Drawn:
         """Draw so many, by its own random numbers or by others; raises LookupError when there is none."""
@@ -90,7 +93,7 @@ class Uniform:
         self._place[last] = gaps
         self._count = kept
 
-    def recover(self, cell: Cells) -> None:
+    def recover(self, cell: Cells, new: Cells) -> None:
         """In any order."""
         self.insert(cell)
 
@@ -164,10 +167,11 @@ class Prioritised:
         self._tree.set(cell, 0.0)
         self._count -= len(cell)
 
-    def recover(self, cell: Cells) -> None:
-        """With the priorities that memory still has for them; of which it has none, that is new."""
-        kept, priority = self._tree.priorities[cell], np.zeros_like(self._tree.priorities)
-        priority[cell] = np.where(kept > 0.0, kept, self._largest[0] ** self._alpha)
+    def recover(self, cell: Cells, new: Cells) -> None:
+        """With the priorities that memory still has for them."""
+        priority = np.zeros_like(self._tree.priorities)
+        priority[cell] = self._tree.priorities[cell]
+        priority[new] = self._largest[0] ** self._alpha
         self._tree.fill(priority)
         self._count = len(cell)
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from actorlearn.failpoints import hit
+
 
 class SumTree:
     """Priorities of ``size`` indices, all 0 at first."""
@@ -42,6 +44,7 @@ class SumTree:
             raise ValueError(f"priorities must be finite and 0 or more, not {np.min(priority)} … {np.max(priority)}")
         node = index + self._leaves
         self._node[node] = priority  # numpy's rule for repeated indices: the last value remains
+        hit("sum_tree.leaves")
         while node.size and node[0] > 1:  # all nodes are of one level
             node = np.unique(node >> 1) if node.size > 64 else node >> 1
             self._node[node] = self._node[2 * node] + self._node[2 * node + 1]
@@ -49,6 +52,7 @@ class SumTree:
     def fill(self, priorities: NDArray[np.float64]) -> None:
         """Give all indices their priorities [size] at once."""
         self._node[self._leaves : self._leaves + self.size] = priorities
+        hit("sum_tree.filled")
         level = self._leaves
         while level > 1:
             level //= 2

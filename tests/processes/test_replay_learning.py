@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest import mock
 
 import msgspec
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actorlearn import failpoints
 from actorlearn.algorithms.interface import Batch
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, rounds_fields
@@ -19,9 +21,11 @@ from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.interface import ExchangeSettings, Stopped
+from actorlearn.processes.batches import steps_in
 from actorlearn.processes.replay_batches import ReplayBatches
 from actorlearn.processes.replay_learning import ReplayLearning
 from actorlearn.processes.settings import ReplayPlace
+from actorlearn.replay.rings import Rings
 from actorlearn.replay.rows import ReplayShape, replay_fields
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.wire.messages import Seat
@@ -330,6 +334,50 @@ def test_what_a_killed_learner_had_stored_is_drawn_by_the_next_and_no_round_twic
     assert len(again.replay) == len(made.replay)
     rewards, before = ({float(r) for r in learner.replay.sample(1000).reward} for learner in (again, made))
     assert rewards == before
+
+
+def test_a_round_is_stored_once_wherever_its_trainer_is_killed_and_joined_to_the_one_before(tmp_path: Path) -> None:
+    def folder(name: object) -> Path:
+        made = tmp_path / str(name)
+        made.mkdir()
+        return made
+
+    whole = replaying(folder("whole"))
+    played = Played(tmp_path / "whole", whole)
+    played.round(0), played.round(1)
+    with failpoints.armed() as arms:
+        played.round(2)
+    played.round(3)
+    points = [f"{name}=raise@{nth}" for name, hits in arms.hits.items() for nth in range(1, hits + 1)]
+    assert len(points) > 10
+    for number, point in enumerate(points):
+        here = folder(number)
+        before = Played(here, replaying(here))
+        before.round(0), before.round(1)
+        with failpoints.armed(point), pytest.raises(failpoints.Killed):
+            before.round(2)
+        again = replaying(here)
+        after = Played(here, again)
+        after.take(2), after.round(3)
+        drawn = [sorted(learner.replay.sample(2000).reward.tolist()) for learner in (again, whole)]
+        assert set(drawn[0]) == set(drawn[1]), point
+        assert len(again.replay) == len(whole.replay) == (4 * HORIZON) * ENVS
+
+
+def test_steps_that_find_no_room_are_dropped_and_not_learned_whether_or_not_their_round_is_stored(
+    tmp_path: Path,
+) -> None:
+    made = replaying(tmp_path)
+    played = Played(tmp_path, made)
+    made.replay._rings.owner[:] = b"somebody who stays"
+    with mock.patch.object(Rings, "leave_to", lambda rings, owners: None):
+        assert steps_in(played.round(0)) == 0
+        assert played.batches.account.counts.dropped["no_room"] == HORIZON * ENVS
+        played.batches.keep()  # the round is learned again with those who are left
+        assert played.batches.account.counts.dropped["no_room"] == HORIZON * ENVS
+        again = Played(tmp_path, replaying(tmp_path))
+        assert steps_in(again.take(0)) == 0
+    assert again.batches.account.counts.dropped["no_room"] == HORIZON * ENVS
 
 
 def test_a_checkpoint_holds_the_target_network_the_counts_and_the_replay_if_asked(tmp_path: Path) -> None:

@@ -1,0 +1,241 @@
+"""A process that is killed anywhere while it stores: what the next one finds is all of a round, or nothing of it.
+
+Held against a replay that is never killed. Every failpoint on the way is tried, at every time it is come to.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from actorlearn import failpoints
+from actorlearn.failpoints import Killed
+from actorlearn.memory.shared import Segment
+from actorlearn.replay.buffer import Replay, Sample
+from actorlearn.replay.nstep import NStep
+from actorlearn.replay.rows import ReplayShape, replay_fields
+from actorlearn.replay.samplers import Drawn, Prioritised, Sampler, Uniform
+from tests.replay.ledger import ENVS, LedgerEnv, Simulated
+
+HORIZON = 3
+Blocks = dict[str, dict[str, np.ndarray]]
+"""Of one round: owner -> block."""
+KINDS = pytest.mark.parametrize(
+    ("prioritised", "stack", "steps", "reset"),
+    [(False, 1, 1, "inside"), (True, 3, 2, "inside"), (True, 1, 3, "wait"), (False, 2, 1, "wait")],
+)
+
+
+class Kept:
+    """A replay in a segment that outlives who writes it."""
+
+    def __init__(self, path: Path, prioritised: bool, stack: int, steps: int) -> None:
+        self.shape = ReplayShape(
+            rings=2 * ENVS,
+            size=16,
+            margin=HORIZON + 1,
+            stack=stack,
+            observation_shape=(stack, 3),
+            observation_dtype="float32",
+            actions=4,
+            prioritised=prioritised,
+        )
+        self.path, self.steps = path, steps
+        Segment.create(path, replay_fields(self.shape)).close()
+        self.replay = self.opened()
+
+    def opened(self) -> Replay:
+        """As who is started next opens it."""
+        segment, random = Segment.open(self.path), np.random.default_rng(5)
+        cells = self.shape.rings * self.shape.rows
+        sampler: Sampler = Uniform(cells, random)
+        if self.shape.prioritised:
+            sampler = Prioritised(cells, random, 0.7, None, (segment["tree"], segment["largest"]))
+        self.replay = Replay(segment, self.shape, NStep(steps=self.steps), sampler)
+        self.replay.recover()
+        return self.replay
+
+    def store(self, round_: int, blocks: Blocks) -> None:
+        """As stage 3 does; then give priorities, of which some are 0."""
+        if round_ >= self.replay.rounds:
+            self.replay.leave_to(blocks)
+            for owner, block in blocks.items():
+                assert self.replay.add(owner, round_, block)
+            self.replay.flush(round_ + 1)
+
+    def prioritise(self, round_: int) -> None:
+        if self.shape.prioritised and len(self.replay):
+            sample = self.replay.sample(7, np.random.default_rng(round_))
+            self.replay.update(sample, np.random.default_rng(round_).integers(4, size=7) * 1.5)
+
+
+def everything(replay: Replay) -> Sample:
+    """Every transition that can be drawn, once each, by place."""
+    usable, rows = replay._column["usable"], replay.shape.rows
+    oldest, newest = replay._oldest(), replay._shown - replay.returns.steps
+    cell = [ring * rows + p % rows for ring in range(len(oldest)) for p in range(oldest[ring], newest[ring])]
+    chosen = np.array([c for c in cell if usable[c]], np.int64)
+    assert len(chosen) == len(replay)
+    if isinstance(replay.sampler, Uniform):
+        assert sorted(replay.sampler.arrays()["cell"].tolist()) == sorted(chosen.tolist())
+    with mock.patch.object(replay.sampler, "draw", lambda count, _random: Drawn(chosen, np.ones(count))):
+        return replay.sample(len(chosen))
+
+
+def same(one: Replay, other: Replay) -> bool:
+    """Whether both hold the same: transitions, priorities with all their sums, owners, rounds."""
+    pairs = [*zip(everything(one), everything(other), strict=True)]
+    pairs += [(one._words()[name], other._words()[name]) for name in one._words()]
+    if isinstance(one.sampler, Prioritised) and isinstance(other.sampler, Prioritised):
+        pairs += [(one.sampler._tree._node[1:], other.sampler._tree._node[1:])]
+        pairs += [(one.sampler._largest, other.sampler._largest)]
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
+def history(folder: Path, stack: int, reset: str, rounds: int) -> list[Blocks]:
+    """Two simulators; in the middle of it the first is followed by another one, whose rings are the same."""
+    games = [Simulated(folder, LedgerEnv(stack, seed), HORIZON, reset, 0) for seed in (1, 2, 3)]
+    made: list[Blocks] = []
+    for round_ in range(rounds):
+        here = {"simulator-1.0/0": games[1]} | (
+            {"simulator-0.0/0": games[0]} if round_ < rounds // 2 else {"simulator-0.1/0": games[2]}
+        )
+        blocks = {owner: game.play()[1] for owner, game in here.items()}
+        made.append({o: {name: column.copy() for name, column in block.items()} for o, block in blocks.items()})
+    return made
+
+
+def points(deed: Callable[[], object]) -> list[str]:
+    """Arms that kill at each failpoint that something comes to, each time it does."""
+    with failpoints.armed() as arms:
+        deed()
+    return [f"{name}=raise@{nth}" for name, hits in sorted(arms.hits.items()) for nth in range(1, hits + 1)]
+
+
+def killed(point: str, deed: Callable[[], object]) -> None:
+    with failpoints.armed(point) as arms, suppress(Killed):
+        deed()
+    assert arms.acted
+
+
+def copies(folder: Path) -> Iterator[Path]:
+    return (folder / f"replay-{number}" for number in itertools.count())
+
+
+@KINDS
+@pytest.mark.parametrize("at", [4, 5, 8], ids=["filling", "another comes", "full"])
+def test_a_round_is_stored_once_wherever_storing_it_is_cut_off(
+    tmp_path: Path, prioritised: bool, stack: int, steps: int, reset: str, at: int
+) -> None:
+    rounds = history(tmp_path, stack, reset, 10)
+    paths = copies(tmp_path)
+
+    def kept(until: int) -> Kept:
+        made = Kept(next(paths), prioritised, stack, steps)
+        for round_ in range(until):
+            made.store(round_, rounds[round_])
+            made.prioritise(round_)
+        return made
+
+    without, whole = kept(at), kept(at)
+    tried = points(partial(whole.store, at, rounds[at]))
+    assert len(tried) >= 18
+    for point in tried:
+        made = kept(at)
+        killed(point, partial(made.store, at, rounds[at]))
+        made.opened()
+        assert same(made.replay, whole.replay if made.replay.rounds > at else without.replay), point
+        made.store(at, rounds[at])
+        assert same(made.replay, whole.replay), point
+        made.path.unlink()
+    without.store(at, rounds[at])
+    killed(tried[0], partial(without.store, at + 1, rounds[at + 1]))
+    without.opened()
+    for round_ in range(at + 1, 10):  # and nothing is lost later, where it is joined
+        for made in (without, whole):
+            made.store(round_, rounds[round_])
+        assert same(without.replay, whole.replay)
+
+
+@KINDS
+def test_who_takes_it_up_may_be_killed_too(
+    tmp_path: Path, prioritised: bool, stack: int, steps: int, reset: str
+) -> None:
+    rounds = history(tmp_path, stack, reset, 8)
+    made, whole = (Kept(path, prioritised, stack, steps) for path in itertools.islice(copies(tmp_path), 2))
+    for round_, blocks in enumerate(rounds):
+        whole.store(round_, blocks)
+        for point in ("flushed.committed=raise@1", "buffer.removed=raise@1"):  # the second time it is there already
+            if made.replay.rounds <= round_:
+                killed(point, partial(made.store, round_, blocks))
+                for again in points(made.opened):
+                    killed(again, made.opened)
+                made.opened()
+        assert same(made.replay, whole.replay)
+        made.prioritise(round_), whole.prioritise(round_)
+
+
+@KINDS
+def test_killed_while_it_is_restored_it_is_restored_by_the_next(
+    tmp_path: Path, prioritised: bool, stack: int, steps: int, reset: str
+) -> None:
+    rounds = history(tmp_path, stack, reset, 8)
+    whole, *others = (Kept(path, prioritised, stack, steps) for path in itertools.islice(copies(tmp_path), 3))
+    for round_ in range(6):
+        whole.store(round_, rounds[round_])
+        whole.prioritise(round_)
+    state = whole.replay.save(tmp_path)
+    for made, goes_on in zip(others, (True, False), strict=True):
+        trial = Kept(tmp_path / f"trial-{goes_on}", prioritised, stack, steps)
+        for point in points(partial(trial.replay.restore, tmp_path, state, goes_on=goes_on)):
+            if made.opened().empty:
+                killed(point, partial(made.replay.restore, tmp_path, state, goes_on=goes_on))
+        made.opened()
+        assert not made.replay.empty
+        for name in ("shown", "written", "rounds"):
+            assert np.array_equal(made.replay._words()[name], whole.replay._words()[name])
+        for one, two in zip(everything(made.replay), everything(whole.replay), strict=True):
+            assert np.array_equal(one, two)
+        assert np.array_equal(*(kept.replay.sampler.arrays().get("priority", 0) for kept in (made, whole)))
+
+
+def test_environments_go_on_where_they_were_whoever_is_killed_and_under_whatever_name(tmp_path: Path) -> None:
+    """Nothing is lost at a seam: neither after a kill, nor where a run goes on from a checkpoint."""
+    rounds = history(tmp_path, 2, "inside", 8)
+    paths = copies(tmp_path)
+    whole, restarted, resumed = (Kept(path, False, 2, 3) for path in itertools.islice(paths, 3))
+    incarnation = "1.0"
+    for round_, blocks in enumerate(rounds):
+        whole.store(round_, blocks)
+        restarted.store(round_, blocks)
+        resumed.store(round_, {owner.replace("1.0", incarnation): block for owner, block in blocks.items()})
+        restarted.opened()
+        if round_ == 2:
+            state = resumed.replay.save(tmp_path)
+            resumed, incarnation = Kept(next(paths), False, 2, 3), "1.4"
+            resumed.replay.restore(tmp_path, state, goes_on=True)
+        for made in (restarted, resumed):
+            for one, two in zip(everything(made.replay), everything(whole.replay), strict=True):
+                assert np.array_equal(one, two)
+
+
+def test_others_under_the_name_of_who_was_to_go_on_are_told_apart(tmp_path: Path) -> None:
+    (first, *_), (_, *other) = history(tmp_path, 1, "inside", 4), history(tmp_path, 1, "inside", 4)
+    made = Kept(tmp_path / "made", False, 1, 1)
+    made.store(0, first)
+    state = made.replay.save(tmp_path)
+    again = Kept(tmp_path / "again", False, 1, 1)
+    again.replay.restore(tmp_path, state, goes_on=True)
+    again.store(1, other[0])
+    sample = everything(again.replay)
+    assert len(sample.cell) > len(everything(made.replay).cell)
+    assert (sample.observation[:, -1, 0] == sample.next_observation[:, -1, 0]).all(), "joined to another environment"
+    new = {block["observation"][0, 0, -1, 0] for block in other[0].values()}
+    assert new <= set(sample.observation[:, -1, 0])
