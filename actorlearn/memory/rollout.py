@@ -35,6 +35,9 @@ word                one writer          meaning
 ==================  ==================  ==========================================================================
 open (run)          trainer             rounds below it may be begun; raising it is what frees the older blocks
 version, env_steps  trainer             of each open round: newest weights when it was opened, and steps before it
+hold (run)          trainer             number of the newest snapshot it has asked for; 0 = none
+hold_from (run)     trainer             first round whose rows belong in that snapshot
+held (seat)         simulator           number of the newest snapshot it has answered; negative = it could not take it
 ready (seat)        simulator           1 from when it could begin its first round; it is not admitted before
 joined (seat)       trainer             first round the simulator takes part in; -1 until it is admitted
 left (seat)         trainer             first round it takes part in no more
@@ -93,6 +96,7 @@ def block_fields(shape: BlockShape) -> list[Field]:
     state = [Field("state", "float32", (*per_env, shape.state_size), float("nan"))] if shape.state_size else []
     return [
         Field("shape", "int64", (5,)),
+        Field("held", "int64", (1,), 0),
         Field("ready", "int64", (1,), 0),
         Field("joined", "int64", (1,), -1),
         Field("left", "int64", (1,), FAR),
@@ -123,6 +127,8 @@ def rounds_fields() -> list[Field]:
     """Fields of the run's rounds segment."""
     return [
         Field("open", "int64", (8,), 0),
+        Field("hold", "int64", (8,), 0),
+        Field("hold_from", "int64", (1,), 0),
         Field("version", "int64", (MOST_BLOCKS,), -1),
         Field("env_steps", "int64", (MOST_BLOCKS,), 0),
     ]
@@ -134,6 +140,7 @@ class Rounds:
     def __init__(self, segment: Segment, steps: int = 0) -> None:
         """Bind to a learner's rounds segment; ``steps`` are those of one round, of all learners (the trainer's)."""
         self._open = segment["open"]
+        self._hold, self._hold_from = segment["hold"], segment["hold_from"]
         self._version = segment["version"]
         self._env_steps = segment["env_steps"]
         self._steps = steps
@@ -155,6 +162,23 @@ class Rounds:
     def published(self, version: int, env_steps: int, learned: int) -> None:
         """Rounds opened from now on have this version; ``env_steps`` are those of the rounds below ``learned``."""
         self._newest = (version, env_steps, learned)
+
+    @property
+    def hold(self) -> int:
+        """Number of the newest snapshot that the trainer has asked for; 0 = none."""
+        return int(self._hold[0])
+
+    @property
+    def hold_from(self) -> int:
+        """First round whose rows belong in that snapshot: the next to be learned."""
+        return int(self._hold_from[0])
+
+    def ask(self, learned: int) -> int:
+        """Have all simulators take a snapshot, with their rows from this round on; returns its number."""
+        self._hold_from[0] = learned
+        hit("rounds.hold_from")
+        self._hold[0] = self.hold + 1
+        return self.hold
 
     def raise_to(self, rounds: int) -> None:
         """Let simulators begin rounds below this number; the trainer's word alone."""
@@ -183,6 +207,7 @@ class Blocks:
         self._observed = segment["observed"]
         self._acted = segment["acted"]
         self._completed = segment["completed"]
+        self._held = segment["held"]
         self._ready = segment["ready"]
         self._joined = segment["joined"]
         self._left = segment["left"]
@@ -235,6 +260,17 @@ class Blocks:
     def takes_part(self, round_: int) -> bool:
         """Whether this seat's rows belong to that round."""
         return 0 <= self.joined <= round_ < self.left
+
+    # Snapshots -------------------------------------------------------------------------------------------------
+
+    @property
+    def held(self) -> int:
+        """Number of the newest snapshot that this simulator has answered; negative when it could not take it."""
+        return int(self._held[0])
+
+    def mark_held(self, number: int, taken: bool) -> None:
+        """The snapshot of this number is written, or cannot be; simulator only."""
+        self._held[0] = number if taken else -number
 
     # Turns -----------------------------------------------------------------------------------------------------
 

@@ -74,6 +74,10 @@ class SimulatorSettings(ProcessSettings, frozen=True):
     """Where a new game begins: inside the block its predecessor ended in, or wait, for the next block."""
     core: int | None = None
     """The one core it stays on."""
+    states: str = ""
+    """Folder to which it writes, as ``<name>.npz``, the snapshots that the trainer asks for; empty: it takes none."""
+    resumes: str = ""
+    """Path of the snapshot it goes on from; empty: it starts from its seeds."""
 
 
 class InferenceSettings(ProcessSettings, frozen=True):

@@ -67,3 +67,14 @@ def test_a_segment_says_which_simulator_it_is_of(tmp_path: Path) -> None:
         groups=1, blocks=1, horizon=1, envs_per_group=1, observation_shape=(), observation_dtype="uint8", actions=2
     )
     assert Blocks(make_segment(tmp_path / "seat", shape, number=7)).number == 7
+
+
+def test_snapshots_are_asked_for_by_number_and_answered_by_it(tmp_path: Path) -> None:
+    rounds = Rounds(Segment.create(tmp_path / "rounds", rounds_fields()))
+    seat = blocks(tmp_path / "seat", 3)
+    assert (rounds.hold, seat.held) == (0, 0)
+    assert [rounds.ask(7), rounds.hold, rounds.hold_from] == [1, 1, 7]
+    seat.mark_held(1, taken=False)
+    assert (seat.held, rounds.ask(8), rounds.hold_from) == (-1, 2, 8)
+    seat.mark_held(2, taken=True)
+    assert seat.held == 2
