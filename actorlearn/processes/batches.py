@@ -49,6 +49,7 @@ class Batches:
         self.pending: dict[str, Blocks] = {}
         """Seats on the roster that are to be admitted with the next round."""
         self._roster: list[str] = []
+        self._played: tuple[int, Sequence[Part]] = (-1, ())
 
     def follow(self, roster: Sequence[Seat], leaving: Sequence[str], gone: Sequence[Seat] = ()) -> None:
         """Take a new roster into account: from the next round on for arrivals, at once for the dead.
@@ -152,6 +153,7 @@ class Batches:
 
     def take(self, round_: int, parts: Sequence[Part]) -> Batch:
         """Gather a round into a batch: observation and first [T + 1, B, …], the rest [T, B, …]."""
+        self._played = round_, parts
 
         def gather(name: str, rows: slice = slice(None)) -> Tensor:
             arrays = [blocks.block(name, group, round_)[rows] for _, blocks, group in parts]
@@ -159,7 +161,6 @@ class Batches:
 
         reward, first = gather("reward"), gather("first")
         terminated, truncated = gather("terminated"), gather("truncated")
-        self._count_episodes(round_, parts)
         return Batch(
             observation=gather("observation", self.observations),
             action=gather("action")[:-1],
@@ -176,7 +177,9 @@ class Batches:
     def keep(self) -> None:
         """Store the round taken last, where rounds are stored: it is about to be learned."""
 
-    def _count_episodes(self, round_: int, parts: Sequence[Part]) -> None:
+    def count_games(self) -> None:
+        """Count the games of the round taken last, once it has been learned from: until then it may be taken again."""
+        round_, parts = self._played
         for peer, blocks, group in parts:
             over = blocks.block("terminated", group, round_) | blocks.block("truncated", group, round_)
             first = blocks.block("first", group, round_)

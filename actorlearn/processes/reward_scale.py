@@ -30,9 +30,14 @@ class RewardScale:
         self._moments = Moments.of(torch.zeros(0))
         self._returns: dict[str, Tensor] = {}
         """Discounted return so far of each environment, [B] for each owner of the newest batch, float64."""
+        self._next = (self._moments, self._returns)
+        """What both are once the batch scaled last has been learned from."""
 
     def scaled(self, batch: Batch, owners: Sequence[tuple[str, int]]) -> Batch:
-        """The batch with rewards scaled; ``owners`` names who its environments belong to, and how many, in order."""
+        """The batch with rewards scaled; ``owners`` names who its environments belong to, and how many, in order.
+
+        Nothing is remembered of it before ``learned``: it may never be learned from, and then come again.
+        """
         first, reward = batch.first.cpu(), batch.reward.double().cpu()
         zeros = {owner: reward.new_zeros(count) for owner, count in owners}
         running = torch.cat([self._returns.get(owner, zero) for owner, zero in zeros.items()])
@@ -41,10 +46,15 @@ class RewardScale:
         for t in range(len(reward)):
             running = (self._discount * running + reward[t]).where(~first[t + 1], 0.0)
             returns[t] = running
-        self._returns = dict(zip(zeros, torch.split(running, [count for _, count in owners]), strict=True))
-        self._moments = self._moments.merged(Moments.of(returns[~first[1:]]))  # a reset is no step
-        deviation = float((self._moments.variance + EPSILON).sqrt())
+        following = dict(zip(zeros, torch.split(running, [count for _, count in owners]), strict=True))
+        moments = self._moments.merged(Moments.of(returns[~first[1:]]))  # a reset is no step
+        self._next = moments, following
+        deviation = float((moments.variance + EPSILON).sqrt())
         return dataclasses.replace(batch, reward=batch.reward / deviation)
+
+    def learned(self) -> None:
+        """The batch scaled last has been learned from: the next one goes on where it ended."""
+        self._moments, self._returns = self._next
 
     def state(self) -> dict[str, Any]:
         """Plain numbers for a checkpoint."""

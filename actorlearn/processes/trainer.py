@@ -140,7 +140,7 @@ class Trainer:
         dropped = steps_in(batch) - steps_in(fresh)
         self.account.counts.dropped["stale"] += dropped
         if dropped and dropped == steps_in(batch) and not self.learners.in_step:
-            self.learned += 1
+            self._count_round()
             self._open()
             return self._batch()
         return fresh
@@ -177,10 +177,17 @@ class Trainer:
         self.env_steps = agreed.env_steps
         self.account.counts.used += steps
         self.updates = agreed.updates
-        self.learned += 1
+        self._count_round()
         self.role.timings.add("learn")
         self._after_learning()
         return False
+
+    def _count_round(self) -> None:
+        """The round taken last is over: the next one follows."""
+        self.batches.count_games()
+        if self.rewards is not None:
+            self.rewards.learned()
+        self.learned += 1
 
     def _after_learning(self) -> None:
         if not self.learning.finite:

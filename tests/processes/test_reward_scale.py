@@ -46,6 +46,7 @@ def test_rounds_go_on_where_the_last_one_ended_also_through_a_checkpoint(batch: 
     one = RewardScale(DISCOUNT)
     if cut:
         one.scaled(rows_of(batch, 0, cut), owners)
+        one.learned()
     resumed = RewardScale(DISCOUNT)
     resumed.restore(json.loads(json.dumps(one.state())))
     if cut < horizon:
@@ -53,6 +54,8 @@ def test_rounds_go_on_where_the_last_one_ended_also_through_a_checkpoint(batch: 
         scaled = one.scaled(last, owners).reward
         torch.testing.assert_close(scaled, last.reward / deviation(batch), rtol=1e-4, atol=1e-6)
         assert torch.equal(resumed.scaled(last, owners).reward, scaled)
+        assert torch.equal(one.scaled(last, owners).reward, scaled)  # it was not learned from, and comes again
+        one.learned(), resumed.learned()
     assert resumed.state() == one.state()
 
 
@@ -76,10 +79,13 @@ def steady(count: int, reward: float, first: bool) -> Batch:
 def test_returns_belong_to_owners_who_may_join_and_leave() -> None:
     scale = RewardScale(DISCOUNT)
     scale.scaled(steady(3, 1.0, first=True), [("a/0", 1), ("b/0", 2)])
+    scale.learned()
     assert scale.state()["returns"] == {"a/0": [1.9], "b/0": [1.9, 1.9]}
     scale.scaled(steady(3, 1.0, first=False), [("b/0", 2), ("c/0", 1)])
+    scale.learned()
     carried = pytest.approx(0.9 * (0.9 * 1.9 + 1.0) + 1.0)
     assert scale.state()["returns"] == {"b/0": [carried, carried], "c/0": [pytest.approx(1.9)]}
     scale.scaled(steady(1, 1.0, first=True), [("c/0", 1)])  # begins a new game, as after a run was resumed
+    scale.learned()
     assert scale.state()["returns"] == {"c/0": [1.9]}
     assert scale.state()["number"] == 6 + 6 + 2

@@ -274,6 +274,7 @@ class Protocol(RuleBasedStateMachine):
             self._restart()
             return
         batch = self.batches.take(self.learned, parts)
+        self.batches.count_games()
         for b in range(batch.action.shape[1]):
             self._check(batch.environments(torch.tensor([b])))
         assert self.episodes.finished == self.whole_games
