@@ -119,8 +119,14 @@ def taken(choose: Callable[[], Chosen], take: Callable[[Chosen], Opened]) -> Ope
 
 
 def opened(found: Found) -> Checkpoint:
-    """A checkpoint that was found, with its tensors; raises OSError where it has been removed or replaced since."""
-    tensors = load_file(found.path / _TENSORS)
+    """A checkpoint that was found, with its tensors; raises OSError where it has been removed or replaced since.
+
+    And ValueError for tensors that are none.
+    """
+    try:
+        tensors = load_file(found.path / _TENSORS)
+    except SafetensorError as error:
+        raise ValueError(f"{found.path / _TENSORS}: {error!s:.500}") from None
     if found.identity is not None and found.identity != identity(found.path):
         raise FileNotFoundError(f"{found.path} was replaced while it was read")
     return Checkpoint(found.path, tensors, found.state)

@@ -90,6 +90,8 @@ def unsealed(folder: Path, beat: Beat = silent) -> dict[str, Any]:
         named = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
         if strange := named - {_MANIFEST, *manifest["files"]}:
             raise ValueError(f"its manifest knows nothing of {', '.join(sorted(strange))}")
+    if not isinstance(manifest["state"], dict):
+        raise ValueError(f"its state is {manifest['state']!r:.60}, and must be a mapping")
     return manifest
 
 
@@ -118,7 +120,7 @@ def newest(*directories: Path, beat: Beat = silent) -> Found:
                 found = replace(found_at(folder, beat), damaged=damaged)
                 break
             except _DAMAGE as error:
-                wrong[folder] = str(error)
+                wrong[folder] = f"{error!s:.500}"  # it may repeat what it read
         if all(identity(folder) == seen[folder] for folder in wrong):
             break
     what = "; ".join(f"{short(folder)}: {said}" for folder, said in wrong.items()) or "none found"

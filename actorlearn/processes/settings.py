@@ -225,5 +225,7 @@ def read(path: Path, kind: type[Settings]) -> Settings:
     """Read settings of one kind; raises ValueError naming file and field."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise ValueError(f"{path}: {error}; compare with the files the supervisor writes under settings/") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(
+            f"{path}: {error!s:.500}; compare with the files the supervisor writes under settings/"
+        ) from None

@@ -36,6 +36,9 @@ LIMIT_BYTES = 256 * 1024
 TEXT_CHARACTERS = 8000
 """Longest text in a message; ``brief`` cuts one. A few of them have room in a message, whatever is in them."""
 
+_WRONG_CHARACTERS = 500
+"""Of what is wrong with bytes that are no message: it may repeat all of them."""
+
 MOST_NAMES = 256
 """In a request: a run never has more processes."""
 
@@ -220,10 +223,10 @@ _decoders = {
 }
 
 
-def brief(text: str) -> str:
+def brief(text: str, most: int = TEXT_CHARACTERS) -> str:
     """A text that fits into a message: of a long one the beginning, and the end, where an error says what it is."""
-    half = TEXT_CHARACTERS // 2 - 8
-    return text if len(text) <= TEXT_CHARACTERS else f"{text[:half]} […] {text[-half:]}"
+    half = most // 2 - 8
+    return text if len(text) <= most else f"{text[:half]} […] {text[-half:]}"
 
 
 def encode(message: Message) -> bytes:
@@ -241,5 +244,5 @@ def decode(data: bytes, receiver: str) -> Message:
     try:
         message: Message = _decoders[receiver].decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise MessageError(f"no message for the {receiver}: {error}") from None
+        raise MessageError(f"no message for the {receiver}: {brief(str(error), _WRONG_CHARACTERS)}") from None
     return message

@@ -1,0 +1,20 @@
+"""Inputs that a reader once took in another way than it says, by target; each stays mended."""
+
+from __future__ import annotations
+
+FOUND: dict[str, tuple[bytes, ...]] = {
+    # A kind of message, a field or a file that does not exist was repeated, whatever its length.
+    "message to the supervisor": (b"\x81\xa4type\xdb\x00\x03\xff\x00" + b"x" * 0x3FF00,),
+    "settings": (
+        b'{"' + b"x" * 5_000 + b'": 1}',
+        b'{"\xf2": 1}',  # UnicodeDecodeError, without the file
+        b'{"env": ' + b"[" * 20_000,  # RecursionError
+    ),
+    # A checkpoint of format 1 whose state is no mapping was taken, and ended the resuming run with a TypeError.
+    "manifest": (
+        b'{"format": 1, "env_steps": 40, "sha256": {}, "state": null}',
+        b'{"format": 1, "env_steps": 40, "sha256": {"' + b"x" * 5_000 + b'": "0"}, "state": {}}',
+    ),
+    # SafetensorError, which is no ValueError.
+    "tensors": (b"\x02" + bytes(7) + b"[]", b"\x88" + bytes(7) + b"{", b""),
+}
