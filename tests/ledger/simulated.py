@@ -1,0 +1,90 @@
+"""A simulator without a process: its own code plays, actions are drawn at random, and its steps are written down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from actorlearn.envs.make import make
+from actorlearn.memory.progress import Progress
+from actorlearn.memory.rollout import Blocks, Rounds
+from actorlearn.memory.shared import Segment
+from actorlearn.parameters.published import Published
+from actorlearn.processes.settings import SimulatorSettings
+from actorlearn.processes.simulator import Group, describe
+from tests.ledger.counting import Row, row_of
+from tests.ledger.env import read
+
+
+@dataclass(frozen=True)
+class Step:
+    """One environment step that was produced."""
+
+    row: Row
+    learner: int
+    seat: str
+    """Peer id of its simulator."""
+    round: int
+    """In which it was taken: it is learned from with this round, or not at all."""
+
+
+class Simulated:
+    """One incarnation of a simulator."""
+
+    def __init__(self, settings: SimulatorSettings, learner: int, produced: list[Step]) -> None:
+        """Open everything; ``produced`` is appended to."""
+        self.peer = f"{settings.name}.{settings.incarnation}"
+        self._learner, self._produced = learner, produced
+        self.blocks = Blocks(Segment.open(Path(settings.segment)))
+        self._rounds = Rounds(Segment.open(Path(settings.rounds)))
+        self._published = Published(Segment.open(Path(settings.weights)))
+        self._progress = Progress(Segment.open(Path(settings.progress)), settings.index)
+        size = self.blocks.envs_per_group
+        seeds = [settings.env_seeds[g * size : (g + 1) * size] for g in range(self.blocks.groups)]
+        self._envs = [make(settings.env, own) for own in seeds]
+        self._groups = [Group(g, env, self.blocks, self._rounds, settings.reset) for g, env in enumerate(self._envs)]
+        self.shape = describe(settings, self.blocks, self._envs[0])
+        for group, own in zip(self._groups, seeds, strict=True):
+            list(group.starts.first(settings.decorrelation_steps, own))
+        self._random = np.random.default_rng(settings.env_seeds)
+        self.left = False
+
+    def begin(self) -> None:
+        """Say that the first round may begin."""
+        self.blocks.mark_ready()
+
+    def play(self) -> None:
+        """Advance each group once, and choose the actions of what it observed."""
+        self._progress.beat()
+        results = [self._advance(group) for group in self._groups]
+        self.left = all(result == "left" for result in results)
+
+    def _advance(self, group: Group) -> str:
+        tick, between = group.tick, group.between_rounds
+        result = group.advance()
+        if not between and result in ("observed", "completed"):
+            self._write_down(group.index, tick)
+        if result == "observed":
+            self._act(group)
+        return result
+
+    def _write_down(self, group: int, tick: int) -> None:
+        first = self.blocks.row_after("first", group, tick)
+        for b in np.flatnonzero(~first):
+            row = row_of(read(self.blocks.row("observation", group, tick)[b]))
+            self._produced.append(Step(row, self._learner, self.peer, tick // self.blocks.horizon))
+
+    def _act(self, group: Group) -> None:
+        actions = self._envs[group.index].random_actions(self._random)
+        self.blocks.row("action", group.index, group.tick)[:] = actions
+        for field in self.blocks.segment.fields:
+            if field.name in ("log_prob", "value"):
+                self.blocks.row(field.name, group.index, group.tick)[:] = 0
+        self.blocks.mark_acted(group.index, group.tick, max(self._published.version, 0))
+
+    def close(self) -> None:
+        """Close the environments."""
+        for env in self._envs:
+            env.close()

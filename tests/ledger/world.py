@@ -1,0 +1,454 @@
+"""A whole run in this process: the real runner and supervisor, real trainers, real segments, and simulators that play.
+
+Nothing here decides anything. Processes are fibers (trainers) or stepped objects (simulators), the control socket is a
+queue, the clock counts turns, and the journal keeps what it is told. In each turn every simulator plays a row, every
+trainer runs until it waits, and the supervisor hears of it; a test may interfere before each. So a history is the same
+each time, up to whichever failpoint a test has armed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout, suppress
+from functools import cache
+from io import StringIO
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from actorlearn.algorithms.interface import learns_from_replay
+from actorlearn.failpoints import Arms, armed
+from actorlearn.memory.shared import Segment
+from actorlearn.processes import describe
+from actorlearn.processes import settings as all_settings
+from actorlearn.processes.settings import DescribeSettings, SimulatorSettings, TrainerSettings
+from actorlearn.processes.trainer import Trainer
+from actorlearn.wire.messages import PROTOCOL_VERSION, Finished, Hello, Request, encode
+from launch import events as ev
+from launch import runner
+from launch.description import Description, env_settings
+from launch.footing import Footing
+from launch.plan import Plan
+from launch.runner import Runner
+from launch.topology import Topology, dump, parse
+from tests.ledger import fibers
+from tests.ledger.counting import OPTIMIZER, Numbers, Row, counting
+from tests.ledger.fibers import Fiber
+from tests.ledger.simulated import Simulated, Step
+
+Key = tuple[str, int]
+TURN_S = 0.1
+MOST_TURNS = 4000
+"""Of a run; a history takes some hundreds."""
+
+BASE: dict[str, Any] = {
+    "name": "ledger",
+    "env": {"id": "tests.ledger.env:Ledger"},
+    "model": {"name": "tests.ledger.counting:Counting"},
+    "algorithm": {"name": "a2c", "horizon": 3},
+    "optimizer": OPTIMIZER,
+    "simulators": {"count": 2, "envs": 2, "groups": 1, "blocks": 2},
+    "inference": {"count": 0},
+    "evaluator": {"count": 0},
+    "total_steps": 90,
+    "checkpoint": {"every_steps": 30, "keep": 100},
+}
+
+
+def topology(**sections: Any) -> Topology:
+    """The topology of a small run; sections are joined with those of ``BASE``."""
+    merged: dict[str, Any] = dict(BASE)
+    for name, value in sections.items():
+        merged[name] = {**merged.get(name, {}), **value} if isinstance(value, dict) else value
+    return parse(json.dumps(merged))
+
+
+class Worker:
+    """One process of the run."""
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.peer = f"{key[0]}.{key[1]}"
+        self.inbox: deque[bytes] = deque()
+        """What the supervisor has said to it."""
+        self.handlers: dict[int, Any] = {}
+        """Of signals."""
+        self.returncode: int | None = None
+        self.fiber: Fiber | None = None
+        self.trainer: Trainer | None = None
+        self.simulated: Simulated | None = None
+
+
+class World:
+    """Everything of one run folder, through all lives of the run."""
+
+    def __init__(self, folder: Path, topology: Topology) -> None:
+        self.folder, self.topology = folder, topology
+        self.numbers = Numbers()
+        self.kept: dict[str, Segment] = {}
+        """The run's segments, as they were at its end."""
+        self.produced: list[Step] = []
+        self.applied: list[tuple[str, list[Row]]] = []
+        """Which rows were in which gradient, by peer id, in order; of every gradient, lost or not."""
+        self.notes: list[ev.Note] = []
+        self.rows: list[dict[str, Any]] = []
+        self.summary: dict[str, Any] = {}
+        self.errors: list[str] = []
+        """Of processes that came to an end which nobody wanted."""
+        self.workers: dict[Key, Worker] = {}
+        self.heard: deque[tuple[str, bytes]] = deque()
+        self.turns = 0
+        self.interfere: Callable[[World], None] = lambda world: None
+        self.trainers: dict[int, Trainer] = {}
+        """The newest of each learner, there or gone."""
+        self.frozen = False
+        """Whether simulators stand still."""
+        self.requests = itertools.count()
+        self.victim = ""
+        """Peer id of the trainer whose failpoints are armed, and counted."""
+        self.arms: Arms
+        self.plan: Plan
+        self.runner: Runner
+
+    # A test's doors ---------------------------------------------------------------------------------------------------
+
+    def run(self, resume: bool = False, arms: str = "") -> int:
+        """Run to the end; returns the exit status. ``arms`` are those of the victim alone."""
+        self.turns, self.workers = 0, {}
+        with _in_one_process(self), armed(arms, self._is_victim) as self.arms, Footing(self.folder) as footing:
+            self.plan = footing.lay(self.topology, described(dump(self.topology)), resume)
+            self.runner = Runner(self.plan, footing, resume, None)
+            try:
+                return self.runner.run()
+            finally:
+                for worker in self.workers.values():
+                    self._end(worker, -signal.SIGKILL)
+                self._keep()
+
+    def _is_victim(self) -> bool:
+        fiber = fibers.running()
+        return fiber is not None and fiber.name == self.victim
+
+    def _keep(self) -> None:
+        """Keep mappings of all segments, which are removed with the run."""
+        self.kept = {}
+        for path in sorted(self.plan.shm.iterdir()):
+            with suppress(Exception):
+                self.kept[path.name] = Segment.open(path)
+
+    def ask(self, command: str, **fields: Any) -> None:
+        """Ask the supervisor for something, as a command line does."""
+        request = Request(protocol=PROTOCOL_VERSION, version=_version(), command=command, **fields)
+        self.heard.append((f"asks{next(self.requests)}", encode(request)))
+
+    def kill(self, name: str) -> None:
+        """Kill the present incarnation of a process."""
+        worker = self.present(name)
+        assert worker is not None, f"{name} is not there"
+        self._end(worker, -signal.SIGKILL)
+
+    def present(self, name: str) -> Worker | None:
+        """The living process of that name."""
+        return next((w for key, w in self.workers.items() if key[0] == name and w.returncode is None), None)
+
+    def kill_all(self) -> None:
+        """The machine loses power: everybody ends, the supervisor too."""
+        raise PowerCutError
+
+    # One turn ---------------------------------------------------------------------------------------------------------
+
+    def turn(self) -> list[Key]:
+        """Let everybody do something; who has ended."""
+        self.turns += 1
+        assert self.turns < MOST_TURNS, f"still {self.runner.supervisor.phase} after {self.turns} turns"
+        self.interfere(self)
+        living = [worker for worker in self.workers.values() if worker.returncode is None]
+        for worker in living:
+            if worker.simulated is not None:
+                self._play(worker)
+        for worker in living:
+            if worker.fiber is not None and worker.returncode is None:
+                self._resume(worker)
+        return [key for key, worker in self.workers.items() if worker.returncode is not None]
+
+    def _play(self, worker: Worker) -> None:
+        assert worker.simulated is not None
+        if worker.inbox:  # the newest order
+            worker.inbox.clear()
+        if not self.frozen:
+            worker.simulated.play()
+        if worker.simulated.left:
+            self.heard.append((worker.peer, encode(_finished(worker.key))))
+            self._end(worker, 0)
+
+    def _resume(self, worker: Worker) -> None:
+        assert worker.fiber is not None
+        worker.fiber.resume()
+        if worker.fiber.ended:
+            error = worker.fiber.error
+            if error is not None:
+                self.errors.append(f"{worker.peer}: {type(error).__name__}: {error}")
+            worker.returncode = -signal.SIGKILL if worker.fiber.killed else 1 if error is not None else 0
+
+    def _end(self, worker: Worker, returncode: int) -> None:
+        if worker.returncode is not None:
+            return
+        worker.returncode = returncode
+        if worker.fiber is not None:
+            worker.fiber.kill()
+        if worker.simulated is not None:
+            worker.simulated.close()
+
+    # What the runner is given for a spawner ---------------------------------------------------------------------------
+
+    def spawn(self, name: str, incarnation: int, role: str, path: Path, _threads: int) -> int:
+        """Start a process."""
+        worker = Worker((name, incarnation))
+        if role == "simulator":
+            settings = all_settings.read(path, SimulatorSettings)
+            learner = self.plan.process(name).learner
+            worker.simulated = Simulated(settings, learner, self.produced)
+            self.heard.append((worker.peer, encode(_hello(settings, worker.simulated.shape))))
+            worker.simulated.begin()
+        else:
+            assert role == "trainer", f"a {role} has no place here"
+            told = all_settings.read(path, TrainerSettings)
+            worker.fiber = Fiber(worker.peer, lambda: self._train(worker, told))
+        self.workers[worker.key] = worker
+        return 10**6 + len(self.workers)
+
+    def _train(self, worker: Worker, settings: TrainerSettings) -> None:
+        trainer = Trainer(settings)
+        worker.trainer = self.trainers[settings.learner] = trainer
+        learning = trainer.learning
+
+        def said(rows: list[Row]) -> float:
+            self.applied.append((worker.peer, rows))
+            exchange: Any = learning.exchange
+            return float(exchange.settings.learners) if settings.exchange.get("mode") == "sync" else 1.0
+
+        replayed = learns_from_replay(learning.algorithm)
+        for each in (learning, *([learning.secondary] if hasattr(learning, "secondary") else [])):
+            each.algorithm.loss = counting(each.network, self.numbers, replayed, said)
+        trainer.run()
+
+    def signal(self, name: str, incarnation: int, number: int) -> None:
+        """Send a signal."""
+        worker = self.workers.get((name, incarnation))
+        if worker is None or worker.returncode is not None:
+            return
+        if number == signal.SIGTERM and number in worker.handlers:
+            worker.handlers[number](number, None)
+        elif number in (signal.SIGTERM, signal.SIGKILL):
+            self._end(worker, -number)
+
+    def reap(self, key: Key) -> int:
+        """Forget a process that has ended; returns its return code."""
+        code = self.workers.pop(key).returncode
+        assert code is not None
+        return code
+
+
+class PowerCutError(Exception):
+    """Everything ends, and the supervisor says nothing more."""
+
+
+@cache
+def described(text: str) -> Description:
+    """What the child process that is asked would answer."""
+    topology = parse(text)
+    question = DescribeSettings(
+        env=env_settings(topology),
+        model=topology.model.model_dump(),
+        algorithm=topology.algorithm.model_dump(),
+        optimizer=topology.optimizer.model_dump(),
+    )
+    with redirect_stdout(StringIO()) as said:
+        describe.run(question)
+    return msgspec.convert(json.loads(said.getvalue()), Description, strict=False)
+
+
+def _version() -> str:
+    from actorlearn import __version__
+
+    return __version__
+
+
+def _hello(settings: Any, shape: Mapping[str, str]) -> Hello:
+    return Hello(
+        name=settings.name,
+        incarnation=settings.incarnation,
+        pid=os.getpid(),
+        run_id=settings.run_id,
+        protocol=PROTOCOL_VERSION,
+        version=_version(),
+        shape=dict(shape),
+    )
+
+
+def _finished(key: Key) -> Finished:
+    return Finished(name=key[0], incarnation=key[1], reason="drained")
+
+
+# What stands in for the outside --------------------------------------------------------------------------------------
+
+
+class _Dealer:
+    """A child's end of the control socket."""
+
+    socket = SimpleNamespace(close=lambda linger=0: None)
+
+    def __init__(self, world: World, peer: str) -> None:
+        self._world, self._peer = world, peer
+        name, _, incarnation = peer.rpartition(".")
+        self._worker = world.workers[name, int(incarnation)]
+
+    def send(self, body: bytes) -> bool:
+        self._world.heard.append((self._peer, body))
+        return True
+
+    def recv(self, timeout_ms: int = 0) -> bytes | None:
+        return self._worker.inbox.popleft() if self._worker.inbox else None
+
+    def close(self) -> None:
+        pass
+
+
+class _Router:
+    """The supervisor's end."""
+
+    fd = -1
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def recv(self, timeout_ms: int = 0) -> tuple[str, bytes] | None:
+        return self._world.heard.popleft() if self._world.heard else None
+
+    def send(self, peer: str, body: bytes) -> bool:
+        name, _, incarnation = peer.rpartition(".")
+        worker = self._world.workers.get((name, int(incarnation))) if incarnation.isdecimal() else None
+        if worker is not None:
+            worker.inbox.append(body)
+        return worker is not None
+
+    def close(self) -> None:
+        pass
+
+
+class _Spawner:
+    def __init__(self, world: World) -> None:
+        self.spawn, self.kill, self.reap = world.spawn, world.signal, world.reap
+
+    def show_stack(self, name: str, incarnation: int, about: str) -> None:
+        pass
+
+    def bury_orphans(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class _Selector:
+    """Waits by letting everybody take a turn."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def register(self, *_: Any) -> None:
+        pass
+
+    def select(self, _timeout_s: float) -> list[tuple[Any, int]]:
+        return [(SimpleNamespace(data=key), 1) for key in self._world.turn()]
+
+    def close(self) -> None:
+        pass
+
+
+class _Clock:
+    """A turn takes so long."""
+
+    def __init__(self) -> None:
+        self._now_s = 0.0
+
+    def advance(self) -> tuple[float, float]:
+        self._now_s += TURN_S
+        return self._now_s, 0.0
+
+
+class _Journal:
+    """Keeps in memory what it is told; the events that a resumed run reads are written."""
+
+    def __init__(self, world: World, run_dir: Path) -> None:
+        self._world, self._path = world, run_dir / "events.jsonl"
+
+    def begin(self) -> None:
+        self._path.touch()
+
+    def event(self, note: ev.Note) -> None:
+        self._world.notes.append(note)
+        line = {"kind": note.kind, "process": note.process, "incarnation": note.incarnation, "cause": note.cause}
+        with self._path.open("a") as file:
+            file.write(json.dumps({**line, **note.fields}, default=str) + "\n")
+
+    def row(self, values: Mapping[str, Any]) -> None:
+        self._world.rows.append(dict(values))
+
+    def summary(self, values: Mapping[str, Any]) -> None:
+        self._world.summary = dict(values)
+
+    def close(self) -> None:
+        pass
+
+
+def _handled(world: World, number: int, handler: Any) -> Any:
+    """Keep the handlers of each fiber apart."""
+    fiber = fibers.running()
+    worker = next((worker for worker in world.workers.values() if fiber and worker.fiber is fiber), None)
+    if worker is None:
+        return _signal(number, handler)
+    worker.handlers[number] = handler
+    return signal.SIG_DFL
+
+
+_signal, _sleep = signal.signal, time.sleep
+
+
+@contextmanager
+def _in_one_process(world: World) -> Iterator[None]:
+    """Have everything that leaves a process, or waits, meet this world instead."""
+
+    def waited(*_: Any) -> bool:
+        fibers.pause()
+        return False
+
+    with pytest.MonkeyPatch.context() as patch, fibers.keeping_descriptors():
+        for name, made in {
+            "Router": lambda _endpoint: _Router(world),
+            "Journal": lambda run_dir, _tell: _Journal(world, run_dir),
+            "Spawner": lambda *_: _Spawner(world),
+            "AwakeClock": _Clock,
+            "HangDetector": lambda *_: SimpleNamespace(look=lambda *_: [], forgive=lambda _: None),
+            "selectors": SimpleNamespace(DefaultSelector=lambda: _Selector(world), EVENT_READ=1),
+            "Energy": lambda: SimpleNamespace(row=lambda _: {}),
+        }.items():
+            patch.setattr(runner, name, made)
+        patch.setattr("launch.record.meta", lambda *_: {})
+        patch.setattr("actorlearn.wire.control.Dealer", lambda _endpoint, peer: _Dealer(world, peer))
+        patch.setattr("actorlearn.wire.channel.Waiter.__init__", lambda *_: None)
+        patch.setattr("actorlearn.wire.channel.Waiter.wait", waited)
+        patch.setattr("actorlearn.processes.role.LOOK_S", 0.0)
+        patch.setattr(time, "sleep", lambda seconds: waited() if fibers.running() else _sleep(seconds))
+        patch.setattr(signal, "signal", lambda number, handler: _handled(world, number, handler))
+        patch.setattr(os, "fsync", lambda _handle: None)
+        yield
