@@ -40,8 +40,12 @@ class Counts(msgspec.Struct, kw_only=True):
 
     used: int = 0
     """Learned from, by weights that have not been rolled back since."""
-    dropped: dict[str, int] = msgspec.field(default_factory=lambda: dict.fromkeys(REASONS, 0))
+    dropped: dict[str, int] = {}
     """Never to be learned from, or learned from in vain: reason -> steps."""
+
+    def __post_init__(self) -> None:
+        """Have every reason, in order, also where an older version has counted."""
+        self.dropped = {reason: self.dropped.get(reason, 0) for reason in REASONS}
 
     @property
     def dropped_steps(self) -> int:

@@ -316,10 +316,10 @@ class Trainer:
 
     def _go_on_counting(self, state: Mapping[str, Any]) -> None:
         """Take up the account of a trainer that died, or of a run that ended, which is in the checkpoint's state."""
-        saved = msgspec.convert(state["account"], Counts)
+        saved = msgspec.convert(state.get("account") or {"used": state["own_steps"]}, Counts)  # else an older version's
         if not self.account.commits:
             self.learned, self.account.counts = state["learned"], saved
-            saved.dropped["not_resumed"] += state["in_flight"]
+            saved.dropped["not_resumed"] += state.get("in_flight", 0)
         elif not self.learners.outlived:
             counts = self.account.counts
             counts.dropped["rolled_back"] += counts.used - saved.used
