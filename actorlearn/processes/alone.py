@@ -138,9 +138,12 @@ def _learn_from_replay(settings: AloneSettings, place: ReplayPlace) -> float:
         learning = ReplayLearning(msgspec.structs.replace(trainer, optimizer=rate, replay=small), small)
         policy, rows = trainer.policy, (ROUND + 1, environments)
         no = np.zeros(rows, np.bool_)
+        reached = observations(policy.observation_shape, policy.observation_dtype, rows[1:]).numpy()
         for round_ in range(rounds):
+            seen = observations(policy.observation_shape, policy.observation_dtype, rows).numpy()
+            seen[0], reached = reached, seen[-1]
             block = {
-                "observation": observations(policy.observation_shape, policy.observation_dtype, rows).numpy(),
+                "observation": seen,
                 "action": drawn(policy.actions, rows, np.random.default_rng(0)),
                 "reward": np.zeros(rows, np.float32),
                 **dict.fromkeys(("terminated", "truncated", "life_lost", "first"), no),

@@ -201,8 +201,8 @@ class Learning:
         weights = {f"weights.{name}": tensor for name, tensor in self.network.state_dict().items()}
         return {**weights, **{f"optimizer.{name}": tensor for name, tensor in self.exchange.state().items()}}
 
-    def restore(self, saved: checkpoint.Checkpoint) -> None:
-        """Take back what ``tensors`` gave."""
+    def restore(self, saved: checkpoint.Checkpoint, goes_on: bool = False) -> None:
+        """Take back what ``tensors`` and ``save`` gave; ``goes_on``: simulators do so too, exactly where they stood."""
         self.network.load_state_dict(saved.section("weights"))
         self.exchange.restore(saved.section("optimizer"))
 

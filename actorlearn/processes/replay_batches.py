@@ -48,14 +48,17 @@ class ReplayBatches(Batches):
     def keep(self) -> None:
         """Store the round taken last, unless that was done before the trainer was killed."""
         round_, owners = self._taken
-        self.account.counts.dropped["no_room"] += self._no_room
-        self._no_room = 0
         if round_ < self._replay.rounds:
             return
         self._replay.leave_to(owners)
         for owner, (blocks, group) in owners.items():
             self._replay.add(owner, round_, {name: blocks.block(name, group, round_) for name in COLUMNS})
         self._replay.flush(round_ + 1)
+
+    def count_games(self) -> None:
+        """Count those of the round taken last, and its steps that are not learned from."""
+        super().count_games()
+        self.account.counts.dropped["no_room"] += self._no_room
 
 
 def batches_for(learning: Learning, rounds: Rounds, account: Account, blocks: int, episodes: Episodes) -> Batches:

@@ -30,6 +30,7 @@ from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.schedules import for_batches, linear
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.interface import ExchangeSettings, Stopped
+from actorlearn.processes.chance import mix
 from actorlearn.processes.learning import Learning
 from actorlearn.processes.settings import ReplayPlace, TrainerSettings
 from actorlearn.processes.staging import Staging
@@ -53,8 +54,6 @@ class ReplayLearning(Learning):
     """Steps for which they will have been done after the next pass."""
     _together = 0
     """Learners that are in step."""
-    random: np.random.Generator | None = None
-    """By which minibatches are drawn; None: the replay's own."""
 
     def __init__(self, settings: TrainerSettings, place: ReplayPlace) -> None:
         """Build everything, weights drawn from the seed; take up the replay as it was left."""
@@ -63,6 +62,8 @@ class ReplayLearning(Learning):
         if not learns_from_replay(self.algorithm):
             raise TypeError(f"algorithm.name: {self.algorithm_settings.name!r} does not learn from a replay")
         self._batch = place.numbers.batch_size
+        self.random = np.random.default_rng([settings.seed, settings.learner])
+        """By which minibatches are drawn."""
         self.replay = self._open(place)
         self.target = copy.deepcopy(self.network)
         self.target_weights, _ = flatten(self.target)
@@ -81,14 +82,13 @@ class ReplayLearning(Learning):
         return for_batches(super()._optimizer(), self._numbers.batches, self.settings.rate_scaling)
 
     def _open(self, place: ReplayPlace) -> Replay:
-        a, s = self.algorithm_settings, self.settings
-        random = np.random.default_rng([s.seed, s.learner, s.incarnation])
+        a = self.algorithm_settings
         cells = place.shape.rings * place.shape.rows
         segment = Segment.open(Path(place.segment))
-        sampler: Sampler = Uniform(cells, random)
+        sampler: Sampler = Uniform(cells)
         if self._numbers.prioritised:
             tree, largest = (segment[name] for name in PRIORITIES)
-            sampler = Prioritised(cells, random, self._numbers.alpha, None, (tree, largest))
+            sampler = Prioritised(cells, self._numbers.alpha, None, (tree, largest))
         returns = NStep(
             steps=a.n_step,
             discount=a.discount,
@@ -146,11 +146,11 @@ class ReplayLearning(Learning):
         A round of thousands takes a minute: raises Stopped when it is time to end meanwhile.
         """
         self.finite = True
-        self._noise.manual_seed((self.settings.seed << 32) + round_)
         count = self._ahead + self._due
         for done in range(self._ahead, count):
             if not self.going_on():
                 raise Stopped("told to end among the minibatches of a round")
+            self._noise.manual_seed(mix(mix(self.settings.seed, round_), done))  # nothing of it needs saving
             self._renew_target(round_, done, count)
             finite, told = self.finite, self.minibatch(env_steps)
             self._told = told if finite else self._told
@@ -251,14 +251,25 @@ class ReplayLearning(Learning):
             "replay.counters": torch.tensor([self._credited, self._ahead, self._period]),
         }
 
-    def save(self, folder: Path) -> dict[str, Any]:
-        """Write the replay, where that is asked for."""
-        return {"replay": self.replay.save(folder, self.beat)} if self._numbers.save else {}
+    def state(self) -> dict[str, Any]:
+        """What is short of all this and no tensor: plain numbers."""
+        return {"draws": self.random.bit_generator.state, "told": self._told}
 
-    def restore(self, saved: checkpoint.Checkpoint) -> None:
-        """Take back what was saved, but not a replay older than the one that is there."""
+    def save(self, folder: Path) -> dict[str, Any]:
+        """Write the replay, where that is asked for, and return the state."""
+        return self.state() | ({"replay": self.replay.save(folder, self.beat)} if self._numbers.save else {})
+
+    def restore(self, saved: checkpoint.Checkpoint, goes_on: bool = False) -> None:
+        """Take back what was saved, but not a replay older than the one that is there.
+
+        Where a run is resumed and nothing ``goes_on`` that stood in memory, other rows come of the round to be learned
+        next: they are stored, even if this round was, by a trainer that was told to end while it learned from it.
+        """
         super().restore(saved)
+        self.random.bit_generator.state = saved.state["draws"]
+        self._told = dict(saved.state["told"])
         self.target.load_state_dict(saved.section("target"))
         self._credited, self._ahead, self._period = (int(n) for n in saved.tensors["replay.counters"])
         if "replay" in saved.state and self.replay.empty:
-            self.replay.restore(saved.path, saved.state["replay"], self.beat)
+            next_round = saved.state["learned"]
+            self.replay.restore(saved.path, saved.state["replay"], self.beat, goes_on=goes_on, rounds=next_round)

@@ -45,7 +45,7 @@ class Secondary(ReplayLearning):
         base = primary.base_batch_size or primary.batch_size
         numbers = msgspec.structs.replace(primary, batch_size=primary.secondary_batch_size, base_batch_size=base)
         super().__init__(settings, msgspec.structs.replace(place, numbers=numbers))
-        self.random = np.random.default_rng([settings.seed, settings.learner, settings.incarnation, 1])
+        self.random = np.random.default_rng([settings.seed, settings.learner, 1])
 
     def _open(self, place: ReplayPlace) -> Replay:
         return self._shared
@@ -89,17 +89,15 @@ class WithSecondary(ReplayLearning):
         """Everything that learning changes, of both."""
         return {**super().tensors(), **{f"secondary.{name}": own for name, own in self.secondary.tensors().items()}}
 
-    def save(self, folder: Path) -> dict[str, Any]:
-        """Write the replay, where that is asked for."""
-        assert self.secondary.random is not None
-        return {**super().save(folder), "secondary": self.secondary.random.bit_generator.state}
+    def state(self) -> dict[str, Any]:
+        """Of both."""
+        return {**super().state(), "secondary": self.secondary.state()}
 
-    def restore(self, saved: checkpoint.Checkpoint) -> None:
+    def restore(self, saved: checkpoint.Checkpoint, goes_on: bool = False) -> None:
         """Take back both."""
-        super().restore(saved)
-        self.secondary.restore(checkpoint.Checkpoint(saved.path, saved.section("secondary"), {}))
-        assert self.secondary.random is not None
-        self.secondary.random.bit_generator.state = saved.state["secondary"]
+        super().restore(saved, goes_on)
+        own = saved.section("secondary"), saved.state["secondary"]
+        self.secondary.restore(checkpoint.Checkpoint(saved.path, *own), goes_on)
 
 
 def _named(numbers: dict[str, Any]) -> dict[str, Any]:

@@ -213,8 +213,8 @@ class Replay:
 
     # Reading ---------------------------------------------------------------------------------------------------
 
-    def sample(self, count: int, random: np.random.Generator | None = None) -> Sample:
-        """Draw a minibatch, by the sampler's own random numbers or others; raises LookupError where there is none."""
+    def sample(self, count: int, random: np.random.Generator) -> Sample:
+        """Draw a minibatch; raises LookupError where there is none."""
         cell, probability = self.sampler.draw(count, random)
         following = self._after(cell[:, None], np.arange(1, self.returns.steps + 1))  # [B, n]
         over = {name: self._column[name][following] for name in _OVER}

@@ -1,7 +1,7 @@
 """Which of the stored transitions are drawn, and with which probability. Knows cells (numbers), and no transition.
 
-A sampler is told which cells hold a transition that may be drawn, and which do so no more. Its random numbers are its
-own, and saved with it: restored, it draws what it would have drawn.
+A sampler is told which cells hold a transition that may be drawn, and which do so no more. Restored, and with the same
+random numbers, it draws what it would have drawn.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Sampler(Protocol):
         Of ``new`` it had not, or not all: they are to be as if they were inserted now.
         """
 
-    def draw(self, count: int, random: np.random.Generator | None = None) -> Drawn:
-        """Draw so many, by its own random numbers or by others; raises LookupError when there is none."""
+    def draw(self, count: int, random: np.random.Generator) -> Drawn:
+        """Draw so many; raises LookupError when there is none."""
 
     def update(self, cell: Cells, priority: NDArray[np.floating[Any]]) -> None:
         """New priorities [N] of cells that can be drawn."""
@@ -61,9 +61,8 @@ class Sampler(Protocol):
 class Uniform:
     """Every cell with the same probability."""
 
-    def __init__(self, cells: int, random: np.random.Generator) -> None:
+    def __init__(self, cells: int) -> None:
         """For cells 0 … cells - 1, of which none can be drawn yet."""
-        self._random = random
         self._cell = np.full(cells, -1, np.int64)
         """Those that can be drawn, first of all and without gaps."""
         self._place = np.full(cells, -1, np.int64)
@@ -97,11 +96,11 @@ class Uniform:
         """In any order."""
         self.insert(cell)
 
-    def draw(self, count: int, random: np.random.Generator | None = None) -> Drawn:
+    def draw(self, count: int, random: np.random.Generator) -> Drawn:
         """Draw so many, each for itself; raises LookupError when there is none."""
         if not self._count:
             raise LookupError("nothing has been stored that can be drawn")
-        cell = self._cell[(random or self._random).integers(self._count, size=count)]
+        cell = self._cell[random.integers(self._count, size=count)]
         return Drawn(cell, np.full(count, 1.0 / self._count))
 
     def update(self, cell: Cells, priority: NDArray[np.floating[Any]]) -> None:
@@ -112,14 +111,13 @@ class Uniform:
         return {"cell": self._cell[: self._count]}
 
     def state(self) -> dict[str, Any]:
-        """The random numbers'."""
-        return {"random": self._random.bit_generator.state}
+        """Nothing."""
+        return {}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> None:
         """Take both back."""
         self._place[:], self._count = -1, 0
         self.insert(arrays["cell"])
-        self._random.bit_generator.state = state["random"]
 
 
 class Prioritised:
@@ -131,7 +129,6 @@ class Prioritised:
     def __init__(
         self,
         cells: int,
-        random: np.random.Generator,
         alpha: float,
         new: float | None,
         memory: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None,
@@ -143,7 +140,6 @@ class Prioritised:
         """
         if alpha < 0.0:
             raise ValueError(f"alpha {alpha} must be 0 or more")
-        self._random = random
         node, largest = memory or (None, np.ones(1))
         self._tree = SumTree(cells, node)
         self._largest: NDArray[np.float64] = largest
@@ -175,9 +171,9 @@ class Prioritised:
         self._tree.fill(priority)
         self._count = len(cell)
 
-    def draw(self, count: int, random: np.random.Generator | None = None) -> Drawn:
+    def draw(self, count: int, random: np.random.Generator) -> Drawn:
         """Draw so many; raises LookupError when all priorities are 0."""
-        cell = self._tree.stratified(count, random or self._random)
+        cell = self._tree.stratified(count, random)
         return Drawn(cell, self._tree.priorities[cell] / self._tree.total)
 
     def update(self, cell: Cells, priority: NDArray[np.floating[Any]]) -> None:
@@ -191,14 +187,13 @@ class Prioritised:
         return {"priority": self._tree.priorities}
 
     def state(self) -> dict[str, Any]:
-        """The largest priority, how many there are, and the random numbers'."""
-        return {"largest": float(self._largest[0]), "count": self._count, "random": self._random.bit_generator.state}
+        """The largest priority, and how many there are."""
+        return {"largest": float(self._largest[0]), "count": self._count}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> None:
         """Take both back."""
         self._tree.fill(arrays["priority"])
         self._largest[0], self._count = state["largest"], int(state["count"])
-        self._random.bit_generator.state = state["random"]
 
 
 def importance(probability: NDArray[np.float64], beta: float) -> NDArray[np.float32]:

@@ -77,9 +77,9 @@ def cases(path: Path, shape: ReplayShape, seconds: float) -> tuple[dict[str, Cal
     """Fill a segment; what is to be measured on it, and rows/s stored meanwhile."""
     segment = Segment.create(path, replay_fields(shape))
     random, cells = np.random.default_rng(0), shape.rings * shape.rows
-    uniform = Uniform(cells, random)
+    uniform = Uniform(cells)
     tree, largest = (segment[name] for name in PRIORITIES)
-    prioritised = Prioritised(cells, random, alpha=0.6, new=1.0, memory=(tree, largest))
+    prioritised = Prioritised(cells, alpha=0.6, new=1.0, memory=(tree, largest))
     stored = _fill(Replay(segment, shape, NStep(steps=max(STEPS)), uniform), random)
     prioritised.insert(uniform.arrays()["cell"])
     samplers: dict[str, Sampler] = {"uniform": uniform, "prioritised": prioritised}
@@ -107,6 +107,7 @@ def _fill(replay: Replay, random: np.random.Generator) -> float:
         "life_lost": none,
         "first": np.roll(over, 1, axis=0),
     }
+    block["observation"][0] = block["observation"][-1]  # where the round before has led to
     rounds = shape.rows // ROUND + 1
     began_s = time.perf_counter()
     for round_ in range(rounds):
@@ -117,9 +118,10 @@ def _fill(replay: Replay, random: np.random.Generator) -> float:
 
 def _sampled(replay: Replay, seconds: float) -> float:
     """Transitions/s drawn for so long."""
+    random = np.random.default_rng(1)
     drawn, began_s = 0, time.perf_counter()
     while (took_s := time.perf_counter() - began_s) < seconds:
-        sample = replay.sample(MINIBATCH)
+        sample = replay.sample(MINIBATCH, random)
         if isinstance(replay.sampler, Prioritised):
             importance(sample.probability, 0.4)
             replay.update(sample, np.abs(sample.reward))

@@ -43,7 +43,7 @@ def learn(made: ReplayLearning, played: Played, rounds: range) -> list[dict[str,
 
 def share_draws(made: WithSecondary) -> None:
     """Let the secondary draw what the primary draws in the same round."""
-    made.secondary.random = copy.deepcopy(made.replay.sampler._random)  # type: ignore[attr-defined]
+    made.secondary.random = copy.deepcopy(made.random)
 
 
 @pytest.mark.parametrize("algorithm", [{}, {"double": True, "n_step": 2}])
@@ -87,14 +87,15 @@ def test_priorities_are_the_primarys(tmp_path: Path) -> None:
     before = made.replay.sampler.arrays()["priority"].copy()
     made.secondary.minibatch(0)
     np.testing.assert_array_equal(made.replay.sampler.arrays()["priority"], before)
-    made.minibatch(0)
+    for _ in range(10):  # errors of 1 and more are what is new has too
+        made.minibatch(0)
     assert not np.array_equal(made.replay.sampler.arrays()["priority"], before)
 
 
 def test_restored_from_a_checkpoint_both_go_on_equal(tmp_path: Path) -> None:
     made = pair(tmp_path / "made", 8, {"save": True})
     learn(made, Played(tmp_path / "made", made), range(4))
-    checkpoint.save(tmp_path / "saved", 40, made.tensors(), {"env_steps": 40}, 1, made.save)
+    checkpoint.save(tmp_path / "saved", 40, made.tensors(), {"env_steps": 40, "learned": 4}, 1, made.save)
     other = pair(tmp_path / "other", 8, {"save": True})
     other.restore(checkpoint.newest(tmp_path / "saved"))
     told = []

@@ -25,13 +25,14 @@ from actorlearn.replay.samplers import Drawn, Prioritised, Uniform
 from tests.replay.ledger import ENVS, Game, LedgerEnv, Simulated
 
 FOLDERS = itertools.count()
+RANDOM = np.random.default_rng(5)
 Place = tuple[int, int, int]
 """Environment, game, step: what a frame of the ledger says."""
 
 
 def make(folder: Path, shape: ReplayShape, returns: NStep, prioritised: bool = False) -> Replay:
-    random, cells = np.random.default_rng(5), shape.rings * shape.rows
-    sampler = Prioritised(cells, random, alpha=1.0, new=1.0) if prioritised else Uniform(cells, random)
+    cells = shape.rings * shape.rows
+    sampler = Prioritised(cells, alpha=1.0, new=1.0) if prioritised else Uniform(cells)
     return Replay(Segment.create(folder / f"replay-{next(FOLDERS)}", replay_fields(shape)), shape, returns, sampler)
 
 
@@ -39,7 +40,7 @@ def everything(replay: Replay) -> Sample:
     """A sample of every transition that can be drawn, once each."""
     cell = replay.sampler.arrays()["cell"]
     with mock.patch.object(replay.sampler, "draw", lambda count, _random: Drawn(cell, np.ones(count))):
-        return replay.sample(len(cell))
+        return replay.sample(len(cell), RANDOM)
 
 
 def _place(observation: np.ndarray) -> Place:
@@ -187,7 +188,7 @@ def test_box_actions_are_stored_as_they_are(tmp_path: Path) -> None:
     replay = make(tmp_path, box(), NStep(reward_clip=None))
     assert replay.add("simulator", 0, rows_of(8))
     replay.flush()
-    sample = replay.sample(64)
+    sample = replay.sample(64, RANDOM)
     assert sample.action.tolist() == [[o[0], -o[0]] for o in sample.observation.tolist()]
     assert (sample.reward == sample.next_observation[:, 0]).all()
 
@@ -196,7 +197,7 @@ def test_nothing_is_drawn_before_it_is_flushed(tmp_path: Path) -> None:
     replay = make(tmp_path, box(), NStep())
     replay.add("simulator", 0, rows_of(8))
     with pytest.raises(LookupError, match="nothing"):
-        replay.sample(1)
+        replay.sample(1, RANDOM)
     replay.flush()
     assert len(replay) == 14
 
@@ -255,14 +256,14 @@ def test_priorities_of_forgotten_transitions_are_not_written(tmp_path: Path) -> 
     replay = make(tmp_path, box(), NStep(), prioritised=True)
     replay.add("simulator", 0, rows_of(8))
     replay.flush()
-    old = replay.sample(16)
+    old = replay.sample(16, RANDOM)
     for round_ in range(1, 12):
         replay.add("simulator", round_, rows_of(8))
         replay.flush()
     tree = replay.sampler.arrays()["priority"].copy()
     assert replay.update(old, np.full(16, 7.0)) == 16
     assert (replay.sampler.arrays()["priority"] == tree).all()
-    new = replay.sample(16)
+    new = replay.sample(16, RANDOM)
     assert replay.update(new, np.full(16, 7.0)) == 0
     assert (replay.sampler.arrays()["priority"][new.cell] == 7.0).all()
 
@@ -279,8 +280,8 @@ def test_a_restored_replay_draws_what_the_saved_one_would_have(tmp_path: Path, p
     other = make(tmp_path, box(), returns, prioritised)
     other.restore(tmp_path, state)
     assert len(other) == len(replay)
-    for _ in range(3 if rounds else 0):
-        ours, theirs = replay.sample(5), other.sample(5)
+    for seed in range(3 if rounds else 0):
+        ours, theirs = (of.sample(5, np.random.default_rng(seed)) for of in (replay, other))
         for one, two in zip(ours, theirs, strict=True):
             assert (one == two).all()
         replay.update(ours, ours.reward + 2.0)
@@ -325,7 +326,7 @@ def test_what_is_stored_after_a_restore_is_not_joined_to_what_was_before(tmp_pat
     goes_on["reward"] += 50
     other.add("simulator", 1, goes_on)
     other.flush()
-    sample = other.sample(500)
+    sample = other.sample(500, RANDOM)
     assert (sample.next_observation - sample.observation == 1).all()
     assert sample.observation.max() > 50
 

@@ -53,11 +53,11 @@ class Kept:
 
     def opened(self) -> Replay:
         """As who is started next opens it."""
-        segment, random = Segment.open(self.path), np.random.default_rng(5)
+        segment = Segment.open(self.path)
         cells = self.shape.rings * self.shape.rows
-        sampler: Sampler = Uniform(cells, random)
+        sampler: Sampler = Uniform(cells)
         if self.shape.prioritised:
-            sampler = Prioritised(cells, random, 0.7, None, (segment["tree"], segment["largest"]))
+            sampler = Prioritised(cells, 0.7, None, (segment["tree"], segment["largest"]))
         self.replay = Replay(segment, self.shape, NStep(steps=self.steps), sampler)
         self.replay.recover()
         return self.replay
@@ -86,7 +86,7 @@ def everything(replay: Replay) -> Sample:
     if isinstance(replay.sampler, Uniform):
         assert sorted(replay.sampler.arrays()["cell"].tolist()) == sorted(chosen.tolist())
     with mock.patch.object(replay.sampler, "draw", lambda count, _random: Drawn(chosen, np.ones(count))):
-        return replay.sample(len(chosen))
+        return replay.sample(len(chosen), np.random.default_rng(0))
 
 
 def same(one: Replay, other: Replay) -> bool:

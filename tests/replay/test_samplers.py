@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from actorlearn.replay.samplers import Prioritised, Uniform, importance
 
 DRAWS = 40_000
+RANDOM = np.random.default_rng(0)
 
 
 def chi_square(counts: np.ndarray, expected: np.ndarray) -> float:
@@ -18,7 +19,7 @@ def chi_square(counts: np.ndarray, expected: np.ndarray) -> float:
 
 @given(data=st.data())
 def test_uniform_draws_from_what_is_in_and_nothing_else(data: st.DataObject) -> None:
-    sampler, inside = Uniform(20, np.random.default_rng(0)), set()
+    sampler, inside = Uniform(20), set()
     for _ in range(data.draw(st.integers(1, 8))):
         gone = data.draw(st.lists(st.sampled_from(sorted(inside)), unique=True)) if inside else []
         sampler.remove(np.array(gone, np.int64))
@@ -29,16 +30,16 @@ def test_uniform_draws_from_what_is_in_and_nothing_else(data: st.DataObject) -> 
         assert sorted(sampler.arrays()["cell"].tolist()) == sorted(inside)
         assert len(sampler) == len(inside)
         if inside:
-            drawn = sampler.draw(9)
+            drawn = sampler.draw(9, RANDOM)
             assert set(drawn.cell.tolist()) <= inside
             assert (drawn.probability == 1 / len(inside)).all()
 
 
 def test_uniform_draws_all_alike() -> None:
-    sampler = Uniform(40, np.random.default_rng(1))
+    sampler = Uniform(40)
     sampler.insert(np.arange(5, 35))
     sampler.remove(np.arange(10, 15))
-    counts = np.bincount(sampler.draw(DRAWS).cell, minlength=40)
+    counts = np.bincount(sampler.draw(DRAWS, np.random.default_rng(1)).cell, minlength=40)
     inside = [*range(5, 10), *range(15, 35)]
     assert chi_square(counts[inside], np.full(25, DRAWS / 25)) < 60  # 24 degrees of freedom: p < 0.0001
 
@@ -47,12 +48,12 @@ def test_uniform_draws_all_alike() -> None:
 def test_frequencies_match_priorities(alpha: float) -> None:
     random = np.random.default_rng(2)
     priority = random.random(30) * 5 + 0.1
-    sampler = Prioritised(64, random, alpha=alpha, new=1.0)
+    sampler = Prioritised(64, alpha=alpha, new=1.0)
     sampler.insert(np.arange(10, 40))
     sampler.update(np.arange(10, 40), priority)
     counts, told = np.zeros(64), np.zeros(64)
     for _ in range(DRAWS // 32):  # minibatches: strata are parts of each
-        drawn = sampler.draw(32)
+        drawn = sampler.draw(32, random)
         np.add.at(counts, drawn.cell, 1)
         told[drawn.cell] = drawn.probability
     share = priority**alpha / (priority**alpha).sum()
@@ -63,7 +64,7 @@ def test_frequencies_match_priorities(alpha: float) -> None:
 
 @pytest.mark.parametrize(("new", "expected"), [(1.0, 1.0), (0.25, 0.25), (None, 9.0)])
 def test_what_is_new_has_the_priority_said(new: float | None, expected: float) -> None:
-    sampler = Prioritised(4, np.random.default_rng(3), alpha=0.5, new=new)
+    sampler = Prioritised(4, alpha=0.5, new=new)
     sampler.insert(np.array([0]))
     assert sampler.arrays()["priority"][0] == pytest.approx((1.0 if new is None else new) ** 0.5)
     sampler.update(np.array([0]), np.array([9.0]))
@@ -73,11 +74,11 @@ def test_what_is_new_has_the_priority_said(new: float | None, expected: float) -
 
 
 def test_what_is_removed_is_not_drawn() -> None:
-    sampler = Prioritised(4, np.random.default_rng(4), alpha=0.5, new=None)
+    sampler = Prioritised(4, alpha=0.5, new=None)
     sampler.insert(np.arange(4))
     sampler.remove(np.array([1, 2]))
     assert len(sampler) == 2
-    assert set(sampler.draw(50).cell.tolist()) == {0, 3}
+    assert set(sampler.draw(50, RANDOM).cell.tolist()) == {0, 3}
 
 
 @given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=40), st.floats(0.0, 1.0), st.integers(1, 10**6))
