@@ -14,6 +14,7 @@ joined to what they had stored.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -312,23 +313,23 @@ class Replay:
         goes_on: bool = False,
         rounds: int | None = None,
     ) -> None:
-        """Take back what was saved by a replay of the same shape; raises ValueError for another one, or damaged files.
+        """Take back what was saved by a replay of the same shape; raises ValueError or OSError, and it is empty then.
 
         ``beat`` is called after every PART_BYTES, which are read from the disk as they are copied.
         ``goes_on``: each simulator goes on, in whatever incarnation, where its environments stood when this was saved.
         Else all are taken for new ones, what they store next is not joined to what they had stored, and with
-        ``rounds`` the rounds to be stored are those from it on. Killed on the way nothing is restored.
+        ``rounds`` the rounds to be stored are those from it on. Killed on the way it is empty too.
         """
         if msgspec.convert(state["shape"], ReplayShape) != self.shape:
             raise ValueError(f"{folder}: the replay saved there is {state['shape']}, not {self.shape}")
-        for name in self._columns:
-            saved, array = _read(folder / f"{name}.npy"), self._segment[name]
-            _copy(saved, array[:, : saved.shape[1]], beat)
+        columns = {name: _read(folder / f"{name}.npy", self._segment[name]) for name in self._columns}
+        words = {name: _read(folder / f"{name}.npy", array) for name, array in self._words().items()}
+        drawn = {name: _read(folder / f"sampler-{name}.npy") for name in self.sampler.arrays()}
+        for name, saved in columns.items():
+            _copy(saved, self._segment[name][:, : saved.shape[1]], beat)
             hit("buffer.restored")
-        words = {name: _read(folder / f"{name}.npy") for name in self._words()}
         self._written[:], self._begun[:] = words["written"], words["begun"]
-        names = self.sampler.arrays()
-        self.sampler.restore({name: _read(folder / f"sampler-{name}.npy") for name in names}, state["sampler"])
+        self.sampler.restore(drawn, state["sampler"])
         self._rings = Rings(words["owner"].copy(), words["following"].copy())
         if goes_on:
             self._rings.expect_heirs()
@@ -355,7 +356,9 @@ def _write(path: Path, array: NDArray[Any], beat: Callable[[], object]) -> None:
         for ring in array if array.ndim > 1 else array[None]:
             content = ring.reshape(-1).view(np.uint8)
             for at in range(0, content.size, PART_BYTES):
-                file.write(through("replay.write", memoryview(content[at : at + PART_BYTES])))
+                part = memoryview(content[at : at + PART_BYTES])
+                if file.write(through("replay.write", part)) != len(part):
+                    raise OSError(errno.EIO, "fewer bytes were taken than given", str(path))
                 file.flush()
                 os.fsync(file.fileno())
                 beat()
@@ -371,6 +374,11 @@ def _copy(saved: NDArray[Any], array: NDArray[Any], beat: Callable[[], object]) 
             beat()
 
 
-def _read(path: Path) -> NDArray[Any]:
+def _read(path: Path, into: NDArray[Any] | None = None) -> NDArray[Any]:
+    """A file's array; raises ValueError unless it fits, where it may have fewer rows of each ring."""
     saved: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)  # read as it is copied, never held whole
+    if into is not None:
+        there, wanted = [(*array.shape[:1], *array.shape[2:]) for array in (saved, into)]
+        if (saved.dtype, saved.ndim, there) != (into.dtype, into.ndim, wanted) or saved.shape[1:2] > into.shape[1:2]:
+            raise ValueError(f"{path}: {saved.dtype} {saved.shape} does not fit {into.dtype} {into.shape}")
     return saved

@@ -115,7 +115,9 @@ class Uniform:
         return {}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> None:
-        """Take both back."""
+        """Take both back; raises ValueError."""
+        if len(arrays["cell"]) > len(self._cell):
+            raise ValueError(f"{len(arrays['cell'])} cells that can be drawn, of {len(self._cell)}")
         self._place[:], self._count = -1, 0
         self.insert(arrays["cell"])
 

@@ -14,9 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from actorlearn import failpoints
 from actorlearn.envs.atari import Atari
 from actorlearn.envs.interface import EnvSettings
 from actorlearn.memory.shared import Segment
+from actorlearn.parameters import checkpoint
 from actorlearn.replay import buffer
 from actorlearn.replay.buffer import Replay, Sample
 from actorlearn.replay.nstep import NStep
@@ -337,6 +339,51 @@ def test_another_shape_is_not_restored(tmp_path: Path) -> None:
     other = make(tmp_path, msgspec.structs.replace(box(), size=41), NStep())
     with pytest.raises(ValueError, match="'size': 40"):
         other.restore(tmp_path, state)
+
+
+@pytest.mark.parametrize("name", ["frame", "reward", "shown", "owner", "sampler-cell"])
+def test_files_of_another_shape_are_not_restored_and_leave_it_empty(tmp_path: Path, name: str) -> None:
+    replay = make(tmp_path, box(), NStep())
+    replay.add("simulator", 0, rows_of(8))
+    replay.flush(1)
+    state, saved = replay.save(tmp_path), np.load(tmp_path / f"{name}.npy")
+    np.save(tmp_path / f"{name}.npy", np.concatenate([saved] * 10))
+    other = make(tmp_path, box(), NStep())
+    said = {"sampler-cell": "140 cells .* of 100"}.get(
+        name, rf"{name}.npy: .*\({10 * len(saved)},.* does not fit .*\(2,"
+    )
+    with pytest.raises(ValueError, match=said):
+        other.restore(tmp_path, state)
+    assert other.empty and other.rounds == 0
+    other.recover()
+    assert len(other) == 0
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut"])
+def test_damage_in_any_file_of_a_saved_replay_is_found(tmp_path: Path, damage: str) -> None:
+    replay = make(tmp_path, box(), NStep(), prioritised=True)
+    replay.add("simulator", 0, rows_of(8))
+    replay.flush(1)
+    folder = checkpoint.save(tmp_path / "saved", 8, {}, {}, 1, replay.save)
+    files = sorted(folder.glob("*.npy"))
+    assert len(files) > 12
+    for file in files:
+        whole = file.read_bytes()
+        middle = len(whole) // 2
+        flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+        file.write_bytes(flipped if damage == "flip" else whole[:-1])
+        with pytest.raises(ValueError, match=file.name):
+            checkpoint.load(folder)
+        file.write_bytes(whole)
+    checkpoint.load(folder)
+
+
+def test_a_part_that_is_not_written_whole_is_an_error(tmp_path: Path) -> None:
+    replay = make(tmp_path, box(), NStep())
+    replay.add("simulator", 0, rows_of(8))
+    with failpoints.armed("replay.write=short@3") as arms, pytest.raises(OSError, match=r"fewer bytes .*npy"):
+        replay.save(tmp_path)
+    assert arms.acted
 
 
 def test_rings_that_a_flush_would_overrun_are_refused(tmp_path: Path) -> None:
