@@ -24,7 +24,7 @@ from torch import Tensor
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.allgather import AllGather
 from actorlearn.parameters.exchange import Alone
-from actorlearn.parameters.interface import Agreed, Disagreement, ExchangeSettings, Learner, Stepped
+from actorlearn.parameters.interface import Agreed, Disagreement, ExchangeSettings, Learner, Place, Stepped
 from actorlearn.parameters.rendezvous import Rendezvous
 from actorlearn.parameters.waits import Waits
 
@@ -82,6 +82,10 @@ class Sync:
         self.learner.adopt(said[:, 2 : 2 + len(counts)], best)
         self._waits = Waits(self.settings.learners)
         return self.own.join(int(said[best, 0]), int(said[best, 1]))
+
+    def consumed(self) -> Place | None:
+        """As the learner says: nobody else knows."""
+        return None
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
         """Wait for all learners; see that they are about to do the same, and now and then that they are the same."""

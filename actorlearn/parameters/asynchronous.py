@@ -7,6 +7,10 @@ The gradient is clipped here; then, chunk by chunk, central weights and optimize
 device, updated there, and written back. Adam's count of steps is each learner's own, as in their code. Local steps go
 on from batch to batch, so that A2C, whose batch is one step, has several too; a learner that is killed takes along
 those that the store has not got.
+
+Updates have numbers, by round and then in the order in which the round's updates are made, so that a learner that was
+killed and does its round again numbers them as before. Each chunk says which of this learner's updates is the newest in
+it; one that a chunk has already is not made there again. Minibatches are drawn from seed and round: they are the same.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,8 +27,11 @@ from actorlearn.optim.clip import clip_by_global_norm
 from actorlearn.optim.interface import Optimizer, copy_state, state_vectors
 from actorlearn.optim.make import make as make_optimizer
 from actorlearn.optim.multistep import MultiStepAdam
-from actorlearn.parameters.interface import Agreed, ExchangeSettings, Learner, Stepped
-from actorlearn.parameters.store import Store
+from actorlearn.parameters.interface import Agreed, ExchangeSettings, Learner, Place, Stepped
+from actorlearn.parameters.store import Record, Store
+
+_ROUND = 1 << 32
+"""From the number of an update to that of the same one a round later."""
 
 
 class Async:
@@ -31,7 +39,7 @@ class Async:
 
     def __init__(self, settings: ExchangeSettings, learner: Learner) -> None:
         """Bind to the store, with an optimizer for each of its chunks."""
-        weights, optimizer = learner.weights, learner.optimizer
+        self.learner, weights, optimizer = learner, learner.weights, learner.optimizer
         if settings.local_steps > 1 and optimizer.name != "adam":
             raise ValueError(
                 f"exchange.local_steps: {settings.local_steps} needs optimizer.name: adam, not {optimizer.name}; "
@@ -55,6 +63,12 @@ class Async:
         """Local steps that the store has not got."""
         self.env_steps = 0
         """In the batch that is being learned."""
+        self._round = self._number = 0
+        """That is learned; and of the update that is made next."""
+        self._brought = False
+        """Whether one of this batch's updates has come to the store."""
+        self._applied = [-1] * len(self.store.spans)
+        """Number of this learner's newest update in each chunk."""
         self._seen = [0] * len(self.store.spans)
         """Version of each chunk when this learner was last there."""
         self._staleness: list[int] = []
@@ -76,28 +90,51 @@ class Async:
             optimizer.restore({name: state[name][span] if name in self.vectors else state[name] for name in state})
 
     def join(self, env_steps: int, updates: int) -> tuple[int, int]:
-        """Fill the store if nobody has, and take what it holds."""
+        """Fill the store if nobody has, and take what it holds; go on where this learner was when it was killed."""
         with self.store.locked([0]):
             if not self.store.filled:
                 for chunk in self.spans:
                     self._give(chunk)
                 self.store.fill(env_steps, updates)
         self.pull()
+        if self.store.record is None:
+            place = self.learner.place()
+            self._settle(Record(place.round, place.used, place.used, 0, place.used, 0))
+        else:
+            self._go_on(self._record)
         return self.store.env_steps, self.store.updates
+
+    def _go_on(self, record: Record) -> None:
+        """Take up the work of an incarnation that was killed: without its local steps, but for the counts of them."""
+        if max(self._applied[chunk] for chunk in self.chunks) >= record.learned * _ROUND:  # with it came all before
+            record = record._replace(home=record.used)
+        for chunk in self.optimizers:
+            self._count_steps(chunk, record.optimizer_steps - self._steps_of(chunk))
+        self.learner.adopt(np.array([record.counts], np.int64), 0)
+        self._settle(record._replace(used=record.home))
+
+    def consumed(self) -> Place | None:
+        """Return what the own record says: it outlives this learner, as the store does."""
+        return Place(self._record.learned, self._record.used)
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
         """Agree with oneself, on top of what all have learned until now; a drain leaves no local steps behind."""
         if draining and self.pending:
             self._bring_home()
+            self._settle(self._record)
         self.env_steps, updates = (0, 0) if draining else (env_steps, 1)
+        self._round = self.learner.place().round
+        self._number = max(self._number, self._round * _ROUND)
         return Agreed(self.store.env_steps + self.env_steps, self.store.updates + updates, draining)
 
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
         """Combine the moments with the store's statistics, under their lock."""
         with self.store.locked([self.statistics]) as chunk:
             self._take(chunk)
-            combine(self.weights[self.spans[chunk]], moments)
-            self._give(chunk)
+            if self._number > self._applied[chunk]:
+                combine(self.weights[self.spans[chunk]], moments)
+                self._give(chunk, self._number)
+        self._number += 1
 
     def step(self, gradients: Tensor, learning_rate: float, usable: bool = True) -> Stepped:
         """Clip, then step: on central values chunk by chunk, or on the own ones until `local_steps` are together."""
@@ -107,7 +144,10 @@ class Async:
 
             def step(chunk: int) -> None:
                 span = self.spans[chunk]
-                self.optimizers[chunk].step(self.weights[span], gradients[span], learning_rate)
+                if self._number > self._applied[chunk]:
+                    self.optimizers[chunk].step(self.weights[span], gradients[span], learning_rate)
+                else:  # made before this learner was killed
+                    self._count_steps(chunk, 1)
 
             if self.local_steps == 1:
                 self._update(step)
@@ -117,6 +157,7 @@ class Async:
                 self.pending += 1
                 if self.pending == self.local_steps:
                     self._bring_home()
+        self._number += 1
         return Stepped(float(norm), taken)
 
     def ending(self, told: bool) -> bool:
@@ -124,8 +165,25 @@ class Async:
         return told
 
     def settle(self) -> None:
-        """Count the batch."""
-        self.store.count(self.env_steps, 1)
+        """Count the batch, once."""
+        record = self._record
+        if record.learned <= self._round:
+            used = record.used + self.env_steps
+            self._settle(record._replace(learned=self._round + 1, used=used, updates=record.updates + 1))
+
+    @property
+    def _record(self) -> Record:
+        """The own one, which there is from joining on."""
+        record = self.store.record
+        assert record is not None
+        return record
+
+    def _settle(self, record: Record) -> None:
+        """Write the record, with how many of its steps have come to the store and what is counted here."""
+        home = record.used if self._brought or not self.pending else record.home
+        steps, counts = self._steps_of(self.chunks[0]), tuple(self.learner.counts())
+        self.store.settle(record._replace(home=home, optimizer_steps=steps, counts=counts))
+        self._brought = False
 
     def pull(self) -> bool:
         """Take the chunks that others have changed, and repeat on them the local steps that the store has not got."""
@@ -155,7 +213,7 @@ class Async:
             self.local[chunk].merge(self.weights[self.spans[chunk]])
 
         self._update(merge)
-        self.pending = 0
+        self.pending, self._brought = 0, True
 
     def _update(self, rule: Callable[[int], None]) -> None:
         """Take every chunk, apply the rule to it and give it back, in the order in which their locks are free."""
@@ -165,18 +223,29 @@ class Async:
                 self._staleness.append(self.store.version(chunk) - self._seen[chunk])
                 self._take(chunk)
                 rule(chunk)
-                self._give(chunk)
+                if self._number > self._applied[chunk]:
+                    self._give(chunk, self._number)
             waiting.remove(chunk)
 
     def _take(self, chunk: int) -> None:
         for own, central in zip(self._rows(chunk), torch.from_numpy(self.store.current(chunk)), strict=False):
             own.copy_(central)
-        self._seen[chunk] = self.store.version(chunk)
+        self._seen[chunk], self._applied[chunk] = self.store.version(chunk), self.store.applied(chunk)
 
-    def _give(self, chunk: int) -> None:
+    def _give(self, chunk: int, number: int = -1) -> None:
         for own, central in zip(self._rows(chunk), torch.from_numpy(self.store.spare(chunk)), strict=False):
             central.copy_(own)
-        self._seen[chunk] = self.store.commit(chunk)
+        self._seen[chunk] = self.store.commit(chunk, number)
+        self._applied[chunk] = max(self._applied[chunk], number)
+
+    def _steps_of(self, chunk: int) -> int:
+        """Adam's count of this learner's own steps; RMSProp has none."""
+        return int(self.optimizers[chunk].state().get("steps", 0))
+
+    def _count_steps(self, chunk: int, steps: int) -> None:
+        """Add to that count what an incarnation before this one has done."""
+        if "steps" in (state := self.optimizers[chunk].state()):
+            state["steps"] += steps
 
     def _rows(self, chunk: int) -> list[Tensor]:
         """The chunk's weights and optimizer vectors on this learner's device, in the store's order."""

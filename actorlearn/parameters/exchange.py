@@ -12,7 +12,7 @@ from torch import Tensor
 
 from actorlearn.optim.clip import clip_by_global_norm
 from actorlearn.optim.make import make as make_optimizer
-from actorlearn.parameters.interface import Agreed, Learner, Stepped
+from actorlearn.parameters.interface import Agreed, Learner, Place, Stepped
 
 
 class Alone:
@@ -38,6 +38,10 @@ class Alone:
         """Nobody else knows better."""
         self.env_steps, self.updates = env_steps, updates
         return env_steps, updates
+
+    def consumed(self) -> Place | None:
+        """As the learner says: nobody else knows."""
+        return None
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
         """Agree with oneself."""

@@ -24,7 +24,7 @@ from actorlearn.parameters.counts import Counts
 from actorlearn.parameters.exchange import Alone
 from actorlearn.parameters.exchange_log import ExchangeLog
 from actorlearn.parameters.graph import in_peers, neighbours
-from actorlearn.parameters.interface import Agreed, ExchangeSettings, Learner, Stepped
+from actorlearn.parameters.interface import Agreed, ExchangeSettings, Learner, Place, Stepped
 from actorlearn.parameters.mailbox import Mailbox, SharedMailbox
 from actorlearn.parameters.socket_mailbox import SocketMailbox
 
@@ -93,6 +93,10 @@ class Gossip:
         if self._log:
             self._before.copy_(self.weights)
         return self.counts.total
+
+    def consumed(self) -> Place | None:
+        """As the learner says: nobody else knows."""
+        return None
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
         """Agree with oneself, on top of what all have learned until now."""

@@ -71,6 +71,15 @@ class ExchangeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
                 raise ValueError(f"exchange.{key}: {getattr(self, key)!r} must be {rule}")
 
 
+class Place(NamedTuple):
+    """How far a learner is with its own experience."""
+
+    round: int = 0
+    """The one that is to be learned next, or is being learned."""
+    used: int = 0
+    """Environment steps of its own that were learned from before it, and are in the weights."""
+
+
 @dataclass(frozen=True, slots=True)
 class Learner:
     """What an exchange needs of the learner whose gradients it takes."""
@@ -86,6 +95,8 @@ class Learner:
     """Mode gossip: the numbers of the learners that there are now."""
     warn: Callable[[str], None] = lambda text: None
     """Mode gossip: tells a person of what is wrong with another learner and stops nothing."""
+    place: Callable[[], Place] = Place
+    """Asked before and after learners join, and when they agree."""
     spread: Spread = whole
     """How the work of an optimizer step is spread over this learner's cores."""
     beside: Sequence[Tensor] = ()
@@ -141,6 +152,13 @@ class Exchange(Protocol):
         """Make weights and optimizer state those of all learners; once, before anything else is asked.
 
         Takes what the own checkpoint says (0, 0 for a new run); returns what has been learned from in those weights.
+        """
+
+    def consumed(self) -> Place | None:
+        """Return where this learner is to go on with its own experience, by the weights it has joined with.
+
+        None: they say nothing of that. Rounds before it are in those weights, and steps beyond `used` are not, so that
+        none is learned twice, and what died with an earlier incarnation of this learner can be counted.
         """
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:

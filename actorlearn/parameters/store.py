@@ -6,7 +6,8 @@ Each chunk has a lock of its own, and a learner takes whichever is free first, s
 is a file locked with ``flock``: the kernel lets it go when its holder is killed. Byte ranges of the segment itself
 would be that too, but a process loses all of them when it closes any descriptor of the file, as ``Segment.open`` does.
 Each chunk has two slots, and the version word, written last, names the valid one; so a writer that is killed half-way
-leaves the chunk as it was.
+leaves the chunk as it was. A slot also says which update of each learner is the newest in it: who is killed between two
+chunks and makes an update again knows which of them have it.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from actorlearn.failpoints import hit
 from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment
 
@@ -28,7 +31,26 @@ CHUNKS = 3  # as many as Stooke & Abbeel's code has
 SLOTS = 2
 _TURN_S = 2e-4
 """Sleep after a turn in which every lock was taken. A chunk is held for some milliseconds."""
-_ENV_STEPS, _UPDATES = range(2)
+_WORDS = 16
+"""Room for a learner's record."""
+
+
+class Record(NamedTuple):
+    """What a learner says of itself once it has learned a round: all of it holds at the same moment."""
+
+    learned: int
+    """The round after it."""
+    used: int
+    """Environment steps it has learned from, in this store and before."""
+    home: int
+    """Of these, those in rounds of which the store has an update at least: local steps die with their learner."""
+    updates: int
+    """Rounds it has learned since it joined first."""
+    began: int
+    """Environment steps it had learned from then."""
+    optimizer_steps: int
+    counts: tuple[int, ...] = ()
+    """What else its learning goes on from."""
 
 
 def store_fields(parameters: int, vectors: int, statistics: int, learners: int, chunks: int = CHUNKS) -> list[Field]:
@@ -38,7 +60,9 @@ def store_fields(parameters: int, vectors: int, statistics: int, learners: int, 
     """
     return [
         Field("filled", "int64", (8,), 0),  # 1 once there are weights; env steps and updates that they begin with
-        Field("counts", "int64", (learners, 8), 0),  # env steps and updates of each learner
+        Field("settled", "int64", (learners, 8), 0),  # how often each learner has written its record
+        Field("records", "int64", (SLOTS, learners, _WORDS), 0),
+        Field("applied", "int64", (SLOTS, chunks + 1, learners), -1),  # number of each learner's newest update
         Field("version", "int64", (chunks + 1, 8), 0),
         Field("values", "float32", (SLOTS, 1 + vectors, parameters + statistics), float("nan")),
     ]
@@ -49,9 +73,9 @@ class Store:
 
     def __init__(self, segment: Segment, rank: int, parameters: int, beat: Callable[[], object]) -> None:
         """Bind to a store's segment; `beat` is called while this learner waits for a lock."""
-        self._filled, self._counts = segment["filled"], segment["counts"]
+        self._filled, self._settled, self._records = segment["filled"], segment["settled"][:, 0], segment["records"]
         self._version, self._values = segment["version"][:, 0], segment["values"]
-        self._own = self._counts[rank]
+        self._applied, self._rank = segment["applied"], rank
         self._beat = beat
         chunks, size = len(self._version) - 1, self._values.shape[2]
         edges = [*(parameters * chunk // chunks for chunk in range(chunks + 1)), size]
@@ -96,10 +120,23 @@ class Store:
         """Where the chunk's next version goes, likewise; written under its lock, then committed."""
         return self._slot(chunk, self.version(chunk) + 1)
 
-    def commit(self, chunk: int) -> int:
-        """What was written to the spare slot is the chunk from now on; returns its version."""
-        self._version[chunk] += 1
-        return self.version(chunk)
+    def applied(self, chunk: int) -> int:
+        """Number of this learner's newest update in the chunk, -1 = none; read under its lock."""
+        return int(self._applied[self.version(chunk) % SLOTS, chunk, self._rank])
+
+    def commit(self, chunk: int, number: int = -1) -> int:
+        """What was written to the spare slot is the chunk from now on; returns its version.
+
+        `number`: of this learner's update that is in it for the first time; -1 = it is none.
+        """
+        version = self.version(chunk) + 1
+        applied = self._applied[version % SLOTS, chunk]
+        applied[:] = self._applied[(version - 1) % SLOTS, chunk]
+        applied[self._rank] = max(applied[self._rank], number)
+        hit("store.written")
+        self._version[chunk] = version  # the word last
+        hit("store.committed")
+        return version
 
     def _slot(self, chunk: int, version: int) -> NDArray[np.float32]:
         return self._values[version % SLOTS, :, self.spans[chunk]]
@@ -114,19 +151,41 @@ class Store:
         self._filled[1:3] = env_steps, updates
         self._filled[0] = 1  # the word last
 
-    def count(self, env_steps: int, updates: int) -> None:
-        """Add to this learner's own counts."""
-        self._own[:2] += (env_steps, updates)
+    def settle(self, record: Record) -> None:
+        """Replace this learner's record, all of it or nothing."""
+        *words, counts = record
+        words = [*words, len(counts), *counts]
+        settled = int(self._settled[self._rank]) + 1
+        self._records[settled % SLOTS, self._rank, : len(words)] = words
+        hit("store.recorded")
+        self._settled[self._rank] = settled  # the word last
+        hit("store.settled")
+
+    @property
+    def record(self) -> Record | None:
+        """This learner's record; None before it has written one."""
+        if not (settled := int(self._settled[self._rank])):
+            return None
+        learned, used, home, updates, began, optimizer_steps, length, *counts = self._records[
+            settled % SLOTS, self._rank
+        ].tolist()
+        return Record(learned, used, home, updates, began, optimizer_steps, tuple(counts[:length]))
 
     @property
     def env_steps(self) -> int:
         """Environment steps that all learners together have learned from."""
-        return int(self._filled[1] + self._counts[:, _ENV_STEPS].sum())
+        return int(self._filled[1] + (self._recorded("used") - self._recorded("began")).sum())
 
     @property
     def updates(self) -> int:
         """Batches that all learners together have learned from."""
-        return int(self._filled[2] + self._counts[:, _UPDATES].sum())
+        return int(self._filled[2] + self._recorded("updates").sum())
+
+    def _recorded(self, word: str) -> NDArray[np.int64]:
+        """One word of each learner's record, each by itself the newest or a newer one."""
+        ranks = np.arange(len(self._settled))
+        words: NDArray[np.int64] = self._records[self._settled % SLOTS, ranks, Record._fields.index(word)]
+        return words
 
     def close(self) -> None:
         """Let go of the locks."""

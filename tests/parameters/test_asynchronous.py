@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,9 +18,9 @@ from actorlearn.memory.shared import Segment
 from actorlearn.optim.interface import OptimizerSettings, state_vectors
 from actorlearn.parameters.asynchronous import Async
 from actorlearn.parameters.exchange import Alone
-from actorlearn.parameters.interface import ExchangeSettings, Learner
+from actorlearn.parameters.interface import ExchangeSettings, Learner, Place
 from actorlearn.parameters.make import make
-from actorlearn.parameters.store import store_fields
+from actorlearn.parameters.store import Record, Store, store_fields
 from tests import reference
 
 PARAMETERS, STATISTICS = 5003, 3  # three chunks, the last one no multiple of anything
@@ -37,7 +37,7 @@ import sys
 from pathlib import Path
 import torch
 from actorlearn.optim.interface import OptimizerSettings
-from actorlearn.parameters.interface import ExchangeSettings, Learner
+from actorlearn.parameters.interface import ExchangeSettings, Learner, Place
 from actorlearn.parameters.make import make
 torch.set_num_threads(1)
 rank, learners, updates, size = map(int, sys.argv[2:])
@@ -45,7 +45,8 @@ weights, gradients = torch.zeros(size), torch.zeros(size)
 # Without decay the rule remembers nothing, so the order of updates does not matter.
 optimizer = OptimizerSettings(decay=0.0, accumulator_init=0.0, epsilon=1e-6, clip_norm=0.0)
 settings = ExchangeSettings(mode="async", rank=rank, learners=learners, store=sys.argv[1])
-exchange = make(settings, Learner(optimizer, weights, gradients))
+update = 0
+exchange = make(settings, Learner(optimizer, weights, gradients, place=lambda: Place(update, 7 * update)))
 exchange.join(0, 0)
 for update in range(updates):
     exchange.agree(7, 1)
@@ -54,6 +55,12 @@ for update in range(updates):
     exchange.settle()
 exchange.close()
 """
+
+
+def place_of(path: Path, rank: int) -> Callable[[], Place]:
+    """Where a learner stands that goes on after each round that it has settled."""
+    store = Store(Segment.open(path), rank, PARAMETERS, lambda: None)
+    return lambda: Place(store.record.learned, store.record.used) if store.record else Place()
 
 
 @contextmanager
@@ -67,7 +74,7 @@ def learners(
     for rank in range(count):
         weights = start()
         which = ExchangeSettings(mode="async", rank=rank, learners=count, store=str(path), local_steps=local_steps)
-        exchange = make(which, Learner(optimizer, weights, torch.zeros(PARAMETERS)))
+        exchange = make(which, Learner(optimizer, weights, torch.zeros(PARAMETERS), place=place_of(path, rank)))
         assert isinstance(exchange, Async)
         made.append((exchange, weights))
     try:
@@ -290,4 +297,5 @@ def test_processes_that_hammer_one_store_lose_no_update(tmp_path: Path) -> None:
     # Ranks 0 and 2 go down by the rate and rank 1 up; every step is the rate but for epsilon.
     expected = -(updates / 2 * 0.75) / (1.0 + 1e-6) ** 0.5
     torch.testing.assert_close(newest, torch.full((PARAMETERS,), expected), rtol=1e-4, atol=1e-4)
-    assert segment["counts"][:, 0].tolist() == [7 * updates] * count
+    records = [Store(segment, rank, PARAMETERS, lambda: None).record for rank in range(count)]
+    assert records == [Record(updates, 7 * updates, 7 * updates, updates, 0, 0)] * count

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actorlearn.failpoints import Killed, armed
 from actorlearn.memory.shared import Segment, segment_bytes
-from actorlearn.parameters.store import SLOTS, Store, store_fields
+from actorlearn.parameters.store import SLOTS, Record, Store, store_fields
 
 PARAMETERS, STATISTICS = 1 << 18, 8  # 1 MiB a row: writing a chunk takes long enough to be killed in it
 
@@ -24,7 +25,7 @@ ADDER = """
 import sys
 from pathlib import Path
 from actorlearn.memory.shared import Segment
-from actorlearn.parameters.store import Store
+from actorlearn.parameters.store import Record, Store
 store = Store(Segment.open(Path(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3]), lambda: None)
 for update in range(int(sys.argv[4])):
     waiting = list(range(len(store.spans)))
@@ -33,7 +34,7 @@ for update in range(int(sys.argv[4])):
             store.spare(chunk)[:] = store.current(chunk) + 1
             store.commit(chunk)
         waiting.remove(chunk)
-    store.count(10, 1)
+    store.settle(Record(update + 1, 10 * (update + 1), 0, update + 1, 0, 0))
     print(update, flush=True)
 """
 
@@ -124,11 +125,47 @@ def test_counts_add_up_over_learners_and_what_was_there_before(tmp_path: Path) -
     assert not first.filled
     first.fill(1000, 50)
     assert second.filled
-    for _ in range(3):
-        first.count(10, 1)
-    second.count(2**40, 1)
+    for rounds in range(4):
+        first.settle(Record(7 + rounds, 70 + 10 * rounds, 70, rounds, 70, 0, (1, rounds)))
+    second.settle(Record(1, 2**40, 0, 1, 0, 0))
     assert (second.env_steps, second.updates) == (1030 + 2**40, 54)
+    assert bind(path, 0).record == Record(10, 100, 70, 3, 70, 0, (1, 3))
     first.close(), second.close()
+
+
+@pytest.mark.parametrize("point", ["store.recorded", "store.settled"])
+def test_a_record_is_replaced_whole_or_not_at_all(tmp_path: Path, point: str) -> None:
+    before, after = Record(1, 10, 10, 1, 0, 2, (3, 4, 5)), Record(2, 20, 20, 2, 0, 4, (6,))
+    store = bind(make(tmp_path))
+    assert store.record is None
+    store.settle(before)
+    with armed(f"{point}=raise"), pytest.raises(Killed):
+        store.settle(after)
+    assert store.record == (after if point == "store.settled" else before)
+    store.close()
+
+
+@pytest.mark.parametrize("point", ["store.written", "store.committed"])
+def test_a_chunk_and_the_number_of_the_update_in_it_change_together(tmp_path: Path, point: str) -> None:
+    path = make(tmp_path)
+    stores = [bind(path, rank) for rank in range(2)]
+
+    def write(rank: int, value: float, number: int) -> None:
+        store = stores[rank]
+        with store.locked([1]):
+            store.spare(1)[:] = value
+            store.commit(1, number)
+
+    write(0, 1.0, 5), write(1, 2.0, 7), write(0, 3.0, 6)
+    with armed(f"{point}=raise"), pytest.raises(Killed):
+        write(1, 4.0, 8)
+    done = point == "store.committed"
+    with stores[0].locked([1]):
+        assert (stores[0].current(1) == (4.0 if done else 3.0)).all()
+        assert [store.applied(1) for store in stores] == [6, 8 if done else 7]
+        assert [store.applied(0) for store in stores] == [-1, -1]
+    for store in stores:
+        store.close()
 
 
 @pytest.mark.faults
@@ -144,7 +181,9 @@ def test_processes_that_hammer_one_store_lose_no_update(tmp_path: Path) -> None:
         assert store.version(chunk) == learners * updates
         assert (store.current(chunk) == learners * updates).all()
     assert (store.env_steps, store.updates) == (10 * learners * updates, learners * updates)
-    assert Segment.open(path)["counts"][:, :2].tolist() == [[10 * updates, updates]] * learners
+    assert [bind(path, rank).record for rank in range(learners)] == [
+        Record(updates, 10 * updates, 0, updates, 0, 0)
+    ] * learners
     store.close()
 
 
