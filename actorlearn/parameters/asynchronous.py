@@ -97,24 +97,29 @@ class Async:
                     self._give(chunk)
                 self.store.fill(env_steps, updates)
         self.pull()
+        place = self.learner.place()
         if self.store.record is None:
-            place = self.learner.place()
-            self._settle(Record(place.round, place.used, place.used, 0, place.used, 0))
+            self._settle(Record(place.round, place.used, place.used, 0, place.used, 0, self._steps_of(self.chunks[0])))
         else:
-            self._go_on(self._record)
+            self._go_on(self._record, place)
         return self.store.env_steps, self.store.updates
 
-    def _go_on(self, record: Record) -> None:
-        """Take up the work of an incarnation that was killed: without its local steps, but for the counts of them."""
-        if max(self._applied[chunk] for chunk in self.chunks) >= record.learned * _ROUND:  # with it came all before
-            record = record._replace(home=record.used)
+    def _go_on(self, record: Record, place: Place) -> None:
+        """Take up the work of an incarnation that was killed, maybe after it had settled the round that is redone.
+
+        Without its local steps, but for the count of them: rounds of which no update has come to the store are lost.
+        """
+        newest = max(self._applied[chunk] for chunk in self.chunks)
+        home = place.used if newest >= place.round * _ROUND else min(place.used, record.home)  # it brought along all
+        redone = record.learned > place.round
+        steps = record.steps_before if redone else record.optimizer_steps
         for chunk in self.optimizers:
-            self._count_steps(chunk, record.optimizer_steps - self._steps_of(chunk))
+            self._count_steps(chunk, steps - self._steps_of(chunk))
         self.learner.adopt(np.array([record.counts], np.int64), 0)
-        self._settle(record._replace(used=record.home))
+        self._settle(record._replace(learned=place.round, used=home, updates=record.updates - redone))
 
     def consumed(self) -> Place | None:
-        """Return what the own record says: it outlives this learner, as the store does."""
+        """Return the learner's own round, and what there is in the store of what was learned before it."""
         return Place(self._record.learned, self._record.used)
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
@@ -168,8 +173,8 @@ class Async:
         """Count the batch, once."""
         record = self._record
         if record.learned <= self._round:
-            used = record.used + self.env_steps
-            self._settle(record._replace(learned=self._round + 1, used=used, updates=record.updates + 1))
+            record = record._replace(learned=self._round + 1, used=record.used + self.env_steps)
+            self._settle(record._replace(updates=record.updates + 1, steps_before=record.optimizer_steps))
 
     @property
     def _record(self) -> Record:

@@ -49,6 +49,9 @@ class Record(NamedTuple):
     began: int
     """Environment steps it had learned from then."""
     optimizer_steps: int
+    """It has made in its life."""
+    steps_before: int
+    """That it had made before this round."""
     counts: tuple[int, ...] = ()
     """What else its learning goes on from."""
 
@@ -166,10 +169,9 @@ class Store:
         """This learner's record; None before it has written one."""
         if not (settled := int(self._settled[self._rank])):
             return None
-        learned, used, home, updates, began, optimizer_steps, length, *counts = self._records[
-            settled % SLOTS, self._rank
-        ].tolist()
-        return Record(learned, used, home, updates, began, optimizer_steps, tuple(counts[:length]))
+        words = self._records[settled % SLOTS, self._rank].tolist()
+        length = Record._fields.index("counts")
+        return Record._make([*words[:length], tuple(words[length + 1 :][: words[length]])])
 
     @property
     def env_steps(self) -> int:

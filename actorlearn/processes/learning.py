@@ -25,7 +25,7 @@ from actorlearn.models.unroll import state_size
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.schedules import linear, scaled
 from actorlearn.parameters import checkpoint
-from actorlearn.parameters.interface import Exchange, ExchangeSettings, Learner, Stopped
+from actorlearn.parameters.interface import Exchange, ExchangeSettings, Learner, Place, Stopped
 from actorlearn.parameters.make import make as make_exchange
 from actorlearn.parameters.published import Published
 from actorlearn.processes.norms import Norms
@@ -74,7 +74,13 @@ class Learning:
         self.shares = Shares(settings.threads if settings.device == "cpu" else 1)
         self.passes = self.passes_of(self.network, self.gradients)
         self.optimizer_settings = self._optimizer()
-        self.learner = Learner(self.optimizer_settings, self.weights, self.gradients, spread=self.shares.spread)
+        self.place: Callable[[], Place] = Place
+        """Says how far this learner is with its own experience."""
+        self.learner = Learner(
+            *(self.optimizer_settings, self.weights, self.gradients),
+            place=lambda: self.place(),
+            spread=self.shares.spread,
+        )
         self.exchange: Exchange = make_exchange(ExchangeSettings(), self.learner)
         """How a gradient becomes new weights: by this learner alone, until others are joined."""
         self.beat: Callable[[], object] = lambda: None

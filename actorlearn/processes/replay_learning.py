@@ -115,8 +115,12 @@ class ReplayLearning(Learning):
         return [self._credited, self._ahead, self._period, self.replay.begun]
 
     def _adopt(self, said: NDArray[np.int64], best: int) -> None:
-        """Go on with what the learner has done whose weights are taken, once all have stored enough to learn from."""
-        self._credited, self._ahead, self._period = (int(count) for count in said[best, :3])
+        """Go on with what the learner has done whose weights are taken, once all have stored enough to learn from.
+
+        With the target network too, if it is that learner's; where a store is between them, each has its own.
+        """
+        self._credited, self._ahead, period = (int(count) for count in said[best, :3])
+        self._period = period if self._together else self._period
         self.replay.begun = int(said[:, 3].min())  # -1 where one has stored nothing yet: all begin anew
 
     # How much, and when ------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.metrics.lags import Lags
 from actorlearn.parameters import checkpoint
-from actorlearn.parameters.interface import PeerLost, Stopped
+from actorlearn.parameters.interface import PeerLost, Place, Stopped
 from actorlearn.parameters.published import Published
 from actorlearn.processes.batches import steps_in
 from actorlearn.processes.learners import Learners
@@ -64,6 +64,7 @@ class Trainer:
         self.checkpoints = settings.checkpoints
         self.learners = Learners(settings, self.role, self.learning)
         self.learning.beat, self.learning.going_on = self.role.alive, self.learners.going_on
+        self.learning.place = lambda: Place(self.learned, self.account.counts.used)
         self.env_steps = self.updates = self.saves_done = self.pulls = 0
         """Of which the first two are all learners' together."""
         self.learned = self.account.learned
@@ -117,10 +118,20 @@ class Trainer:
         totals = self.learners.join(self.env_steps, self.updates)
         if totals is None:
             return False
+        hit("trainer.joined")
+        if place := self.learning.exchange.consumed():
+            self._go_on_from(place)
         if totals != (self.env_steps, self.updates):
             self.env_steps, self.updates = totals
             self._publish()
         return True
+
+    def _go_on_from(self, place: Place) -> None:
+        """Go on where the weights say that this learner is, which an earlier incarnation of it may have left there."""
+        counts = self.account.counts
+        if place.round <= self.learned:  # or a round was learned and not committed, and its steps are used
+            counts.dropped["rolled_back"] += counts.used - place.used
+        counts.used, self.learned = place.used, max(self.learned, place.round)
 
     def _batch(self) -> Batch | None:
         """The batch to learn from next, or None while it is being gathered."""

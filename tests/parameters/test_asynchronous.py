@@ -298,4 +298,4 @@ def test_processes_that_hammer_one_store_lose_no_update(tmp_path: Path) -> None:
     expected = -(updates / 2 * 0.75) / (1.0 + 1e-6) ** 0.5
     torch.testing.assert_close(newest, torch.full((PARAMETERS,), expected), rtol=1e-4, atol=1e-4)
     records = [Store(segment, rank, PARAMETERS, lambda: None).record for rank in range(count)]
-    assert records == [Record(updates, 7 * updates, 7 * updates, updates, 0, 0)] * count
+    assert records == [Record(updates, 7 * updates, 7 * updates, updates, 0, 0, 0)] * count

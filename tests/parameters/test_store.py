@@ -34,7 +34,7 @@ for update in range(int(sys.argv[4])):
             store.spare(chunk)[:] = store.current(chunk) + 1
             store.commit(chunk)
         waiting.remove(chunk)
-    store.settle(Record(update + 1, 10 * (update + 1), 0, update + 1, 0, 0))
+    store.settle(Record(update + 1, 10 * (update + 1), 0, update + 1, 0, 0, 0))
     print(update, flush=True)
 """
 
@@ -126,16 +126,16 @@ def test_counts_add_up_over_learners_and_what_was_there_before(tmp_path: Path) -
     first.fill(1000, 50)
     assert second.filled
     for rounds in range(4):
-        first.settle(Record(7 + rounds, 70 + 10 * rounds, 70, rounds, 70, 0, (1, rounds)))
-    second.settle(Record(1, 2**40, 0, 1, 0, 0))
+        first.settle(Record(7 + rounds, 70 + 10 * rounds, 70, rounds, 70, 2, 1, (1, rounds)))
+    second.settle(Record(1, 2**40, 0, 1, 0, 0, 0))
     assert (second.env_steps, second.updates) == (1030 + 2**40, 54)
-    assert bind(path, 0).record == Record(10, 100, 70, 3, 70, 0, (1, 3))
+    assert bind(path, 0).record == Record(10, 100, 70, 3, 70, 2, 1, (1, 3))
     first.close(), second.close()
 
 
 @pytest.mark.parametrize("point", ["store.recorded", "store.settled"])
 def test_a_record_is_replaced_whole_or_not_at_all(tmp_path: Path, point: str) -> None:
-    before, after = Record(1, 10, 10, 1, 0, 2, (3, 4, 5)), Record(2, 20, 20, 2, 0, 4, (6,))
+    before, after = Record(1, 10, 10, 1, 0, 2, 0, (3, 4, 5)), Record(2, 20, 20, 2, 0, 4, 2, (6,))
     store = bind(make(tmp_path))
     assert store.record is None
     store.settle(before)
@@ -182,7 +182,7 @@ def test_processes_that_hammer_one_store_lose_no_update(tmp_path: Path) -> None:
         assert (store.current(chunk) == learners * updates).all()
     assert (store.env_steps, store.updates) == (10 * learners * updates, learners * updates)
     assert [bind(path, rank).record for rank in range(learners)] == [
-        Record(updates, 10 * updates, 0, updates, 0, 0)
+        Record(updates, 10 * updates, 0, updates, 0, 0, 0)
     ] * learners
     store.close()
 
