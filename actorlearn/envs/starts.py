@@ -5,9 +5,12 @@ Reads and writes rows. Refuses to know: blocks and rounds. What a void row looks
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from actorlearn.envs.decorrelation import decorrelate
 from actorlearn.envs.interface import Row, VectorEnv, empty_row
@@ -28,6 +31,7 @@ class Starts:
 
     def first(self, decorrelation_steps: int, seeds: Sequence[int]) -> Iterator[None]:
         """Bring all environments to where their first block begins; yields after each step of them."""
+        self._anew[:], self._over[:] = True, False
         return decorrelate(self._env, self._row, decorrelation_steps, seeds)
 
     def void(self, row: Row) -> None:
@@ -52,3 +56,19 @@ class Starts:
         if self._anew.any():
             row.take(self._row, self._anew)
             self._anew[:] = False
+
+    def stand(self, row: Row) -> None:
+        """Have all environments begin the next block anew, where this row says they are."""
+        self._row.take(row, np.ones_like(self._anew))
+        self._anew[:] = True
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Which environments begin anew and where, and which wait."""
+        row = {column.name: getattr(self._row, column.name) for column in fields(self._row)}
+        return {"anew": self._anew, "over": self._over, **row}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from a state; raises KeyError or ValueError when it is of others."""
+        self._anew[:], self._over[:] = state["anew"], state["over"]
+        for column in fields(self._row):
+            getattr(self._row, column.name)[...] = state[column.name]

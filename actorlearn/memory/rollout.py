@@ -214,6 +214,9 @@ class Blocks:
         self._released = segment["released"]
         state = [field.name for field in segment.fields if field.name == "state"]
         self._carried = (*ARRIVAL_COLUMNS, *state)
+        rows = (self.groups, self.blocks, self.horizon + 1)
+        self.columns = [field.name for field in segment.fields if field.shape[:3] == rows]
+        """Of its rows."""
 
     # Membership, written by the trainer but for the first word ---------------------------------------------------
 
@@ -296,6 +299,10 @@ class Blocks:
         self.segment["policy_version"][group, round_ % self.blocks, t] = policy_version
         self._acted[group, 0] = tick + 1
 
+    def go_on_at(self, group: int, tick: int) -> None:
+        """Ticks below this have their action from before; a simulator that answers itself only."""
+        self._acted[group, 0] = tick
+
     def mark_completed(self, group: int, round_: int) -> None:
         """All rows of this round are written; simulator only."""
         self._completed[group, 0] = round_ + 1
@@ -324,10 +331,10 @@ class Blocks:
         view: NDArray[Any] = self.segment[name][group, round_ % self.blocks]
         return view
 
-    def begin(self, group: int, round_: int) -> None:
+    def begin(self, group: int, round_: int, first: bool) -> None:
         """Copy row T of the round before into row 0 of this one; zeros in the simulator's first round."""
         for name in self._carried:
-            before = self.last_row(name, group, round_ - 1) if round_ > self.joined else 0
+            before = 0 if first else self.last_row(name, group, round_ - 1)
             self.row(name, group, round_ * self.horizon)[:] = before
 
 

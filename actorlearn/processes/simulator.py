@@ -19,6 +19,7 @@ from actorlearn.memory.rollout import ARRIVAL_COLUMNS, Blocks, Rounds
 from actorlearn.memory.shared import Segment
 from actorlearn.processes.role import POLL_MS, Role
 from actorlearn.processes.settings import SimulatorSettings
+from actorlearn.processes.standing import Snapshots, Standing, restore
 from actorlearn.wire.bell import Bell, Bells
 from actorlearn.wire.channel import Waiter
 
@@ -42,9 +43,13 @@ class Group:
         """Newest tick whose observation is written; -1 before the first."""
         self.between_rounds = True
         """Whether the next thing to do is to begin a round, once it is open."""
+        self.standing: Standing | None = None
+        """Where it goes on from, until it stands there."""
 
     def advance(self) -> str:
         """Write one more row if it is this group's turn; says what happened: waiting, observed, completed or left."""
+        if self.standing is not None:
+            return self.standing.go_on(self)
         if self.between_rounds:
             return self._begin_round()
         if self.blocks.acted(self.index) <= self.tick:
@@ -61,8 +66,8 @@ class Group:
         self.starts.restart()
         if self.rounds.open <= round_:
             return "waiting"
+        self.blocks.begin(self.index, round_, first=self.tick < 0)
         self.tick = round_ * self.blocks.horizon
-        self.blocks.begin(self.index, round_)
         self.starts.begin(self._row(self.tick))
         self.between_rounds = False
         self.blocks.mark_observed(self.index, self.tick)
@@ -104,6 +109,7 @@ def run(settings: SimulatorSettings) -> None:
     policy = _local_policy(settings) if not settings.inference_bell else None
     bells = Bells({"trainer": settings.trainer_bell, "inference": settings.inference_bell})
     waiter = Waiter(Bell(Path(settings.bell)), role.control.dealer)
+    snapshots = Snapshots(settings.states, settings.name, groups, rounds, blocks)
     role.hello(describe(settings, blocks, groups[0].env))
     if _started(groups, seeds, settings, role):
         blocks.mark_ready()
@@ -111,17 +117,12 @@ def run(settings: SimulatorSettings) -> None:
     while role.alive():
         if role.control.ordered:
             role.control.applied()  # membership comes to a simulator through its segment's words
-        results = []
-        for group in groups:
-            results.append(group.advance())
-            role.timings.add("simulate")
-            if results[-1] == "completed":
-                bells.ring("trainer")
-            elif results[-1] == "observed" and policy is None:
-                bells.ring("inference")
-            elif results[-1] == "observed" and policy is not None:
-                policy.act([(blocks, group.index, group.tick)])
-                role.timings.add("infer")
+        if snapshots.due:
+            if failure := snapshots.answer():
+                role.control.warned(failure)
+            bells.ring("trainer")
+            role.timings.add("copy")
+        results = [_advance(group, policy, bells, role) for group in groups]
         if all(result == "left" for result in results):
             role.control.finished("drained")
             break
@@ -133,8 +134,28 @@ def run(settings: SimulatorSettings) -> None:
     role.control.close()
 
 
+def _advance(group: Group, policy: Policy | None, bells: Bells, role: Role) -> str:
+    """Do what a group can do now, and tell who waits for it; says what happened."""
+    result = group.advance()
+    role.timings.add("simulate")
+    if result == "completed":
+        bells.ring("trainer")
+    elif result == "observed" and policy is None:
+        bells.ring("inference")
+    elif result == "observed" and policy is not None:
+        policy.act([(group.blocks, group.index, group.tick)])
+        role.timings.add("infer")
+    return result
+
+
 def _started(groups: Sequence[Group], seeds: Sequence[Sequence[int]], settings: SimulatorSettings, role: Role) -> bool:
-    """Bring all environments to where the first round begins; False when told to stop meanwhile."""
+    """Bring all environments to where they begin or go on; False when told to stop meanwhile."""
+    if settings.resumes:
+        try:
+            restore(Path(settings.resumes), groups, answers_itself=not settings.inference_bell)
+            return True
+        except ValueError as error:
+            role.control.warned(f"the run does not go on exactly: environments start from their seeds, as {error}")
     for group in groups:
         for _ in group.starts.first(settings.decorrelation_steps, seeds[group.index]):
             role.timings.add("simulate")
