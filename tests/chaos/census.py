@@ -1,0 +1,123 @@
+"""What a run has, and what is left of it: processes, threads, descriptors, mappings, segments, sockets, ports, files."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.chaos.living import Living
+
+SLACK = 0
+"""Descriptors or threads by which a survivor may have grown."""
+
+
+@dataclass(frozen=True)
+class Survivor:
+    """One process at one moment."""
+
+    fds: tuple[str, ...]
+    threads: int
+    deleted: int
+    """Mapped segments whose files are gone."""
+    zombies: int
+    """Children that it has not waited for."""
+
+
+def survivors(run: Living) -> dict[str, Survivor]:
+    """All processes of the run, by name and process id."""
+    found = {}
+    pids = {process.name: process.pid for process in run.life.processes.values()}
+    if run.process is not None:
+        pids["supervisor"] = run.process.pid
+    if guardian := run.guardian():
+        pids["guardian"] = guardian
+    for name, pid in pids.items():
+        with suppress(OSError):
+            found[f"{name} {pid}"] = _survivor(pid)
+    return found
+
+
+def _survivor(pid: int) -> Survivor:
+    folder = Path(f"/proc/{pid}")
+    fds = []
+    for handle in (folder / "fd").iterdir():
+        with suppress(OSError):
+            fds.append(os.readlink(handle).partition(":[")[0])
+    maps = (folder / "maps").read_text().splitlines()
+    deleted = {line.split(None, 5)[5] for line in maps if "/dev/shm/actorlearn" in line and "(deleted)" in line}
+    children = (folder / "task" / str(pid) / "children").read_text().split()
+    zombies = [child for child in children if _state(child) == "Z"]
+    return Survivor(tuple(sorted(fds)), len(list((folder / "task").iterdir())), len(deleted), len(zombies))
+
+
+def _state(pid: str) -> str:
+    with suppress(OSError):
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        return stat[stat.rindex(")") + 2]
+    return ""
+
+
+def grown(before: dict[str, Survivor], after: dict[str, Survivor]) -> list[str]:
+    """Of those that were there all the time, who has more than before."""
+    found = []
+    for name in before.keys() & after.keys():
+        was, now = before[name], after[name]
+        if len(now.fds) > len(was.fds) + SLACK:
+            more = [fd for fd in set(now.fds) if now.fds.count(fd) > was.fds.count(fd)]
+            found.append(f"{name} has {len(now.fds)} descriptors, and had {len(was.fds)}: more of {sorted(more)}")
+        if now.threads > was.threads + SLACK:
+            found.append(f"{name} has {now.threads} threads, and had {was.threads}")
+    for name, now in after.items():
+        if now.zombies:
+            found.append(f"{name} has {now.zombies} zombies")
+    return found
+
+
+def listeners(run: Living) -> list[str]:
+    """Ports that processes of the run listen on."""
+    inodes = set()
+    for pid in run.all_pids():
+        with suppress(OSError):
+            for handle in Path(f"/proc/{pid}/fd").iterdir():
+                with suppress(OSError):
+                    target = os.readlink(handle)
+                    if target.startswith("socket:["):
+                        inodes.add(target[8:-1])
+    found = []
+    for table in ("tcp", "tcp6", "udp", "udp6"):
+        with suppress(OSError):
+            for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+                parts = line.split()
+                if parts[9] in inodes and (table.startswith("udp") or parts[3] == "0A"):
+                    found.append(f"{table} {parts[1]}")
+    return found
+
+
+def left(run: Living) -> list[str]:
+    """What there is of a run that has ended."""
+    found = [f"process {pid}: {_command(pid)}" for pid in run.all_pids()]
+    found += [f"/dev/shm/{path.name}" for path in run.stage.shared.iterdir() if path.name != "ballast"]
+    found += [f"in the folder of sockets: {path.name}" for path in run.stage.sockets.iterdir()]
+    sockets = Path("/proc/net/unix").read_text().splitlines()
+    found += [line for line in sockets if str(run.stage.sockets) in line]
+    return found
+
+
+def files_left(run: Living, keep: int, learners: int) -> list[str]:
+    """In the run's folder: what begins with a dot, temporary files, more checkpoints than are to be kept."""
+    found, checkpoints = [], 0
+    for folder, names, files in os.walk(run.folder):
+        found += [f"{Path(folder, name).relative_to(run.folder)}" for name in (*names, *files) if name.startswith(".")]
+        if Path(folder).is_relative_to(run.folder / "checkpoints"):
+            checkpoints += "manifest.json" in files
+    if checkpoints > keep * learners:
+        found.append(f"{checkpoints} checkpoints of {learners} learners that keep {keep} each")
+    return found
+
+
+def _command(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200]
+    return ""

@@ -1,0 +1,161 @@
+"""Whether every step was used exactly once or is accounted for: what environments, weights and counters say, compared.
+
+* The weights say in how many surviving gradients each row was (``witness.py``): never more than its algorithm learns
+  from it, and as many rows in all of them as ``steps_used``.
+* Environments say what they have produced: used + dropped + in flight, but for what was made after the last look.
+* A replay has every row at most once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from actorlearn.parameters import checkpoint
+from actorlearn.parameters.checkpoint_folders import directory_of
+from launch.runs import read_object
+from tests.chaos import topologies
+from tests.chaos.living import Living
+from tests.chaos.rows import SIZE, STEP
+from tests.ledger.env import DamagedRowError, read
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """The end of a life of the run."""
+
+    killed: bool
+    lost: int
+    """Steps produced that no count of the checkpoints knows of: made since."""
+
+
+def summary(run: Living) -> dict[str, Any]:
+    """How the run ended."""
+    return read_object(run.folder / "summary.json")
+
+
+def checkpoints(run: Living) -> list[checkpoint.Checkpoint]:
+    """The newest of each learner."""
+    root = run.folder / "checkpoints"
+    several = topologies.split(run.mode)[0] != "alone"
+    folders = [directory_of(root, learner) for learner in range(topologies.learners(run.mode))] if several else [root]
+    return [checkpoint.newest(folder) for folder in folders]
+
+
+def rollback(run: Living, killed: bool) -> Rollback:
+    """What is lost with this life, as the checkpoints have it that the next one goes on from."""
+    known = 0
+    for saved in checkpoints(run):
+        counts = saved.state["account"]
+        known += counts["used"] + sum(counts["dropped"].values()) + saved.state.get("in_flight", 0)
+    return Rollback(killed, len(produced(run)) - known)
+
+
+def produced(run: Living) -> npt.NDArray[np.int64]:
+    """Rows that were steps taken from, by simulators: the origins of all steps."""
+    rows = run.rows
+    simulators = [n for n, (_, name, _) in rows.processes().items() if name.startswith("simulator")]
+    steps = np.flatnonzero((rows.kind == STEP) & np.isin(rows.made_by, simulators))
+    return np.asarray(rows.origin[steps], np.int64)
+
+
+def judge(run: Living, rollbacks: list[Rollback]) -> dict[str, Any]:
+    """Violations, and the numbers that they were found by."""
+    kind, algorithm = topologies.split(run.mode)
+    taken, said, found = produced(run), summary(run), []
+    used, dropped, in_flight = (int(said.get(k) or 0) for k in ("steps_used", "steps_dropped", "steps_in_flight"))
+    if len(np.unique(taken)) != len(taken):
+        raise AssertionError("a row was stepped from twice: the environment of the tests is wrong")
+    damaged = run.rows.folder / "damaged"
+    if damaged.exists():
+        found.append(f"damaged rows: {damaged.read_text()[:500]}")
+    saved = checkpoints(run)
+    tallies = [-one.section("weights")["tally"].numpy() for one in saved]
+    tally = np.max(tallies, axis=0)
+    tally[SIZE - 1] = 0
+    if algorithm != "dqn":
+        found += _exactly_once(run, taken, tally, used, kind, topologies.EPOCHS[algorithm])
+    else:
+        found += _stored_once(run, saved)
+    found += _conserved(len(taken), used, dropped, in_flight, rollbacks, run)
+    return {
+        "violations": found,
+        "produced": len(taken),
+        "used": used,
+        "dropped": {k[8:]: v for k, v in said.items() if k.startswith("dropped_") and v},
+        "in_flight": in_flight,
+        "learned_rows": int((tally[taken] > 0).sum()),
+        "rollbacks": [[r.killed, r.lost] for r in rollbacks],
+        "deaths": said.get("deaths"),
+    }
+
+
+def _exactly_once(
+    run: Living, taken: npt.NDArray[np.int64], tally: npt.NDArray[np.float32], used: int, kind: str, epochs: int
+) -> list[str]:
+    found = []
+    if len(more := np.flatnonzero(tally > epochs + 1e-3)):
+        found.append(f"{len(more)} rows in more than {epochs} surviving gradients: {_words(run, more, tally)}")
+    strangers = np.setdiff1d(np.flatnonzero(tally > 0), taken)
+    if len(strangers):
+        found.append(f"{len(strangers)} rows learned from that nobody stepped from: {_words(run, strangers, tally)}")
+    gradients = np.asarray(run.rows.gradients)[:-1]
+    if kind == "gossip":
+        if len(again := np.flatnonzero(gradients > epochs)):
+            found.append(f"{len(again)} rows learned more than once: {_words(run, again, gradients)}")
+        if used > (times := int((gradients > 0).sum())):
+            found.append(f"steps_used is {used}, and {times} rows were learned from")
+        return found
+    if len(part := np.flatnonzero((tally > 0) & (tally < epochs))):
+        found.append(f"{len(part)} rows in some of {epochs} gradients: {_words(run, part, tally)}")
+    if used != (learned := int((tally > 0).sum())):
+        found.append(f"steps_used is {used}, and {learned} rows are in the final weights")
+    return found
+
+
+def _stored_once(run: Living, saved: list[checkpoint.Checkpoint]) -> list[str]:
+    """Every row that a saved replay holds, once."""
+    found = []
+    for one in saved:
+        numbers: list[int] = []
+        for path in sorted(one.path.rglob("observation*.npy")):
+            cells = np.load(path, mmap_mode="r", allow_pickle=False)
+            for cell in cells.reshape(-1, cells.shape[-1]):
+                try:
+                    numbers.append(read(cell).nonce)
+                except DamagedRowError:
+                    continue  # never written
+        if not numbers:
+            found.append(f"{one.path.name} has no rows of the replay")
+        if len(numbers) != len(set(numbers)):
+            found.append(f"{len(numbers) - len(set(numbers))} rows are in the replay twice")
+    return found
+
+
+def _conserved(
+    made: int, used: int, dropped: int, in_flight: int, rollbacks: list[Rollback], run: Living
+) -> list[str]:
+    """produced = used + dropped + in flight; what was made after the last count of a life is no more than fits."""
+    known = used + dropped + in_flight
+    horizon = 8 if run.mode.endswith("dqn") else topologies.HORIZON
+    simulators = 2 if run.mode.startswith("alone") else topologies.learners(run.mode)
+    room = 2 * horizon * topologies.ENVS * simulators
+    most = known + room * (1 + len(rollbacks)) + sum(max(r.lost, 0) for r in rollbacks if r.killed)
+    most += topologies.ENVS * sum(1 for _, name, _ in run.rows.processes().values() if name.startswith("simulator"))
+    if not known <= made <= most:
+        said = f"used {used} + dropped {dropped} + in flight {in_flight} = {known}"
+        return [f"produced {made}, {said}, at most {most}: {made - known} steps {'lost' if made > most else 'too many'}"]
+    return []
+
+
+def _words(run: Living, numbers: npt.NDArray[np.int64], counts: npt.NDArray[Any]) -> str:
+    """The first of these rows: when they were made, by whom, and how often they count."""
+    processes = run.rows.processes()
+    said = []
+    for number in numbers[:4]:
+        maker = processes.get(int(run.rows.made_by[number]), ("?", "?", 0))
+        said.append(f"{number} of {maker[1]} ({maker[0]}): {counts[number]:g}, {run.rows.gradients[number]} gradients")
+    return "; ".join(said)

@@ -1,0 +1,190 @@
+"""The rows of a run under faults: each has a number of its own, known to the environment, the network and the judge.
+
+``Row`` (``env.id: tests.chaos.rows:Row``) is the environment ``Ledger`` whose nonce is that number: it is in every
+observation, under the checksum. What a process says of a row lies in files that are mapped, so SIGKILL takes nothing
+back. Numbers are dealt in blocks that a process takes by making a file; nobody can be stopped or killed while it holds
+what others wait for.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tests.ledger.env import Ledger, Observation
+
+VARIABLE = "ACTORLEARN_TEST_CHAOS"
+"""Names the folder of a run's rows, for all its processes."""
+PACE_VARIABLE = "ACTORLEARN_TEST_CHAOS_PACE"
+"""Seconds that a step takes while there is a file ``paced`` in that folder."""
+SIZE = 1 << 17
+"""Most rows of a run; those beyond have no number, and are judged no more."""
+BLOCK = 64
+
+NONE, RESET, STEP = range(3)
+
+
+class Rows:
+    """Said of each row by whoever made it, or learned from it."""
+
+    def __init__(self, folder: Path) -> None:
+        """Map what is there."""
+        self.folder = folder
+        self.kind = self._mapped("kind", np.uint8)
+        """NONE until there is such a row."""
+        self.origin = self._mapped("origin", np.int32)
+        """Of a STEP, the row that it was taken from."""
+        self.made_by = self._mapped("made_by", np.int32)
+        """Number of the process."""
+        self.made_ns = self._mapped("made_ns", np.int64)
+        """When, by CLOCK_MONOTONIC."""
+        self.gradients = self._mapped("gradients", np.int16)
+        """How often a trainer has worked out a gradient of it, whatever became of that."""
+        self._next = self._end = 0
+        self._block = 0
+
+    @classmethod
+    def make(cls, folder: Path) -> Rows:
+        """Make the files of a run, with room for all rows."""
+        for name in ("blocks", "processes", "marks"):
+            (folder / name).mkdir(parents=True)
+        for name, width in (("kind", 1), ("origin", 4), ("made_by", 4), ("made_ns", 8), ("gradients", 2)):
+            with (folder / name).open("wb") as file:
+                file.truncate(SIZE * width)
+        (folder / "paced").touch()
+        return cls(folder)
+
+    @classmethod
+    def here(cls) -> Rows | None:
+        """Those of the run that this process belongs to; None outside of one."""
+        folder = os.environ.get(VARIABLE)
+        return cls(Path(folder)) if folder else None
+
+    def _mapped(self, name: str, kind: type) -> npt.NDArray[Any]:
+        return np.memmap(self.folder / name, dtype=kind, mode="r+", shape=(SIZE,))
+
+    def next(self) -> int:
+        """A number that nobody else has; SIZE when all are taken."""
+        if self._next == self._end:
+            while not _taken(self.folder / "blocks" / str(self._block)):
+                self._block += 1
+            self._next, self._end = self._block * BLOCK, (self._block + 1) * BLOCK
+        number = min(self._next, SIZE)
+        self._next += 1
+        return number
+
+    def process(self) -> int:
+        """The number of this process, told to nobody else; who it is stands in the file of that name."""
+        said = f"{os.environ.get('ACTORLEARN_RUN_ID', '')} {os.environ.get('ACTORLEARN_PROCESS', '')} {os.getpid()}"
+        number = 0
+        while not _taken(self.folder / "processes" / str(number), said):
+            number += 1
+        return number
+
+    def processes(self) -> dict[int, tuple[str, str, int]]:
+        """Run id, name with incarnation, and process id, of every process that has made rows."""
+        found = {}
+        for path in (self.folder / "processes").iterdir():
+            run_id, name, pid = path.read_text().split(" ")
+            found[int(path.name)] = run_id, name, int(pid)
+        return found
+
+
+def _taken(path: Path, said: str = "") -> bool:
+    """Make a file, if nobody has made it before."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return False
+    os.write(handle, said.encode())
+    os.close(handle)
+    return True
+
+
+class Mark:
+    """When a process did what it is for, first and last, and how often; in a file that outlives it."""
+
+    def __init__(self, path: Path) -> None:
+        """Map it, made if it is not there."""
+        with path.open("ab") as file:
+            file.truncate(24)
+        self._words = np.memmap(path, dtype=np.int64, mode="r+", shape=(3,))
+
+    @property
+    def first_ns(self) -> int:
+        """0 before the first time."""
+        return int(self._words[0])
+
+    @property
+    def last_ns(self) -> int:
+        """0 before the first time."""
+        return int(self._words[1])
+
+    @property
+    def count(self) -> int:
+        """How often."""
+        return int(self._words[2])
+
+    def now(self) -> None:
+        """Once more."""
+        now_ns = time.monotonic_ns()
+        if not self._words[0]:
+            self._words[0] = now_ns
+        self._words[1] = now_ns
+        self._words[2] += 1
+
+
+def own_mark(folder: Path) -> Mark | None:
+    """The mark of this process of a run; None of one that has no name there."""
+    name = os.environ.get("ACTORLEARN_PROCESS")
+    return Mark(folder / "marks" / f"{os.environ['ACTORLEARN_RUN_ID']}.{name}") if name else None
+
+
+_own: dict[int, tuple[Rows, int, Mark | None]] = {}
+"""What all environments of a process share, by its id."""
+
+
+class Row(Ledger):
+    """Ledger whose rows are numbered over all processes of a run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        if os.getpid() not in _own and (rows := Rows.here()):
+            _own[os.getpid()] = rows, rows.process(), own_mark(rows.folder)
+        self._before = 0
+        self._pace_s = float(os.environ.get(PACE_VARIABLE, "0"))
+
+    def step(self, action: np.int64 | int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """Take its time, while it is to."""
+        if self._pace_s and (own := _own.get(os.getpid())) and (own[0].folder / "paced").exists():
+            time.sleep(self._pace_s)
+        return super().step(action)
+
+    def state(self) -> dict[str, Any]:
+        """With the number of the row that was shown last, from which the next step is taken."""
+        return {**super().state(), "_before": self._before}
+
+    def _show(self) -> tuple[Observation, float]:
+        if own := _own.get(os.getpid()):
+            rows, process, mark = own
+            self.nonce = number = rows.next()
+            if number < SIZE:
+                rows.origin[number], rows.made_by[number] = self._before, process
+                rows.made_ns[number] = time.monotonic_ns()
+                rows.kind[number] = STEP if self._step else RESET
+            self._before = number
+            if self._step and mark:
+                mark.now()
+        return super()._show()
+
+
+def clear(folder: Path) -> None:
+    """Let the run go at full speed."""
+    with suppress(FileNotFoundError):
+        (folder / "paced").unlink()

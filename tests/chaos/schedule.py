@@ -1,0 +1,111 @@
+"""What is to happen to which runs, drawn from a seed: nothing else decides it.
+
+Pure. A campaign is one list of trials, each a run of one mode with its faults, so a part of it can be done again, or
+later, by its number. Which process a fault hits is drawn as a number from 0 to 1, because it depends on who is there.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+SHORT_S = (0.1, 1.2)
+"""Of a stop that must restart nobody; the hang limits of these runs are ``HANG_S``."""
+HANG_S = 4.0
+
+ENDINGS = ("drain", "drain", "drain", "finish")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault."""
+
+    kind: str
+    role: str
+    which: float
+    """Of those with that role: from 0 to 1."""
+    after_s: float
+    """Since the fault before."""
+    lasts_s: float
+    """Of what is given back."""
+    how: str = ""
+    """A variant of the kind."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run, and its faults in order."""
+
+    number: int
+    mode: str
+    seed: int
+    ending: str
+    faults: tuple[Fault, ...]
+
+
+FAULTS: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
+    # kind, role, weight, variants
+    ("kill", "simulator", 20.0, ()),
+    ("kill", "trainer", 12.0, ()),
+    ("kill", "inference", 8.0, ()),
+    ("kill", "evaluator", 4.0, ()),
+    ("kill", "guardian", 2.0, ()),
+    ("kill", "supervisor", 3.0, ()),
+    ("drain", "supervisor", 2.0, ()),
+    ("stop", "simulator", 6.0, ()),
+    ("stop", "trainer", 6.0, ()),
+    ("stop", "inference", 4.0, ()),
+    ("stop", "evaluator", 2.0, ()),
+    ("stop", "guardian", 2.0, ()),
+    ("stop", "supervisor", 2.0, ()),
+    ("freeze", "all", 2.0, ()),
+    ("hang", "simulator", 2.0, ()),
+    ("hang", "trainer", 2.0, ()),
+    ("hang", "inference", 2.0, ()),
+    ("hang", "evaluator", 1.0, ()),
+    ("bell", "simulator", 4.0, ("removed", "replaced", "full", "file")),
+    ("bell", "trainer", 3.0, ("removed", "replaced", "full", "file")),
+    ("bell", "inference", 3.0, ("removed", "replaced", "full", "file")),
+    ("disk", "run folder", 3.0, ("alone", "trainer", "simulator", "inference")),
+    ("memory", "/dev/shm", 3.0, ("alone", "trainer", "simulator", "inference")),
+)
+"""Full file systems come alone, or with a kill of one of that role while there is no room."""
+
+MODES = {
+    "alone": ("alone-a2c", "alone-ppo", "alone-dqn"),
+    "sync": ("sync-a2c", "sync-ppo", "sync-dqn"),
+    "async": ("async-a2c", "async-ppo"),
+    "gossip": ("gossip-a2c",),
+}
+ALL_MODES = [name for names in zip(*(names * 6 for names in MODES.values()), strict=False) for name in names][:24]
+"""Each mode as often as the others, each of its algorithms in turn."""
+
+
+def trials(faults: int, seed: int, each: int = 20) -> Iterator[Trial]:
+    """Trials with so many faults together, ``each`` in one run but for the last."""
+    number = 0
+    while faults > 0:
+        yield trial(number, seed, min(each, faults))
+        faults -= each
+        number += 1
+
+
+def trial(number: int, seed: int, faults: int, mode: str = "") -> Trial:
+    """The trial of that number."""
+    drawn = random.Random(f"{seed}.{number}")
+    mode = mode or ALL_MODES[(seed + number) % len(ALL_MODES)]
+    chosen = drawn.choices(FAULTS, [weight for _, _, weight, _ in FAULTS], k=faults)
+    return Trial(
+        number,
+        mode,
+        drawn.randrange(2**31),
+        drawn.choice(ENDINGS),
+        tuple(_fault(drawn, kind, role, variants) for kind, role, _, variants in chosen),
+    )
+
+
+def _fault(drawn: random.Random, kind: str, role: str, variants: tuple[str, ...]) -> Fault:
+    after_s = min(drawn.expovariate(1 / 0.6), 3.0)
+    lasts_s = drawn.uniform(*SHORT_S) if kind == "stop" else drawn.uniform(1.0, 2.5)
+    return Fault(kind, role, drawn.random(), after_s, lasts_s, drawn.choice(variants) if variants else "")

@@ -1,0 +1,90 @@
+"""The runs that faults are tried on: all modes, tiny networks, an environment that costs nothing and is paced."""
+
+from __future__ import annotations
+
+from tests.chaos.schedule import HANG_S
+from tests.chaos.witness import OPTIMIZER
+
+TOTAL_STEPS = 1_000_000
+"""More than a run under faults ever comes to."""
+HORIZON = 5
+ENVS = 2
+
+_ROLES = ("simulator", "inference", "trainer", "evaluator")
+
+EVERYWHERE = (
+    *("name: chaos", "env: {id: tests.chaos.rows:Row}", "model: {name: tests.chaos.witness:Witness}"),
+)
+
+COMMON = (
+    f"total_steps={TOTAL_STEPS}",
+    *OPTIMIZER,
+    f"simulators.envs={ENVS}",
+    "simulators.groups=1",
+    "simulators.blocks=2",
+    "simulators.pin=false",
+    "simulators.decorrelation_steps=0",
+    "inference.count=1",
+    "inference.threads=1",
+    "trainer.threads=1",
+    "report.every_s=0.2",
+    "checkpoint.every_steps=400",
+    "checkpoint.keep=2",
+    "supervision.restarts=100000",
+    "supervision.unsaved_restarts=100000",
+    "supervision.restart_delay_s=0",
+    "supervision.longest_restart_delay_s=1",
+    *(f"supervision.{role}_hang_s={HANG_S:g}" for role in _ROLES),
+)
+
+ALGORITHMS = {
+    "a2c": ("algorithm.name=a2c", f"algorithm.horizon={HORIZON}", "algorithm.reduction=mean"),
+    "ppo": (
+        *("algorithm.name=ppo", f"algorithm.horizon={HORIZON}", "algorithm.epochs=2", "algorithm.minibatches=2"),
+        "algorithm.normalize_advantage=false",
+    ),
+    "dqn": (
+        *("algorithm.name=dqn", "algorithm.horizon=8", "algorithm.target_every_steps=400", "algorithm.n_step=1"),
+        *("replay.capacity_steps=200000", "replay.batch_size=16", "replay.ratio=1.0", "replay.save=true"),
+        *("replay.learning_starts_steps=64", "replay.prioritised=false"),
+    ),
+}
+
+MODES = {
+    "alone": ("simulators.count=2",),
+    "sync": ("mode=sync", "learners.count=2", "simulators.count=1"),
+    "async": ("mode=async", "learners.count=2", "simulators.count=1", "learners.chunks=4", "learners.pull_rows=0"),
+    "gossip": ("mode=gossip", "learners.count=3", "simulators.count=1", "gossip.graph=ring", "gossip.max_staleness=20"),
+}
+EVALUATED = ("evaluator.count=1", "evaluator.every_steps=300", "evaluator.episodes=4")
+
+EPOCHS = {"a2c": 1, "ppo": 2}
+"""Gradients that each row is in; of a replay as many as chance will."""
+
+
+def split(mode: str) -> tuple[str, str]:
+    """Mode and algorithm of a trial's mode."""
+    kind, _, algorithm = mode.partition("-")
+    return kind, algorithm
+
+
+def text() -> str:
+    """The topology file."""
+    return "\n".join(EVERYWHERE) + "\n"
+
+
+def overrides(mode: str, seed: int) -> list[str]:
+    """What the command line adds."""
+    kind, algorithm = split(mode)
+    evaluated = EVALUATED if kind in ("alone", "async") else ()
+    return [f"seed={seed}", *COMMON, *MODES[kind], *ALGORITHMS[algorithm], *evaluated]
+
+
+def learners(mode: str) -> int:
+    """How many there are."""
+    return {"alone": 1, "sync": 2, "async": 2, "gossip": 3}[split(mode)[0]]
+
+
+def learner_of(mode: str, simulator: str) -> int:
+    """Whose a simulator is, by its name."""
+    return 0 if split(mode)[0] == "alone" else int(simulator.rpartition("-")[2])

@@ -1,0 +1,486 @@
+"""One run and its faults: each is inflicted, watched until the run has got over it, and written down."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from actorlearn.memory.shared import Segment
+from actorlearn.parameters.published import Published
+from launch.runs import Lines
+from tests.chaos import census, judge, rows, topologies
+from tests.chaos.living import Living, Process, alive, wait_until
+from tests.chaos.schedule import HANG_S, Fault, Trial
+from tests.chaos.stage import Stage
+
+PATIENCE_S = 90.0
+"""In which a run must have got over a fault; generous, because the machine may be training at the same time."""
+GONE_S = 10.0
+"""In which nothing is left of a supervisor that was killed."""
+MOST_AT_ONCE = 3
+ALONE = ("freeze", "disk", "memory", "drain")
+"""Faults that come when all others have been got over; so does the end of the supervisor."""
+Watch = Iterator[None]
+Record = dict[str, Any]
+
+
+class Broken(RuntimeError):
+    """The run is in no state to be tried further."""
+
+
+class Attempt:
+    """A trial while it goes on."""
+
+    def __init__(self, trial: Trial, stage: Stage, tell: Callable[[str], None]) -> None:
+        """Nothing is started yet."""
+        self.trial, self.stage, self.tell = trial, stage, tell
+        self.run = Living(stage, trial.mode, trial.seed, f"{os.getpid()}.{trial.number}.{trial.seed}")
+        self.random = random.Random(f"inflict {trial.seed}")
+        self.records: list[Record] = []
+        self.violations: list[str] = []
+        self.rollbacks: list[judge.Rollback] = []
+        self._watches: dict[int, tuple[Watch, float, tuple[str, ...]]] = {}
+        self._baseline: dict[str, census.Survivor] = {}
+        self._expected: set[tuple[str, int]] = set()
+        """Who is to die of a hang."""
+        self._judged = 0
+        self._metrics = Lines(self.run.folder / "metrics.jsonl")
+        self._versions: dict[str, tuple[Published, int]] = {}
+        self._look_s = 0.0
+        self._env_steps = 0
+
+    # The whole ------------------------------------------------------------------------------------------------------
+
+    def go(self) -> Record:
+        """Try it all; returns what is to be written down of the run."""
+        began_s = time.monotonic()
+        try:
+            self._begin()
+            for number, fault in enumerate(self.trial.faults):
+                self._one(number, fault)
+            self._wait(lambda: not self._watches, "all faults got over", PATIENCE_S * 2)
+            self._end()
+            found = judge.judge(self.run, self.rollbacks)
+            self.violations += found.pop("violations")
+        except Broken as broken:
+            found = {}
+            self.violations.append(f"{broken}; screen: {self.run.screen()[-1500:]}")
+        finally:
+            self.run.clear_away()
+        return {
+            "kind": "trial",
+            "trial": self.trial.number,
+            "mode": self.trial.mode,
+            "seed": self.trial.seed,
+            "ending": self.trial.ending,
+            "faults": len(self.records),
+            "lives": self.run.lives,
+            "wall_s": round(time.monotonic() - began_s, 1),
+            "violations": self.violations,
+            **found,
+        }
+
+    def _begin(self, *changes: str) -> None:
+        """Start the run, or go on with it, until it learns."""
+        self._versions, self._env_steps = {}, 0
+        self.run.start(*changes)
+        self._metrics = Lines(self.run.folder / "metrics.jsonl")
+        list(self._metrics.new())
+        self._judged = 0
+        self._wait(lambda: self.run.all_up, "all processes up", PATIENCE_S)
+        self._goes_on_now()
+        self._wait(lambda: not [n for n in self.run.names if "evaluator" not in n and not self._worked(n)], "work")
+        time.sleep(0.3)
+        self._baseline = census.survivors(self.run)
+        if ports := census.listeners(self.run):
+            self.violations.append(f"listens on {ports}")
+
+    def _worked(self, name: str) -> bool:
+        return self.run.used_last_ns(name) > 0
+
+    def _end(self) -> None:
+        """Let the run end, in the way the trial has."""
+        self._quiet()
+        finishes = self.trial.ending == "finish"
+        self._drain()
+        if finishes:
+            rows.clear(self.run.rows.folder)
+            taken = judge.summary(self.run)["env_steps"]
+            self.run.start(f"total_steps={taken + 500}")
+            self._ended(0, "finished")
+        self._nothing_left()
+        keep, learners = 2, topologies.learners(self.trial.mode)
+        self.violations += [f"in the run's folder: {name}" for name in census.files_left(self.run, keep, learners)]
+
+    # What is looked at all the time ---------------------------------------------------------------------------------
+
+    def _wait(self, happened: Callable[[], Any], what: str, seconds: float = PATIENCE_S) -> None:
+        """Look at everything until it has happened; raises Broken."""
+        deadline_s = time.monotonic() + seconds
+        while not happened():
+            if time.monotonic() > deadline_s:
+                raise Broken(f"no {what} in {seconds:g} s; {self._state()}")
+            self._turn()
+
+    def _state(self) -> str:
+        known = self.run.life.processes.values()
+        return f"{[(p.name, p.incarnation, p.pid, p.up_s is not None) for p in known]}; {self.run.life.died[-5:]}"
+
+    def _turn(self) -> None:
+        """A moment: take in what has happened, let every watch look."""
+        time.sleep(0.02)
+        self.run.look()
+        assert self.run.process is not None
+        if self.run.process.poll() is not None:
+            raise Broken(f"the run ended with {self.run.process.returncode}")
+        for number, (watch, deadline_s, _) in list(self._watches.items()):
+            try:
+                next(watch)
+            except StopIteration:
+                self._over(number)
+            else:
+                if time.monotonic() > deadline_s:
+                    said = f"not got over in {PATIENCE_S:g} s: {self.records[number]}; {self._state()}"
+                    self.records[number]["violation"] = said
+                    self._over(number)
+                    raise Broken(said)
+        self._deaths()
+        if time.monotonic() >= self._look_s:
+            self._look_s = time.monotonic() + 0.2
+            self._numbers()
+
+    def _over(self, number: int) -> None:
+        del self._watches[number]
+        self.tell(f"    {self.records[number]}")
+
+    def _deaths(self) -> None:
+        """Nobody is to die of a hang but those whose fault that is."""
+        for event in self.run.life.died[self._judged :]:
+            self._judged += 1
+            if event["cause"] == "hang" and (event["process"], event["incarnation"]) not in self._expected:
+                self.violations.append(f"killed for a hang that was none: {event}")
+            if event["cause"].startswith("exit") or "error" in event:
+                self.violations.append(f"ended by itself: {event}")
+
+    def _numbers(self) -> None:
+        """Versions of weights never go back; steps only where weights do."""
+        for learner in range(topologies.learners(self.trial.mode)):
+            name = f"weights-{learner}"
+            if name not in self._versions:
+                with suppress(OSError, ValueError):
+                    self._versions[name] = Published(Segment.open(self.run.shared(name))), -1
+            if name in self._versions:
+                published, before = self._versions[name]
+                if (version := published.version) < before:
+                    self.violations.append(f"{name} went back from version {before} to {version}")
+                self._versions[name] = published, version
+        for row in self._metrics.new():
+            rolls_back = topologies.split(self.trial.mode)[0] in ("alone", "gossip")
+            if row["env_steps"] < self._env_steps and not rolls_back:
+                self.violations.append(f"env_steps went back from {self._env_steps} to {row['env_steps']}")
+            self._env_steps = row["env_steps"]
+            dropped = sum(steps for name, steps in row.items() if name.startswith("dropped_"))
+            if row.get("steps_dropped") != dropped:
+                self.violations.append(f"steps_dropped is {row.get('steps_dropped')}, its parts come to {dropped}")
+
+    # One fault ------------------------------------------------------------------------------------------------------
+
+    def _one(self, number: int, fault: Fault) -> None:
+        """Wait for its moment, inflict it; who watches what becomes of it goes on meanwhile."""
+        until_s = time.monotonic() + fault.after_s
+        self._wait(lambda: time.monotonic() >= until_s, "time")
+        last = fault.kind in ALONE or (fault.kind == "kill" and fault.role in ("supervisor", "guardian"))
+        self._wait(lambda: len(self._watches) < (1 if last else MOST_AT_ONCE), "moment for the next fault")
+        if last:
+            self._wait(lambda: self.run.all_up, "all processes up")
+        record: Record = {"kind": "fault", "trial": self.trial.number, "number": number, "mode": self.trial.mode}
+        record |= {"fault": fault.kind, "role": fault.role, "how": fault.how}
+        self.records.append(record)
+        watch, busy = self._inflict(fault, record)
+        self._watches[number] = watch, time.monotonic() + PATIENCE_S, busy
+        if last:
+            self._wait(lambda: number not in self._watches, "end of this fault", 2 * PATIENCE_S)
+
+    def _inflict(self, fault: Fault, record: Record) -> tuple[Watch, tuple[str, ...]]:
+        if fault.role in ("supervisor", "guardian", "all", "run folder", "/dev/shm"):
+            if fault.kind in ("disk", "memory"):
+                return self._full(fault, record), ()
+            named = {"kill": self._kill_guardian, "stop": self._stop, "freeze": self._freeze}
+            if fault.role == "supervisor" and fault.kind in ("kill", "drain"):
+                return self._restart(fault, record), ()
+            return named[fault.kind](fault, record), (fault.role,)
+        target = self._target(fault)
+        record |= {"role": target.role, "target": f"{target.name}.{target.incarnation}"}
+        ways = {"kill": self._kill, "stop": self._stop, "hang": self._hang, "bell": self._bell}
+        return ways[fault.kind](fault, record, target), (target.name,)
+
+    def _target(self, fault: Fault) -> Process:
+        """Whom it hits: one of the role, whom no other fault has; a simulator where there is no such role."""
+        role = fault.role if any(name.startswith(fault.role) for name in self.run.names) else "simulator"
+        found: list[Process] = []
+
+        def candidates() -> bool:
+            busy = {name for _, _, names in self._watches.values() for name in names}
+            known = sorted(self.run.life.processes.values(), key=lambda process: process.name)
+            found[:] = [p for p in known if p.role == role and p.name not in busy and alive(p.pid)]
+            if fault.kind != "kill":
+                found[:] = [p for p in found if p.up_s is not None]
+            return bool(found)
+
+        self._wait(candidates, f"{role} to hit")
+        return found[min(int(fault.which * len(found)), len(found) - 1)]
+
+    def _goes_on(self, record: Record, since_ns: int) -> Watch:
+        """Until a gradient is worked out after this moment."""
+        now_ns = time.monotonic_ns()
+        while self.run.learned_last_ns() <= now_ns:
+            yield
+        record["stalled_s"] = _seconds(self.run.learned_last_ns() - since_ns)
+
+    def _goes_on_now(self) -> None:
+        now_ns = time.monotonic_ns()
+        self._wait(lambda: self.run.learned_last_ns() > now_ns, "gradient")
+
+    def _step_s(self, name: str) -> float | None:
+        """Mean time of a round of a learner until now."""
+        trainer = next((n for n in self.run.names if n.startswith("trainer") and n[-1] == name[-1]), "trainer")
+        known = self.run.life.processes.get(trainer) or self.run.life.processes.get("trainer")
+        mark = self.run.mark(known.name, known.incarnation) if known else None
+        if mark is None or mark.count < 10:
+            return None
+        parts = {"ppo": 4}.get(topologies.split(self.trial.mode)[1], 1)
+        return _seconds(mark.last_ns - mark.first_ns) / mark.count * parts
+
+    def _replaced(self, record: Record, targets: list[Process], since_ns: int) -> Watch:
+        """Until newer incarnations of all of them do what they are for; an evaluator, until it is there."""
+        for target in targets:
+            while not self._works_again(target):
+                yield
+        newest = [(t, self.run.life.processes.get(t.name)) for t in targets]
+        spawns, firsts = [], []
+        for target, now in newest:
+            if target.role != "evaluator":
+                firsts.append(_seconds(self.run.first_use_ns(target.name, target.incarnation) - since_ns))
+            if now and now.up_s is not None:
+                spawns.append(now.up_s - now.spawned_s)
+        record["recovery_s"], record["spawn_s"] = max(firsts, default=None), max(spawns, default=None)
+
+    def _works_again(self, target: Process) -> bool:
+        now = self.run.life.processes.get(target.name)
+        if target.role == "evaluator":
+            return now is not None and now.incarnation > target.incarnation and now.up_s is not None
+        return self.run.first_use_ns(target.name, target.incarnation) > 0
+
+    # Kinds of faults ------------------------------------------------------------------------------------------------
+
+    def _kill(self, fault: Fault, record: Record, target: Process) -> Watch:
+        record["step_s"] = self._step_s(target.name)
+        since_ns = time.monotonic_ns()
+        with suppress(ProcessLookupError):
+            os.kill(target.pid, signal.SIGKILL)
+        yield from self._replaced(record, [target], since_ns)
+        yield from self._goes_on(record, since_ns)
+
+    def _kill_guardian(self, fault: Fault, record: Record) -> Watch:
+        targets = list(self.run.life.processes.values())
+        since_ns = time.monotonic_ns()
+        if guardian := self.run.guardian():
+            os.kill(guardian, signal.SIGKILL)
+        yield from self._replaced(record, targets, since_ns)
+        if guardian and alive(guardian):
+            self.violations.append(f"guardian {guardian} lives on")
+        yield from self._goes_on(record, since_ns)
+
+    def _stop(self, fault: Fault, record: Record, target: Process | None = None) -> Watch:
+        """A short one: nobody is restarted because of it."""
+        assert self.run.process is not None
+        pid = target.pid if target else self.run.process.pid if fault.role == "supervisor" else self.run.guardian()
+        if pid is None:
+            return
+        since_ns, until_s = time.monotonic_ns(), time.monotonic() + fault.lasts_s
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+        while time.monotonic() < until_s:
+            yield
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+        yield from self._goes_on(record, since_ns)
+        if target and target.role != "evaluator":
+            now_ns = time.monotonic_ns()
+            while self._same(target) and self.run.used_last_ns(target.name) <= now_ns:
+                yield
+
+    def _same(self, target: Process) -> bool:
+        now = self.run.life.processes.get(target.name)
+        return now is not None and now.incarnation == target.incarnation
+
+    def _freeze(self, fault: Fault, record: Record) -> Watch:
+        """All processes stand still for longer than a hang may last, and nobody is restarted because of it."""
+        assert self.run.process is not None
+        before = {name: p.incarnation for name, p in self.run.life.processes.items()}
+        pids = self.run.all_pids()
+        since_ns, until_s = time.monotonic_ns(), time.monotonic() + HANG_S + fault.lasts_s
+        for pid in [self.run.process.pid, *pids]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+        while time.monotonic() < until_s:
+            yield
+        self.random.shuffle(pids)
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        yield from self._goes_on(record, since_ns)
+        for _ in range(100):  # longer than it takes to be found to hang
+            yield
+        after = {name: p.incarnation for name, p in self.run.life.processes.items()}
+        if before != after:
+            self.violations.append(f"restarted after a freeze of all: {before} to {after}")
+
+    def _hang(self, fault: Fault, record: Record, target: Process) -> Watch:
+        """Stopped for good: replaced within the limit, and the old incarnation never writes again."""
+        self._expected.add((target.name, target.incarnation))
+        since_ns = time.monotonic_ns()
+        with suppress(ProcessLookupError):
+            os.kill(target.pid, signal.SIGSTOP)
+        while self._same(target):
+            yield
+        record["detect_s"] = _seconds(time.monotonic_ns() - since_ns)
+        with suppress(ProcessLookupError):
+            os.kill(target.pid, signal.SIGCONT)
+        yield from self._replaced(record, [target], since_ns)
+        if alive(target.pid):
+            self.violations.append(f"{target.name}.{target.incarnation} lives on beside its successor")
+        yield from self._goes_on(record, since_ns)
+
+    def _bell(self, fault: Fault, record: Record, target: Process) -> Watch:
+        """The bell of a process is gone, another's, or full: it looks by itself, later."""
+        path = Path(self.run.meta["sockets"], f"{target.name}.bell")
+        since_ns = time.monotonic_ns()
+        with suppress(OSError):
+            if fault.how == "full":
+                handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+                with suppress(OSError):
+                    while True:
+                        os.write(handle, bytes(4096))
+                os.close(handle)
+            else:
+                path.unlink(missing_ok=True)
+            if fault.how == "replaced":
+                os.mkfifo(path, 0o600)
+            elif fault.how == "file":
+                path.write_bytes(b"no bell")
+        before = self.run.gradients()
+        while 0 <= self.run.gradients() - before < 5:
+            yield
+        yield from self._goes_on(record, since_ns)
+
+    def _full(self, fault: Fault, record: Record) -> Watch:
+        """No room in a file system for a while, in which somebody may die; when there is room again all is well."""
+        folder = self.run.folder.parent if fault.kind == "disk" else self.stage.shared
+        since_ns, until_s = time.monotonic_ns(), time.monotonic() + fault.lasts_s
+        self.stage.fill(folder)
+        targets = []
+        if fault.how != "alone":
+            targets = [p for p in self.run.life.processes.values() if p.role == fault.how][:1]
+            for target in targets:
+                with suppress(ProcessLookupError):
+                    os.kill(target.pid, signal.SIGKILL)
+        while time.monotonic() < until_s:
+            yield
+        self.stage.free(folder)
+        since_ns = time.monotonic_ns()
+        yield from self._replaced(record, targets, since_ns)
+        yield from self._goes_on(record, since_ns)
+
+    def _restart(self, fault: Fault, record: Record) -> Watch:
+        """The supervisor is killed, or told to end; then the run goes on from its newest checkpoint."""
+        self._quiet()
+        since_ns = time.monotonic_ns()
+        assert self.run.process is not None
+        if fault.kind == "kill":
+            self.run.process.kill()
+            self.run.process.wait()
+            if not wait_until(lambda: not self.run.all_pids(), GONE_S):
+                self.violations.append(f"left after the supervisor was killed: {census.left(self.run)}")
+            record["gone_s"] = _seconds(time.monotonic_ns() - since_ns)
+        else:
+            self._drain()
+            self._nothing_left()
+        self.rollbacks.append(judge.rollback(self.run, killed=fault.kind == "kill"))
+        since_ns = time.monotonic_ns()
+        watches, self._watches = self._watches, {}
+        self._begin()
+        self._watches = watches
+        record["recovery_s"] = _seconds(self.run.learned_last_ns() - since_ns)
+        yield from self._goes_on(record, since_ns)
+
+    # Ends -----------------------------------------------------------------------------------------------------------
+
+    def _quiet(self) -> None:
+        """Nobody who has been there all the time has more than at first."""
+        watches, self._watches = self._watches, {}
+        self._wait(lambda: self.run.all_up, "all processes up")
+        self._goes_on_now()
+        grown: list[str] = []
+
+        def settled() -> bool:
+            grown[:] = census.grown(self._baseline, census.survivors(self.run))
+            return not grown
+
+        with suppress(Broken):
+            self._wait(settled, "end of growth", 5.0)
+        self.violations += grown
+        self._watches = watches
+
+    def _drain(self) -> None:
+        assert self.run.process is not None
+        os.kill(self.run.process.pid, signal.SIGINT)
+        self._ended(130, "stopped")
+
+    def _ended(self, exit_code: int, status: str) -> None:
+        """Wait for the run's own end."""
+        assert self.run.process is not None
+        if not wait_until(lambda: self.run.process and self.run.process.poll() is not None, PATIENCE_S):
+            raise Broken(f"the run did not end; {self._state()}")
+        self.run.look()
+        said = judge.summary(self.run)
+        if self.run.process.returncode != exit_code or said.get("status") != status:
+            self.violations.append(f"ended with {self.run.process.returncode}, {said.get('status')}: {said}")
+
+    def _nothing_left(self) -> None:
+        if not wait_until(lambda: not census.left(self.run), 5.0):
+            self.violations += [f"left: {what}" for what in census.left(self.run)]
+
+
+def attempt(trial: Trial, tell: Callable[[str], None] = lambda said: None) -> list[Record]:
+    """Try it; returns a record for each fault, and one of the run."""
+    with Stage() as stage:
+        tell(f"trial {trial.number}: {trial.mode}, seed {trial.seed}, {len(trial.faults)} faults, {trial.ending}")
+        going = Attempt(trial, stage, tell)
+        found = going.go()
+        if found["violations"]:
+            _keep(going, found)
+        return [*going.records, found]
+
+
+def _keep(going: Attempt, found: Record) -> None:
+    """Leave what a person needs to look into a violation."""
+    folder = os.environ.get("ACTORLEARN_TEST_CHAOS_KEEP")
+    if folder:
+        import shutil
+
+        place = Path(folder, f"trial-{going.trial.number}-{going.trial.mode}")
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(going.run.folder, place, ignore=shutil.ignore_patterns("ballast"))
+        (place / "found.txt").write_text(f"{found}\n\n{asdict(going.trial)}\n\n{going.run.screen()}")
+
+
+def _seconds(nanoseconds: int) -> float:
+    return round(nanoseconds / 1e9, 4)

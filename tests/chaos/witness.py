@@ -1,0 +1,90 @@
+"""A network whose weights are the ledger: one for each row of a run, 1 less for every surviving gradient it was in.
+
+``model.name: tests.chaos.witness:Witness``, with rmsprop of decay 0 and rate 1: a step is then the sign of the gradient,
+whatever its size, so a weight counts updates, in all modes but gossip exactly. Rolled back weights have counted nothing,
+adopted ones what the other learner had. It acts at random, and values all rows alike.
+
+It also reads every observation that it is given for a gradient: one that is damaged is told in the file ``damaged``.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tests.chaos.rows import SIZE, VARIABLE, Rows, own_mark
+from tests.ledger.env import DamagedRowError, read_all
+
+OPTIMIZER = (
+    *("optimizer.name=rmsprop", "optimizer.decay=0.0", "optimizer.epsilon=1.0e-30", "optimizer.centered=false"),
+    *("optimizer.learning_rate=1.0", "optimizer.learning_rate_final=1.0", "optimizer.clip_norm=0.0"),
+    *("optimizer.epsilon_inside_root=false", "optimizer.accumulator_init=0.0", "learners.rate_scaling=none"),
+)
+VALUE = 0.3719
+"""Of every row: no return is that, so the gradient of each valid row is not 0."""
+
+
+class _Counted(torch.autograd.Function):
+    """The output as it is; its gradient says of which rows there is one."""
+
+    @staticmethod
+    def forward(ctx: Any, output: Tensor, tally: Tensor, numbers: Tensor, witness: Witness) -> Tensor:
+        ctx.save_for_backward(numbers)
+        ctx.size, ctx.witness = tally.numel(), witness
+        return output.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[None, Tensor, None, None]:
+        (numbers,) = ctx.saved_tensors
+        learned = numbers[slopes[0].ne(0).any(-1)]
+        ctx.witness.learned_from(learned.numpy())
+        return None, torch.zeros(ctx.size).index_add_(0, learned, torch.ones(len(learned))), None, None
+
+
+class Witness(nn.Module):
+    """Called as networks are; needs no folder of rows to be described."""
+
+    def __init__(self, observation_shape: tuple[int, ...], heads: dict[str, int]) -> None:
+        super().__init__()
+        self.tally = nn.Parameter(torch.zeros(SIZE))
+        self._heads = heads
+        folder = os.environ.get(VARIABLE)
+        self._mark = own_mark(Path(folder)) if folder else None
+        self._trainer = os.environ.get("ACTORLEARN_PROCESS", "").startswith("trainer")
+        self._rows = Rows(Path(folder)) if folder and self._trainer else None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Witness:
+        """A target network: the same, but for the weights."""
+        copied = Witness((), self._heads)
+        copied.load_state_dict(self.state_dict())
+        return copied
+
+    def forward(self, observation: Tensor) -> dict[str, Tensor]:
+        """Outputs that are the same for every row."""
+        outputs = {name: torch.full((len(observation), size), VALUE) for name, size in self._heads.items()}
+        if self._mark and not self._trainer:
+            self._mark.now()
+        if torch.is_grad_enabled() and self._trainer:
+            numbers = torch.tensor(self._read(observation.numpy()))
+            name = "value" if "value" in outputs else "q"
+            outputs[name] = _Counted.apply(outputs[name], self.tally, numbers, self)
+        return outputs
+
+    def learned_from(self, numbers: np.ndarray[Any, Any]) -> None:
+        """A gradient of these rows has been worked out."""
+        if self._rows is not None and self._mark is not None:
+            np.add.at(self._rows.gradients, numbers[numbers < SIZE], 1)
+            self._mark.now()
+
+    def _read(self, observations: np.ndarray[Any, Any]) -> list[int]:
+        try:
+            return [min(shown.nonce, SIZE - 1) for shown in read_all(observations)]
+        except DamagedRowError as error:
+            with Path(os.environ[VARIABLE], "damaged").open("a") as file:
+                file.write(f"{os.environ.get('ACTORLEARN_PROCESS')}: {error}\n")
+            raise
