@@ -1,10 +1,14 @@
 # actorlearn: everything a checkout needs. `make help` lists the targets.
 #   PYTHON=python3.12   the interpreter that .venv is made with
 #   TOPOLOGY=…  ARGS=…  what `make run` trains, and key=value changes to it
+#   FAULTS=…  SEED=…  JOBS=…  how many faults `make chaos` tries, drawn from which seed, over how many runs at a time
 
 PYTHON ?= python3
 TOPOLOGY ?= configs/pong-fast.yaml
 ARGS ?=
+FAULTS ?= 1000
+SEED ?= 1
+JOBS ?= 1
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -15,7 +19,7 @@ BIN := .venv/bin
 # The stamp holds the folder it was made in: a virtual environment does not survive being moved.
 STAMP := .venv/.installed
 
-.PHONY: help setup run test lint bench clean
+.PHONY: help setup run test lint bench chaos clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' "$(ROOT)/Makefile" | expand -t 16
@@ -52,6 +56,10 @@ test: lint  ## the full checks: lint, then every test that is neither slow nor f
 bench: setup  ## measure this machine
 	@cd "$(ROOT)"
 	$(BIN)/actorlearn bench $(ARGS)
+
+chaos: setup  ## FAULTS random faults over living runs of all modes, drawn from SEED; goes on where it was left
+	@cd "$(ROOT)"
+	exec $(BIN)/python -m tests.chaos --faults $(FAULTS) --seed $(SEED) --jobs $(JOBS)
 
 clean:  ## remove .venv, caches and build products (runs/ stays)
 	@cd "$(ROOT)"

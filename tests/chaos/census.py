@@ -1,4 +1,4 @@
-"""What a run has, and what is left of it: processes, threads, descriptors, mappings, segments, sockets, ports, files."""
+"""What a run has, and what is left of it: processes, threads, descriptors, segments, sockets, ports, files."""
 
 from __future__ import annotations
 
@@ -35,16 +35,18 @@ def survivors(run: Living) -> dict[str, Survivor]:
         pids["guardian"] = guardian
     for name, pid in pids.items():
         with suppress(OSError):
-            found[f"{name} {pid}"] = _survivor(pid)
+            found[f"{name} {pid}"] = _survivor(pid, run)
     return found
 
 
-def _survivor(pid: int) -> Survivor:
+def _survivor(pid: int, run: Living) -> Survivor:
     folder = Path(f"/proc/{pid}")
     fds = []
     for handle in (folder / "fd").iterdir():
         with suppress(OSError):
-            fds.append(os.readlink(handle).partition(":[")[0])
+            target = os.readlink(handle).partition(":[")[0]
+            if not target.startswith(str(run.rows.folder)):  # ours, and opened when first needed
+                fds.append(target)
     maps = (folder / "maps").read_text().splitlines()
     deleted = {line.split(None, 5)[5] for line in maps if "/dev/shm/actorlearn" in line and "(deleted)" in line}
     children = (folder / "task" / str(pid) / "children").read_text().split()

@@ -121,7 +121,7 @@ def _stored_once(run: Living, saved: list[checkpoint.Checkpoint]) -> list[str]:
     found = []
     for one in saved:
         numbers: list[int] = []
-        for path in sorted(one.path.rglob("observation*.npy")):
+        for path in sorted(one.path.rglob("frame*.npy")):
             cells = np.load(path, mmap_mode="r", allow_pickle=False)
             for cell in cells.reshape(-1, cells.shape[-1]):
                 try:
@@ -135,9 +135,7 @@ def _stored_once(run: Living, saved: list[checkpoint.Checkpoint]) -> list[str]:
     return found
 
 
-def _conserved(
-    made: int, used: int, dropped: int, in_flight: int, rollbacks: list[Rollback], run: Living
-) -> list[str]:
+def _conserved(made: int, used: int, dropped: int, in_flight: int, rollbacks: list[Rollback], run: Living) -> list[str]:
     """produced = used + dropped + in flight; what was made after the last count of a life is no more than fits."""
     known = used + dropped + in_flight
     horizon = 8 if run.mode.endswith("dqn") else topologies.HORIZON
@@ -147,7 +145,9 @@ def _conserved(
     most += topologies.ENVS * sum(1 for _, name, _ in run.rows.processes().values() if name.startswith("simulator"))
     if not known <= made <= most:
         said = f"used {used} + dropped {dropped} + in flight {in_flight} = {known}"
-        return [f"produced {made}, {said}, at most {most}: {made - known} steps {'lost' if made > most else 'too many'}"]
+        return [
+            f"produced {made}, {said}, at most {most}: {made - known} steps {'lost' if made > most else 'too many'}"
+        ]
     return []
 
 

@@ -42,8 +42,10 @@ class Stage:
         self.sockets.mkdir(mode=0o700)
         how = [] if _PRIVILEGED else ["--user", "--map-root-user"]
         self._holder = subprocess.Popen(
-            ["unshare", *how, "--mount", "--propagation=private", "sh", "-c"]
-            + [_HOLD, "sh", str(self._inside), DISK, SHARED],
+            [
+                *("unshare", *how, "--mount", "--propagation=private"),
+                *("sh", "-c", _HOLD, "sh", str(self._inside), DISK, SHARED),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

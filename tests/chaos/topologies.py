@@ -12,9 +12,7 @@ ENVS = 2
 
 _ROLES = ("simulator", "inference", "trainer", "evaluator")
 
-EVERYWHERE = (
-    *("name: chaos", "env: {id: tests.chaos.rows:Row}", "model: {name: tests.chaos.witness:Witness}"),
-)
+EVERYWHERE = (*("name: chaos", "env: {id: tests.chaos.rows:Row}", "model: {name: tests.chaos.witness:Witness}"),)
 
 COMMON = (
     f"total_steps={TOTAL_STEPS}",

@@ -55,6 +55,8 @@ class Attempt:
         self._versions: dict[str, tuple[Published, int]] = {}
         self._look_s = 0.0
         self._env_steps = 0
+        self._trainers: dict[str, int] = {}
+        """Incarnations when the newest row of metrics was seen."""
 
     # The whole ------------------------------------------------------------------------------------------------------
 
@@ -182,13 +184,21 @@ class Attempt:
                     self.violations.append(f"{name} went back from version {before} to {version}")
                 self._versions[name] = published, version
         for row in self._metrics.new():
-            rolls_back = topologies.split(self.trial.mode)[0] in ("alone", "gossip")
-            if row["env_steps"] < self._env_steps and not rolls_back:
+            if row["env_steps"] < self._env_steps and not self._rolls_back():
                 self.violations.append(f"env_steps went back from {self._env_steps} to {row['env_steps']}")
-            self._env_steps = row["env_steps"]
+            self._env_steps, self._trainers = row["env_steps"], self._now_trainers()
             dropped = sum(steps for name, steps in row.items() if name.startswith("dropped_"))
             if row.get("steps_dropped") != dropped:
                 self.violations.append(f"steps_dropped is {row.get('steps_dropped')}, its parts come to {dropped}")
+
+    def _now_trainers(self) -> dict[str, int]:
+        return {name: p.incarnation for name, p in self.run.life.processes.items() if p.role == "trainer"}
+
+    def _rolls_back(self) -> bool:
+        """Whether a checkpoint may have been gone back to since the newest row: each mode has its reason."""
+        mode, now = topologies.split(self.trial.mode)[0], self._now_trainers()
+        outlived = any(self._trainers.get(name) == incarnation for name, incarnation in now.items())
+        return mode in ("alone", "gossip") or (mode == "sync" and not outlived)
 
     # One fault ------------------------------------------------------------------------------------------------------
 
@@ -201,7 +211,9 @@ class Attempt:
         if last:
             self._wait(lambda: self.run.all_up, "all processes up")
         record: Record = {"kind": "fault", "trial": self.trial.number, "number": number, "mode": self.trial.mode}
-        record |= {"fault": fault.kind, "role": fault.role, "how": fault.how}
+        record |= {"fault": fault.kind, "role": fault.role, "how": fault.how, "beside": len(self._watches)}
+        for other in self._watches:
+            self.records[other]["beside"] += 1
         self.records.append(record)
         watch, busy = self._inflict(fault, record)
         self._watches[number] = watch, time.monotonic() + PATIENCE_S, busy

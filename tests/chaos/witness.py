@@ -1,8 +1,8 @@
 """A network whose weights are the ledger: one for each row of a run, 1 less for every surviving gradient it was in.
 
-``model.name: tests.chaos.witness:Witness``, with rmsprop of decay 0 and rate 1: a step is then the sign of the gradient,
-whatever its size, so a weight counts updates, in all modes but gossip exactly. Rolled back weights have counted nothing,
-adopted ones what the other learner had. It acts at random, and values all rows alike.
+``model.name: tests.chaos.witness:Witness``, with rmsprop of decay 0 and rate 1: a step is then the sign of the
+gradient, whatever its size, so a weight counts updates, in all modes but gossip exactly. Rolled back weights have
+counted nothing, adopted ones what the other learner had. It acts at random, and values all rows alike.
 
 It also reads every observation that it is given for a gradient: one that is damaged is told in the file ``damaged``.
 """

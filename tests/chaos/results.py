@@ -1,0 +1,101 @@
+"""What a campaign has found: JSON lines, one for each fault and each run, and a table of them all.
+
+A trial's lines are written when it is over, all at once, so a campaign that is broken off goes on with the next one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from launch.runs import Lines
+
+Record = dict[str, Any]
+STEPS = 5
+"""A replaced process is to be of use within the time that its start takes, and so many rounds of its learner."""
+
+
+class Results:
+    """The file of one campaign."""
+
+    def __init__(self, path: Path) -> None:
+        """Read what is there."""
+        self.path = path
+        self.records = list(Lines(path).new())
+
+    @property
+    def tried(self) -> set[int]:
+        """Numbers of the trials that are over."""
+        return {record["trial"] for record in self.records if record["kind"] == "trial"}
+
+    def add(self, records: Iterable[Record]) -> None:
+        """Append the records of one trial."""
+        new = list(records)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        text = "".join(f"{json.dumps(record)}\n" for record in new).encode()
+        handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(handle, text)
+        finally:
+            os.close(handle)
+        self.records += new
+
+
+def table(records: list[Record]) -> str:
+    """Faults by role, kind and mode; violations; times to recover."""
+    faults = [record for record in records if record["kind"] == "fault"]
+    trials = [record for record in records if record["kind"] == "trial"]
+    modes = sorted({record["mode"] for record in trials})
+    counted: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for fault in faults:
+        counted[fault["fault"], fault["role"]][fault["mode"]] += 1
+    lines = [_row("fault", "role", *modes, "all")]
+    lines += [_row(*key, *(by[mode] or "" for mode in modes), by.total()) for key, by in sorted(counted.items())]
+    lines.append(_row("all", "", *(sum(f["mode"] == mode for f in faults) for mode in modes), len(faults)))
+    lines += [
+        "",
+        _row("recovery", "role", "faults", "median s", "p95 s", "max s", "spawn s", f"<= spawn + {STEPS} rounds"),
+    ]
+    for kind, role in sorted(counted):
+        those = [f for f in faults if (f["fault"], f["role"]) == (kind, role)]
+        lines += _recovery(kind, role, those)
+    totals = [sum(trial.get(key) or 0 for trial in trials) for key in ("produced", "used", "in_flight")]
+    dropped: Counter[str] = Counter()
+    for trial in trials:
+        dropped.update(trial.get("dropped") or {})
+    said = ", ".join(f"{reason} {steps:,}" for reason, steps in sorted(dropped.items())) or "none"
+    lines += [
+        "",
+        f"steps produced {totals[0]:,}, used {totals[1]:,}, in flight at the end {totals[2]:,}; dropped: {said}",
+    ]
+    found = [f"trial {t['trial']} ({t['mode']}): {violation}" for t in trials for violation in t["violations"]]
+    lines += [
+        f"{len(trials)} runs, {sum(t['lives'] for t in trials)} lives, {len(faults)} faults, {len(found)} violations"
+    ]
+    return "\n".join([*lines, *found])
+
+
+def _recovery(kind: str, role: str, faults: list[Record]) -> list[str]:
+    """Times of those faults that no other one was beside."""
+    alone = [f for f in faults if not f["beside"]]
+    times = sorted(f["recovery_s"] for f in alone if f.get("recovery_s"))
+    if not times:
+        times = sorted(f["stalled_s"] for f in alone if f.get("stalled_s"))
+    if not times:
+        return []
+    spawns = [f["spawn_s"] for f in alone if f.get("spawn_s")]
+    judged = [f for f in alone if f.get("recovery_s") and f.get("spawn_s") and f.get("step_s")]
+    within = sum(f["recovery_s"] <= f["spawn_s"] + STEPS * f["step_s"] for f in judged)
+    numbers = (f"{value:.2f}" for value in (median(times), times[int(0.95 * (len(times) - 1))], times[-1]))
+    spawn = f"{median(spawns):.2f}" if spawns else ""
+    return [_row(kind, role, len(times), *numbers, spawn, f"{within} of {len(judged)}" if judged else "")]
+
+
+def _row(*cells: object) -> str:
+    first, second, *others = map(str, cells)
+    return f"{first:10}{second:12}" + "".join(f"{cell:>12}" for cell in others)
