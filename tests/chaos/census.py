@@ -35,17 +35,18 @@ def survivors(run: Living) -> dict[str, Survivor]:
         pids["guardian"] = guardian
     for name, pid in pids.items():
         with suppress(OSError):
-            found[f"{name} {pid}"] = _survivor(pid, run)
+            found[f"{name} {pid}"] = survivor(pid, str(run.rows.folder))
     return found
 
 
-def _survivor(pid: int, run: Living) -> Survivor:
+def survivor(pid: int, but: str = "no such folder") -> Survivor:
+    """What a process has, but for files of a folder: those are ours, and opened when they are first needed."""
     folder = Path(f"/proc/{pid}")
     fds = []
     for handle in (folder / "fd").iterdir():
         with suppress(OSError):
             target = os.readlink(handle).partition(":[")[0]
-            if not target.startswith(str(run.rows.folder)):  # ours, and opened when first needed
+            if not target.startswith(but):
                 fds.append(target)
     maps = (folder / "maps").read_text().splitlines()
     deleted = {line.split(None, 5)[5] for line in maps if "/dev/shm/actorlearn" in line and "(deleted)" in line}

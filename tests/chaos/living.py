@@ -169,14 +169,7 @@ class Living:
 
     def guardian(self) -> int | None:
         """Its process id."""
-        if self.process is None:
-            return None
-        with suppress(OSError):
-            children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-            for child in children:
-                if b"guardian.py" in Path(f"/proc/{child}/cmdline").read_bytes():
-                    return int(child)
-        return None
+        return guardian_of(self.process.pid) if self.process is not None else None
 
     # Whether it works -----------------------------------------------------------------------------------------------
 
@@ -217,6 +210,15 @@ class Living:
     def shared(self, name: str) -> Path:
         """A file of the run in its /dev/shm."""
         return self.stage.shared / f"actorlearn-{os.getuid()}-{self.life.run_id}" / name
+
+
+def guardian_of(supervisor: int) -> int | None:
+    """The process id of a supervisor's guardian."""
+    with suppress(OSError):
+        for child in Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split():
+            if b"guardian.py" in Path(f"/proc/{child}/cmdline").read_bytes():
+                return int(child)
+    return None
 
 
 def pids_with(mark: str) -> list[int]:

@@ -1,0 +1,21 @@
+"""An environment that kills its process at its first step, again and again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import numpy as np
+
+from actorlearn.envs.catch import Catch, Image
+
+
+class Dies(Catch):
+    """Catch, until it is played: ``tests.chaos.restarts:Dies``."""
+
+    def step(self, action: np.int64 | int) -> tuple[Image, float, bool, bool, dict[str, Any]]:
+        """No step is ever taken by the first simulator; the others are left alone."""
+        if os.environ.get("ACTORLEARN_PROCESS", "").startswith("simulator-0."):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(action)
