@@ -42,7 +42,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--faults", type=int, default=1000, help="in the whole campaign")
     parser.add_argument("--seed", type=int, default=None, help="of all that is drawn; another one each time without")
-    parser.add_argument("--each", type=int, default=25, help="faults of one run")
+    parser.add_argument("--each", type=int, default=50, help="faults of one run")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--most", type=int, default=None, help="runs to try now; the others are left for another time")
     parser.add_argument("--results", type=Path, default=None, help="JSON lines; what is there is not tried again")

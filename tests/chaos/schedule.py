@@ -45,30 +45,30 @@ class Trial:
 
 
 FAULTS: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
-    # kind, role, weight, variants
-    ("kill", "simulator", 20.0, ()),
-    ("kill", "trainer", 12.0, ()),
-    ("kill", "inference", 8.0, ()),
-    ("kill", "evaluator", 4.0, ()),
-    ("kill", "guardian", 2.0, ()),
-    ("kill", "supervisor", 3.0, ()),
-    ("drain", "supervisor", 2.0, ()),
-    ("stop", "simulator", 6.0, ()),
-    ("stop", "trainer", 6.0, ()),
-    ("stop", "inference", 4.0, ()),
-    ("stop", "evaluator", 2.0, ()),
-    ("stop", "guardian", 2.0, ()),
-    ("stop", "supervisor", 2.0, ()),
-    ("freeze", "all", 2.0, ()),
-    ("hang", "simulator", 2.0, ()),
-    ("hang", "trainer", 2.0, ()),
-    ("hang", "inference", 2.0, ()),
-    ("hang", "evaluator", 1.0, ()),
-    ("bell", "simulator", 4.0, ("removed", "replaced", "full", "file")),
-    ("bell", "trainer", 3.0, ("removed", "replaced", "full", "file")),
-    ("bell", "inference", 3.0, ("removed", "replaced", "full", "file")),
-    ("disk", "run folder", 3.0, ("alone", "trainer", "simulator", "inference")),
-    ("memory", "/dev/shm", 3.0, ("alone", "trainer", "simulator", "inference")),
+    # kind, role, weight, variants; heavy ones, after which networks are loaded anew, are the rarer
+    ("kill", "simulator", 24.0, ()),
+    ("kill", "trainer", 8.0, ()),
+    ("kill", "inference", 5.0, ()),
+    ("kill", "evaluator", 2.0, ()),
+    ("kill", "guardian", 1.0, ()),
+    ("kill", "supervisor", 1.5, ()),
+    ("drain", "supervisor", 1.0, ()),
+    ("stop", "simulator", 9.0, ()),
+    ("stop", "trainer", 8.0, ()),
+    ("stop", "inference", 6.0, ()),
+    ("stop", "evaluator", 3.0, ()),
+    ("stop", "guardian", 3.0, ()),
+    ("stop", "supervisor", 3.0, ()),
+    ("freeze", "all", 1.5, ()),
+    ("hang", "simulator", 2.5, ()),
+    ("hang", "trainer", 1.2, ()),
+    ("hang", "inference", 1.0, ()),
+    ("hang", "evaluator", 0.5, ()),
+    ("bell", "simulator", 5.0, ("removed", "replaced", "full", "file")),
+    ("bell", "trainer", 4.0, ("removed", "replaced", "full", "file")),
+    ("bell", "inference", 4.0, ("removed", "replaced", "full", "file")),
+    ("disk", "run folder", 4.0, ("alone", "simulator", "trainer", "inference")),
+    ("memory", "/dev/shm", 4.0, ("alone", "simulator", "trainer", "inference")),
 )
 """Full file systems come alone, or with a kill of one of that role while there is no room."""
 
@@ -82,7 +82,7 @@ ALL_MODES = [name for names in zip(*(names * 6 for names in MODES.values()), str
 """Each mode as often as the others, each of its algorithms in turn."""
 
 
-def trials(faults: int, seed: int, each: int = 20) -> Iterator[Trial]:
+def trials(faults: int, seed: int, each: int = 50) -> Iterator[Trial]:
     """Trials with so many faults together, ``each`` in one run but for the last."""
     number = 0
     while faults > 0:
@@ -106,6 +106,6 @@ def trial(number: int, seed: int, faults: int, mode: str = "") -> Trial:
 
 
 def _fault(drawn: random.Random, kind: str, role: str, variants: tuple[str, ...]) -> Fault:
-    after_s = min(drawn.expovariate(1 / 0.6), 3.0)
+    after_s = min(drawn.expovariate(1 / 0.3), 2.0)
     lasts_s = drawn.uniform(*SHORT_S) if kind == "stop" else drawn.uniform(1.0, 2.5)
     return Fault(kind, role, drawn.random(), after_s, lasts_s, drawn.choice(variants) if variants else "")

@@ -48,7 +48,8 @@ def memory_kib(pid: int) -> int:
 )
 def test_restarts_leave_nothing_behind(launched: Start, restarts: int) -> None:
     budget = ["supervision.restarts=1000000", "supervision.restart_delay_s=0", "supervision.longest_restart_delay_s=0"]
-    run = launched("catch", "env.id=tests.chaos.restarts:Dies", "total_steps=1_000_000_000", *budget)
+    one = ["simulators.count=1", "simulators.envs=1", "inference.count=1", "total_steps=1_000_000_000"]
+    run = launched("catch", "env.id=tests.chaos.restarts:Dies", *one, *budget)
     deaths = lambda: len(run.events("died", "simulator-0"))  # noqa: E731
     run.wait_for(lambda: deaths() >= 5, "deaths")
     before, segments = found(run), len(os.listdir(run.meta()["shm"]))

@@ -24,7 +24,7 @@ PATIENCE_S = 90.0
 """In which a run must have got over a fault; generous, because the machine may be training at the same time."""
 GONE_S = 10.0
 """In which nothing is left of a supervisor that was killed."""
-MOST_AT_ONCE = 3
+MOST_AT_ONCE = 5
 ALONE = ("freeze", "disk", "memory", "drain")
 """Faults that come when all others have been got over; so does the end of the supervisor."""
 Watch = Iterator[None]
@@ -91,7 +91,7 @@ class Attempt:
 
     def _begin(self, *changes: str) -> None:
         """Start the run, or go on with it, until it learns."""
-        self._versions, self._env_steps = {}, 0
+        self._versions, self._env_steps, self._trainers = {}, 0, {}
         self.run.start(*changes)
         self._metrics = Lines(self.run.folder / "metrics.jsonl")
         list(self._metrics.new())
@@ -99,7 +99,7 @@ class Attempt:
         self._wait(lambda: self.run.all_up, "all processes up", PATIENCE_S)
         self._goes_on_now()
         self._wait(lambda: not [n for n in self.run.names if "evaluator" not in n and not self._worked(n)], "work")
-        time.sleep(0.3)
+        self._wait(lambda: self._trainers, "row of metrics")  # whoever writes them has opened what it writes to
         self._baseline = census.survivors(self.run)
         if ports := census.listeners(self.run):
             self.violations.append(f"listens on {ports}")

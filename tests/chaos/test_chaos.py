@@ -1,0 +1,127 @@
+"""Faults over living runs: a small campaign, and whether its judges would notice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from actorlearn.algorithms.a2c import A2C
+from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.models.make import flatten
+from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.optim.make import make as make_optimizer
+from tests.chaos import schedule
+from tests.chaos.__main__ import main
+from tests.chaos.results import Results
+from tests.chaos.rows import BLOCK, PACE_VARIABLE, SIZE, VARIABLE, Row, Rows
+from tests.chaos.schedule import FAULTS, MODES
+from tests.chaos.witness import Witness
+
+
+@pytest.fixture
+def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rows:
+    """A run's, of which this process is now a simulator, now a trainer."""
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "rows"))
+    monkeypatch.setenv("ACTORLEARN_RUN_ID", "run")
+    monkeypatch.setenv("ACTORLEARN_PROCESS", "trainer.0")
+    monkeypatch.delenv(PACE_VARIABLE, raising=False)
+    monkeypatch.setattr("tests.chaos.rows._own", {})
+    return Rows.make(tmp_path / "rows")
+
+
+def test_a_seed_is_a_campaign() -> None:
+    first, again = ([*schedule.trials(1000, 7)] for _ in range(2))
+    assert first == again != [*schedule.trials(1000, 8)]
+    assert sum(len(trial.faults) for trial in first) == 1000
+    tried = {(fault.kind, fault.role) for trial in first for fault in trial.faults}
+    assert tried == {(kind, role) for kind, role, _, _ in FAULTS}
+    assert {trial.mode.partition("-")[0] for trial in first} == set(MODES)
+    assert [trial.faults for trial in schedule.trials(950, 7)] == [trial.faults for trial in first[:-1]]
+
+
+def test_no_number_is_given_twice(rows: Rows) -> None:
+    others = [Rows(rows.folder) for _ in range(3)]
+    dealt = [one.next() for _ in range(3 * BLOCK) for one in (rows, *others)]
+    assert len(set(dealt)) == len(dealt) and max(dealt) < 16 * BLOCK
+
+
+def played(count: int) -> tuple[np.ndarray, list[int], list[bool]]:
+    """Observations of one environment, their numbers, and which begin games."""
+    env = Row()
+    shown, first = [env.reset(seed=3)[0]], [True]
+    while len(shown) < count:
+        observation, _, terminated, truncated, _ = env.step(1)
+        shown.append(observation)
+        first.append(False)
+        if terminated or truncated:
+            shown.append(env.reset()[0])
+            first.append(True)
+    return np.stack(shown), list(range(len(shown))), first
+
+
+def batch_of(observation: np.ndarray, first: list[bool]) -> Batch:
+    flags = torch.tensor(first)[:, None]
+    nothing = torch.zeros(len(first) - 1, 1)
+    return Batch(
+        observation=torch.from_numpy(observation)[:, None],
+        action=nothing.long(),
+        reward=nothing + 0.25,
+        terminated=nothing.bool(),
+        truncated=nothing.bool(),
+        life_lost=nothing.bool(),
+        first=flags,
+        valid=~flags[1:],
+        policy_version=nothing.long(),
+        columns={},
+    )
+
+
+def test_a_weight_counts_the_gradients_that_its_row_was_in(rows: Rows) -> None:
+    observation, numbers, first = played(30)
+    network = Witness((32,), {"logits": 4, "value": 1})
+    weights, gradients = flatten(network)
+    optimizer = make_optimizer(
+        OptimizerSettings(name="rmsprop", decay=0.0, epsilon=1e-30, centered=False, clip_norm=0.0), weights
+    )
+    algorithm = A2C(AlgorithmSettings(name="a2c", horizon=len(first) - 1))
+
+    def learn(until: int) -> None:
+        batch = batch_of(observation[: until + 1], first[: until + 1])
+        outputs = {name: out[:, None] for name, out in network(batch.observation[:, 0]).items()}
+        gradients.zero_()
+        algorithm.loss(outputs, batch, 0.0)[0].backward()
+        optimizer.step(weights, gradients, 1.0)
+
+    learn(len(first) - 1)
+    learn(10)
+    expected = np.zeros(SIZE)
+    for number in numbers[:-1]:
+        expected[number] = 0 if first[number + 1] else 1 + (number < 10)
+    assert np.array_equal(-weights.numpy(), expected)
+    assert np.array_equal(rows.gradients, expected)
+    made = np.flatnonzero(rows.kind)
+    assert made.tolist() == numbers
+    assert rows.origin[numbers[1]] == numbers[0]
+
+
+def test_a_damaged_row_is_told(rows: Rows) -> None:
+    observation, _, _ = played(4)
+    observation[2, 5] ^= 1
+    network = Witness((32,), {"logits": 4, "value": 1})
+    with pytest.raises(ValueError, match="not as it was made"):
+        network(torch.from_numpy(observation))
+    assert "not as it was made" in (rows.folder / "damaged").read_text()
+
+
+@pytest.mark.system
+@pytest.mark.faults
+@pytest.mark.timeout(1800)
+def test_sixty_faults_leave_nothing_lost_and_nothing_behind(tmp_path: Path) -> None:
+    """Four runs, one of each mode, two at a time: of a campaign whose heavy faults are few."""
+    assert main(["--faults", "60", "--seed", "12", "--each", "15", "--jobs", "2", "--results", f"{tmp_path}/r"]) == 0
+    records = Results(tmp_path / "r").records
+    assert sum(record["kind"] == "fault" for record in records) == 60
+    assert {record["mode"].partition("-")[0] for record in records} == set(MODES)
