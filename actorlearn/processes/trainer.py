@@ -73,6 +73,8 @@ class Trainer:
         self.save_failed = False
         self.unlearned: Batch | None = None
         """A batch whose learning another learner's end broke off."""
+        self.stale = 0
+        """Steps of the batch taken last that are too old to be learned from."""
         self.numbers: dict[str, Any] = {}
         """What the newest update said of itself."""
         self.lags = Lags()
@@ -148,9 +150,8 @@ class Trainer:
         if self.rewards is not None:
             batch = self.rewards.scaled(batch, [(f"{peer}/{g}", b.envs_per_group) for peer, b, g in parts])
         fresh = without_stale(batch, self.published.version, self.learning.algorithm_settings)
-        dropped = steps_in(batch) - steps_in(fresh)
-        self.account.counts.dropped["stale"] += dropped
-        if dropped and dropped == steps_in(batch) and not self.learners.in_step:
+        self.stale = steps_in(batch) - steps_in(fresh)
+        if self.stale and self.stale == steps_in(batch) and not self.learners.in_step:
             self._count_round()
             self._open()
             return self._batch()
@@ -195,6 +196,7 @@ class Trainer:
 
     def _count_round(self) -> None:
         """The round taken last is over: the next one follows."""
+        self.account.counts.dropped["stale"] += self.stale
         self.batches.count_games()
         if self.rewards is not None:
             self.rewards.learned()

@@ -140,6 +140,23 @@ def test_a_batch_that_is_ready_when_a_run_is_drained_is_counted(tmp_path: Path) 
     assert produced == used + dropped + world.summary["steps_in_flight"]
 
 
+@pytest.mark.parametrize("turn", range(12, 17))
+def test_stale_rows_of_a_batch_that_is_not_learned_are_in_flight_alone(tmp_path: Path, turn: int) -> None:
+    lagging = {"max_policy_lag": 0, "on_policy_lag": "drop"}
+    world = World(tmp_path / "run", topology(mode="sync", algorithm=lagging, simulators={"blocks": 4}, **TWO))
+
+    def stop(world: World) -> None:
+        if world.turns == turn:
+            world.ask("stop")
+            world.frozen = True
+
+    world.interfere = stop
+    assert world.run() == 0
+    produced, used, dropped = counted(world)
+    assert dropped
+    assert produced == used + dropped + world.summary["steps_in_flight"]
+
+
 def test_a_resumed_run_says_what_was_lost_with_the_one_before(tmp_path: Path) -> None:
     world = World(tmp_path / "run", topology())
 
