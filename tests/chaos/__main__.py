@@ -23,7 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     path = wanted.results or ROOT / "runs" / "chaos" / f"seed-{wanted.seed}.jsonl"
     results = Results(path)
     trials = list(schedule.trials(wanted.faults, wanted.seed, wanted.each))
-    left = [trial for trial in trials if trial.number not in results.tried][: wanted.most]
+    left = [trial for trial in trials if trial.number not in results.tried]
+    left = [trial for trial in left if trial.mode.startswith(tuple(wanted.modes))][: wanted.most]
     print(f"make chaos FAULTS={wanted.faults} SEED={wanted.seed}: {len(left)} of {len(trials)} runs, into {path}")
     about = {"commit": commit(ROOT)["commit"], "machine": machine()["cpu"], "cores": machine()["usable_cores"]}
     context = multiprocessing.get_context("spawn")
@@ -42,9 +43,10 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--faults", type=int, default=1000, help="in the whole campaign")
     parser.add_argument("--seed", type=int, default=None, help="of all that is drawn; another one each time without")
-    parser.add_argument("--each", type=int, default=50, help="faults of one run")
+    parser.add_argument("--each", type=int, default=84, help="faults of one run")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--most", type=int, default=None, help="runs to try now; the others are left for another time")
+    parser.add_argument("--modes", nargs="*", default=[""], help="only runs whose mode begins so, as alone, for now")
     parser.add_argument("--results", type=Path, default=None, help="JSON lines; what is there is not tried again")
     wanted = parser.parse_args(arguments)
     wanted.seed = secrets.randbelow(10**6) if wanted.seed is None else wanted.seed

@@ -69,6 +69,8 @@ def judge(run: Living, rollbacks: list[Rollback]) -> dict[str, Any]:
     used, dropped, in_flight = (int(said.get(k) or 0) for k in ("steps_used", "steps_dropped", "steps_in_flight"))
     if len(np.unique(taken)) != len(taken):
         raise AssertionError("a row was stepped from twice: the environment of the tests is wrong")
+    if run.rows.kind[SIZE - 1]:
+        found.append(f"more than {SIZE} rows: the last are not judged, and steps_used counts them")
     damaged = run.rows.folder / "damaged"
     if damaged.exists():
         found.append(f"damaged rows: {damaged.read_text()[:500]}")

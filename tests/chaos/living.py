@@ -22,7 +22,7 @@ from tests.system.launched import hear_ctrl_c
 
 TOKEN_VARIABLE = "ACTORLEARN_TEST_CHAOS_TOKEN"
 """In the environment of every process that such a run starts, and of no other."""
-PACE_S = 0.006
+PACE_S = 0.012
 GONE = ("died", "ended", "detached", "refused", "gave up")
 
 

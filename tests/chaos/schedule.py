@@ -50,9 +50,9 @@ FAULTS: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
     ("kill", "trainer", 8.0, ()),
     ("kill", "inference", 5.0, ()),
     ("kill", "evaluator", 2.0, ()),
-    ("kill", "guardian", 1.0, ()),
-    ("kill", "supervisor", 1.5, ()),
-    ("drain", "supervisor", 1.0, ()),
+    ("kill", "guardian", 0.8, ()),
+    ("kill", "supervisor", 1.0, ()),
+    ("drain", "supervisor", 0.6, ()),
     ("stop", "simulator", 9.0, ()),
     ("stop", "trainer", 8.0, ()),
     ("stop", "inference", 6.0, ()),
@@ -82,7 +82,7 @@ ALL_MODES = [name for names in zip(*(names * 6 for names in MODES.values()), str
 """Each mode as often as the others, each of its algorithms in turn."""
 
 
-def trials(faults: int, seed: int, each: int = 50) -> Iterator[Trial]:
+def trials(faults: int, seed: int, each: int = 84) -> Iterator[Trial]:
     """Trials with so many faults together, ``each`` in one run but for the last."""
     number = 0
     while faults > 0:

@@ -20,7 +20,7 @@ from tests.chaos.living import Living, Process, alive, wait_until
 from tests.chaos.schedule import HANG_S, Fault, Trial
 from tests.chaos.stage import Stage
 
-PATIENCE_S = 90.0
+PATIENCE_S = 300.0
 """In which a run must have got over a fault; generous, because the machine may be training at the same time."""
 GONE_S = 10.0
 """In which nothing is left of a supervisor that was killed."""
