@@ -270,8 +270,9 @@ class ReplayLearning(Learning):
         next: they are stored, even if this round was, by a trainer that was told to end while it learned from it.
         """
         super().restore(saved)
-        self.random.bit_generator.state = saved.state["draws"]
-        self._told = dict(saved.state["told"])
+        if "draws" in saved.state:  # early checkpoints have neither
+            self.random.bit_generator.state = saved.state["draws"]
+            self._told = dict(saved.state["told"])
         self.target.load_state_dict(saved.section("target"))
         self._credited, self._ahead, self._period = (int(n) for n in saved.tensors["replay.counters"])
         if "replay" in saved.state and self.replay.empty:

@@ -323,7 +323,10 @@ class Replay:
         if msgspec.convert(state["shape"], ReplayShape) != self.shape:
             raise ValueError(f"{folder}: the replay saved there is {state['shape']}, not {self.shape}")
         columns = {name: _read(folder / f"{name}.npy", self._segment[name]) for name in self._columns}
-        words = {name: _read(folder / f"{name}.npy", array) for name, array in self._words().items()}
+        words = self._words()
+        for name, array in words.items():
+            if name not in ("owner", "following") or (folder / f"{name}.npy").exists():  # they were not saved once
+                words[name] = _read(folder / f"{name}.npy", array)
         drawn = {name: _read(folder / f"sampler-{name}.npy") for name in self.sampler.arrays()}
         for name, saved in columns.items():
             _copy(saved, self._segment[name][:, : saved.shape[1]], beat)
