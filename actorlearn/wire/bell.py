@@ -11,6 +11,7 @@ their time to it.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +23,13 @@ class Bell:
     """The listener's end."""
 
     def __init__(self, path: Path) -> None:
-        """Hang the bell up, for this user alone; one that hangs there from an earlier incarnation is used again."""
+        """Hang the bell up, for this user alone; one that hangs there from an earlier incarnation is used again.
+
+        What else lies there is removed: a file is never empty to who waits for it, and grows with every ring.
+        """
+        with suppress(FileNotFoundError):
+            if not stat.S_ISFIFO(path.lstat().st_mode):
+                path.unlink()
         with suppress(FileExistsError):
             os.mkfifo(path, 0o600)
         # Read and write: with a writer of its own the pipe never ends, whoever comes and goes.
@@ -56,9 +63,10 @@ class Bells:
         """Wake a listener; False when nobody listens. A bell that is full of rings has been heard or will be."""
         try:
             if listener not in self._fds:
-                self._fds[listener] = os.open(
-                    self._paths[listener], os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
-                )
+                handle = os.open(self._paths[listener], os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+                self._fds[listener] = handle
+                if not stat.S_ISFIFO(os.fstat(handle).st_mode):
+                    raise OSError(f"{self._paths[listener]} is no pipe")
             os.write(self._fds[listener], b"!")
         except BlockingIOError:
             return True

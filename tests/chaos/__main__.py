@@ -8,6 +8,7 @@ import secrets
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 
 from launch.record import commit, machine
@@ -27,9 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     left = [trial for trial in left if trial.mode.startswith(tuple(wanted.modes))][: wanted.most]
     print(f"make chaos FAULTS={wanted.faults} SEED={wanted.seed}: {len(left)} of {len(trials)} runs, into {path}")
     about = {"commit": commit(ROOT)["commit"], "machine": machine()["cpu"], "cores": machine()["usable_cores"]}
+    tell = partial(print, flush=True) if wanted.verbose else _silent
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(wanted.jobs, context) as pool:
-        going = [pool.submit(attempt, trial) for trial in left]
+        going = [pool.submit(attempt, trial, tell) for trial in left]
         for done in as_completed(going):
             *faults, run = done.result()
             results.add([*faults, {**run, **about}])
@@ -39,6 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(any(record["violations"] for record in results.records if record["kind"] == "trial"))
 
 
+def _silent(said: str) -> None:
+    """Say nothing."""
+
+
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--faults", type=int, default=1000, help="in the whole campaign")
@@ -46,6 +52,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--each", type=int, default=84, help="faults of one run")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--most", type=int, default=None, help="runs to try now; the others are left for another time")
+    parser.add_argument("--verbose", action="store_true", help="a line for each fault")
     parser.add_argument("--modes", nargs="*", default=[""], help="only runs whose mode begins so, as alone, for now")
     parser.add_argument("--results", type=Path, default=None, help="JSON lines; what is there is not tried again")
     wanted = parser.parse_args(arguments)

@@ -91,3 +91,24 @@ def test_following_others_lets_go_of_the_bells_before(path: Path, bells: Bells) 
     assert len(os.listdir("/proc/self/fd")) == before - 1
     bells.ring_all()  # nobody hung that one up
     bell.close()
+
+
+@pytest.mark.parametrize("what", ["file", "link"])
+def test_what_lies_in_a_bells_place_is_never_rung_and_goes_when_it_is_hung_up(
+    path: Path, bells: Bells, what: str
+) -> None:
+    other = path.with_name("other")
+    other.write_bytes(b"ours")
+    if what == "file":
+        path.write_bytes(b"no bell")
+    else:
+        path.symlink_to(other)
+    before = len(os.listdir("/proc/self/fd"))
+    assert not any(bells.ring("trainer") for _ in range(3))
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert what == "link" or path.read_bytes() == b"no bell"
+    bell = Bell(path)
+    assert not rung(bell)
+    assert bells.ring("trainer") and rung(bell)
+    bell.close()
+    assert other.read_bytes() == b"ours"
