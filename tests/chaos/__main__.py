@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
 import secrets
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from launch.record import commit, machine
 from tests.chaos import schedule
-from tests.chaos.results import Results, table
+from tests.chaos.results import Results, summarised, table
 from tests.chaos.trial import attempt
 from tests.sizes import ROOT
 
@@ -38,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             said = "".join(f"\n    {violation}" for violation in run["violations"])
             print(f"run {run['trial']}: {run['mode']}, {len(faults)} faults in {run['wall_s']:g} s{said}", flush=True)
     print(table(results.records))
+    if wanted.summary:
+        lines = "".join(f"{json.dumps(line)}\n" for line in summarised(results.records))
+        wanted.summary.write_text(lines)
     return int(any(record["violations"] for record in results.records if record["kind"] == "trial"))
 
 
@@ -54,6 +58,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--most", type=int, default=None, help="runs to try now; the others are left for another time")
     parser.add_argument("--verbose", action="store_true", help="a line for each fault")
     parser.add_argument("--modes", nargs="*", default=[""], help="only runs whose mode begins so, as alone, for now")
+    parser.add_argument("--summary", type=Path, default=None, help="JSON lines to write: one for each run so far")
     parser.add_argument("--results", type=Path, default=None, help="JSON lines; what is there is not tried again")
     wanted = parser.parse_args(arguments)
     wanted.seed = secrets.randbelow(10**6) if wanted.seed is None else wanted.seed

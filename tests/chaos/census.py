@@ -72,6 +72,8 @@ def grown(before: dict[str, Survivor], after: dict[str, Survivor]) -> list[str]:
             found.append(f"{name} has {len(now.fds)} descriptors, and had {len(was.fds)}: more of {sorted(more)}")
         if now.threads > was.threads + SLACK:
             found.append(f"{name} has {now.threads} threads, and had {was.threads}")
+        if now.deleted > was.deleted:
+            found.append(f"{name} has {now.deleted} segments mapped that are gone, and had {was.deleted}")
     for name, now in after.items():
         if now.zombies:
             found.append(f"{name} has {now.zombies} zombies")

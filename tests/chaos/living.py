@@ -133,7 +133,7 @@ class Living:
             if meta.get("supervisor_pid") == self.process.pid:
                 life.run_id = meta["run_id"]
         for event in self._events.new():
-            kind, name, incarnation = event["kind"], event.get("process"), event.get("incarnation")
+            kind, name, incarnation = event["kind"], str(event.get("process")), int(event.get("incarnation", 0))
             if kind == "spawned":
                 life.processes[name] = Process(name, incarnation, event["pid"], event["time_s"])
             elif kind in ("ready", "restarted", "attached"):

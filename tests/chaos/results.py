@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from math import ceil
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -44,6 +45,20 @@ class Results:
         finally:
             os.close(handle)
         self.records += new
+
+
+def summarised(records: list[Record]) -> Iterator[Record]:
+    """A line for each run: what was tried on it, what it came to, and how long each fault took to be got over."""
+    for trial in (record for record in records if record["kind"] == "trial"):
+        tried: Counter[str] = Counter()
+        times: dict[str, list[list[float | None]]] = defaultdict(list)
+        for fault in records:
+            if fault["kind"] == "fault" and fault["trial"] == trial["trial"]:
+                what = " ".join(filter(None, (fault["fault"], fault["role"], fault["how"])))
+                tried[what] += 1
+                if not fault["beside"]:
+                    times[what].append([fault.get(key) for key in ("recovery_s", "spawn_s", "step_s", "stalled_s")])
+        yield {**trial, "tried": tried, "recovery_spawn_step_stalled_s": times}
 
 
 def table(records: list[Record]) -> str:
@@ -91,7 +106,7 @@ def _recovery(kind: str, role: str, faults: list[Record]) -> list[str]:
     spawns = [f["spawn_s"] for f in alone if f.get("spawn_s")]
     judged = [f for f in alone if f.get("recovery_s") and f.get("spawn_s") and f.get("step_s")]
     within = sum(f["recovery_s"] <= f["spawn_s"] + STEPS * f["step_s"] for f in judged)
-    numbers = (f"{value:.2f}" for value in (median(times), times[int(0.95 * (len(times) - 1))], times[-1]))
+    numbers = (f"{value:.2f}" for value in (median(times), times[ceil(0.95 * len(times)) - 1], times[-1]))
     spawn = f"{median(spawns):.2f}" if spawns else ""
     return [_row(kind, role, len(times), *numbers, spawn, f"{within} of {len(judged)}" if judged else "")]
 

@@ -92,7 +92,7 @@ def test_a_weight_counts_the_gradients_that_its_row_was_in(rows: Rows) -> None:
         batch = batch_of(observation[: until + 1], first[: until + 1])
         outputs = {name: out[:, None] for name, out in network(batch.observation[:, 0]).items()}
         gradients.zero_()
-        algorithm.loss(outputs, batch, 0.0)[0].backward()
+        torch.autograd.backward(algorithm.loss(outputs, batch, 0.0)[0])
         optimizer.step(weights, gradients, 1.0)
 
     learn(len(first) - 1)

@@ -50,7 +50,10 @@ def test_restarts_leave_nothing_behind(launched: Start, restarts: int) -> None:
     budget = ["supervision.restarts=1000000", "supervision.restart_delay_s=0", "supervision.longest_restart_delay_s=0"]
     one = ["simulators.count=1", "simulators.envs=1", "inference.count=1", "total_steps=1_000_000_000"]
     run = launched("catch", "env.id=tests.chaos.restarts:Dies", *one, *budget)
-    deaths = lambda: len(run.events("died", "simulator-0"))  # noqa: E731
+
+    def deaths() -> int:
+        return len(run.events("died", "simulator-0"))
+
     run.wait_for(lambda: deaths() >= 5, "deaths")
     before, segments = found(run), len(os.listdir(run.meta()["shm"]))
     rss = memory_kib(run.process.pid)

@@ -459,7 +459,8 @@ class Attempt:
     def _ended(self, exit_code: int, status: str) -> None:
         """Wait for the run's own end."""
         assert self.run.process is not None
-        if not wait_until(lambda: self.run.process and self.run.process.poll() is not None, PATIENCE_S):
+        ended = self.run.process.poll
+        if not wait_until(lambda: ended() is not None, PATIENCE_S):
             raise Broken(f"the run did not end; {self._state()}")
         self.run.look()
         said = judge.summary(self.run)

@@ -46,6 +46,9 @@ class _Counted(torch.autograd.Function):
         return None, torch.zeros(ctx.size).index_add_(0, learned, torch.ones(len(learned))), None, None
 
 
+_counted: Any = _Counted.apply
+
+
 class Witness(nn.Module):
     """Called as networks are; needs no folder of rows to be described."""
 
@@ -72,7 +75,7 @@ class Witness(nn.Module):
         if torch.is_grad_enabled() and self._trainer:
             numbers = torch.tensor(self._read(observation.numpy()))
             name = "value" if "value" in outputs else "q"
-            outputs[name] = _Counted.apply(outputs[name], self.tally, numbers, self)
+            outputs[name] = _counted(outputs[name], self.tally, numbers, self)
         return outputs
 
     def learned_from(self, numbers: np.ndarray[Any, Any]) -> None:
