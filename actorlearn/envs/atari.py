@@ -26,6 +26,7 @@ Facts of ale-py 0.12.1 this file works around, each with a test:
   and that of baselines' EpisodicLife).
 * An action out of range makes `step` wait for ever: it is refused here.
 * `noop_max=n` draws from 0 … n-1, so it gets one more.
+* It gives and takes no emulator's state: where games stand is kept as how they came there (``envs/history.py``).
 * The step a game ends in (over or truncated) stops before the last frame is taken: its final observation is pooled
   from the step's frames before that and the observation before, so it may lag by a frame.
 """
@@ -35,7 +36,8 @@ from __future__ import annotations
 import difflib
 import functools
 import re
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -48,6 +50,7 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 
 from actorlearn.actions import drawn
+from actorlearn.envs.history import KEEPS_MEMORY, History
 from actorlearn.envs.interface import EnvSettings, EnvSpec, Row, check_actions, seed31
 
 UNLIMITED_FRAMES = 2**30
@@ -76,14 +79,17 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
 class Atari:
     """B games of one ROM, stepped by one thread of ALE while this one waits without spinning."""
 
-    def __init__(self, settings: EnvSettings, seeds: Sequence[int]) -> None:
-        """One game per seed."""
+    def __init__(self, settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> None:
+        """One game per seed. ``beat`` is called now and then while games are replayed."""
         preset = _preset(settings)
         self.spec = spec(settings)
         self.count = len(seeds)
-        self._seeds = np.array([seed31(seed) for seed in seeds], np.int64)
+        self._beat = beat
+        keeps = settings.repeat_action_probability > 0 or rom(settings.id) in KEEPS_MEMORY
+        self._history = History([seed31(seed) for seed in seeds], whole=keeps)
         frames = settings.time_limit_steps * settings.frame_skip
         self._lines = preset.kept_lines
+        self._id = settings.id
         self._ended = np.zeros(self.count, np.bool_)
         self._lives = np.zeros(self.count, np.int32)
         self._env: AtariVectorEnv | None = AtariVectorEnv(
@@ -106,7 +112,9 @@ class Atari:
 
     def reset(self, row: Row) -> None:
         """Start every game from its seed; writes first rows."""
-        observation, info = self._open().reset(seed=self._seeds)
+        env = self._open()
+        self._history.begin()
+        observation, info = env.reset(seed=self._history.seeds())
         self._begin(observation, info, slice(None), row)
 
     def step(self, action: npt.NDArray[np.integer[Any]], row: Row) -> None:
@@ -118,16 +126,22 @@ class Atari:
         row.reward[...] = reward
         row.terminated[...] = terminated
         row.truncated[...] = truncated
-        row.first[...] = self._ended
+        first = self._ended
+        row.first[...] = first
         lives = info["lives"]
         boundary = terminated | truncated
-        row.life_lost[...] = (lives < self._lives) & (lives > 0) & ~(boundary | self._ended)
+        row.life_lost[...] = (lives < self._lives) & (lives > 0) & ~(boundary | first)
         self._lives = lives
         self._ended = boundary
+        reseeded = self._history.step(action, first)
+        if reseeded is not None:
+            observation, info = self._reset(reseeded, self._history.seeds()[reseeded])
+            self._begin(observation, info, reseeded, row)
 
     def restart(self, chosen: npt.NDArray[np.bool_], row: Row) -> None:
         """Start a new game in the chosen environments; writes their first rows."""
-        observation, info = self._open().reset(options={"reset_mask": chosen})
+        self._open()
+        observation, info = self._reset(chosen, self._history.restart(chosen))
         self._begin(observation, info, chosen, row)
 
     def _begin(
@@ -146,12 +160,50 @@ class Atari:
         return drawn(self.spec.actions, (self.count,), random)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """Not yet."""
-        raise RuntimeError(self.spec.inexact)
+        """Take how the games came to where they are, and what is seen there."""
+        shown, lives, frames = self._seen()
+        own = {"ended": self._ended, "shown": shown, "lives": lives, "frames": frames}
+        return {name: array.copy() for name, array in own.items()} | self._history.state()
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Not yet."""
-        raise RuntimeError(self.spec.inexact)
+        """Replay the games of a state; raises ValueError when they do not lead to where they did."""
+        env = self._open()
+        try:
+            wanted = {name: state[name] for name in ("ended", "shown", "lives", "frames")}
+            self._history.restore(state)
+            self._replay(env)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            message = f"{self._id!r} cannot go on from this state: {type(error).__name__}: {error}"
+            raise ValueError(message) from error
+        shown, self._lives, frames = self._seen()
+        found = {"ended": self._ended, "shown": shown, "lives": self._lives, "frames": frames}
+        for name, values in found.items():
+            if (wrong := np.flatnonzero(values != wanted[name])).size:
+                raise ValueError(
+                    f"environment {wrong[0]} of {self._id!r}, replayed, is not where it was: {name} {values[wrong[0]]}, "
+                    f"and was {wanted[name][wrong[0]]}; ale-py must be the version the state was taken with"
+                )
+
+    def _replay(self, env: AtariVectorEnv) -> None:
+        env.reset()
+        for move in self._history.replay():
+            self._beat()
+            if move.action is None:
+                self._reset(move.chosen, move.seeds)
+                self._ended[move.chosen] = False
+            else:
+                _, _, terminated, truncated, _ = env.step(move.action)
+                self._ended = terminated | truncated
+
+    def _seen(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Checksum of what each environment shows, lives, and frames of its game."""
+        observation, info = self._reset(np.zeros(self.count, np.bool_))
+        shown = [zlib.crc32(np.ascontiguousarray(screens)) for screens in observation]
+        return np.array(shown, np.int64), info["lives"], info["episode_frame_number"]
+
+    def _reset(self, chosen: npt.NDArray[np.bool_], seeds: npt.NDArray[np.int64] | None = None) -> Any:
+        """Reset the chosen environments, of which a seed of -1 goes on with its random numbers; look at all."""
+        return self._open().reset(seed=seeds, options={"reset_mask": chosen})
 
     def close(self) -> None:
         """Join ALE's thread and free its memory."""
@@ -163,9 +215,9 @@ class Atari:
         return self._env
 
 
-def make(settings: EnvSettings, seeds: Sequence[int]) -> Atari:
+def make(settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> Atari:
     """One game per seed."""
-    return Atari(settings, seeds)
+    return Atari(settings, seeds, beat)
 
 
 def spec(settings: EnvSettings) -> EnvSpec:
@@ -177,7 +229,6 @@ def spec(settings: EnvSettings) -> EnvSpec:
         actions=_action_count(rom(settings.id), settings.full_action_space),
         frames_per_step=settings.frame_skip,
         stack=settings.stack,
-        inexact="the emulator's state is not kept yet",
     )
 
 

@@ -14,14 +14,15 @@ from actorlearn.envs.interface import EnvSettings, EnvSpec, VectorEnv
 def make(settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> VectorEnv:
     """One environment per seed; raises ValueError, one line, for settings that name none.
 
-    ``beat`` shows a sign of life: called between environments that are not of ALE, whose games take a moment together.
+    ``beat`` shows a sign of life: called between environments that are not of ALE, whose games take a moment together,
+    and while these are replayed.
     """
     if not seeds:
         raise ValueError("seeds: there must be one seed per environment, and at least one")
     if settings.id.startswith("ALE/"):
         from actorlearn.envs import atari
 
-        return atari.make(settings, seeds)
+        return atari.make(settings, seeds, beat)
     return gymnasium_env.make(settings, seeds, beat)
 
 

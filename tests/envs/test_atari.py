@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import ale_py
 import gymnasium
@@ -10,10 +12,10 @@ import numpy as np
 import pytest
 from ale_py import roms
 
-from actorlearn.envs import atari
+from actorlearn.envs import atari, history
 from actorlearn.envs.interface import EnvSettings, Row
 from actorlearn.envs.make import make, spec
-from tests.envs.playing import column, opened, play, random_actions
+from tests.envs.playing import assert_same, column, opened, play, poisoned_row, random_actions
 
 SIZES = {"dqn": (84, 84, 84), "paac": (84, 84, 84), "stooke-abbeel": (105, 80, 104)}
 
@@ -265,3 +267,98 @@ def test_closing_ends_ales_thread() -> None:
     assert len(os.listdir("/proc/self/task")) == before + 1
     env.close()
     assert len(os.listdir("/proc/self/task")) == before
+
+
+@pytest.mark.parametrize("keeps", ["sticky", "memory"])
+def test_games_that_depend_on_those_before_go_on_through_new_seeds(keeps: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the steps' own resets, and by restarts."""
+    monkeypatch.setattr(history, "RESEED_STEPS", 20)
+    sticky = EnvSettings(id="ALE/Pong-v5", time_limit_steps=9, repeat_action_probability=0.25, stack=1)
+    settings = sticky if keeps == "sticky" else EnvSettings(id="ALE/Seaquest-v5", time_limit_steps=9, stack=1)
+    with opened(settings, [3, 4]) as env, opened(settings, [5, 6]) as other:
+        rows = play(env, random_actions(env.spec, 2, 33))
+        state = env.state()
+        assert state["seedings"].tolist() == [1, 1]
+        env.restart(np.array([True, False]), rows[-1])
+        state = env.state()
+        other.restore(state)
+        on = []
+        for each in (env, other):
+            rows = []
+            for t, action in enumerate(random_actions(env.spec, 2, 45, seed=1)):
+                rows.append(poisoned_row(env.spec, 2))
+                each.step(action, rows[-1])
+                if t == 30:
+                    each.restart(np.array([True, True]), rows[-1])
+            on.append(rows)
+        assert_same(*on)
+        assert env.state()["seedings"].min() >= 3
+
+
+def test_games_that_are_replayed_otherwise_are_an_error() -> None:
+    with opened(EnvSettings(id="ALE/Pong-v5", stack=1), [3, 4]) as env:
+        play(env, random_actions(env.spec, 2, 30))
+        state = env.state()
+        for name, says in (("shown", "shown .* and was"), ("lives", "lives 0, and was 1"), ("frames", "frames")):
+            changed = {**state, name: state[name] + np.array([0, 1], state[name].dtype)}
+            with pytest.raises(
+                ValueError, match=f"environment 1 of 'ALE/Pong-v5', replayed, is not where it was: {says}"
+            ):
+                env.restore(changed)
+        fire = {**state, "log": np.full_like(state["log"], 2)}
+        with pytest.raises(ValueError, match="is not where it was: shown"):
+            env.restore(fire)
+
+
+def test_replaying_shows_signs_of_life() -> None:
+    beats: list[int] = []
+    with opened(EnvSettings(id="ALE/Pong-v5", stack=1), [3]) as env:
+        play(env, random_actions(env.spec, 1, 30))
+        other = make(EnvSettings(id="ALE/Pong-v5", stack=1), [4], lambda: beats.append(1))
+        other.restore(env.state())
+        other.close()
+    assert len(beats) > 30
+
+
+PLAYS = """
+import sys
+import numpy as np
+from ale_py import ALEInterface, LoggerMode, roms
+
+ALEInterface.setLoggerMode(LoggerMode.Error)
+played, still = ALEInterface(), ALEInterface()
+for ale in (played, still):
+    ale.setInt("random_seed", 5)
+    ale.setFloat("repeat_action_probability", 0.0)
+    ale.loadROM(roms.get_rom_path(sys.argv[1]))
+    ale.reset_game()
+random = np.random.default_rng(1)
+actions = played.getMinimalActionSet()
+for steps in (1, 20, 40, 1000, 60):
+    for _ in range(steps):
+        played.act(actions[random.integers(len(actions))])
+        if played.game_over():
+            break
+    if steps < 1000:
+        for i in range(128):
+            played.setRAM(i, 255 if steps == 40 else int(random.integers(256)))
+    played.reset_game()
+    still.reset_game()
+    one, other = (ale.cloneState().serialize() for ale in (played, still))
+    different = sum(a != b for a, b in zip(one, other)) + abs(len(one) - len(other))
+    if different > 2 or (played.getRAM() != still.getRAM()).any():  # frames since the start are 2 bytes
+        sys.exit(3)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_games_that_keep_memory_are_known() -> None:
+    """All others begin alike whatever was played before, and whatever is in the console's memory."""
+    for_two = {"combat", "joust", "maze_craze", "warlords"}  # ale-py has none of these for one player
+    kept = set()
+    for rom in sorted({*roms.get_all_rom_ids()} - for_two):
+        done = subprocess.run([sys.executable, "-c", PLAYS, rom], check=False)
+        assert done.returncode in (0, 3), rom
+        kept |= {rom} if done.returncode else set()
+    assert kept == history.KEEPS_MEMORY
