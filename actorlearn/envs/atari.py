@@ -179,9 +179,10 @@ class Atari:
         found = {"ended": self._ended, "shown": shown, "lives": self._lives, "frames": frames}
         for name, values in found.items():
             if (wrong := np.flatnonzero(values != wanted[name])).size:
+                i = wrong[0]
                 raise ValueError(
-                    f"environment {wrong[0]} of {self._id!r}, replayed, is not where it was: {name} {values[wrong[0]]}, "
-                    f"and was {wanted[name][wrong[0]]}; ale-py must be the version the state was taken with"
+                    f"environment {i} of {self._id!r}, replayed, is not where it was: {name} {values[i]}, and was "
+                    f"{wanted[name][i]}; ale-py must be the version the state was taken with"
                 )
 
     def _replay(self, env: AtariVectorEnv) -> None:
@@ -198,7 +199,7 @@ class Atari:
     def _seen(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         """Checksum of what each environment shows, lives, and frames of its game."""
         observation, info = self._reset(np.zeros(self.count, np.bool_))
-        shown = [zlib.crc32(np.ascontiguousarray(screens)) for screens in observation]
+        shown = [zlib.crc32(screens.tobytes()) for screens in observation]
         return np.array(shown, np.int64), info["lives"], info["episode_frame_number"]
 
     def _reset(self, chosen: npt.NDArray[np.bool_], seeds: npt.NDArray[np.int64] | None = None) -> Any:
