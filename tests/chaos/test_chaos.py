@@ -39,7 +39,7 @@ def test_a_seed_is_a_campaign() -> None:
     tried = {(fault.kind, fault.role) for trial in first for fault in trial.faults}
     assert tried == {(kind, role) for kind, role, _, _ in FAULTS}
     assert {trial.mode.partition("-")[0] for trial in first} == set(MODES)
-    assert [trial.faults for trial in schedule.trials(950, 7)] == [trial.faults for trial in first[:-1]]
+    assert [*schedule.trials(924, 7)] == first[:11]
 
 
 def test_no_number_is_given_twice(rows: Rows) -> None:
