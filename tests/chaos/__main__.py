@@ -15,6 +15,7 @@ from pathlib import Path
 from launch.record import commit, machine
 from tests.chaos import schedule
 from tests.chaos.results import Results, summarised, table
+from tests.chaos.stage import Stage, StageError
 from tests.chaos.trial import attempt
 from tests.sizes import ROOT
 
@@ -30,6 +31,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"make chaos FAULTS={wanted.faults} SEED={wanted.seed}: {len(left)} of {len(trials)} runs, into {path}")
     about = {"commit": commit(ROOT)["commit"], "machine": machine()["cpu"], "cores": machine()["usable_cores"]}
     tell = partial(print, flush=True) if wanted.verbose else _silent
+    try:
+        with Stage():
+            pass
+    except StageError as error:
+        print(f"{error}; faults need one: run as root, or where users may have namespaces", file=sys.stderr)
+        return 2
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(wanted.jobs, context) as pool:
         going = [pool.submit(attempt, trial, tell) for trial in left]

@@ -69,6 +69,11 @@ class Stage:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @property
+    def holder(self) -> int:
+        """Process id of who holds it."""
+        return self._holder.pid
+
+    @property
     def sockets(self) -> Path:
         """A short path."""
         return self.folder / "s"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +20,9 @@ from tests.chaos.__main__ import main
 from tests.chaos.results import Results
 from tests.chaos.rows import BLOCK, PACE_VARIABLE, SIZE, VARIABLE, Row, Rows
 from tests.chaos.schedule import FAULTS, MODES
+from tests.chaos.stage import Stage, StageError
 from tests.chaos.witness import Witness
+from tests.runaways import lives
 
 
 @pytest.fixture
@@ -30,6 +34,16 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rows:
     monkeypatch.delenv(PACE_VARIABLE, raising=False)
     monkeypatch.setattr("tests.chaos.rows._own", {})
     return Rows.make(tmp_path / "rows")
+
+
+@pytest.fixture
+def has_stage() -> None:
+    """Leave a test out where nobody may have file systems of his own."""
+    try:
+        with Stage():
+            pass
+    except StageError as error:
+        pytest.skip(str(error))
 
 
 def test_a_seed_is_a_campaign() -> None:
@@ -116,11 +130,26 @@ def test_a_damaged_row_is_told(rows: Rows) -> None:
     assert "not as it was made" in (rows.folder / "damaged").read_text()
 
 
+def test_a_stage_fills_nobody_elses_memory_and_leaves_nothing(has_stage: None) -> None:
+    before = os.statvfs("/dev/shm").f_bavail
+    with Stage() as stage:
+        folder = stage.folder
+        stage.fill(stage.shared)
+        assert os.statvfs(stage.shared).f_bavail == 0
+        assert os.statvfs("/dev/shm").f_bavail > before / 2
+        stage.free(stage.shared)
+        assert os.statvfs(stage.shared).f_bavail > 0
+        done = subprocess.run(stage.command(["df", "/dev/shm"]), capture_output=True, text=True, check=True)
+        assert "393216" in done.stdout  # KiB
+        pid = stage.holder
+    assert not folder.exists() and not lives(pid)
+
+
 @pytest.mark.system
 @pytest.mark.faults
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_sixty_faults_leave_nothing_lost_and_nothing_behind(tmp_path: Path) -> None:
+def test_sixty_faults_leave_nothing_lost_and_nothing_behind(tmp_path: Path, has_stage: None) -> None:
     """Four runs, one of each mode, two at a time: of a campaign whose heavy faults are few."""
     assert main(["--faults", "60", "--seed", "2877", "--each", "15", "--jobs", "2", "--results", f"{tmp_path}/r"]) == 0
     records = Results(tmp_path / "r").records
