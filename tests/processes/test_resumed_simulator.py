@@ -1,0 +1,151 @@
+"""A simulator's process that is killed within a round, and another one that goes on from where it said that it stood.
+
+The process is a real one, started by hand without a supervisor; trainer and inference server are played by the test.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from actorlearn.envs.interface import EnvSettings
+from actorlearn.memory.progress import progress_fields
+from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, rounds_fields
+from actorlearn.memory.shared import Segment
+from actorlearn.metrics.timings import SECTIONS
+from actorlearn.processes.settings import PolicySettings, SimulatorSettings, write
+
+HORIZON, ENVS = 4, 2
+SHAPE = BlockShape(
+    groups=1,
+    blocks=1,
+    horizon=HORIZON,
+    envs_per_group=ENVS,
+    observation_shape=(32,),
+    observation_dtype="uint8",
+    actions=4,
+)
+DEADLINE_S = 30.0
+Digest = list[bytes]
+
+
+class Run:
+    """What the test has in place of a trainer and an inference server."""
+
+    def __init__(self, folder: Path, resumes: str = "") -> None:
+        folder.mkdir()
+        self.rounds = Rounds(Segment.create(folder / "rounds", rounds_fields()))
+        Segment.create(folder / "progress", progress_fields(len(SECTIONS)))
+        self.blocks = Blocks(make_segment(folder / "seat", SHAPE))
+        policy = PolicySettings(observation_shape=(32,), observation_dtype="uint8", actions=4, model={}, algorithm={})
+        settings = SimulatorSettings(
+            name="simulator-0",
+            incarnation=0,
+            run_id="by-hand",
+            control="",
+            progress=str(folder / "progress"),
+            index=0,
+            seed=1,
+            env=EnvSettings(id="tests.ledger.env:Ledger"),
+            segment=str(folder / "seat"),
+            rounds=str(folder / "rounds"),
+            bell=str(folder / "bell"),
+            inference_bell=str(folder / "inference-bell"),
+            trainer_bell=str(folder / "trainer-bell"),
+            env_seeds=[3, 4],
+            weights="",
+            policy=policy,
+            decorrelation_steps=5,
+            states=str(folder),
+            resumes=resumes,
+        )
+        self.settings = folder / "settings.json"
+        write(settings, self.settings)
+
+    @contextmanager
+    def process(self) -> Iterator[subprocess.Popen[bytes]]:
+        child = subprocess.Popen([sys.executable, "-m", "actorlearn.processes", "simulator", str(self.settings)])
+        try:
+            yield child
+        finally:
+            child.kill()
+            child.wait()
+
+    def answer(self, until_tick: int) -> None:
+        """Answer all rows below a tick."""
+        for tick in range(self.blocks.acted(0), until_tick):
+            wait_for(lambda tick=tick: self.blocks.observed(0) > tick)  # type: ignore[misc]
+            self.blocks.row("action", 0, tick)[:] = [tick % 4, tick // 4 % 4]
+            self.blocks.mark_acted(0, tick, 7)
+
+    def learned(self, round_: int) -> bytes:
+        """A complete round."""
+        wait_for(lambda: self.blocks.completed(0) > round_)
+        return b"".join(
+            self.blocks.block(name, 0, round_).tobytes() for name in self.blocks.columns if name != "action"
+        )
+
+    def play(self, first: int, last: int) -> Digest:
+        played = []
+        for round_ in range(first, last + 1):
+            self.rounds.raise_to(round_ + 1)
+            self.answer((round_ + 1) * HORIZON)
+            played.append(self.learned(round_))
+        return played
+
+    def admit(self, round_: int) -> None:
+        wait_for(lambda: self.blocks.ready)
+        self.blocks.admit(round_)
+
+
+def wait_for(condition: object) -> None:
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline_s, "the simulator does nothing"
+        time.sleep(0.001)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Digest:
+    run = Run(tmp_path_factory.mktemp("whole") / "run")
+    with run.process() as child:
+        run.admit(0)
+        played = run.play(0, 3)
+        run.blocks.leave(4)
+        assert child.wait(DEADLINE_S) == 0
+    return played
+
+
+@pytest.mark.parametrize("tick", [HORIZON, HORIZON + 2, 2 * HORIZON])
+def test_a_killed_simulators_successor_goes_on_where_it_stood(tmp_path: Path, whole: Digest, tick: int) -> None:
+    """Before the first row of a round, in its middle, and after its last."""
+    run = Run(tmp_path / "before")
+    with run.process():
+        run.admit(0)
+        played = run.play(0, 0)
+        if tick > HORIZON:
+            run.rounds.raise_to(2)
+            run.answer(tick)
+            place = run.blocks.observed if tick < 2 * HORIZON else run.blocks.completed
+            wait_for(lambda: place(0) > (tick if tick < 2 * HORIZON else 1))
+        assert run.rounds.ask(1) == 1
+        wait_for(lambda: run.blocks.held)
+        assert run.blocks.held == 1
+    on = Run(tmp_path / "after", resumes=str(tmp_path / "before" / "simulator-0.npz"))
+    with on.process():
+        on.admit(1)
+        assert played + on.play(1, 3) == whole
+
+
+def test_a_simulator_that_cannot_go_on_starts_from_its_seeds(tmp_path: Path, whole: Digest) -> None:
+    (tmp_path / "damaged.npz").write_bytes(b"PK")
+    run = Run(tmp_path / "run", resumes=str(tmp_path / "damaged.npz"))
+    with run.process():
+        run.admit(0)
+        assert run.play(0, 3) == whole
