@@ -61,6 +61,8 @@ class Async:
         self.vectors = state_vectors(optimizer)
         self.pending = 0
         """Local steps that the store has not got."""
+        self.idle = 0
+        """Nobody waits for this learner."""
         self.env_steps = 0
         """In the batch that is being learned."""
         self._round = self._number = 0

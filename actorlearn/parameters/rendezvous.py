@@ -24,7 +24,7 @@ from actorlearn.parameters.interface import PeerLost, Stopped
 from actorlearn.wire.bell import Bell, Bells
 from actorlearn.wire.channel import Waiter
 
-NUMBERS = 8
+NUMBERS = 16
 """Most numbers a learner can say."""
 _POLL_MS = 50
 
