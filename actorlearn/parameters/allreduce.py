@@ -107,7 +107,7 @@ class Sync:
         self._waits = Waits(self.settings.learners)
         return self.own.join(int(said[best, _ENV_STEPS]), int(said[best, _UPDATES]))
 
-    def consumed(self) -> Place | None:
+    def place(self) -> Place | None:
         """Return where these weights have this learner."""
         return self.own.consumed.place(self.learner.number)
 

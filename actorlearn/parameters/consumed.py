@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,9 +29,8 @@ class Consumed:
     """A row for each learner, by number: next round, environment steps used before it, and how far that round is."""
 
     def __init__(self, learners: int) -> None:
-        """Nobody has come yet."""
+        """Weights that nobody has learned."""
         self.table = torch.zeros((_FOR_ALL + learners, 4), dtype=torch.int64)
-        self.table[_FOR_ALL:, _ROUND] = -1
         self._rows = self.table.numpy()[_FOR_ALL:]
 
     def restore(self, table: Tensor) -> None:
@@ -80,6 +80,11 @@ class Consumed:
         row = self._rows[learner]
         row[:] = row[_ROUND] + 1, row[_USED] + env_steps, 0, 0
         self.table[0, 0] = 0
+
+    def know_only(self, learner: int) -> None:
+        """What others learn is not told any more."""
+        others = np.arange(len(self._rows)) != learner
+        self._rows[others, _ROUND] = -1
 
     def forget_parts(self) -> None:
         """What comes next is other experience than what was broken off."""

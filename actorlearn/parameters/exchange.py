@@ -44,7 +44,7 @@ class Alone:
         self.env_steps, self.updates = env_steps, updates
         return env_steps, updates
 
-    def consumed(self) -> Place | None:
+    def place(self) -> Place | None:
         """As the learner says: nobody else knows."""
         return None
 

@@ -96,7 +96,7 @@ class Gossip:
             self._before.copy_(self.weights)
         return self.counts.total
 
-    def consumed(self) -> Place | None:
+    def place(self) -> Place | None:
         """As the learner says: nobody else knows."""
         return None
 

@@ -159,7 +159,7 @@ class Exchange(Protocol):
         Takes what the own checkpoint says (0, 0 for a new run); returns what has been learned from in those weights.
         """
 
-    def consumed(self) -> Place | None:
+    def place(self) -> Place | None:
         """Return where this learner is to go on with its own experience, by the weights it has joined with.
 
         None: they say nothing of that. Rounds before it are in those weights, and steps beyond `used` are not, so that

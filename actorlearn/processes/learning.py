@@ -111,6 +111,8 @@ class Learning:
     ) -> None:
         """Exchange in another way, or with others, from now on; what the optimizer remembers goes along."""
         learner = replace(self.learner, alive=alive, members=members, warn=warn)
+        if settings.mode != "sync":
+            self.consumed.know_only(self.settings.learner)
         before, self.exchange = self.exchange, make_exchange(settings, learner)
         self.exchange.restore(before.state())
         before.close()

@@ -31,10 +31,9 @@ def _together(settings: TrainerSettings, mine: Found, shared: Found) -> tuple[Ch
     own = opened(mine)
     if shared.path != mine.path:
         newer = opened(shared)
-        vectors = [
-            f"optimizer.{name}" for name in state_vectors(msgspec.convert(settings.optimizer, OptimizerSettings))
-        ]
-        both = {name: t for name, t in newer.tensors.items() if name.startswith("weights.") or name in vectors}
+        vectors = state_vectors(msgspec.convert(settings.optimizer, OptimizerSettings))
+        shared_names = ["consumed", *(f"optimizer.{name}" for name in vectors)]
+        both = {name: t for name, t in newer.tensors.items() if name.startswith("weights.") or name in shared_names}
         counts = {name: newer.state[name] for name in ("env_steps", "updates")}
         own = replace(own, tensors={**own.tensors, **both}, state={**own.state, **counts})
     return own, list(dict.fromkeys(mine.warnings() + shared.warnings()))

@@ -121,7 +121,7 @@ class Trainer:
         if totals is None:
             return False
         hit("trainer.joined")
-        if place := self.learning.exchange.consumed():
+        if place := self.learning.exchange.place():
             self._go_on_from(place)
         if totals != (self.env_steps, self.updates):
             self.env_steps, self.updates = totals
@@ -341,7 +341,9 @@ class Trainer:
     def _finish(self, draining: bool) -> None:
         if self.lags:
             self._report()
-        if not self.learners.in_step:  # in step nothing is left to bring home, and agreeing would wait for others
+        if self.learners.in_step:  # nothing is left to bring home; and nobody is to wait while this one saves
+            self.learning.exchange.close()
+        else:
             with suppress(Stopped):
                 self.learning.exchange.agree(0, 0, True)
         if self.saved_at != self.env_steps or self.save_failed:
