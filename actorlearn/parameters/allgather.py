@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from actorlearn.memory.fields import CACHE_LINE_BYTES, Field
 from actorlearn.memory.shared import Segment
-from actorlearn.parameters.consumed import table_words
+from actorlearn.parameters.interface import CONSUMED_WORDS
 from actorlearn.parameters.rendezvous import Rendezvous
 
 SLOTS = 2
@@ -27,7 +27,7 @@ _FLOATS = CACHE_LINE_BYTES // 4
 def rows_fields(learners: int, size: int) -> list[Field]:
     """Fields of a segment for vectors of up to `size` float32, for a table, or for anything else of so many bytes."""
     whole_lines = (
-        -(-max(size, 2 * table_words(learners)) // _FLOATS) * _FLOATS
+        -(-max(size, 2 * CONSUMED_WORDS * (1 + learners)) // _FLOATS) * _FLOATS
     )  # no two learners write to one cache line
     return [Field("rows", "float32", (SLOTS, learners, whole_lines), float("nan"))]
 

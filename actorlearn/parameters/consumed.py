@@ -13,16 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from actorlearn.parameters.interface import Place
+from actorlearn.parameters.interface import CONSUMED_WORDS, Place
 
 _ROUND, _USED, _MERGED, _STEPS = range(4)
 _FOR_ALL = 1
-"""Rows that are nobody's: the first has how often the weights were changed since the last whole update."""
-
-
-def table_words(learners: int) -> int:
-    """Words of eight bytes that a table takes."""
-    return 4 * (_FOR_ALL + learners)
+"""Row that is nobody's: it has how often the weights were changed since the last whole update."""
 
 
 class Consumed:
@@ -30,7 +25,7 @@ class Consumed:
 
     def __init__(self, learners: int) -> None:
         """Weights that nobody has learned."""
-        self.table = torch.zeros((_FOR_ALL + learners, 4), dtype=torch.int64)
+        self.table = torch.zeros((_FOR_ALL + learners, CONSUMED_WORDS), dtype=torch.int64)
         self._rows = self.table.numpy()[_FOR_ALL:]
 
     def restore(self, table: Tensor) -> None:

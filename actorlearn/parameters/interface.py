@@ -30,6 +30,9 @@ TRANSPORTS = ("shm", "zmq")
 MOST_LEARNERS = 64
 """That a gossip run can ever have had: each has a row in the segment of counts, and its number is never given again."""
 
+CONSUMED_WORDS = 4
+"""Of eight bytes, that a learner takes in the table of what is in the weights (``parameters/consumed.py``)."""
+
 
 class ExchangeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which exchange, and which learner of how many this is."""

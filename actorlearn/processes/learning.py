@@ -125,7 +125,9 @@ class Learning:
 
     def learn(self, batch: Batch, env_steps: int, round_: int) -> dict[str, float]:
         """Learn from a batch, all of it; returns what ``pass_over`` does."""
-        return self.pass_over(self.prepare(batch), env_steps, round_)
+        told = self.pass_over(self.prepare(batch), env_steps, round_)
+        self.exchange.settle()
+        return told
 
     def updates_from(self, prepared: Batch, env_steps: int, own_steps: int) -> int:
         """Optimizer steps that a prepared batch will give, when so many steps were learned from before it."""
