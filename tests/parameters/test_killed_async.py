@@ -73,7 +73,7 @@ class Driver:
             ),
         )
         self.exchange.join(0, 0)
-        place = self.exchange.place()
+        place = self.exchange.consumed()
         assert place is not None and place.round == self.learned
         self.account[:] = place
 
