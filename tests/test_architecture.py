@@ -24,9 +24,12 @@ DOORS = {
 }
 # Anything that can run code found in data. multiprocessing pickles whatever it passes on.
 BANNED_IMPORTS = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib", "multiprocessing"}
-BANNED_CALLS = {"eval", "exec"}
-BANNED_ATTRIBUTES = {"recv_pyobj", "send_pyobj", "read_pickle", "to_pickle"}
-BANNED_FUNCTIONS = {"yaml.load", "yaml.unsafe_load", "yaml.full_load", "torch.load", "torch.save"}
+BANNED_CALLS = {"eval", "exec", "compile", "__import__"}
+BANNED_ATTRIBUTES = {"recv_pyobj", "send_pyobj", "read_pickle", "to_pickle", "fromfile", "unsafe_load", "full_load"}
+BANNED_FUNCTIONS = {
+    *("yaml.load", "torch.load", "torch.save", "os.system", "os.popen"),
+    *("subprocess.getoutput", "subprocess.getstatusoutput", "numpy.loadtxt", "np.loadtxt"),
+}
 # Programs for the peers' own virtual environments: never imported here, so our doors are not theirs.
 PEER_SCRIPTS = ROOT / "launch" / "bench" / "peer_scripts"
 # A module named after nothing collects everything.
@@ -43,7 +46,7 @@ FILE_LINES = 400
 FUNCTION_LINES = 55
 
 REQUIRED = {"actorlearn", "launch", "configs", "tests", "setup.cfg", "pyproject.toml", "README.md"}
-ALLOWED = REQUIRED | {"Makefile", "LICENSE", "CHANGELOG.md", "docs", "constraints.txt"}
+ALLOWED = REQUIRED | {"Makefile", "LICENSE", "CHANGELOG.md", "SECURITY.md", "docs", "constraints.txt"}
 
 
 def name_of(file: Path) -> str:
@@ -85,7 +88,15 @@ def banned_uses(source: str, file: str) -> list[str]:
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Name) and node.func.id in BANNED_CALLS:
                 found.append((node.lineno, f"{node.func.id}()"))
+            if ast.unparse(node.func) in ("np.load", "numpy.load") and "allow_pickle" not in {
+                keyword.arg for keyword in node.keywords
+            }:
+                found.append((node.lineno, "np.load without allow_pickle=False"))
             for keyword in node.keywords:
+                if keyword.arg == "shell" and not (
+                    isinstance(keyword.value, ast.Constant) and keyword.value.value is False
+                ):
+                    found.append((node.lineno, "shell"))
                 allowed = isinstance(keyword.value, ast.Constant) and keyword.value.value is False
                 if keyword.arg == "allow_pickle" and not allowed:
                     found.append((node.lineno, "allow_pickle"))
@@ -134,6 +145,12 @@ def test_nothing_runs_code_found_in_data() -> None:
         "from yaml import load",
         "torch.load(f)",
         "socket.recv_pyobj()",
+        "np.load(f)",
+        "subprocess.run('ls', shell=True)",
+        "subprocess.Popen('ls', shell=flag)",
+        "os.system('ls')",
+        "compile('1', 'x', 'eval')",
+        "__import__(name)",
     ],
 )
 def test_the_search_for_banned_uses_finds_them(source: str) -> None:

@@ -1,6 +1,6 @@
 """All-gather over shared memory: vectors that learners in lock-step show one another, a row for each.
 
-Reads all rows of one segment and writes the own one; knows neither gradients nor torch. A meeting
+Reads all rows of one segment and writes the own one; knows no gradients. A meeting
 (``parameters/rendezvous.py``) says that rows are whole: a learner comes to it after its last write, so a row whose
 writer was killed is never read, and a row that is whole stays so when its writer dies. Hence either all learners that
 live get the rows of a meeting, or none.
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from actorlearn.memory.fields import CACHE_LINE_BYTES, Field
 from actorlearn.memory.shared import Segment
+from actorlearn.parameters.interface import CONSUMED_WORDS
 from actorlearn.parameters.rendezvous import Rendezvous
 
 SLOTS = 2
@@ -24,8 +25,10 @@ _FLOATS = CACHE_LINE_BYTES // 4
 
 
 def rows_fields(learners: int, size: int) -> list[Field]:
-    """Fields of a segment for vectors of up to `size` float32, or anything else of so many bytes."""
-    whole_lines = -(-size // _FLOATS) * _FLOATS  # no two learners write to one cache line
+    """Fields of a segment for vectors of up to `size` float32, for a table, or for anything else of so many bytes."""
+    whole_lines = (
+        -(-max(size, 2 * CONSUMED_WORDS * (1 + learners)) // _FLOATS) * _FLOATS
+    )  # no two learners write to one cache line
     return [Field("rows", "float32", (SLOTS, learners, whole_lines), float("nan"))]
 
 

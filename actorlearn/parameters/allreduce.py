@@ -4,6 +4,10 @@ Reads gradients; writes the flat weights and the optimizer's state, which are id
 & Abbeel (2018), section 4.2; as in their code gradients are summed and divided by the number of learners, and clipped
 after that.
 
+What is done together is done by all who live, or by none, so those who outlive another have the same weights, and know
+of each learner which minibatches are in them (``parameters/consumed.py``). They go on where they stood; one that comes
+back takes their weights and goes on, too, where it stood in these.
+
 Learners are on one machine, and everything goes through shared memory: nothing listens, so nobody else can take part.
 """
 
@@ -11,7 +15,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -21,8 +26,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from actorlearn.failpoints import hit
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.allgather import AllGather
+from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.exchange import Alone
 from actorlearn.parameters.interface import Agreed, Disagreement, ExchangeSettings, Learner, Place, Stepped
 from actorlearn.parameters.rendezvous import Rendezvous
@@ -42,7 +49,8 @@ That takes a second meeting. The mean by such rows, in a trial on two cores that
 parameters: two learners 0.5 M 0.46 (parts: 0.59), 4 M 6.9 (6.9); four learners 0.5 M 2.2 (1.7), 4 M 12.7 (8.6). Gloo
 over TCP took 1.5 and 16.7, 9.0 and 34.
 """
-_ENV_STEPS, _OPTIMIZER_STEPS, _DRAINING, _BUSY_NS, _HASH = range(5)
+_ENV_STEPS, _OPTIMIZER_STEPS, _DRAINING, _BUSY_NS, _HASH, _ROUND, _USED = range(7)
+_UPDATES, _CHANGES, _NUMBER, _COUNTS = 1, 2, 3, 7  # of what is said on joining; round and steps are where they are
 
 
 class Sync:
@@ -52,13 +60,21 @@ class Sync:
         """Take the place at the rendezvous; waits for nobody yet."""
         self.settings, self.learner = settings, learner
         self.weights = learner.weights
-        self.own = Alone(learner)
+        self.own = Alone(replace(learner, consumed=learner.consumed or Consumed(settings.learners)))
         gradients = Segment.open(Path(settings.gradients))
         self.rendezvous = Rendezvous(Segment.open(Path(settings.rendezvous)), settings.rank, learner.alive)
         self._gathering = AllGather(gradients, self.rendezvous)
         self._waits = Waits(settings.learners)
         self._agreements = self._calls = 0
         self._ask_after, self._asked_ns = 1, time.monotonic_ns()
+        self._numbers: list[int] = []
+        """Of the learners by rank, as said on joining."""
+        self._first: list[int] = []
+        """Step of the batch at which each comes in."""
+        self._step = 0
+        self._merging: list[int] = []
+        """Ranks of those whose moments of the batch are not in the statistics."""
+        self._batch_steps: list[int] = []
 
     def state(self) -> dict[str, Tensor]:
         """Return the optimizer's state."""
@@ -69,50 +85,94 @@ class Sync:
         self.own.restore(state)
 
     def join(self, env_steps: int, updates: int) -> tuple[int, int]:
-        """Wait for all, then take everything from the learner with most updates, the first of these.
+        """Wait for all, then take everything from the learner whose weights were changed most often.
 
         Learners that outlived a lost peer know more than the newest checkpoint does.
         """
-        said = self.rendezvous.meet([env_steps, updates, *(counts := self.learner.counts())])
-        best = int(said[:, 1].argmax())
-        own = [self.weights, *self.learner.beside, *self.state().values()]
+        place, counts, consumed = self.learner.place(), self.learner.counts(), self.own.consumed
+        said = self.rendezvous.meet(
+            [env_steps, updates, consumed.changes, self.learner.number, 0, place.round, place.used, *counts]
+        )
+        best = max(range(len(said)), key=lambda rank: (said[rank, _UPDATES], said[rank, _CHANGES], -rank))
+        own = [self.weights, consumed.table, *self.learner.beside, *self.state().values()]
         taken = [self._gather(tensor)[best].clone() for tensor in own]
         for tensor, theirs in zip(own, taken, strict=True):  # all or nothing, should one be lost meanwhile
             tensor.copy_(theirs)
-        self.learner.adopt(said[:, 2 : 2 + len(counts)], best)
+        hit("allreduce.adopted")
+        self._numbers = said[:, _NUMBER].tolist()
+        for number, place in zip(self._numbers, _places(said), strict=True):
+            if consumed.place(number) is None:
+                consumed.begin(number, place)
+        self.learner.adopt(said[:, _COUNTS : _COUNTS + len(counts)], best)
         self._waits = Waits(self.settings.learners)
-        return self.own.join(int(said[best, 0]), int(said[best, 1]))
+        return self.own.join(int(said[best, _ENV_STEPS]), int(said[best, _UPDATES]))
 
-    def consumed(self) -> Place | None:
-        """As the learner says: nobody else knows."""
-        return None
+    def place(self) -> Place | None:
+        """Return where these weights have this learner."""
+        return self.own.consumed.place(self.learner.number)
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
-        """Wait for all learners; see that they are about to do the same, and now and then that they are the same."""
+        """Wait for all learners; hear how much each has left to do; see now and then that they are the same."""
         every = self.settings.hash_every
         checked = every > 0 and self._agreements % every == 0
         self._agreements += 1
         fingerprint = self._fingerprint() if checked else 0
+        place = self.learner.place()
         with self._waits.waiting():
-            said = self.rendezvous.meet([env_steps, optimizer_steps, draining, self._waits.busy_ns, fingerprint])
+            said = self.rendezvous.meet(
+                [env_steps, optimizer_steps, draining, self._waits.busy_ns, fingerprint, place.round, place.used]
+            )
+        hit("allreduce.agreed")
         self._waits.count(said[:, _BUSY_NS])
         leaving = bool(said[:, _DRAINING].any())
         self._compare("hash of the weights", said[:, _HASH])
         if not leaving:
-            self._compare("optimizer steps in a batch", said[:, _OPTIMIZER_STEPS])
+            self._begin(said)
         return self.own.agree(int(said[:, _ENV_STEPS].sum()), optimizer_steps, leaving)
 
+    def _begin(self, said: NDArray[np.int64]) -> None:
+        """Work out at which step each learner comes in, and whose moments are still to come."""
+        consumed = self.own.consumed
+        self._merging = []
+        for rank, place in enumerate(_places(said)):
+            consumed.begin(number := self._numbers[rank], place)
+            if not consumed.merged(number, place.round):
+                self._merging.append(rank)
+        steps = said[:, _OPTIMIZER_STEPS]
+        self._first, self._step = (steps.max() - steps).tolist(), 0
+        self._batch_steps = said[:, _ENV_STEPS].tolist()
+
+    @property
+    def idle(self) -> int:
+        """Steps that others make first, who have more left to do."""
+        return self._first[self.settings.rank]
+
+    @property
+    def taking_part(self) -> list[int]:
+        """Ranks of those whose gradients are averaged in the next step."""
+        return [rank for rank, first in enumerate(self._first) if first <= self._step]
+
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
-        """Combine every learner's moments with the statistics, in the order of ranks."""
-        for shown in self._gather(moments):
-            self.own.merge(shown.to(moments.device), combine)
+        """Combine the moments with the statistics, in the order of ranks, of all whose are not in them."""
+        if not self._merging:
+            return
+        shown = self._gather(moments)
+        for rank in self._merging:
+            combine(self.own.statistics, shown[rank].to(moments.device))
+            self.own.consumed.merge(self._numbers[rank])
+        hit("allreduce.merged")
 
     def step(self, gradients: Tensor, learning_rate: float, usable: bool = True) -> Stepped:
         """Average the gradients, clip, step. One learner's unusable gradient makes the mean unusable for all."""
         if not usable:
             gradients.fill_(torch.nan)
-        self._average(gradients)
-        return self.own.step(gradients, learning_rate)
+        among = self.taking_part
+        self._average(gradients, among)
+        stepped = self.own.apply(gradients, learning_rate)
+        hit("allreduce.stepped")
+        self.own.consumed.step(self._numbers[rank] for rank in among)
+        self._step += 1
+        return stepped
 
     def ending(self, told: bool) -> bool:
         """Whether any learner is told to, asked of all after as many calls as ``ask_after`` says."""
@@ -126,7 +186,9 @@ class Sync:
         return bool(said[:, 0].any())
 
     def settle(self) -> None:
-        """Everything has been given."""
+        """Everybody's batch is in the weights."""
+        for number, env_steps in zip(self._numbers, self._batch_steps, strict=True):
+            self.own.consumed.settle(number, env_steps)
 
     def pull(self) -> bool:
         """Nobody learns alone."""
@@ -140,16 +202,17 @@ class Sync:
         """Leave. Learners that still wait for this one get PeerLost."""
         self.rendezvous.close()
 
-    def _average(self, gradients: Tensor) -> None:
-        """Make the flat gradients the mean of all learners', summed in the order of ranks: the same bits everywhere."""
+    def _average(self, gradients: Tensor, among: Sequence[int]) -> None:
+        """Make the flat gradients the mean of these learners', summed by rank: the same bits everywhere."""
         learners, rank = self.settings.learners, self.settings.rank
-        shown = self._gather(gradients)
+        gathered = self._gather(gradients)
+        shown = [gathered[other] for other in among]
         if learners <= SUM_WHOLE:
-            gradients.copy_(reduce(torch.add, shown)).mul_(1.0 / learners)
+            gradients.copy_(reduce(torch.add, shown)).mul_(1.0 / len(among))
             return
         parts = gradients.tensor_split(learners)
         summed = reduce(torch.add, [whole.tensor_split(learners)[rank] for whole in shown])
-        rows = self._rows(parts[rank].copy_(summed).mul_(1.0 / learners))
+        rows = self._rows(parts[rank].copy_(summed).mul_(1.0 / len(among)))
         for part, row in zip(parts, rows, strict=True):
             part.copy_(torch.from_numpy(row[: part.numel()]))
 
@@ -170,6 +233,11 @@ class Sync:
         if (values != values[0]).any():
             told = ", ".join(f"learner {rank}: {value}" for rank, value in enumerate(values))
             raise Disagreement(f"after update {self.own.updates} the learners differ in {what}: {told}")
+
+
+def _places(said: NDArray[np.int64]) -> list[Place]:
+    """Where each learner says that it is."""
+    return [Place(round_, used) for round_, used in said[:, [_ROUND, _USED]].tolist()]
 
 
 def ask_after(calls: int, seconds: float) -> int:

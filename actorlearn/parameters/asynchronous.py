@@ -27,6 +27,7 @@ from actorlearn.optim.clip import clip_by_global_norm
 from actorlearn.optim.interface import Optimizer, copy_state, state_vectors
 from actorlearn.optim.make import make as make_optimizer
 from actorlearn.optim.multistep import MultiStepAdam
+from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.interface import Agreed, ExchangeSettings, Learner, Place, Stepped
 from actorlearn.parameters.store import Record, Store
 
@@ -40,6 +41,7 @@ class Async:
     def __init__(self, settings: ExchangeSettings, learner: Learner) -> None:
         """Bind to the store, with an optimizer for each of its chunks."""
         self.learner, weights, optimizer = learner, learner.weights, learner.optimizer
+        self.consumed = learner.consumed or Consumed(learner.number + 1)
         if settings.local_steps > 1 and optimizer.name != "adam":
             raise ValueError(
                 f"exchange.local_steps: {settings.local_steps} needs optimizer.name: adam, not {optimizer.name}; "
@@ -61,6 +63,8 @@ class Async:
         self.vectors = state_vectors(optimizer)
         self.pending = 0
         """Local steps that the store has not got."""
+        self.idle = 0
+        """Nobody waits for this learner."""
         self.env_steps = 0
         """In the batch that is being learned."""
         self._round = self._number = 0
@@ -118,7 +122,7 @@ class Async:
         self.learner.adopt(np.array([record.counts], np.int64), 0)
         self._settle(record._replace(learned=place.round, used=home, updates=record.updates - redone))
 
-    def consumed(self) -> Place | None:
+    def place(self) -> Place | None:
         """Return the learner's own round, and what there is in the store of what was learned before it."""
         return Place(self._record.learned, self._record.used)
 
@@ -128,7 +132,9 @@ class Async:
             self._bring_home()
             self._settle(self._record)
         self.env_steps, updates = (0, 0) if draining else (env_steps, 1)
-        self._round = self.learner.place().round
+        place = self.learner.place()
+        self.consumed.begin(self.learner.number, place)
+        self._round = place.round
         self._number = max(self._number, self._round * _ROUND)
         return Agreed(self.store.env_steps + self.env_steps, self.store.updates + updates, draining)
 
@@ -171,6 +177,7 @@ class Async:
 
     def settle(self) -> None:
         """Count the batch, once."""
+        self.consumed.settle(self.learner.number, self.env_steps)
         record = self._record
         if record.learned <= self._round:
             record = record._replace(learned=self._round + 1, used=record.used + self.env_steps)

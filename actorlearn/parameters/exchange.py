@@ -12,6 +12,7 @@ from torch import Tensor
 
 from actorlearn.optim.clip import clip_by_global_norm
 from actorlearn.optim.make import make as make_optimizer
+from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.interface import Agreed, Learner, Place, Stepped
 
 
@@ -24,7 +25,11 @@ class Alone:
         self.parameters, self.statistics = weights[:size], weights[size:]
         self.clip_norm = learner.optimizer.clip_norm
         self.optimizer = make_optimizer(learner.optimizer, self.parameters, learner.spread)
-        self.env_steps = self.updates = 0
+        self.env_steps = self.updates = self._batch_steps = 0
+        self.consumed = learner.consumed or Consumed(learner.number + 1)
+        self._number, self._place = learner.number, learner.place
+        self.idle = 0
+        """Nobody makes steps before this learner."""
 
     def state(self) -> dict[str, Tensor]:
         """Return the optimizer's state."""
@@ -39,22 +44,31 @@ class Alone:
         self.env_steps, self.updates = env_steps, updates
         return env_steps, updates
 
-    def consumed(self) -> Place | None:
+    def place(self) -> Place | None:
         """As the learner says: nobody else knows."""
         return None
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
         """Agree with oneself."""
         if not draining:
-            self.env_steps, self.updates = self.env_steps + env_steps, self.updates + 1
+            self.env_steps, self.updates, self._batch_steps = self.env_steps + env_steps, self.updates + 1, env_steps
+            self.consumed.begin(self._number, self._place())
         return Agreed(self.env_steps, self.updates, draining)
 
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
         """Combine the moments with the own statistics."""
-        combine(self.statistics, moments)
+        if not self.consumed.merged(self._number, self._place().round):
+            combine(self.statistics, moments)
+            self.consumed.merge(self._number)
 
     def step(self, gradients: Tensor, learning_rate: float, usable: bool = True) -> Stepped:
         """Clip, then step; a gradient that is not finite changes nothing."""
+        stepped = self.apply(gradients, learning_rate, usable)
+        self.consumed.step([self._number])
+        return stepped
+
+    def apply(self, gradients: Tensor, learning_rate: float, usable: bool = True) -> Stepped:
+        """Make that step, whoever's gradient it is."""
         norm = clip_by_global_norm(gradients, self.clip_norm)
         taken = usable and bool(torch.isfinite(norm))
         if taken:
@@ -67,6 +81,7 @@ class Alone:
 
     def settle(self) -> None:
         """There is nobody to give anything to."""
+        self.consumed.settle(self._number, self._batch_steps)
 
     def pull(self) -> bool:
         """There is nobody to take anything from."""

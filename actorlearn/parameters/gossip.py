@@ -45,6 +45,8 @@ class Gossip:
         """Bind to the own segments."""
         self.settings, self.weights = settings, learner.weights
         self.own = Alone(learner)
+        self.idle = 0
+        """Nobody waits for this learner."""
         self._alive, self._members, self._warn = learner.alive, learner.members, learner.warn
         self._folder = Path(settings.folder)
         self._segments: list[Segment] = []
@@ -94,13 +96,14 @@ class Gossip:
             self._before.copy_(self.weights)
         return self.counts.total
 
-    def consumed(self) -> Place | None:
+    def place(self) -> Place | None:
         """As the learner says: nobody else knows."""
         return None
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
         """Agree with oneself, on top of what all have learned until now."""
         self._batch_steps, updates = (0, 0) if draining else (env_steps, 1)
+        self.own.agree(env_steps, optimizer_steps, draining)
         before = self.counts.total
         return Agreed(before[0] + self._batch_steps, before[1] + updates, draining)
 
@@ -128,6 +131,7 @@ class Gossip:
     def settle(self) -> None:
         """Count the batch; see what others have done meanwhile."""
         self.counts.add(self._batch_steps, 1)
+        self.own.settle()
         if self._consensus:
             self._consensus.follow(self._present())
 

@@ -23,11 +23,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from actorlearn.optim.interface import OptimizerSettings
+    from actorlearn.parameters.consumed import Consumed
 
 MODES = ("alone", "sync", "async", "gossip")
 TRANSPORTS = ("shm", "zmq")
 MOST_LEARNERS = 64
 """That a gossip run can ever have had: each has a row in the segment of counts, and its number is never given again."""
+
+CONSUMED_WORDS = 4
+"""Of eight bytes, that a learner takes in the table of what is in the weights (``parameters/consumed.py``)."""
 
 
 class ExchangeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -97,12 +101,16 @@ class Learner:
     """Mode gossip: tells a person of what is wrong with another learner and stops nothing."""
     place: Callable[[], Place] = Place
     """Asked before and after learners join, and when they agree."""
+    number: int = 0
+    """Of this learner, for good; its rank is its place among those that have joined."""
+    consumed: Consumed | None = None
+    """What is in the weights; None: nobody asks."""
     spread: Spread = whole
     """How the work of an optimizer step is spread over this learner's cores."""
     beside: Sequence[Tensor] = ()
     """Mode sync: what else is the same in all learners, besides the weights and the optimizer's state."""
     counts: Callable[[], Sequence[int]] = tuple
-    """Mode sync: at most 6 whole numbers that a learner says of itself when learners join, …"""
+    """Modes sync and async: at most 6 whole numbers that a learner says of itself when learners join, …"""
     adopt: Callable[[NDArray[np.int64], int], object] = lambda said, best: None
     """… and what it does with those of all, [learners, n], and the rank of the one whose weights are taken."""
 
@@ -154,7 +162,7 @@ class Exchange(Protocol):
         Takes what the own checkpoint says (0, 0 for a new run); returns what has been learned from in those weights.
         """
 
-    def consumed(self) -> Place | None:
+    def place(self) -> Place | None:
         """Return where this learner is to go on with its own experience, by the weights it has joined with.
 
         None: they say nothing of that. Rounds before it are in those weights, and steps beyond `used` are not, so that
@@ -168,9 +176,17 @@ class Exchange(Protocol):
         Raises PeerLost, Stopped and Disagreement.
         """
 
+    @property
+    def idle(self) -> int:
+        """Steps of the batch that was agreed on that others make first: `step` is called for these too.
+
+        In mode sync all make as many as the one with most left to do, and end together.
+        """
+
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
         """Change the statistics behind the parameters by a batch's moments; once a batch, after `agree`.
 
+        Of a batch that was broken off after this was done, nothing is done again.
         `combine(statistics, moments)` does that in place for one learner's moments. In mode sync it is called for every
         learner's, in the same order everywhere.
         """

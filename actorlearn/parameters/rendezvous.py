@@ -18,13 +18,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from actorlearn.failpoints import hit
 from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.interface import PeerLost, Stopped
 from actorlearn.wire.bell import Bell, Bells
 from actorlearn.wire.channel import Waiter
 
-NUMBERS = 8
+NUMBERS = 16
 """Most numbers a learner can say."""
 _POLL_MS = 50
 
@@ -65,8 +66,10 @@ class Rendezvous:
         """
         slot = self._meetings % 2
         self._numbers[slot, self.rank, : len(numbers)] = numbers
+        hit("rendezvous.said")
         self._meetings += 1
         self._met[self.rank] = self._meetings  # the word last
+        hit("rendezvous.came")
         self._bells.ring_all()
         while self._met.min() < self._meetings:
             if not self._alive() and not stay:

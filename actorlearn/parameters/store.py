@@ -176,18 +176,22 @@ class Store:
     @property
     def env_steps(self) -> int:
         """Environment steps that all learners together have learned from."""
-        return int(self._filled[1] + (self._recorded("used") - self._recorded("began")).sum())
+        used, began = self._recorded("used", "began")
+        return int(self._filled[1] + (used - began).sum())
 
     @property
     def updates(self) -> int:
         """Batches that all learners together have learned from."""
         return int(self._filled[2] + self._recorded("updates").sum())
 
-    def _recorded(self, word: str) -> NDArray[np.int64]:
-        """One word of each learner's record, each by itself the newest or a newer one."""
-        ranks = np.arange(len(self._settled))
-        words: NDArray[np.int64] = self._records[self._settled % SLOTS, ranks, Record._fields.index(word)]
-        return words
+    def _recorded(self, *words: str) -> NDArray[np.int64]:
+        """These words of every learner's record [words, learners]: all of one record, and of none older than before."""
+        columns, ranks = np.array([[Record._fields.index(word)] for word in words]), np.arange(len(self._settled))
+        while True:
+            settled = self._settled.copy()
+            recorded: NDArray[np.int64] = self._records[settled % SLOTS, ranks, columns]
+            if (self._settled == settled).all():  # only then has nobody begun to write over them meanwhile
+                return recorded
 
     def close(self) -> None:
         """Let go of the locks."""

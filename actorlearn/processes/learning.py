@@ -6,7 +6,7 @@ Reads: a ``Batch``. Writes: flat weights and optimizer state. Refuses to know: r
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from actorlearn.models.unroll import state_size
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.schedules import linear, scaled
 from actorlearn.parameters import checkpoint
+from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.interface import Exchange, ExchangeSettings, Learner, Place, Stopped
 from actorlearn.parameters.make import make as make_exchange
 from actorlearn.parameters.published import Published
@@ -74,11 +75,14 @@ class Learning:
         self.shares = Shares(settings.threads if settings.device == "cpu" else 1)
         self.passes = self.passes_of(self.network, self.gradients)
         self.optimizer_settings = self._optimizer()
+        self.consumed = Consumed(max(settings.learners, settings.learner + 1))
         self.place: Callable[[], Place] = Place
         """Says how far this learner is with its own experience."""
         self.learner = Learner(
             *(self.optimizer_settings, self.weights, self.gradients),
             place=lambda: self.place(),
+            number=settings.learner,
+            consumed=self.consumed,
             spread=self.shares.spread,
         )
         self.exchange: Exchange = make_exchange(ExchangeSettings(), self.learner)
@@ -107,6 +111,8 @@ class Learning:
     ) -> None:
         """Exchange in another way, or with others, from now on; what the optimizer remembers goes along."""
         learner = replace(self.learner, alive=alive, members=members, warn=warn)
+        if settings.mode != "sync":
+            self.consumed.know_only(self.settings.learner)
         before, self.exchange = self.exchange, make_exchange(settings, learner)
         self.exchange.restore(before.state())
         before.close()
@@ -119,11 +125,14 @@ class Learning:
 
     def learn(self, batch: Batch, env_steps: int, round_: int) -> dict[str, float]:
         """Learn from a batch, all of it; returns what ``pass_over`` does."""
-        return self.pass_over(self.prepare(batch), env_steps, round_)
+        told = self.pass_over(self.prepare(batch), env_steps, round_)
+        self.exchange.settle()
+        return told
 
     def updates_from(self, prepared: Batch, env_steps: int, own_steps: int) -> int:
         """Optimizer steps that a prepared batch will give, when so many steps were learned from before it."""
-        return self.algorithm_settings.epochs * self._parts(prepared)
+        done = self.consumed.done(self.settings.learner, self.place().round)
+        return self.algorithm_settings.epochs * self._parts(prepared) - done
 
     def _parts(self, prepared: Batch) -> int:
         return min(self.algorithm_settings.minibatches, prepared.action.shape[1])
@@ -131,8 +140,8 @@ class Learning:
     def pass_over(self, batch: Batch, env_steps: int, round_: int) -> dict[str, float]:
         """Pass over a prepared batch ``epochs`` times, in parts; returns numbers of the last update.
 
-        Those of the first skipped one, if any. A part is drawn, along the second dimension, from seed and round:
-        nothing needs saving. Raises Stopped when it is time to end meanwhile: a pass may take minutes.
+        Those of the first skipped one, if any. A part is drawn, along the second dimension, from seed and round: a pass
+        that was broken off goes on where it was. Raises Stopped when it is time to end: a pass may take minutes.
         """
         if not self.algorithm_settings.epochs:
             return {}
@@ -140,18 +149,30 @@ class Learning:
         numbers: dict[str, float] = {}
         if isinstance(self.network, Normalized):  # by the rows that were acted upon, each once, and no void ones
             self.exchange.merge(moments_of(batch.observation[: len(batch.valid)][batch.valid]), merge_into)
-        size, parts = batch.action.shape[1], self._parts(batch)
-        generator = torch.Generator().manual_seed((self.settings.seed << 32) + round_)
-        for epoch in range(self.algorithm_settings.epochs):
-            order = torch.randperm(size, generator=generator)
-            for place, chosen in enumerate(order.tensor_split(parts)):
-                if (epoch or place) and not self.going_on():
-                    raise Stopped("told to end among the minibatches of a batch")
-                part = batch if parts == 1 else batch.environments(chosen)
+        for steps in range(self.exchange.idle):
+            self._make_sure(steps)
+            self.exchange.step(self.gradients, self.learning_rate(env_steps))
+        done = self.consumed.done(self.settings.learner, round_)
+        for place, chosen in enumerate(self._minibatches(batch, round_)):
+            if place >= done:
+                self._make_sure(self.exchange.idle + place - done)
+                part = batch if self._parts(batch) == 1 else batch.environments(chosen)
                 finite, told = self.finite, self.update(part, env_steps)
                 numbers = told if finite else numbers  # those of the first skipped one stay
         self.skipped = 0 if self.finite else self.skipped + 1
         return numbers
+
+    def _make_sure(self, steps: int) -> None:
+        """Raise Stopped where a pass is to end after so many steps; asked before each but the first."""
+        if steps and not self.going_on():
+            raise Stopped("told to end among the minibatches of a batch")
+
+    def _minibatches(self, batch: Batch, round_: int) -> Iterator[Tensor]:
+        """Environments of each minibatch, epoch after epoch."""
+        generator = torch.Generator().manual_seed((self.settings.seed << 32) + round_)
+        for _ in range(self.algorithm_settings.epochs):
+            order = torch.randperm(batch.action.shape[1], generator=generator)
+            yield from order.tensor_split(self._parts(batch))
 
     @torch.no_grad()
     def prepare(self, batch: Batch) -> Batch:
@@ -205,12 +226,14 @@ class Learning:
     def tensors(self) -> dict[str, Tensor]:
         """Everything that learning changes, by name, for a checkpoint."""
         weights = {f"weights.{name}": tensor for name, tensor in self.network.state_dict().items()}
-        return {**weights, **{f"optimizer.{name}": tensor for name, tensor in self.exchange.state().items()}}
+        optimizer = {f"optimizer.{name}": tensor for name, tensor in self.exchange.state().items()}
+        return {**weights, **optimizer, "consumed": self.consumed.table}
 
     def restore(self, saved: checkpoint.Checkpoint, goes_on: bool = False) -> None:
         """Take back what ``tensors`` and ``save`` gave; ``goes_on``: simulators do so too, exactly where they stood."""
         self.network.load_state_dict(saved.section("weights"))
         self.exchange.restore(saved.section("optimizer"))
+        self.consumed.restore(saved.tensors["consumed"])
 
     def sha256(self) -> str:
         """Fingerprint of the weights, for comparing runs."""

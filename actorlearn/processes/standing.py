@@ -13,6 +13,7 @@ what was done. A simulator with a policy of its own answers each group for itsel
 from __future__ import annotations
 
 import io
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,7 +151,7 @@ def restore(path: Path, groups: Sequence[Group], answers_itself: bool) -> None:
             arrays = dict(kept)
         for group in groups:
             _restore(group, arrays, answers_itself)
-    except Exception as error:  # the file may be anybody's, and an environment may raise anything
+    except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
         for group in groups:
             group.standing = None
         raise ValueError(f"{path}: {type(error).__name__}: {error}") from error

@@ -37,15 +37,7 @@ def died(folder: Path, of: Topology, victim: str, arms: str) -> World:
     return world
 
 
-@pytest.mark.parametrize(
-    "mode",
-    [
-        "async",
-        pytest.param(
-            "sync", marks=pytest.mark.xfail(reason="EXCHANGE: an update that is in the weights already is made again")
-        ),
-    ],
-)
+@pytest.mark.parametrize("mode", ["async", "sync"])
 def test_a_round_is_learned_once_where_a_trainer_dies_between_its_update_and_freeing_the_round(
     tmp_path: Path, mode: str
 ) -> None:
@@ -53,7 +45,6 @@ def test_a_round_is_learned_once_where_a_trainer_dies_between_its_update_and_fre
     assert {row: times for row, times in times_used(world).items() if times != 1} == {}
 
 
-@pytest.mark.xfail(reason="EXCHANGE: after a peer is lost the whole batch is learned from again")
 def test_survivors_of_a_lost_peer_learn_from_no_minibatch_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,7 +178,6 @@ def test_a_resumed_run_says_what_was_lost_with_the_one_before(tmp_path: Path) ->
     assert world.rows[-1]["steps_dropped"] == in_flight
 
 
-@pytest.mark.xfail(reason="EXCHANGE: what died with all learners is not counted as rolled back")
 def test_steps_lost_when_all_learners_die_are_counted(tmp_path: Path) -> None:
     world = World(tmp_path / "run", topology(mode="sync", checkpoint={"every_steps": 100_000}, **TWO))
 

@@ -60,7 +60,7 @@ BASE: dict[str, Any] = {
     "inference": {"count": 0},
     "evaluator": {"count": 0},
     "total_steps": 90,
-    "checkpoint": {"every_steps": 30, "keep": 100, "exact": False},
+    "checkpoint": {"every_steps": 30, "keep": 100},
 }
 
 
@@ -234,7 +234,7 @@ class World:
         def said(rows: list[Row]) -> float:
             self.applied.append((worker.peer, rows))
             exchange: Any = learning.exchange
-            return float(exchange.settings.learners) if settings.exchange.get("mode") == "sync" else 1.0
+            return float(len(exchange.taking_part)) if settings.exchange.get("mode") == "sync" else 1.0
 
         replayed = learns_from_replay(learning.algorithm)
         for each in (learning, *([learning.secondary] if hasattr(learning, "secondary") else [])):

@@ -69,7 +69,7 @@ def learn(folder: Path, rank: int, learners: int, gone: mmap.mmap) -> list[str]:
         rendezvous=str(folder / "learners"),
         gradients=str(folder / "gradients"),
     )
-    exchange = make(settings, Learner(OPTIMIZER, weights, gradients, lambda: joined or not gone[0]))
+    exchange = make(settings, Learner(OPTIMIZER, weights, gradients, lambda: joined or not gone[0], number=rank))
     for tensor in exchange.state().values():
         tensor.add_(rank)
     seen = [fingerprint(weights, exchange)]

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.parameters.allreduce import ASK_EVERY
+from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.interface import (
     Agreed,
     Disagreement,
@@ -27,6 +28,7 @@ from actorlearn.parameters.interface import (
     ExchangeSettings,
     Learner,
     PeerLost,
+    Place,
     Stopped,
 )
 from actorlearn.parameters.make import make
@@ -67,6 +69,7 @@ class SyncLearner:
         self.rank, self.learners, self.paths = rank, learners, paths
         self.weights = start()
         self.env_steps = self.updates = 0
+        self.place, self.consumed = Place(), Consumed(learners)
         self.alive: Callable[[], bool] = lambda: True
         self.beside = torch.full((3,), float(rank))
         self.heard: dict[str, Any] = {}
@@ -82,12 +85,16 @@ class SyncLearner:
         )
         own = Learner(
             *(OPTIMIZER, self.weights, torch.zeros(PARAMETERS), lambda: self.alive()),
+            number=self.rank,
+            consumed=self.consumed,
+            place=lambda: self.place,
             beside=[self.beside],
             counts=lambda: [self.updates, self.rank],
             adopt=lambda said, best: self.heard.update(said=said.tolist(), best=best),
         )
         exchange = make(settings, own)
         self.env_steps, self.updates = exchange.join(self.env_steps, self.updates)
+        self.place = exchange.place() or self.place
         return exchange
 
     def learn(self, exchange: Exchange, middle: Callable[[], None] = lambda: None) -> Agreed:
@@ -104,6 +111,7 @@ class SyncLearner:
         exchange.settle()
         told(update=self.updates, norm=stepped.norm, taken=stepped.taken)
         self.env_steps, self.updates = agreed.env_steps, agreed.updates
+        self.place = Place(self.place.round + 1, self.place.used + 10 * (self.rank + 1))
         return agreed
 
     def end(self, exchange: Exchange) -> None:
@@ -171,18 +179,21 @@ def differ(learner: SyncLearner) -> None:
     exchange.close()
 
 
-def miscount(learner: SyncLearner) -> None:
-    """Learner 1 is about to make more steps than the other."""
+def differ_in_steps(learner: SyncLearner) -> None:
+    """Learner 1 has two steps left to do, learner 0 one: it makes the other's first along with it."""
     exchange = learner.join(0)
-    try:
-        exchange.agree(10, 1 + learner.rank)
-    except Disagreement as error:
-        told(differ=str(error))
+    exchange.agree(10, 1 + learner.rank)
+    told(idle=exchange.idle)
+    for _ in range(2):
+        exchange.step(torch.full((PARAMETERS,), float(learner.rank)), RATE)
+        told(weights=learner.weights.tolist(), state=exchange.state()["mean"].tolist())
+    exchange.settle()
+    told(places=[learner.consumed.place(rank) for rank in range(2)])
     exchange.close()
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     scenario, rank, learners, *paths = sys.argv[1:]
-    scenarios = {"learn": learn, "lose": lose, "differ": differ, "miscount": miscount}
+    scenarios = {"learn": learn, "lose": lose, "differ": differ, "differ_in_steps": differ_in_steps}
     scenarios[scenario](SyncLearner(int(rank), int(learners), paths))

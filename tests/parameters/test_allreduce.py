@@ -127,6 +127,14 @@ def test_weights_that_differ_are_an_error_that_names_the_learners(tmp_path: Path
         assert "after update 1 the learners differ in hash of the weights: learner 0: " in lines[-1]["differ"]
 
 
-def test_batches_of_different_numbers_of_steps_are_an_error_before_anybody_hangs(tmp_path: Path) -> None:
-    for lines in run("miscount", 2, [rendezvous(tmp_path, 2)]):
-        assert "optimizer steps in a batch: learner 0: 1, learner 1: 2" in lines[-1]["differ"]
+def test_who_has_fewer_steps_left_makes_the_others_along_with_them(tmp_path: Path) -> None:
+    """And has no part in the mean until it comes in; all end together."""
+    first, second = run("differ_in_steps", 2, [rendezvous(tmp_path, 2)])
+    assert (first[0], second[0]) == ({"idle": 1}, {"idle": 0})
+    assert first[1:] == second[1:]
+    weights = program.start()
+    alone = Alone(Learner(program.OPTIMIZER, weights, torch.zeros(program.PARAMETERS)))
+    for step, gradient in enumerate((1.0, 0.5)):
+        alone.step(torch.full((program.PARAMETERS,), gradient), program.RATE)
+        assert first[1 + step] == {"weights": weights.tolist(), "state": alone.state()["mean"].tolist()}
+    assert first[3] == {"places": [[1, 10], [1, 10]]}

@@ -108,7 +108,8 @@ def test_one_learner_is_exactly_a_learner_alone(tmp_path: Path, optimizer: Optim
             for each in (exchange, alone):
                 each.merge(torch.ones(STATISTICS), add)
             assert exchange.step(gradient.clone(), RATE) == alone.step(gradient.clone(), RATE)
-            exchange.settle()
+            for each in (exchange, alone):
+                each.settle()
             assert not exchange.pull()
         assert torch.equal(weights, expected)
         for name, tensor in alone.state().items():

@@ -1,0 +1,87 @@
+"""What of each learner's experience is in some weights: a table that is kept, saved and taken over with them.
+
+Reads and writes one tensor; knows no gradients and no rows of experience. A learner that takes over weights looks up
+its own row there: rounds before that one are in them, and so are the first minibatches of it. None of these is learned
+from again, whoever died meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from actorlearn.parameters.interface import CONSUMED_WORDS, Place
+
+_ROUND, _USED, _MERGED, _STEPS = range(4)
+_FOR_ALL = 1
+"""Row that is nobody's: it has how often the weights were changed since the last whole update."""
+
+
+class Consumed:
+    """A row for each learner, by number: next round, environment steps used before it, and how far that round is."""
+
+    def __init__(self, learners: int) -> None:
+        """Weights that nobody has learned."""
+        self.table = torch.zeros((_FOR_ALL + learners, CONSUMED_WORDS), dtype=torch.int64)
+        self._rows = self.table.numpy()[_FOR_ALL:]
+
+    def restore(self, table: Tensor) -> None:
+        """Copy a saved table in; one of a run with fewer learners, or more, as far as it goes."""
+        rows = min(len(table), len(self.table))
+        self.table[:rows] = table[:rows]
+
+    @property
+    def changes(self) -> int:
+        """Changes of the weights since the last whole update."""
+        return int(self.table[0, 0])
+
+    def place(self, learner: int) -> Place | None:
+        """Where a learner goes on by these weights; None where they say nothing of it."""
+        round_, used = self._rows[learner, : _USED + 1].tolist()
+        return None if round_ < 0 else Place(round_, used)
+
+    def done(self, learner: int, round_: int) -> int:
+        """Minibatches of a round that is not learned from as a whole."""
+        row = self._rows[learner]
+        return int(row[_STEPS]) if row[_ROUND] == round_ else 0
+
+    def merged(self, learner: int, round_: int) -> bool:
+        """Whether the statistics have the moments of a learner's round."""
+        row = self._rows[learner]
+        return bool(row[_MERGED]) and row[_ROUND] == round_
+
+    def begin(self, learner: int, place: Place) -> None:
+        """A learner is about to learn a round, or to go on with it."""
+        row = self._rows[learner]
+        if row[_ROUND] != place.round:
+            row[:] = (*place, 0, 0)
+
+    def merge(self, learner: int) -> None:
+        """The statistics have been changed by a learner's moments."""
+        self._rows[learner, _MERGED] = 1
+        self.table[0, 0] += 1
+
+    def step(self, learners: Iterable[int]) -> None:
+        """The parameters have been changed by a minibatch of each of these learners."""
+        for learner in learners:
+            self._rows[learner, _STEPS] += 1
+        self.table[0, 0] += 1
+
+    def settle(self, learner: int, env_steps: int) -> None:
+        """A learner's round is in the weights, with so many steps."""
+        row = self._rows[learner]
+        row[:] = row[_ROUND] + 1, row[_USED] + env_steps, 0, 0
+        self.table[0, 0] = 0
+
+    def know_only(self, learner: int) -> None:
+        """What others learn is not told any more."""
+        others = np.arange(len(self._rows)) != learner
+        self._rows[others, _ROUND] = -1
+
+    def forget_parts(self) -> None:
+        """What comes next is other experience than what was broken off."""
+        self._rows[:, [_MERGED, _STEPS]] = 0
+        self.table[0, 0] = 0

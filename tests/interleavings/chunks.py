@@ -1,0 +1,132 @@
+"""The parameter store: learners that update its chunks and fill it; each may be killed and come back."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from actorlearn.parameters.store import Record, Store, store_fields
+from tests.interleavings.arrays import Words
+from tests.interleavings.code import Done, Process, expect
+from tests.interleavings.explore import Scenario
+
+BACK = "back"
+"""State of a learner that was killed."""
+PARAMETERS = 2
+"""Words of a chunk of weights: enough to be half written."""
+
+
+def _stores(kind: type[Store], learners: int, chunks: int) -> tuple[Words, list[Store]]:
+    words = Words()
+    segment: Any = words.create("store", store_fields(PARAMETERS * chunks, 0, 0, learners, chunks))
+    segment["values"][0] = 0.0
+    return words, [kind(segment, rank, PARAMETERS * chunks, lambda: None) for rank in range(learners)]
+
+
+def updating(
+    kind: type[Store] = Store,
+    *,
+    learners: int = 2,
+    rounds: int = 2,
+    chunks: int = 1,
+    kills: int = 1,
+    guarded: bool = True,
+) -> Scenario:
+    """Learners that make an update of every chunk in every round; the first may be killed and does its round again.
+
+    An update adds 1 to its learner's digit in every word of a chunk, if the chunk has not got it, as in ``Async``.
+    Invariants: a chunk is whole; steps and updates that a learner hears of never become fewer; at the end each update
+    is in each chunk once.
+    """
+    words, stores = _stores(kind, learners, chunks)
+
+    def learner(rank: int) -> Process:
+        store = stores[rank]
+
+        def step(state: Any) -> Hashable:
+            if state == BACK:
+                record = store.record
+                return (record.learned if record else 0), tuple(range(chunks)), 0
+            round_, waiting, heard = state
+            if round_ == rounds:
+                return Done()
+            if not waiting:
+                steps = (round_ + 1) * (100 if rank == 0 else 1)
+                store.settle(Record(round_ + 1, steps, steps, round_ + 1, 0, 0, 0))
+                env_steps = store.env_steps if rank else 0  # who may be killed asks nobody: there is enough to explore
+                expect(env_steps >= heard, f"it hears of {env_steps} steps after {heard}")
+                return round_ + 1, tuple(range(chunks)), env_steps
+            with store.locked(waiting) as chunk:
+                values = np.asarray(store.current(chunk)).ravel()
+                expect(len(set(values)) == 1, f"version {store.version(chunk)} of chunk {chunk} holds {values}")
+                if round_ > store.applied(chunk):
+                    store.spare(chunk)[:] = values + 10**rank
+                    store.commit(chunk, round_)
+            return round_, tuple(other for other in waiting if other != chunk), heard
+
+        return Process(f"learner-{rank}", (0, tuple(range(chunks)), 0), step, mortal=rank == 0)
+
+    def at_end(said: dict[str, Any], word: Any) -> None:
+        expected = float(sum(rounds * 10**rank for rank in range(learners)))
+        for chunk in range(chunks):
+            slot = word(f"store.version[{chunk},0]") % 2
+            values = [word(f"store.values[{slot},0,{chunk * PARAMETERS + at}]") for at in range(PARAMETERS)]
+            expect(values == [expected] * PARAMETERS, f"chunk {chunk} holds {values} and not {expected}")
+
+    own = {f"store.settled[{rank},": f"learner-{rank}" for rank in range(learners)}
+    own |= {f"store.records[{slot},{rank},": f"learner-{rank}" for slot in range(2) for rank in range(learners)}
+    processes = [learner(rank) for rank in range(learners)]
+    processes[0] = replace(processes[0], again=BACK)
+    guards = _guards(range(chunks)) if guarded else {}
+    return Scenario("store: updates", words, processes, kills, own, guards, at_end=at_end)
+
+
+def _guards(chunks: Sequence[int]) -> dict[str, str]:
+    """What of the store is whose lock's."""
+    words = {f"store.version[{chunk},": f"store.lock-{chunk}" for chunk in chunks}
+    for chunk, slot in product(chunks, range(2)):
+        words[f"store.applied[{slot},{chunk},"] = f"store.lock-{chunk}"
+        own = range(chunk * PARAMETERS, (chunk + 1) * PARAMETERS)
+        words |= {f"store.values[{slot},0,{at}]": f"store.lock-{chunk}" for at in own}
+    return words
+
+
+def filling(kind: type[Store] = Store, *, kills: int = 1, guarded: bool = True) -> Scenario:
+    """Learners that each fill the store if nobody has, as ``Async.join`` does, and then take what it holds.
+
+    Invariants: all chunks are of one learner, and so are the steps that they begin with.
+    """
+    words, stores = _stores(kind, 2, 2)
+
+    def learner(rank: int) -> Process:
+        store, own = stores[rank], float(rank + 1)
+
+        def step(state: str) -> Hashable:
+            if state == "joining":
+                with store.locked([0]):
+                    if not store.filled:
+                        for chunk in range(2):
+                            store.spare(chunk)[:] = own
+                            store.commit(chunk)
+                        store.fill(100 * (rank + 1), rank + 1)
+                return "pulling"
+            taken = []
+            for chunk in range(2):
+                with store.locked([chunk]):
+                    taken += np.asarray(store.current(chunk)).ravel().tolist()
+            began = [int(word) for word in np.asarray(store._filled[1:3])]
+            of = {*taken, began[0] / 100, float(began[1])}
+            expect(len(of) == 1, f"taken are {taken} at {began[0]} steps, {began[1]} updates")
+            return Done(of.pop())
+
+        return Process(f"learner-{rank}", "joining", step, mortal=True, again="joining")
+
+    def at_end(said: dict[str, Any], word: Any) -> None:
+        expect(len(set(said.values())) == 1, f"learners begin with weights of {said}")
+
+    guards = {"store": "store.lock-0"} if guarded else {}
+    return Scenario("store: filling", words, [learner(rank) for rank in range(2)], kills, guards=guards, at_end=at_end)

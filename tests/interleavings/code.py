@@ -1,0 +1,185 @@
+"""Processes that run the project's own code, one word of shared memory at a time.
+
+A process is a function ``step(state)`` over plain, hashable states; in it the real classes run on stand-ins for shared
+arrays and locks. Such a function is deterministic but for what it reads, so where it stands is told by the state it
+began with and by what it has read since. To go on by one word it is run again from there with those answers, up to the
+first question that has none yet. Nothing of Python has to be kept or switched, and where a process stands is a node of
+a tree that is grown once, whatever the others do.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+LOAD, TRY, UNLOCK, WAIT, CHOOSE, STEP, DONE, FAIL = range(8)
+"""What a process wants next: a word, a lock, to give up a lock, to look again later, that something is decided for it;
+or what it came to: another step, its end, a broken promise."""
+
+
+class Suspended(BaseException):
+    """The code has asked what has no answer yet."""
+
+
+class Violation(AssertionError):
+    """An invariant does not hold."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a process returns at its end; ``said`` is looked at when all have ended."""
+
+    said: Hashable = None
+
+
+class Run:
+    """One execution of a step with the answers known so far."""
+
+    def __init__(self, answers: list[Any]) -> None:
+        self._answers = answers
+        self._at = 0
+        self._bulks = self._stored = 0
+        self.stores: list[tuple[int, Any, int]] = []
+        """Address, value and bulk (0: none) of what was written since the last answer."""
+        self.question: tuple[int, Any] | None = None
+
+    def ask(self, kind: int, about: Any) -> Any:
+        """The answer; the code ends here where there is none yet."""
+        if self.question is not None or self._at == len(self._answers):
+            self.question = self.question or (kind, about)  # what `finally` clauses ask on the way out is not asked
+            raise Suspended
+        self._at += 1
+        self.stores.clear()
+        return self._answers[self._at - 1]
+
+    def store(self, address: int, value: Any, bulk: int = 0) -> None:
+        if self.question is None:
+            self.stores.append((address, value, bulk))
+            self._stored = self._at
+
+    def bulk(self) -> int:
+        """A number for words that are written together, in any order: nobody promises one within a copy of an array."""
+        self._bulks += 1
+        return self._bulks
+
+    def wait(self) -> None:
+        """Look again later, having seen nothing worth while: what was read since the last store is forgotten where it
+        has left no trace in the variables of the functions that wait."""
+        if self.question is None:
+            self.ask(WAIT, (self._stored, tuple(_traces(sys._getframe(1)))))
+
+
+STAND_INS = {"arrays.py", "contextlib.py"}
+"""Files whose functions only pass on what they are asked."""
+
+
+def _traces(frame: FrameType | None) -> Iterator[tuple[int, str]]:
+    """Where each function stands that is being executed in a step, and its variables."""
+    while frame is not None and frame.f_code is not Tree._grow.__code__:
+        if Path(frame.f_code.co_filename).name not in STAND_INS:
+            yield frame.f_lasti, repr(sorted(frame.f_locals.items(), key=lambda item: item[0]))
+        frame = frame.f_back
+
+
+_now: list[Run] = []
+
+
+def running() -> Run | None:
+    """The execution under way; None while stand-ins are only being made, or taken away."""
+    return _now[-1] if _now else None
+
+
+def choose(options: int) -> int:
+    """A decision from outside, such as a signal: every one of these is explored."""
+    run = running()
+    assert run is not None
+    return int(run.ask(CHOOSE, options))
+
+
+def expect(holds: object, what: str) -> None:
+    """An invariant, in the words of what is wrong where it does not hold."""
+    if not holds:
+        raise Violation(what)
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process of a scenario."""
+
+    name: str
+    start: Hashable
+    step: Callable[[Any], Hashable]
+    """From a state to the next one, or to Done."""
+    mortal: bool = False
+    """Whether it may be killed at any point."""
+    again: Hashable = None
+    """State in which its next incarnation begins; None = there is none."""
+
+
+@dataclass(eq=False)
+class Node:
+    """A place in a process's code: what it has written on the way here from the node before, and what it asks."""
+
+    number: int
+    process: int
+    began: Hashable
+    answers: tuple[Any, ...]
+    stores: tuple[tuple[int, Any, int], ...] = ()
+    kind: int = FAIL
+    about: Any = None
+    following: dict[Any, Node] = field(default_factory=dict)
+
+
+class Tree:
+    """Every place in the code of all processes that has been reached."""
+
+    def __init__(self, processes: Iterable[Process]) -> None:
+        self.processes = list(processes)
+        self.nodes: list[Node] = []
+        self._waiting: dict[Hashable, Node] = {}
+        """Of all places that wait and differ in nothing but in what was seen in vain, the first."""
+        self._roots: dict[tuple[int, Hashable], Node] = {}
+
+    def root(self, process: int, state: Hashable) -> Node:
+        """Where a process begins a step in this state."""
+        found = self._roots.get((process, state))
+        if found is None:
+            found = self._roots[process, state] = self._grow(process, state, ())
+        return found
+
+    def after(self, node: Node, answer: Any) -> Node:
+        """Where a process stands when it has this answer."""
+        found = node.following.get(answer)
+        if found is None:
+            first = node
+            if node.kind == WAIT:
+                stored, traces = node.about
+                first = self._waiting.setdefault((node.process, node.began, node.answers[:stored], traces), node)
+            if first is node:
+                found = self._grow(node.process, node.began, (*node.answers, answer))
+            else:
+                found = self.after(first, answer)
+            node.following[answer] = found
+        return found
+
+    def _grow(self, process: int, state: Hashable, answers: tuple[Any, ...]) -> Node:
+        node = Node(len(self.nodes), process, state, answers)
+        self.nodes.append(node)
+        run = Run(list(answers))
+        _now.append(run)
+        try:
+            came_to = self.processes[process].step(state)
+            node.kind, node.about = (DONE, came_to.said) if isinstance(came_to, Done) else (STEP, came_to)
+        except Suspended:
+            assert run.question is not None
+            node.kind, node.about = run.question
+        except (AssertionError, RuntimeError) as error:  # any other is a mistake in the scenario
+            node.kind, node.about = FAIL, f"{type(error).__name__}: {error}"
+        finally:
+            _now.pop()
+        node.stores = tuple(run.stores)
+        return node

@@ -1,0 +1,25 @@
+"""What the code under test shares with other processes, but for segments it is given, comes from ``arrays.py`` here."""
+
+from __future__ import annotations
+
+import pytest
+
+from actorlearn.parameters import mailbox, published, rendezvous, store
+from tests.interleavings import arrays
+
+ATTEMPTS = 5
+"""Reads of weights that a writer overtook, in a row; no writer here has more versions."""
+
+
+@pytest.fixture(autouse=True)
+def _stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (store, rendezvous):
+        monkeypatch.setattr(module, "fcntl", arrays.Flock)
+        monkeypatch.setattr(module, "os", arrays.Files)
+    monkeypatch.setattr(store, "time", arrays.CLOCK)
+    for name in ("Bell", "Bells"):
+        monkeypatch.setattr(rendezvous, name, arrays.Silent)
+    monkeypatch.setattr(rendezvous, "NUMBERS", 2)
+    monkeypatch.setattr(rendezvous, "Waiter", arrays.LooksAgain)
+    monkeypatch.setattr(mailbox, "Segment", arrays.OpenedSegment)
+    monkeypatch.setattr(published, "_ATTEMPTS", ATTEMPTS)

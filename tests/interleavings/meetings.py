@@ -1,0 +1,143 @@
+"""The rendezvous and the all-gather over it: learners in lock-step, of which one may be killed or told to end."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from actorlearn.memory.fields import Field
+from actorlearn.parameters.allgather import SLOTS, AllGather
+from actorlearn.parameters.interface import PeerLost, Stopped
+from actorlearn.parameters.rendezvous import Rendezvous, rendezvous_fields
+from tests.interleavings.arrays import Words
+from tests.interleavings.code import Done, Process, choose, expect
+from tests.interleavings.explore import Scenario
+
+WIDTH = 2
+"""Words of a row: enough to be half written."""
+
+
+@dataclass
+class Learners:
+    """So many learners that meet so many times, each time with numbers of their own."""
+
+    kind: type[Rendezvous]
+    gathering: type[AllGather] | None
+    learners: int
+    meetings: int
+    told: bool
+    places: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.words = Words()
+        everyone, rows = self.learners, (SLOTS, self.learners, WIDTH)
+        self.segment: Any = self.words.create("met", rendezvous_fields(everyone))
+        self.rows: Any = self.words.create("gradients", [Field("rows", "float32", rows, -1)])
+        seen = [Field("dead", "int64", (1,), 0), Field("acted", "int64", (everyone,), 0)]
+        self.seen: Any = self.words.create("seen", seen)
+        for rank in range(everyone):
+            self.words.lock(f"met.lock-{rank}")
+
+    def take_place(self, rank: int) -> None:
+        place = self.kind(self.segment, rank, lambda: self.alive(rank))
+        self.places[rank] = place, (self.gathering or AllGather)(self.rows, place)
+
+    def alive(self, rank: int) -> bool:
+        """Until all have come once a newer list of learners ends the wait; afterwards they are seen to be gone."""
+        if self.told and rank == 0 and choose(2):
+            return False
+        return self.places[rank][0]._meetings > 1 or not self.seen["dead"][0]
+
+    def step(self, rank: int, state: int) -> Hashable:
+        """Take the place at -1, then meet."""
+        if state < 0:
+            try:
+                self.take_place(rank)
+            except RuntimeError:
+                return Done(("Refused", self.meetings))
+            return 0
+        place, gather = self.places[rank]
+        place._meetings, gather._gathered = state, state - 1
+        place._locks = list(range(self.learners))
+        if state == self.meetings:
+            return Done(("all", state))
+        try:
+            said = self.meet(rank, state)
+        except (PeerLost, Stopped) as lost:
+            place.close()
+            return Done((type(lost).__name__, state))
+        expected = [[_said(other, state)] * said.shape[1] for other in range(self.learners)]
+        expect(said.tolist() == expected, f"at meeting {state} is heard {said.tolist()}, said was {expected}")
+        self.seen["acted"][rank] = state + 1
+        return state + 1
+
+    def meet(self, rank: int, meeting: int) -> Any:
+        place, gather = self.places[rank]
+        if self.stays(meeting):
+            return np.asarray(gather.gather(np.full(WIDTH, _said(rank, meeting), np.float32)))
+        return place.meet([_said(rank, meeting)])[:, :1]
+
+    def stays(self, meeting: int) -> bool:
+        """Whether it is an all-gather; the first never is, or who does not come would be awaited for ever."""
+        return self.gathering is not None and meeting > 0
+
+    def at_end(self, said: dict[str, Any], word: Any) -> None:
+        acted = max(word(f"seen.acted[{rank}]") for rank in range(self.learners))
+        ended = {name: how for name, how in said.items() if how}
+        excused = {name for name, (how, at) in ended.items() if how == "Stopped" and not self.stays(at)}
+        left = {name: how for name, how in ended.items() if how[1] < acted and name not in excused}
+        expect(not left, f"somebody has been at {acted} meetings, who lives has not: {left}")
+
+    def writers(self) -> dict[str, str]:
+        own = {"seen.dead[0]": f"learner-{self.learners - 1}"}
+        for rank in range(self.learners):
+            rows = [f"{array}[{slot},{rank}," for array in ("met.numbers", "gradients.rows") for slot in range(2)]
+            own |= dict.fromkeys([*rows, f"met.met[{rank},", f"seen.acted[{rank}]"], f"learner-{rank}")
+        return own
+
+
+def meeting(
+    kind: type[Rendezvous] = Rendezvous,
+    gathering: type[AllGather] | None = None,
+    *,
+    learners: int = 2,
+    meetings: int = 3,
+    kills: int = 1,
+    told: bool = False,
+    placed: bool = False,
+    back: bool = False,
+) -> Scenario:
+    """Learners that meet so many times; with ``gathering`` all meetings but the first are all-gathers of a row.
+
+    Invariants: all hear the same, of this meeting and whole; a meeting takes place for all who live, or for none.
+    ``told``: learner 0 may be told to end while it waits. ``placed``: all have taken their places at the beginning.
+    ``back``: who was killed comes back to the same meeting, and is to be refused.
+    """
+    all_ = Learners(kind, gathering, learners, meetings, told)
+    last = learners - 1
+    processes, held = [], {}
+    for rank in range(learners):
+        if placed:
+            all_.take_place(rank)
+            held[f"met.lock-{rank}"] = f"learner-{rank}"
+        again = -1 if back and rank == last else None
+        step = partial(all_.step, rank)
+        processes.append(Process(f"learner-{rank}", 0 if placed else -1, step, mortal=rank == last, again=again))
+    return Scenario(
+        f"{'all-gather' if gathering else 'rendezvous'} of {learners}",
+        all_.words,
+        processes,
+        kills,
+        all_.writers(),
+        at_death={f"learner-{last}": [("seen.dead[0]", 1)]},
+        at_end=all_.at_end,
+        held=held,
+    )
+
+
+def _said(rank: int, meeting: int) -> int:
+    return 10 * (rank + 1) + meeting

@@ -1,0 +1,252 @@
+"""Slips that somebody could make in the protocols: each a class in place of the right one, all to be caught."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from actorlearn.parameters import published
+from actorlearn.parameters.allgather import AllGather
+from actorlearn.parameters.interface import PeerLost
+from actorlearn.parameters.mailbox import SharedMailbox
+from actorlearn.parameters.published import Published
+from actorlearn.parameters.rendezvous import Rendezvous
+from actorlearn.parameters.store import Store
+from tests.interleavings.arrays import Flock
+
+# Published weights ---------------------------------------------------------------------------------------------------
+
+
+class Reordered(Published):
+    """Publishes as Published does, in an order of its own."""
+
+    ORDER: tuple[str, ...] = ("mark", "payload", "steps", "whole", "newest")
+
+    def publish(self, weights: Any, env_steps: int) -> int:
+        version = self.following(env_steps)
+        slot = version % published.SLOTS
+        for store in self.ORDER:
+            if store == "mark":
+                self._sequence[slot, 0] = 2 * version + 1
+            elif store == "payload":
+                self._payload[slot] = weights
+            elif store == "steps":
+                self._env_steps[slot, 0] = env_steps
+            elif store == "whole":
+                self._sequence[slot, 0] = 2 * version + 2
+            else:
+                self._newest[0] = version
+        return version
+
+    def following(self, env_steps: int) -> int:
+        return max(self.version, self._after) + 1
+
+
+class VersionFirst(Reordered):
+    """The version word is raised before its slot is written."""
+
+    ORDER = ("newest", "mark", "payload", "steps", "whole")
+
+
+class NoMark(Reordered):
+    """The slot is not marked as being written."""
+
+    ORDER = ("payload", "steps", "whole", "newest")
+
+
+class VersionTooEarly(Reordered):
+    """The version word is raised before its slot is whole: readers wait for a writer that may be dead."""
+
+    ORDER = ("mark", "payload", "steps", "newest", "whole")
+
+
+class OneSlot(Published):
+    """Every version is written over the one before it."""
+
+    def __init__(self, segment: Any) -> None:
+        super().__init__(segment)
+        arrays: Any = self._sequence, self._env_steps, self._payload
+        self._sequence, self._env_steps, self._payload = (array.same(published.SLOTS) for array in arrays)
+
+
+class NumberAgain(Reordered):
+    """A version's number is given a second time."""
+
+    def following(self, env_steps: int) -> int:
+        return max(self.version, 0)
+
+
+class NoSecondLook(Published):
+    """Nobody looks at the sequence word again after reading."""
+
+    def fetch(self, out: Any, known: int = -1, wanted: int | None = None) -> tuple[int, int] | None:
+        version = self.version if wanted is None else wanted
+        slot = version % published.SLOTS
+        if version == known or int(self._sequence[slot, 0]) != 2 * version + 2:
+            return None
+        out[:] = self._payload[slot]
+        return version, int(self._env_steps[slot, 0])
+
+
+def in_mailbox(kind: type[Published]) -> type[SharedMailbox]:
+    """A mailbox of such messages."""
+
+    class Mutant(SharedMailbox):
+        def _of(self, learner: int) -> Published:
+            super()._of(learner)
+            return kind(self._segments[learner])
+
+    Mutant.__name__ = kind.__name__
+    return Mutant
+
+
+class VersionOfTheNext(SharedMailbox):
+    """The version is read after the message, and may be that of the next one, which is used again then."""
+
+    def take(self, peer: int, out: Any) -> int:
+        taken = super().take(peer, out)
+        return taken if taken < 0 else self.version(peer)
+
+
+# The store -----------------------------------------------------------------------------------------------------------
+
+
+class LockLetGo(Store):
+    """The lock is let go before the chunk is written."""
+
+    @contextmanager
+    def locked(self, chunks: Sequence[int]) -> Iterator[int]:
+        with super().locked(chunks) as chunk:
+            pass
+        yield chunk
+
+
+class SharedLock(Store):
+    """The lock is one that several may have at once."""
+
+    def _try(self, chunks: Sequence[int]) -> int | None:
+        Flock.flock(self._locks[chunks[0]], Flock.LOCK_SH | Flock.LOCK_NB)
+        return chunks[0]
+
+
+class CommittedFirst(Store):
+    """The version word is raised before its slot is written."""
+
+    def spare(self, chunk: int) -> Any:
+        self._version[chunk] += 1
+        return self.current(chunk)
+
+    def commit(self, chunk: int, number: int = -1) -> int:
+        self._applied[self.version(chunk) % 2, chunk, self._rank] = number
+        return self.version(chunk)
+
+
+class WrittenOver(Store):
+    """A chunk is written over itself."""
+
+    def _slot(self, chunk: int, version: int) -> Any:
+        return super()._slot(chunk, 0)
+
+
+class NumberedLater(Store):
+    """Whose update is in the chunk is said when it is there already."""
+
+    def commit(self, chunk: int, number: int = -1) -> int:
+        version = super().commit(chunk)
+        self._applied[version % 2, chunk, self._rank] = number
+        return version
+
+
+class NoNumbers(Store):
+    """Nobody looks whether the chunk has the update."""
+
+    def applied(self, chunk: int) -> int:
+        return -1
+
+
+class FilledFirst(Store):
+    """The word that says that there are weights is not the last that is written."""
+
+    def fill(self, env_steps: int, updates: int) -> None:
+        self._filled[0] = 1
+        self._filled[1:3] = env_steps, updates
+
+
+# Meetings ------------------------------------------------------------------------------------------------------------
+
+
+class WordFirst(Rendezvous):
+    """The word that says that a learner has come is written before its numbers."""
+
+    def meet(self, numbers: Sequence[int], stay: bool = False) -> Any:
+        slot = self._meetings % 2
+        self._met[self.rank] = self._meetings + 1
+        self._numbers[slot, self.rank, : len(numbers)] = numbers
+        return super().meet([], stay)
+
+
+class OneTable(Rendezvous):
+    """The numbers of all meetings lie in the same place."""
+
+    def __init__(self, segment: Any, rank: int, alive: Any) -> None:
+        super().__init__(segment, rank, alive)
+        self._numbers = self._numbers.same(2)
+
+
+class MissedInHaste(Rendezvous):
+    """Who has not come is looked for before who is gone: it may come and die in between."""
+
+    def _miss(self) -> None:
+        awaited = [rank for rank, met in enumerate(self._met) if met < self._meetings]
+        if gone := [rank for rank in self.gone() if rank in awaited]:
+            raise PeerLost(f"learners {gone} have gone; this one is at meeting {self._meetings}")
+
+
+class MissedUnasked(Rendezvous):
+    """Who is gone is missed at once, though it has come to this meeting."""
+
+    def _miss(self) -> None:
+        if gone := self.gone():
+            raise PeerLost(f"learners {gone} have gone; this one is at meeting {self._meetings}")
+
+
+class PlaceGivenAgain(Rendezvous):
+    """Who was killed may come back to the meetings of the learners that it left."""
+
+    def __init__(self, segment: Any, rank: int, alive: Any) -> None:
+        try:
+            super().__init__(segment, rank, alive)
+        except RuntimeError:
+            self._locks = list(range(self.learners))
+            Flock.flock(rank, Flock.LOCK_EX | Flock.LOCK_NB)
+
+
+class OneRow(AllGather):
+    """Rows of all meetings lie in the same place."""
+
+    def __init__(self, segment: Any, rendezvous: Rendezvous) -> None:
+        super().__init__(segment, rendezvous)
+        self._rows = self._rows.same(2)
+
+
+class ShownTooLate(AllGather):
+    """The own row is written after the others have been told that it is there."""
+
+    def gather(self, own: Any) -> Any:
+        rows = self._rows[self._gathered % 2]
+        self._gathered += 1
+        self._rendezvous.meet([], stay=True)
+        rows[self._rendezvous.rank, : own.size] = own
+        return rows
+
+
+class LeavesWhenTold(AllGather):
+    """Who is told to end leaves the others in the middle of an all-gather."""
+
+    def gather(self, own: Any) -> Any:
+        rows = self._rows[self._gathered % 2]
+        rows[self._rendezvous.rank, : own.size] = own
+        self._gathered += 1
+        self._rendezvous.meet([])
+        return rows
