@@ -31,6 +31,7 @@ from actorlearn.replay.nstep import NStep, n_step
 from actorlearn.replay.rings import Rings, cells_between
 from actorlearn.replay.rows import ReplayShape, column_fields
 from actorlearn.replay.samplers import Sampler
+from actorlearn.replay.saved import check, read
 
 PART_BYTES = 1 << 26
 """Of a file that is written at once: less than a second of a slow disk, where all of it may take minutes."""
@@ -320,19 +321,21 @@ class Replay:
         Else all are taken for new ones, what they store next is not joined to what they had stored, and with
         ``rounds`` the rounds to be stored are those from it on. Killed on the way it is empty too.
         """
-        if msgspec.convert(state["shape"], ReplayShape) != self.shape:
-            raise ValueError(f"{folder}: the replay saved there is {state['shape']}, not {self.shape}")
-        columns = {name: _read(folder / f"{name}.npy", self._segment[name]) for name in self._columns}
+        if msgspec.convert(state.get("shape"), ReplayShape) != self.shape:
+            raise ValueError(f"{folder}: the replay saved there is {state['shape']!r:.500}, not {self.shape}")
+        columns = {name: read(folder / f"{name}.npy", self._segment[name]) for name in self._columns}
         words = self._words()
         for name, array in words.items():
             if name not in ("owner", "following") or (folder / f"{name}.npy").exists():  # they were not saved once
-                words[name] = _read(folder / f"{name}.npy", array)
-        drawn = {name: _read(folder / f"sampler-{name}.npy") for name in self.sampler.arrays()}
+                words[name] = read(folder / f"{name}.npy", array)
+        drawn = {name: read(folder / f"sampler-{name}.npy") for name in self.sampler.arrays()}
+        check(folder, words, self.shape.margin)
         for name, saved in columns.items():
             _copy(saved, self._segment[name][:, : saved.shape[1]], beat)
             hit("buffer.restored")
+        numbers = state.get("sampler")
+        self.sampler.restore(drawn, numbers if isinstance(numbers, Mapping) else {})
         self._written[:], self._begun[:] = words["written"], words["begun"]
-        self.sampler.restore(drawn, state["sampler"])
         self._rings = Rings(words["owner"].copy(), words["following"].copy())
         if goes_on:
             self._rings.expect_heirs()
@@ -375,13 +378,3 @@ def _copy(saved: NDArray[Any], array: NDArray[Any], beat: Callable[[], object]) 
         for at in range(0, len(ring), rows):
             ring[at : at + rows] = source[at : at + rows]
             beat()
-
-
-def _read(path: Path, into: NDArray[Any] | None = None) -> NDArray[Any]:
-    """A file's array; raises ValueError unless it fits, where it may have fewer rows of each ring."""
-    saved: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)  # read as it is copied, never held whole
-    if into is not None:
-        there, wanted = [(*array.shape[:1], *array.shape[2:]) for array in (saved, into)]
-        if (saved.dtype, saved.ndim, there) != (into.dtype, into.ndim, wanted) or saved.shape[1:2] > into.shape[1:2]:
-            raise ValueError(f"{path}: {saved.dtype} {saved.shape} does not fit {into.dtype} {into.shape}")
-    return saved

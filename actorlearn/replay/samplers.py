@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from actorlearn.replay.saved import check_cells, check_priorities
 from actorlearn.replay.sum_tree import SumTree
 
 Cells = NDArray[np.int64]
@@ -116,8 +117,7 @@ class Uniform:
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> None:
         """Take both back; raises ValueError."""
-        if len(arrays["cell"]) > len(self._cell):
-            raise ValueError(f"{len(arrays['cell'])} cells that can be drawn, of {len(self._cell)}")
+        check_cells(arrays["cell"], len(self._cell))
         self._place[:], self._count = -1, 0
         self.insert(arrays["cell"])
 
@@ -193,7 +193,8 @@ class Prioritised:
         return {"largest": float(self._largest[0]), "count": self._count}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> None:
-        """Take both back."""
+        """Take both back; raises ValueError."""
+        check_priorities(arrays["priority"], self._tree.size, state)
         self._tree.fill(arrays["priority"])
         self._largest[0], self._count = state["largest"], int(state["count"])
 

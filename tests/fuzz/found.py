@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+_HEADER = b"{'descr': '<i8', 'fortran_order': False, 'shape': (1,), }".ljust(117) + b"\n"
+_CELLS = b"\x0a\x93NUMPY\x01\x00v\x00" + _HEADER + b"\xff\xff\xff\xff\xff\xff\xff\x01"
+
 FOUND: dict[str, tuple[bytes, ...]] = {
     # A kind of message, a field or a file that does not exist was repeated, whatever its length.
     "message to the supervisor": (b"\x81\xa4type\xdb\x00\x03\xff\x00" + b"x" * 0x3FF00,),
@@ -15,6 +18,8 @@ FOUND: dict[str, tuple[bytes, ...]] = {
         b'{"format": 1, "env_steps": 40, "sha256": {}, "state": null}',
         b'{"format": 1, "env_steps": 40, "sha256": {"' + b"x" * 5_000 + b'": "0"}, "state": {}}',
     ),
+    # EOFError, TokenError of a header; a cell that there is not; the state without a shape.
+    "replay": (b"", b"\x02\x93NUMPY\x01\x00v\x00z'descr': '<i8', }".ljust(200), _CELLS, b"\x0c{}"),
     # SafetensorError, which is no ValueError.
     "tensors": (b"\x02" + bytes(7) + b"[]", b"\x88" + bytes(7) + b"{", b""),
 }

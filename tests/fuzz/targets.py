@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import random
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -31,10 +30,8 @@ from actorlearn.parameters import checkpoint, checkpoint_folders
 from actorlearn.parameters.checkpoint_folders import CheckpointError
 from actorlearn.processes import settings as process_settings
 from actorlearn.processes.settings import SimulatorSettings, TrainerSettings
-from actorlearn.replay.buffer import Replay
 from actorlearn.replay.nstep import NStep
-from actorlearn.replay.rows import ReplayShape, replay_fields
-from actorlearn.replay.samplers import Prioritised, Uniform
+from actorlearn.replay.rows import ReplayShape
 from actorlearn.wire import messages
 from actorlearn.wire.messages import MessageError
 from launch import strict_yaml, topology
@@ -45,6 +42,7 @@ from tests import odd_messages
 from tests.fuzz.nearly import as_json, edited_bytes, edited_tree, nearly
 from tests.fuzz.watched import watched
 from tests.launch.test_plan import DESCRIPTION
+from tests.replay.test_buffer import make as make_replay
 
 CARTPOLE = "env: {id: CartPole-v1}\nmodel: {name: mlp}\nalgorithm: {name: a2c}\n"
 
@@ -289,24 +287,22 @@ def _segment_file(table: Any) -> bytes:
 
 # Replays --------------------------------------------------------------------------------------------------------------
 
-_SHAPE = ReplayShape(rings=2, size=6, margin=4, stack=1, observation_shape=(2,), observation_dtype="float32", actions=2)
-
-
-def _replay(folder: Path, shape: ReplayShape) -> Replay:
-    path = folder / f"replay-{random.getrandbits(64)}"
-    segment = Segment.create(path, replay_fields(shape))
-    path.unlink()  # it is mapped
-    cells, chance = shape.rings * shape.rows, np.random.default_rng(5)
-    memory = (segment["tree"], segment["largest"]) if shape.prioritised else None
-    sampler = Prioritised(cells, chance, 1.0, None, memory) if shape.prioritised else Uniform(cells, chance)
-    return Replay(segment, shape, NStep(), sampler)
+_SHAPES = {
+    prioritised: ReplayShape(
+        **{"rings": 2, "size": 6, "margin": 4, "stack": 1, "observation_shape": (2,), "observation_dtype": "float32"},
+        actions=2,
+        prioritised=prioritised,
+    )
+    for prioritised in (False, True)
+}
 
 
 @cache
-def _saved_replay() -> tuple[dict[str, bytes], dict[str, Any]]:
+def _saved_replay(prioritised: bool) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """Files of a replay, and its state, as they are in a checkpoint."""
     folder = Path(tempfile.mkdtemp())
     try:
-        replay = _replay(folder, _SHAPE)
+        replay = make_replay(folder, _SHAPES[prioritised], NStep(), prioritised)
         first = np.zeros((4, 2), np.bool_)
         first[0] = True
         block = {name: np.zeros((4, 2), np.bool_) for name in ("terminated", "truncated", "life_lost")}
@@ -314,55 +310,69 @@ def _saved_replay() -> tuple[dict[str, bytes], dict[str, Any]]:
         block |= {"action": np.ones((4, 2), np.int32), "reward": np.ones((4, 2), np.float32)}
         replay.add("simulator-0.0", 0, block)
         replay.flush()
-        state = json.loads(json.dumps(replay.save(folder)))
-        return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}, state
+        (saved := folder / "saved").mkdir()
+        state = json.loads(json.dumps(replay.save(saved)))
+        return {path.name: path.read_bytes() for path in sorted(saved.iterdir())}, state
     finally:
         shutil.rmtree(folder)
 
 
+def _replay_files(prioritised: bool) -> list[str]:
+    return sorted([*_saved_replay(prioritised)[0], "state"])
+
+
 def _replay_file(data: bytes, folder: Path) -> bool:
     """One file of a replay, chosen by the first byte, or its state, is another one; the rest is as it was saved."""
-    files, state = _saved_replay()
-    which = _replay_files()[data[0] % (len(files) + 1)] if data else "state"
+    chosen = data[0] if data else 0
+    prioritised = chosen >= _PRIORITISED
+    files, state = _saved_replay(prioritised)
+    names = _replay_files(prioritised)
+    which = names[chosen % _PRIORITISED % len(names)]
     if which == "state":
         try:
             state = json.loads(data[1:])
         except (ValueError, RecursionError):
             return False
+        if not isinstance(state, dict):
+            return False
     for name, content in files.items():
         (folder / name).write_bytes(data[1:] if name == which else content)
-    replay = _replay(folder, _SHAPE)
+    replay = make_replay(folder, _SHAPES[prioritised], NStep(), prioritised)
     try:
         with watched():
             replay.restore(folder, state)
     except (ValueError, OSError) as error:
+        assert not len(replay)
         return refused(error)
     if len(replay):
-        replay.sample(3)
+        replay.sample(3, np.random.default_rng(1))
     replay.flush()
     return True
 
 
-def _replay_files() -> list[str]:
-    return sorted([*_saved_replay()[0], "state"])
+_PRIORITISED = 128
+"""From this first byte on it is a replay with priorities."""
 
 
-def _replay_inputs() -> st.SearchStrategy[bytes]:
-    files, state = _saved_replay()
-    names = _replay_files()
+def _replay_inputs(prioritised: bool) -> st.SearchStrategy[bytes]:
+    files, state = _saved_replay(prioritised)
+    names = _replay_files(prioritised)
+    first = {name: bytes([names.index(name) + prioritised * _PRIORITISED]) for name in names}
     by_file = [
-        edited_bytes([bytes([names.index(name)]) + content, bytes([names.index(name)]) + other])
+        edited_bytes([first[name] + content, *(first[name] + c for c in files.values())])
         for name, content in files.items()
-        for other in files.values()
     ]
-    headers = st.tuples(st.sampled_from(names), edited_tree(_headers(files))).map(
-        lambda made: bytes([names.index(made[0])]) + _npy(made[1])
+    headers = st.tuples(st.sampled_from(names), edited_tree(_headers())).map(
+        lambda made: first[made[0]] + _npy(made[1])
     )
-    odd_state = edited_tree([state]).map(lambda tree: bytes([names.index("state")]) + as_json(tree))
-    return st.one_of(*by_file[:20]) | headers | odd_state
+    values = st.tuples(st.sampled_from(sorted(files)), st.integers(0, 255), st.integers(1, 64)).map(
+        lambda made: first[made[0]] + files[made[0]][: -made[2]] + bytes([made[1]]) * made[2]
+    )
+    odd_state = edited_tree([state]).map(lambda tree: first["state"] + as_json(tree))
+    return st.one_of(*by_file) | headers | values | odd_state
 
 
-def _headers(files: dict[str, bytes]) -> list[Any]:
+def _headers() -> list[Any]:
     shapes = [[2, 3], [2, 9], [2, 9, 2], [2], [1], [], [10**6], [0], [2, -1]]
     kinds = ["<i8", "<f4", "|b1", "|u1", "<f8", "|O", "<U9", "<M8[s]", "<c16", "V8", "<i8,<f4", "<f2"]
     return [
@@ -448,6 +458,11 @@ def targets() -> dict[str, Target]:
             peak_bound=lambda size: 4 * size + (17 << 20),
         ),
         "segment": Target(_segment, _segment_file(fields), nearly([fields], _segment_file)),
+        "replay": Target(
+            _replay_file,
+            bytes([_replay_files(False).index("frame.npy")]) + _saved_replay(False)[0]["frame.npy"],
+            _replay_inputs(False) | _replay_inputs(True),
+        ),
         "settings": Target(_settings, as_json(told[-1]), nearly(told), hostile=DEEP_JSON),
     }
     return {name: replace(target, inputs=_short(target.inputs)) for name, target in made.items()}

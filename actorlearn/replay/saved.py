@@ -1,0 +1,58 @@
+"""Files of a replay as they are read back: each fits the memory it goes to, and all of them one another.
+
+Checkpoints are hashed as a whole; this finds what was wrong already when it was saved, or is another version's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from tokenize import TokenError
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def read(path: Path, into: NDArray[Any] | None = None) -> NDArray[Any]:
+    """A file's array; raises ValueError unless it fits, where it may have fewer rows of each ring."""
+    try:  # read as it is copied, never held whole; neither objects nor archives are
+        saved: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
+    except (ValueError, TypeError, EOFError, OverflowError, SyntaxError, TokenError) as error:
+        raise ValueError(f"{path}: no array: {error!s:.300}") from None
+    if into is not None:
+        there, wanted = [(*array.shape[:1], *array.shape[2:]) for array in (saved, into)]
+        if (saved.dtype, saved.ndim, there) != (into.dtype, into.ndim, wanted) or saved.shape[1:2] > into.shape[1:2]:
+            raise ValueError(f"{path}: {saved.dtype} {saved.shape} does not fit {into.dtype} {into.shape}")
+    return saved
+
+
+def check(folder: Path, words: Mapping[str, NDArray[Any]], margin: int) -> None:
+    """Raise ValueError for words of rings that no replay has had: shown before written, by the margin at most.
+
+    And for names of owners that are none.
+    """
+    for name in np.unique(words["owner"]).tolist():
+        name.decode()  # UnicodeDecodeError is a ValueError
+    shown, written = words["shown"], words["written"]
+    if (shown < 0).any() or (written < shown).any() or (written - shown > margin).any():
+        raise ValueError(f"{folder}: rings shown up to {shown.tolist()} and written up to {written.tolist()}")
+
+
+def check_cells(cell: NDArray[Any], cells: int) -> None:
+    """Raise ValueError unless these are different cells of so many."""
+    whole = cell.ndim == 1 and cell.dtype == np.int64 and len(cell) <= cells
+    if not whole or not ((cell >= 0) & (cell < cells)).all() or len(np.unique(cell)) != len(cell):
+        raise ValueError(f"{cell.size} cells that can be drawn ({cell.dtype}): they must be different, and of {cells}")
+
+
+def check_priorities(priority: NDArray[Any], cells: int, state: Mapping[str, Any]) -> None:
+    """Raise ValueError unless there is one for each of so many cells, with the numbers that belong to them."""
+    fits = priority.dtype == np.float64 and priority.shape == (cells,)
+    if not fits or not (np.isfinite(priority) & (priority >= 0.0)).all():
+        raise ValueError(f"{priority.dtype} {priority.shape}: not priorities of {cells} cells, finite and 0 or more")
+    largest, count = state.get("largest"), state.get("count")
+    if not isinstance(largest, int | float) or not 0.0 <= largest < float("inf"):
+        raise ValueError(f"largest priority {largest!r:.100}: must be finite and 0 or more")
+    if not isinstance(count, int) or not np.count_nonzero(priority) <= count <= cells:
+        raise ValueError(f"{count!r:.100} cells that can be drawn, of {cells}")
