@@ -289,9 +289,10 @@ class Replay:
     def save(self, folder: Path, beat: Callable[[], object] = lambda: None) -> dict[str, Any]:
         """Write what is long into files of a folder, and return what is short, as plain numbers; raises OSError.
 
+        Of what has been flushed: what was added since then is to be added again, by who restores it.
         Files are written from shared memory as it is: nothing is copied. ``beat`` is called after every PART_BYTES.
         """
-        rows = min(int(self._written.max()), self.shape.rows)
+        rows = min(int(self._shown.max()), self.shape.rows)
         for name in self._columns:
             _write(folder / f"{name}.npy", self._segment[name][:, :rows], beat)
         for name, array in self._words().items():
@@ -301,9 +302,8 @@ class Replay:
         return {"shape": msgspec.to_builtins(self.shape), "sampler": self.sampler.state()}
 
     def _words(self) -> dict[str, NDArray[Any]]:
-        """What is short of a replay, by the names of its files; the owners are those that rows were added for."""
-        now = Record(self._shown, self._rings.owner, self._rings.following, self._flushed.now.rounds)
-        return {**now._asdict(), "written": self._written, "begun": self._begun}
+        """What is short of a replay, by the names of its files."""
+        return {**self._flushed.now._asdict(), "begun": self._begun}
 
     def restore(
         self,
@@ -334,8 +334,8 @@ class Replay:
             _copy(saved, self._segment[name][:, : saved.shape[1]], beat)
             hit("buffer.restored")
         numbers = state.get("sampler")
+        self._written[:], self._begun[:] = words["shown"], words["begun"]
         self.sampler.restore(drawn, numbers if isinstance(numbers, Mapping) else {})
-        self._written[:], self._begun[:] = words["written"], words["begun"]
         self._rings = Rings(words["owner"].copy(), words["following"].copy())
         if goes_on:
             self._rings.expect_heirs()

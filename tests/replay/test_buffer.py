@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
 
@@ -20,66 +19,21 @@ from actorlearn.envs.interface import EnvSettings
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters import checkpoint
 from actorlearn.replay import buffer
-from actorlearn.replay.buffer import Replay, Sample
+from actorlearn.replay.buffer import Replay
 from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import ReplayShape, replay_bytes, replay_fields
-from actorlearn.replay.samplers import Drawn, Prioritised, Uniform
-from tests.replay.ledger import ENVS, Game, LedgerEnv, Simulated
+from actorlearn.replay.samplers import Prioritised, Uniform
+from tests.replay.games import Stream, everything, owed, stored_and_right
+from tests.replay.ledger import ENVS, LedgerEnv, Simulated
 
 FOLDERS = itertools.count()
 RANDOM = np.random.default_rng(5)
-Place = tuple[int, int, int]
-"""Environment, game, step: what a frame of the ledger says."""
 
 
 def make(folder: Path, shape: ReplayShape, returns: NStep, prioritised: bool = False) -> Replay:
     cells = shape.rings * shape.rows
     sampler = Prioritised(cells, alpha=1.0, new=1.0) if prioritised else Uniform(cells)
     return Replay(Segment.create(folder / f"replay-{next(FOLDERS)}", replay_fields(shape)), shape, returns, sampler)
-
-
-def everything(replay: Replay) -> Sample:
-    """A sample of every transition that can be drawn, once each."""
-    cell = replay.sampler.arrays()["cell"]
-    with mock.patch.object(replay.sampler, "draw", lambda count, _random: Drawn(cell, np.ones(count))):
-        return replay.sample(len(cell), RANDOM)
-
-
-def _place(observation: np.ndarray) -> Place:
-    environment, game, step = (int(x) for x in observation[-1])
-    return environment, game - 1, step - 1
-
-
-def expected(game: Game, t: int, returns: NStep) -> tuple[float, float, int]:
-    """n-step sum, discount of the value, and the step reached, one reward after another."""
-    total, weight = 0.0, 1.0
-    for _ in range(returns.steps):
-        t += 1
-        arrival, reward = game.steps[t], game.steps[t].reward
-        if returns.reward_clip is not None:
-            reward = min(max(reward, -returns.reward_clip), returns.reward_clip)
-        total += weight * reward
-        weight *= returns.discount
-        if arrival.terminated or (arrival.life_lost and returns.life_loss_terminal):
-            return total, 0.0, t
-        if arrival.truncated:
-            return total, weight if returns.bootstrap_on_truncation else 0.0, t
-    return total, weight, t
-
-
-@dataclass
-class Stream:
-    """One simulator's stay, and every transition of the blocks it stored, by the rule that batches have for them."""
-
-    simulator: Simulated
-    owner: str
-    transitions: list[list[Place]] = field(default_factory=lambda: [[] for _ in range(ENVS)])
-    whole: bool = True
-    """Whether it is still there, and every round of it was stored."""
-
-    def note(self, block: dict[str, np.ndarray]) -> None:
-        for t, b in zip(*np.nonzero(~block["first"][1:]), strict=True):
-            self.transitions[b].append(_place(block["observation"][t, b]))
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -135,36 +89,6 @@ def test_whatever_is_drawn_is_what_the_environment_gave(tmp_path: Path, data: st
             stored = stored_and_right(replay, games)
             for stream in here:
                 assert owed(replay, stream) <= stored
-
-
-def stored_and_right(replay: Replay, games: dict[int, list[Game]]) -> set[Place]:
-    """Compare all that can be drawn with the games; returns it."""
-    sample = everything(replay)
-    places = [_place(observation) for observation in sample.observation]
-    for i, (name, number, t) in enumerate(places):
-        game = games[name][number]
-        assert not game.discarded
-        total, discount, reached = expected(game, t, replay.returns)
-        assert sample.observation[i].tolist() == game.steps[t].observation.tolist()
-        assert sample.action[i] == game.steps[t].action
-        assert sample.reward[i] == pytest.approx(total, abs=1e-5)
-        assert sample.discount[i] == pytest.approx(discount)
-        assert sample.next_observation[i].tolist() == game.steps[reached].observation.tolist()
-    assert len(set(places)) == len(places), "a transition is stored twice"
-    return set(places)
-
-
-def owed(replay: Replay, stream: Stream) -> set[Place]:
-    """What must be there of a simulator that has stored all its rounds: not its newest, its oldest and its first."""
-    must: set[Place] = set()
-    for made in stream.transitions if stream.whole else []:
-        begun = itertools.accumulate((made[i][1] != made[i - 1][1] for i in range(len(made))), initial=0)
-        rows = [i + ends for i, ends in enumerate(itertools.islice(begun, 1, None))]  # a final observation is a row
-        newest = rows[-1] if rows else 0
-        oldest = newest + 3 + replay.shape.stack - replay.shape.size
-        settled = newest - replay.returns.steps
-        must |= {made[i] for i, row in enumerate(rows) if i >= replay.shape.stack - 1 and oldest <= row < settled}
-    return must
 
 
 def box() -> ReplayShape:
