@@ -1,12 +1,12 @@
 """Exact resume: where a run that was interrupted goes on bit for bit as if it had not been, and where not, and why.
 
 Pure. Reads a topology and what environment and network turned out to be. With every checkpoint, each simulator's
-environments, rows and generators are then saved (``processes/standing.py``); all else is in every checkpoint anyway.
+environments, rows and generators are then saved (``processes/gathering.py``); all else is in every checkpoint anyway.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from actorlearn.memory.rollout import block_fields
@@ -57,27 +57,36 @@ def chosen(topology: Topology, description: Description) -> Choice:
     return Choice(KEY, True, "all that a run goes on from can be saved, and is not large")
 
 
-def standing(topology: Topology) -> dict[str, Any]:
-    """What simulators depend on that go on where others stood: the same in the run that saved and in the resumed one.
+def depends_on(topology: Topology) -> dict[str, Any]:
+    """What simulators depend on that go on where others stood, as trainers save it with their snapshots.
 
-    Whatever else is changed changes how the run goes on, and not from where.
+    Whatever else is changed at a resume changes how the run goes on, and not from where.
     """
     t = topology.model_dump(mode="json")
-    parts = {key: t["algorithm"][key] for key in ("name", "horizon")}
-    return {
-        **{f"algorithm.{key}": value for key, value in parts.items()},
-        **{key: t[key] for key in ("seed", "mode")},
-        "learners.count": t["learners"]["count"],
-        **{
-            f"{section}.{key}": value
-            for section in ("env", "model", "simulators", "inference")
-            for key, value in t[section].items()
-        },
-    }
+    keys = ["seed", "mode", "learners.count", "algorithm.name", "algorithm.horizon"]
+    keys += [f"{section}.{key}" for section in ("env", "model", "simulators", "inference") for key in t[section]]
+    parts = {key: key.partition(".") for key in keys}
+    return {key: t[section][name] if name else t[section] for key, (section, _, name) in parts.items()}
 
 
-def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """The first key of ``standing`` that is not what it was, in words; empty where all are."""
+def begins_anew(states: Sequence[Mapping[str, Any]], simulators: Sequence[Sequence[str]], topology: Topology) -> str:
+    """Why simulators cannot go on where those stood that were saved; empty where they can.
+
+    ``states`` are those of the learners' checkpoints; ``simulators`` names those that each learner begins with.
+    """
+    for state, names in zip(states, simulators, strict=True):
+        if why := state.get("inexact", "its version saved no snapshots"):
+            return f"the checkpoint is not exact: {why}"
+        if state["simulators"] and state["simulators"] != list(names):
+            had, has = (" and ".join(listed) or "none" for listed in (state["simulators"], names))
+            return f"the checkpoint is of {had}, and the run begins with {has}"
+        if said := _changed(state["depends_on"], depends_on(topology)):
+            return said
+    return ""
+
+
+def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The first key that is not what it was, in words; empty where all are."""
     for key in dict.fromkeys((*now, *before)):
         if before.get(key) != now.get(key):
             return f"{key} was {before.get(key)!r} and is {now.get(key)!r}"

@@ -10,7 +10,7 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -21,9 +21,16 @@ import msgspec
 from actorlearn.files import write_atomically
 from actorlearn.memory.owned import OwnedDirectory, name_of, sweep
 from actorlearn.memory.shared import reserve, sweep_shared
-from actorlearn.parameters.checkpoint_folders import CheckpointError, Found, going_on, learners_so_far
+from actorlearn.parameters.checkpoint_folders import (
+    CheckpointError,
+    Found,
+    going_on,
+    learners_so_far,
+    newest,
+    of_all,
+)
 from actorlearn.replay.rows import ReplayShape
-from launch import record
+from launch import exactness, record
 from launch.description import Description
 from launch.errors import FailedError, RunError
 from launch.plan import Plan, plan
@@ -205,7 +212,9 @@ def _checkpoints(made: Plan) -> list[Found]:
     learners = [p.learner for p in made.processes if p.role == "trainer" and p.learner not in detached]
     root = made.run_dir / "checkpoints"
     try:
-        found = [going_on(root, learner, made.exchange(learner).get("mode", "alone")) for learner in learners]
+        exactly = _exactly(made, learners)
+        modes = {learner: made.exchange(learner).get("mode", "alone") for learner in learners}
+        found = exactly or [going_on(root, learner, mode) for learner, mode in modes.items()]
     except CheckpointError as error:
         raise RunError(str(error)) from None
     newest = max((shared for _, shared in found), key=lambda shared: shared.env_steps)
@@ -219,6 +228,25 @@ def _checkpoints(made: Plan) -> list[Found]:
             f"write a larger one, for example total_steps={2 * made.resumed_at}"
         )
     return [own for own, _ in found]
+
+
+def _exactly(made: Plan, learners: Sequence[int]) -> list[tuple[Found, Found]]:
+    """The checkpoints that learners go on from with their simulators where these stood; none, and why, otherwise."""
+    if not made.exact:
+        made.begins_anew = next(choice.why for choice in made.choices if choice.key == exactness.KEY)
+        return []
+    directories = [made.checkpoints(learner) for learner in learners]
+    together = of_all(directories) if directories[1:] else [newest(directories[0])]
+    if together is None:
+        made.begins_anew = "there are no steps of which all learners have a checkpoint"
+        return []
+    simulators = [[p.name for p in made.processes if (p.role, p.learner) == ("simulator", k)] for k in learners]
+    made.begins_anew = exactness.begins_anew([own.state for own in together], simulators, made.topology)
+    if made.begins_anew:
+        return []
+    made.damaged = [warning for own in together for warning in own.warnings()]
+    made.goes_on_from = {learner: own.path for learner, own in zip(learners, together, strict=True)}
+    return [(own, own) for own in together]
 
 
 def _same_replays(made: Plan, found: Iterable[Found]) -> None:

@@ -16,8 +16,10 @@ from actorlearn.processes.settings import (
     ReplayPlace,
     SimulatorSettings,
     TrainerSettings,
+    snapshot_of,
 )
 from actorlearn.replay.settings import ReplaySettings
+from launch import exactness
 from launch.cores import in_turn
 from launch.description import env_settings
 from launch.plan import Plan
@@ -113,7 +115,16 @@ def _simulator(
         weights=plan.weights(process.learner),
         policy=policy(plan),
         core=cores[process.number % len(cores)] if t.simulators.pin else None,
+        states=plan.states(process.learner),
+        resumes=_resumes(plan, process) if incarnation == 0 else "",
     )
+
+
+def _resumes(plan: Plan, process: PlannedProcess) -> str:
+    """The snapshot that a simulator of a resumed run goes on from; "" where it begins anew."""
+    folder = plan.goes_on_from.get(process.learner)
+    path = folder / snapshot_of(process.name) if folder else None
+    return str(path) if path and path.exists() else ""
 
 
 def _trainer(plan: Plan, process: PlannedProcess, base: dict[str, Any], resume: bool) -> TrainerSettings:
@@ -147,6 +158,9 @@ def _trainer(plan: Plan, process: PlannedProcess, base: dict[str, Any], resume: 
         checkpoint_keep=t.checkpoint.keep,
         began_s=plan.began_s,
         resume=resume,
+        goes_on_from=str(plan.goes_on_from.get(process.learner, "")),
+        states=plan.states(process.learner),
+        depends_on=exactness.depends_on(t),
     )
 
 

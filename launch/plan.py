@@ -16,6 +16,7 @@ import msgspec
 from actorlearn.memory.fields import Field
 from actorlearn.memory.rollout import BlockShape, block_fields, make_segment
 from actorlearn.memory.shared import SHM_ROOT, Segment, segment_bytes
+from actorlearn.parameters.checkpoint_folders import directory_of
 from actorlearn.parameters.graph import GraphSettings
 from actorlearn.wire.messages import Seat
 from launch import exactness
@@ -48,6 +49,12 @@ class Plan:
     """The checkpoints whose weights learners go on with, each once, as paths in the run folder."""
     exact: bool = False
     """Whether checkpoints have all that a run goes on from as if it had not been interrupted."""
+    goes_on_from: dict[int, Path] = field(default_factory=dict)
+    """The checkpoint of each learner whose simulators go on where they stood too; none where others begin."""
+    begins_anew: str = ""
+    """Why simulators of a resumed run begin anew; empty where they do not."""
+    damaged: list[str] = field(default_factory=list)
+    """What a person should see of newer checkpoints, where trainers do not look for themselves."""
     began_s: float = 0.0
     """Where CLOCK_MONOTONIC stood at the run's time zero: before now by what a resumed run had already taken."""
     places: Processes = field(init=False)
@@ -124,6 +131,14 @@ class Plan:
     def rounds(self, learner: int) -> str:
         """Path of the segment with a learner's rounds."""
         return str(self.shm / f"rounds-{learner}")
+
+    def checkpoints(self, learner: int) -> Path:
+        """Where a learner saves."""
+        return directory_of(self.run_dir / "checkpoints", learner)
+
+    def states(self, learner: int) -> str:
+        """Folder for the snapshots of a learner's simulators, until they are in a checkpoint; "" where none are."""
+        return str(self.checkpoints(learner) / ".states") if self.exact else ""
 
     def account(self, learner: int) -> str:
         """Path of the segment that says what became of a learner's experience."""

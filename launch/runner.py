@@ -285,7 +285,9 @@ class Runner:
     def _say_beforehand(self) -> None:
         if self.plan.resumed_from:
             taken = " and ".join(self.plan.resumed_from)
-            self._note(ev.Note("resumed", cause=f"at {self.plan.resumed_at:,} steps, from {taken}"))
+            anew = self.plan.begins_anew
+            how = f"where simulators begin new games: {anew}" if anew else "as if it had not been interrupted"
+            self._note(ev.Note("resumed", cause=f"at {self.plan.resumed_at:,} steps, from {taken}, {how}"))
         for choice in self.plan.choices:
             self._note(ev.Note("chosen", cause=str(choice), fields=asdict(choice)))
         for before, names in (("attached", self.attached_before), ("detached", self.plan.left_out)):
@@ -293,7 +295,7 @@ class Runner:
                 cause = f"{before} earlier and not part of it: {', '.join(names)}; attach as many again if wanted"
                 self._note(ev.Note("resumed", cause=cause))
         told = (crowded(self.plan.topology, self.plan.cores.usable), self.plan.description.unseen, disorder())
-        for warning in told:
+        for warning in (*told, *self.plan.damaged):
             if warning:
                 self._note(ev.Note("warned", cause=warning))
 

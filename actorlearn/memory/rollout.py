@@ -53,6 +53,7 @@ participants for every tick: batches are composed alike in every run, whoever wa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -145,6 +146,8 @@ class Rounds:
         self._env_steps = segment["env_steps"]
         self._steps = steps
         self._newest = (-1, 0, 0)
+        self._before: dict[int, tuple[int, int]] = {}
+        """Version and steps of rounds that were open in the run that this one goes on from."""
 
     @property
     def open(self) -> int:
@@ -180,12 +183,23 @@ class Rounds:
         self._hold[0] = self.hold + 1
         return self.hold
 
+    def state(self, learned: int) -> dict[str, Any]:
+        """What acting in rounds from ``learned`` on is told, for a checkpoint: plain numbers."""
+        told = {str(r): [self.version(r), self.env_steps(r)] for r in range(learned, self.open)}
+        return {"newest": list(self._newest), "open": told}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Tell those rounds the same when they are opened, and the later ones what they would have been told."""
+        version, env_steps, learned = state["newest"]
+        self._newest = version, env_steps, learned
+        self._before = {int(round_): (version, steps) for round_, (version, steps) in state["open"].items()}
+
     def raise_to(self, rounds: int) -> None:
         """Let simulators begin rounds below this number; the trainer's word alone."""
         version, env_steps, learned = self._newest
         for round_ in range(max(self.open, rounds - MOST_BLOCKS), rounds):
-            self._version[round_ % MOST_BLOCKS] = version
-            self._env_steps[round_ % MOST_BLOCKS] = env_steps + (round_ - learned) * self._steps
+            told = self._before.pop(round_, (version, env_steps + (round_ - learned) * self._steps))
+            self._version[round_ % MOST_BLOCKS], self._env_steps[round_ % MOST_BLOCKS] = told
         hit("rounds.told")
         self._open[0] = rounds
 

@@ -7,6 +7,7 @@ game's first row to its last.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,18 @@ class Episodes:
         """Forget the unfinished games of an owner that has gone."""
         self._returns.pop(owner, None)
         self._lengths.pop(owner, None)
+
+    def state(self) -> dict[str, list[list[float | None]]]:
+        """Score so far and length of the games that go on, of each owner's environments; None = not begun here."""
+        scores = {owner: [None if np.isnan(s) else float(s) for s in own] for owner, own in self._returns.items()}
+        lengths = {owner: own.tolist() for owner, own in self._lengths.items()}
+        return {owner: [list(game) for game in zip(scores[owner], lengths[owner], strict=True)] for owner in scores}
+
+    def restore(self, state: Mapping[str, Sequence[tuple[float | None, int]]]) -> None:
+        """Take back what ``state`` gave."""
+        for owner, own in state.items():
+            self._returns[owner] = np.array([np.nan if score is None else score for score, _ in own])
+            self._lengths[owner] = np.array([length for _, length in own], np.int64)
 
     def mean(self) -> float | None:
         """Mean raw score of the last whole games, or None before the first."""

@@ -11,6 +11,8 @@ reads were torn, a single slot with a sequence word starved its reader, three sl
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -71,6 +73,16 @@ class Published:
         self._sequence[slot, 0] = 2 * version + 2
         self._newest[0] = version
         return version
+
+    def kept(self, versions: Collection[int]) -> dict[int, tuple[NDArray[np.float32], int]]:
+        """Copies of those of these versions that are still there, with their environment steps; for the one writer."""
+        found = {}
+        for wanted in sorted(versions):
+            weights = np.empty(self.size, np.float32)
+            told = self.fetch(weights, wanted=wanted)
+            if told is not None and told[0] == wanted:
+                found[wanted] = weights, told[1]
+        return found
 
     def fetch(self, out: NDArray[np.float32], known: int = -1, wanted: int | None = None) -> tuple[int, int] | None:
         """Copy the newest version into ``out`` [size]; (version, env_steps), or None if that is the ``known`` one.

@@ -12,16 +12,23 @@ import msgspec
 
 from actorlearn.optim.interface import OptimizerSettings, state_vectors
 from actorlearn.parameters.checkpoint import Checkpoint, opened, taken
-from actorlearn.parameters.checkpoint_folders import Beat, Found, going_on
+from actorlearn.parameters.checkpoint_folders import Beat, CheckpointError, Found, found_at, going_on
 from actorlearn.processes.settings import TrainerSettings
 
 
-def resumed(settings: TrainerSettings, beat: Beat) -> tuple[Checkpoint, list[str]]:
+def resumed(settings: TrainerSettings, beat: Beat, exactly: str = "") -> tuple[Checkpoint, list[str]]:
     """What a learner takes up, and what a person should see of it. Raises CheckpointError.
+
+    ``exactly`` is the folder of the one that its simulators go on from, where they do.
 
     What several learners share is that of the newest checkpoint among theirs: weights, what the optimizer remembers of
     them, and how much was learned. All else is the learner's own, Adam's count of steps too.
     """
+    if exactly:
+        try:
+            return opened(found_at(Path(exactly), beat)), []
+        except (OSError, ValueError) as error:  # it was whole a moment ago
+            raise CheckpointError(f"{exactly}: {error}; resume the run again") from error
     root = Path(settings.run_dir) / "checkpoints"
     mode = settings.exchange.get("mode", "alone")
     return taken(lambda: going_on(root, settings.learner, mode, beat), lambda found: _together(settings, *found))

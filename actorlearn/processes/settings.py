@@ -142,6 +142,13 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     """Where CLOCK_MONOTONIC stood when the run's clock, which goes on through restarts, stood at zero."""
     resume: bool
     """Start from the newest whole checkpoint of the run; required to exist."""
+    goes_on_from: str = ""
+    """Folder of the checkpoint that it starts from instead, and its simulators too, as if nothing had been interrupted;
+    a trainer that is started later in the run does not."""
+    states: str = ""
+    """Folder for the snapshots of its simulators that belong in checkpoints; empty: there are to be none."""
+    depends_on: dict[str, Any] = {}
+    """What these simulators depend on, for whoever wants to go on from where they stood: saved as it is."""
     learners: int = 1
     """How many there are."""
     exchange: dict[str, Any] = {}
@@ -211,6 +218,11 @@ class AloneSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     environments: int
     """Rows of one step: of a group, of an inference batch, of all simulators."""
     seconds: float
+
+
+def snapshot_of(name: str) -> str:
+    """What the file is called in which a simulator of this name says where it stands."""
+    return f"{name}.npz"
 
 
 Settings = TypeVar("Settings", bound=msgspec.Struct)

@@ -8,12 +8,15 @@ Next: ``parameters/published.py``, which stage 2 polls.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
+import torch
+from torch import Tensor
 
 from actorlearn.algorithms.interface import Batch
 from actorlearn.failpoints import hit
@@ -23,9 +26,11 @@ from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.metrics.lags import Lags
 from actorlearn.parameters import checkpoint
+from actorlearn.parameters.checkpoint_folders import directory_of, in_all
 from actorlearn.parameters.interface import PeerLost, Place, Stopped
 from actorlearn.parameters.published import Published
 from actorlearn.processes.batches import steps_in
+from actorlearn.processes.gathering import Gathering, of_the_first
 from actorlearn.processes.learners import Learners
 from actorlearn.processes.learning import make_ready
 from actorlearn.processes.replay_batches import batches_for
@@ -37,7 +42,7 @@ from actorlearn.processes.settings import TrainerSettings
 from actorlearn.processes.staleness import lags, open_rounds, without_stale
 from actorlearn.wire.bell import Bell, Bells
 from actorlearn.wire.channel import Waiter
-from actorlearn.wire.messages import MOST_NAMES, Released, Report, Saved
+from actorlearn.wire.messages import MOST_NAMES, Order, Released, Report, Saved
 
 SETTINGS = TrainerSettings
 SKIPS_ALLOWED = 10
@@ -60,7 +65,9 @@ class Trainer:
         at_once = open_rounds(settings.blocks, algorithm)
         self.account = Account(Segment.open(Path(settings.account)))
         self.batches = batches_for(self.learning, rounds, self.account, at_once, self.episodes)
+        self.gathering = Gathering(settings.states, self.batches)
         self.bells = Bells()
+        self.waiter = Waiter(Bell(Path(settings.bell)), self.role.control.dealer)
         self.checkpoints = settings.checkpoints
         self.learners = Learners(settings, self.role, self.learning)
         self.learning.beat, self.learning.going_on = self.role.alive, self.learners.going_on
@@ -70,25 +77,26 @@ class Trainer:
         self.learned = self.account.learned
         """The round to be learned next."""
         self.saved_at = -1
-        self.save_failed = False
+        self.save_due = self.save_failed = False
         self.unlearned: Batch | None = None
         """A batch whose learning another learner's end broke off."""
         self.stale = 0
         """Steps of the batch taken last that are too old to be learned from."""
+        self.goes_on_from = ""
+        """The checkpoint from which the run goes on exactly, with its simulators."""
         self.numbers: dict[str, Any] = {}
         """What the newest update said of itself."""
         self.lags = Lags()
         """Of the steps learned from since the last report."""
-        if settings.resume:
-            self._restore(*resumed(settings, self.learning.beat))
+        goes_on = self._restore() if settings.resume else False
         self.last_report = (time.monotonic(), self.account.counts.used)
-        self._publish()
+        if not goes_on:
+            self._publish()
         if not settings.resume:
             self._save()
 
     def run(self) -> None:
         """Learn until total_steps, a drain order or SIGTERM."""
-        waiter = Waiter(Bell(Path(self.settings.bell)), self.role.control.dealer)
         self.role.hello()
         draining = False
         while self.env_steps < self.settings.total_steps and not draining and self.role.alive():
@@ -99,7 +107,7 @@ class Trainer:
             if draining and not joined:
                 break
             if batch is None and not draining:
-                waiter.wait(POLL_MS)
+                self.waiter.wait(POLL_MS)
                 self.role.timings.add("wait")
                 continue
             try:
@@ -186,6 +194,9 @@ class Trainer:
         exchange.settle()
         hit("trainer.settled")
         self.lags.add(lags(batch, self.published.version))
+        # At whole multiples, so that learners in step save at the same steps, whatever each has saved before.
+        every = self.settings.checkpoint_every_steps
+        self.save_due = agreed.env_steps // every > self.env_steps // every
         self.env_steps = agreed.env_steps
         self.account.counts.used += steps
         self.updates = agreed.updates
@@ -214,12 +225,14 @@ class Trainer:
         if self.learning.algorithm_settings.epochs:
             self._publish()
         hit("trainer.published")
+        if self.save_due:
+            self._gather()  # while simulators stand between two rounds, if only one is open
         self._open()
         hit("trainer.opened")
         self.role.timings.add("publish")
         if time.monotonic() - self.last_report[0] >= self.settings.report_every_s:
             self._report()
-        if self.env_steps - self.saved_at >= self.settings.checkpoint_every_steps:
+        if self.save_due:
             self._save()
 
     def _open(self) -> None:
@@ -234,19 +247,33 @@ class Trainer:
 
     def _follow_orders(self) -> bool:
         control = self.role.control
-        if control.ordered:
-            own, gone = (
-                [seat for seat in seats if seat.learner == self.settings.learner]
-                for seats in (control.order.roster, control.order.gone)
-            )
-            self.batches.follow(own, control.order.leaving, gone)
-            self._say_released()
-            self.bells.follow({seat.peer: seat.bell for seat in own})
-            if control.order.save > self.saves_done:
-                self.saves_done = control.order.save
+        while control.ordered:
+            order = control.order
+            self._follow_roster(order)
+            if order.save > self.saves_done:
+                self.saves_done = order.save
+                self._gather()
                 self._save()
-            control.applied()
+            control.applied(order)
         return self.learners.leaving
+
+    def _follow_roster(self, order: Order) -> None:
+        own, gone = (
+            [seat for seat in seats if seat.learner == self.settings.learner] for seats in (order.roster, order.gone)
+        )
+        self.batches.follow(own, order.leaving, gone)
+        self._say_released()
+        self.bells.follow({seat.peer: seat.bell for seat in own})
+
+    def _gather(self) -> None:
+        """Have the simulators say where they stand, for the checkpoint that is to be saved."""
+        self.gathering.gather(self.learned, self.bells.ring_all, self._wait_for_snapshots)
+
+    def _wait_for_snapshots(self) -> bool:
+        self.waiter.wait(POLL_MS)
+        if self.role.control.ordered:
+            self._follow_roster(self.role.control.order)
+        return self.role.alive()
 
     def _publish(self) -> None:
         version = self.learning.publish(self.published, self.env_steps)
@@ -296,43 +323,108 @@ class Trainer:
             "recent_lengths": list(self.episodes.recent_lengths),
             "policy_version": self.published.version,
             "rewards": self.rewards.state() if self.rewards is not None else None,
+            "games": self.episodes.state(),
+            "skipped": self.learning.skipped,
+            "rounds": self.batches.rounds.state(self.learned),
+            "depends_on": self.settings.depends_on,
         }
 
+    def _acted_by(self) -> tuple[dict[str, Tensor], dict[str, int]]:
+        """Weights by which open rounds are played, and the steps they were published at, by version.
+
+        Without the newest where it is what was learned last, as it is but for a pass that was broken off.
+        """
+        if self.gathering.inexact:
+            return {}, {}
+        rounds = self.batches.rounds
+        versions = {rounds.version(r) for r in range(self.learned, rounds.open)} | {self.published.version}
+        kept = self.published.kept(versions)
+        if gone := versions - kept.keys():
+            self.gathering.inexact = f"versions {gone} of the weights are not kept any more"
+        newest, weights = kept.get(self.published.version), self.learning.weights.detach().cpu().numpy()
+        if newest is not None and np.array_equal(newest[0], weights, equal_nan=True):
+            del kept[self.published.version]
+        elif self.settings.replay is None:
+            self.gathering.inexact = "it was told to end among the minibatches of a batch"
+        tensors = {f"published.{version}": torch.from_numpy(copy) for version, (copy, _) in kept.items()}
+        return tensors, {str(version): steps for version, (_, steps) in kept.items()}
+
     def _save(self) -> None:
+        if self.goes_on_from and not self.batches.rounds.open:  # nobody has taken up what is saved there yet
+            self._say_saved(Path(self.goes_on_from))
+            return
         self.saved_at = self.env_steps
+        weights, steps = self._acted_by()
+        state = {**self._state(), "published": steps}
         try:
-            saved = self.env_steps, self.learning.tensors(), self._state()
-            how = self.settings.checkpoint_keep, self.learning.save, self.learning.beat
-            path = checkpoint.save(self.checkpoints, *saved, *how)
+            saved = self.env_steps, {**self.learning.tensors(), **weights}, state
+            keep, beat, spared = self.settings.checkpoint_keep, self.learning.beat, self._spared
+            path = checkpoint.save(self.checkpoints, *saved, keep, self._more, beat, spared)
         except OSError as error:  # training is worth more than this save; the one before stays
             self._warn(f"checkpoint at {self.env_steps} steps not written: {error}; the run goes on")
             self.save_failed = True
             return
+        finally:
+            self.gathering.close()
         self.save_failed = False
         hit("trainer.saved")
+        self._say_saved(path)
+
+    def _say_saved(self, path: Path) -> None:
         self.role.control.send(Saved(path=str(path), env_steps=self.env_steps, order=self.saves_done))
 
-    def _restore(self, saved: checkpoint.Checkpoint, warnings: Sequence[str]) -> None:
+    def _more(self, folder: Path) -> dict[str, Any]:
+        return {**self.learning.save(folder), **self.gathering.put(folder)}
+
+    def _spared(self) -> set[int]:
+        """Steps of a checkpoint that is kept however old it is: the newest that all learners in step have."""
+        if not self.learners.in_step:
+            return set()
+        root = Path(self.settings.run_dir) / "checkpoints"
+        return {max(in_all([directory_of(root, k) for k in range(self.settings.learners)]), default=-1)}
+
+    def _restore(self) -> bool:
+        """Take up a checkpoint; says whether the run goes on exactly from it, with its simulators."""
+        goes_on = self.goes_on_from = self.settings.goes_on_from if not self.account.commits else ""
+        saved, warnings = resumed(self.settings, self.learning.beat, goes_on)
         for warning in warnings:
             self._warn(warning)
-        self.learning.restore(saved)
+        self.learning.restore(saved, bool(goes_on))
         state = saved.state
         self.env_steps, self.updates = state["env_steps"], state["updates"]
         self._go_on_counting(state)
         self.saved_at = self.env_steps
-        self.published.go_on_after(state["policy_version"])
         self.episodes.finished = state["episodes_finished"]
         self.episodes.recent.extend(state["recent_returns"])
         self.episodes.recent_lengths.extend(state["recent_lengths"])
         if self.rewards is not None and state.get("rewards"):
-            self.rewards.restore(state["rewards"])
+            returns = state["rewards"]["returns"]
+            self.rewards.restore({**state["rewards"], "returns": of_the_first(returns) if goes_on else returns})
+        if goes_on:
+            self._go_on(saved)
+        else:
+            self.published.go_on_after(state["policy_version"])
+        return bool(goes_on)
+
+    def _go_on(self, saved: checkpoint.Checkpoint) -> None:
+        """Publish what simulators act by and go on with what belongs to them, as if nothing had happened meanwhile."""
+        state, weights = saved.state, saved.section("published")
+        for version in sorted(map(int, weights)):
+            self.published.go_on_after(version - 1)
+            self.published.publish(weights[str(version)].numpy(), state["published"][str(version)])
+        if str(state["policy_version"]) not in weights:
+            self.published.go_on_after(state["policy_version"] - 1)
+            self._publish()
+        self.batches.rounds.restore(state["rounds"])
+        self.episodes.restore(of_the_first(state["games"]))
+        self.learning.skipped = state["skipped"]
 
     def _go_on_counting(self, state: Mapping[str, Any]) -> None:
         """Take up the account of a trainer that died, or of a run that ended, which is in the checkpoint's state."""
         saved = msgspec.convert(state.get("account") or {"used": state["own_steps"]}, Counts)  # else an older version's
         if not self.account.commits:
             self.learned, self.account.counts = state["learned"], saved
-            saved.dropped["not_resumed"] += state.get("in_flight", 0)
+            saved.dropped["not_resumed"] += 0 if self.goes_on_from else state.get("in_flight", 0)
         elif not self.learners.outlived:
             counts = self.account.counts
             counts.dropped["rolled_back"] += counts.used - saved.used
@@ -347,6 +439,7 @@ class Trainer:
             with suppress(Stopped):
                 self.learning.exchange.agree(0, 0, True)
         if self.saved_at != self.env_steps or self.save_failed:
+            self._gather()
             self._save()
         flight = {"steps_in_flight": self.batches.in_flight(self.learned)}
         summary = {**self._row(), **flight, "wall_time_s": self._elapsed_s(), "weights_sha256": self.learning.sha256()}

@@ -80,9 +80,9 @@ class Control:
         """Whether there is an order that has not been put into effect."""
         return self.order.version > self.applied_version
 
-    def applied(self) -> None:
-        """The newest order is in effect."""
-        self.applied_version = self.order.version
+    def applied(self, order: Order | None = None) -> None:
+        """The newest order is in effect, or one that was it: while it was put into effect a newer one may have come."""
+        self.applied_version = (order or self.order).version
         self._acknowledge()
 
     def _acknowledge(self) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from launch import check
-from launch.exactness import KEY, MOST_BYTES, changed, chosen, hindrances, standing
+from launch.exactness import KEY, MOST_BYTES, begins_anew, chosen, depends_on, hindrances
 from launch.plan import plan
 from launch.topology import TopologyError, parse
 from tests.launch.test_plan import DESCRIPTION
@@ -78,11 +79,22 @@ def test_a_plan_says_what_was_decided_and_a_topology_keeps_the_question(tmp_path
 
 
 def test_simulators_go_on_where_they_stood_only_if_they_are_the_same() -> None:
-    before = standing(parse(CARTPOLE))
+    saved = {"inexact": "", "simulators": ["simulator-0"], "depends_on": depends_on(parse(CARTPOLE))}
+
+    def why(*overrides: str, state: dict[str, Any] = saved) -> str:
+        return begins_anew([state], [["simulator-0"]], parse(CARTPOLE, overrides))
+
     for unchanged in ("total_steps=9", "optimizer.learning_rate=0.1", "checkpoint.keep=9", "algorithm.entropy_cost=1"):
-        assert changed(before, standing(parse(CARTPOLE, [unchanged]))) == ""
-    now = standing(parse(CARTPOLE, ["env.time_limit_steps=9"]))
-    assert changed(before, now) == "env.time_limit_steps was 0 and is 9"
+        assert why(unchanged) == ""
+    assert why("env.time_limit_steps=9") == "env.time_limit_steps was 0 and is 9"
     for other in ("seed=9", "simulators.envs=4", "inference.count=1", "algorithm.horizon=3", "learners.count=2"):
-        assert other.partition("=")[0] in changed(before, standing(parse(CARTPOLE, [other])))
-    assert changed({}, before) and changed(before, {})
+        assert why(other).startswith(other.partition("=")[0] + " was ")
+    assert why(state={}) == "the checkpoint is not exact: its version saved no snapshots"
+    assert why(state={**saved, "inexact": "simulator-0 has ended"}) == (
+        "the checkpoint is not exact: simulator-0 has ended"
+    )
+    attached = {**saved, "simulators": ["simulator-0", "simulator-7"]}
+    assert why(state=attached) == (
+        "the checkpoint is of simulator-0 and simulator-7, and the run begins with simulator-0"
+    )
+    assert why(state={**saved, "simulators": []}) == ""  # nobody had begun

@@ -267,7 +267,8 @@ def test_a_resumed_run_says_who_is_missing(tmp_path: Path) -> None:
             run._say_beforehand()
     said = [cause for kind, cause in notes(tmp_path / "run")[len(events) :] if kind == "resumed"]
     assert said == [
-        "at 20 steps, from checkpoints/20",
+        "at 20 steps, from checkpoints/20, where simulators begin new games: the checkpoint is not exact: "
+        "its version saved no snapshots",
         "attached earlier and not part of it: simulator-2, simulator-3; attach as many again if wanted",
     ]
 
@@ -303,7 +304,7 @@ def test_a_learner_that_was_detached_does_not_come_back_with_its_old_weights(tmp
         assert (run.plan.shm / "weights-2").exists() == all_of_them
     began, *said = [cause for kind, cause in notes(tmp_path / "run")[len(events) :] if kind == "resumed"]
     left_out = "detached earlier and not part of it: trainer-2; attach as many again if wanted"
-    assert began == "at 20 steps, from checkpoints/20"
+    assert began.startswith("at 20 steps, from checkpoints/20, where simulators begin new games: mode: gossip: ")
     assert said == ([] if all_of_them else [left_out])
 
 

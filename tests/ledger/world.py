@@ -60,7 +60,7 @@ BASE: dict[str, Any] = {
     "inference": {"count": 0},
     "evaluator": {"count": 0},
     "total_steps": 90,
-    "checkpoint": {"every_steps": 30, "keep": 100},
+    "checkpoint": {"every_steps": 30, "keep": 100, "exact": False},
 }
 
 

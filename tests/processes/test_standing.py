@@ -206,6 +206,9 @@ class Mute(Ledger):
     def state(self) -> dict[str, Any]:
         raise ArithmeticError("it forgot")
 
+    def restore(self, state: dict[str, Any]) -> None:
+        raise ArithmeticError("it forgot")
+
 
 def test_an_environment_that_raises_is_told_of_once_and_the_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -254,8 +257,10 @@ def test_a_snapshot_from_a_round_that_is_gone_is_refused(tmp_path: Path) -> None
     assert "was asked for from round 0 on" in play.simulators[0].snapshots.answer()
 
 
-@pytest.mark.parametrize("damage", ["missing", "empty", "half", "of_others", "other_horizon"])
-def test_a_file_that_nobody_can_go_on_from_is_refused_and_the_groups_can_begin(tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize("damage", ["missing", "empty", "half", "of_others", "other_horizon", "env"])
+def test_a_file_that_nobody_can_go_on_from_is_refused_and_the_groups_can_begin(
+    tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     play = Play(tmp_path, CONFIGURATIONS[0])
     random = np.random.default_rng(0)
     for _ in range(30):
@@ -271,6 +276,8 @@ def test_a_file_that_nobody_can_go_on_from_is_refused_and_the_groups_can_begin(t
     if damage == "other_horizon":
         fresh.simulators[0].blocks.segment["shape"][2] += 1
     groups = fresh.simulators[0].groups
+    if damage == "env":
+        monkeypatch.setattr(groups[0].env, "restore", Mute().restore)
     with pytest.raises(ValueError, match="simulator-0.npz: "):
         restore(path, groups, answers_itself=False)
     assert all(group.standing is None for group in groups)

@@ -35,19 +35,21 @@ def test_numbers_too_small_to_be_normal_are_zeros_in_all_threads() -> None:
 
 def test_a_checkpoint_that_cannot_be_written_is_told_and_the_one_before_stays(tmp_path: Path) -> None:
     said: list[str] = []
-    learning = SimpleNamespace(tensors=dict, save=lambda folder: {"replay": folder.name}, beat=lambda: None)
+    learning = SimpleNamespace(tensors=dict, beat=lambda: None)
     control = SimpleNamespace(send=lambda message: said.append(type(message).__name__))
     trainer = SimpleNamespace(
         **{"env_steps": 10, "saved_at": -1, "saves_done": 0, "checkpoints": tmp_path, "learning": learning},
         **{"settings": SimpleNamespace(checkpoint_keep=3), "role": SimpleNamespace(control=control)},
-        **{"_state": lambda: {"env_steps": 10}, "_warn": said.append},
+        **{"_state": lambda: {"env_steps": 10}, "_warn": said.append, "_say_saved": lambda path: said.append("Saved")},
+        **{"_more": lambda folder: {"replay": folder.name}, "_spared": set, "goes_on_from": ""},
+        **{"_acted_by": lambda: ({}, {}), "gathering": SimpleNamespace(close=lambda: None)},
     )
     Trainer._save(trainer)  # type: ignore[arg-type]
 
     def no_space(_folder: Path) -> dict[str, str]:
         raise OSError(28, "No space left on device")
 
-    trainer.env_steps, learning.save = 20, no_space
+    trainer.env_steps, trainer._more = 20, no_space
     Trainer._save(trainer)  # type: ignore[arg-type]
     warned = "checkpoint at 20 steps not written: [Errno 28] No space left on device; the run goes on"
     assert said == ["Saved", warned]

@@ -100,7 +100,7 @@ def test_a_damaged_checkpoint_is_named_and_none_is_begun_anew_for(launched: Star
     assert resumed.end() == 0, resumed.screen()
     said = f"checkpoints/{newest.name} is damaged, checkpoints/{older.name} is used: manifest.json is not"
     (warned,) = resumed.new_events("warned")
-    assert warned["cause"].startswith(said) and f"trainer warned: {said}" in resumed.screen()
+    assert warned["cause"].startswith(said) and f"warned: {said}" in resumed.screen()
     assert f"resumed: at {int(older.name)} steps, from checkpoints/{older.name}" in resumed.screen()
     assert resumed.meta()["resumed_at"] == int(older.name)
     assert resumed.checkpoint().state["env_steps"] >= int(newest.name)

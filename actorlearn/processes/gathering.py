@@ -1,0 +1,124 @@
+"""Snapshots of all simulators of a learner: asked for, awaited, and put into a checkpoint with what else they act by.
+
+Reads: the word ``held`` of every seat. Writes: the words ``hold`` and ``hold_from``; moves the files that simulators
+write (``processes/standing.py``) into the folder of a checkpoint. From such a checkpoint a run goes on as if it had not
+been interrupted. Where one simulator does not answer, the checkpoint is made without them, and says why.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from actorlearn.failpoints import hit
+from actorlearn.files import make_folder
+from actorlearn.memory.rollout import FAR
+from actorlearn.processes.batches import Batches
+from actorlearn.processes.settings import snapshot_of
+
+PATIENCE_S = 10.0
+"""Longest that simulators are awaited: each answers between two of its steps."""
+
+Value = TypeVar("Value")
+
+
+class Gathering:
+    """The snapshots that were asked for last."""
+
+    def __init__(self, folder: str, batches: Batches) -> None:
+        """Simulators write to this folder, which is there only meanwhile; none: there are to be no snapshots."""
+        self._folder = Path(folder) if folder else None
+        self._batches = batches
+        self._names: list[str] = []
+        self.inexact = "checkpoint.exact is false"
+        """Why there are none of all simulators; empty where there are."""
+        self._clear()
+
+    def gather(self, learned: int, ring: Callable[[], object], wait: Callable[[], bool]) -> None:
+        """Have every simulator take one, with its rows from round ``learned`` on.
+
+        ``ring`` wakes them; ``wait`` sleeps a little and follows the roster, and is False when it is time to end.
+        """
+        self._names = []
+        if self._folder is None:
+            return
+        try:
+            make_folder(self._folder)
+        except OSError as error:
+            self.inexact = str(error)
+            return
+        number = self._batches.rounds.ask(learned)
+        hit("gathering.asked")
+        ring()
+        deadline_s = time.monotonic() + PATIENCE_S
+        while (said := self._said(number)) is None:
+            if time.monotonic() >= deadline_s:
+                said = f"{', '.join(self._late(number))} did not answer within {PATIENCE_S:g} s"
+            elif not wait():
+                said = "it was saved on being told to end"
+            else:
+                continue
+            break
+        self.inexact = said
+        if not said:
+            self._names = names_of(self._batches.seats)
+
+    def _said(self, number: int) -> str | None:
+        """Why there is no snapshot of all simulators of this number, nothing once there is, None before that."""
+        b = self._batches
+        if not b.rounds.open:
+            return ""  # nobody has begun: all follows from seeds
+        for peers, why in (
+            (b.gone, "has ended"),
+            (b.pending, "has not begun yet"),
+            ([peer for peer, blocks in b.seats.items() if blocks.left < FAR], "is leaving"),
+            ([peer for peer, blocks in b.seats.items() if blocks.held == -number], "could take no snapshot"),
+        ):
+            if peers:
+                return f"{', '.join(names_of(peers))} {why}"
+        return None if self._late(number) else ""
+
+    def _late(self, number: int) -> list[str]:
+        return names_of(peer for peer, blocks in self._batches.seats.items() if abs(blocks.held) < number)
+
+    def put(self, folder: Path) -> dict[str, Any]:
+        """Move what was gathered into a checkpoint's folder; returns what its state says of that."""
+        if self._folder is not None and not self.inexact:
+            try:
+                for name in self._names:
+                    os.replace(self._folder / snapshot_of(name), folder / snapshot_of(name))
+                hit("gathering.put")
+            except OSError as error:
+                self.inexact = str(error)
+                for name in self._names:
+                    (folder / snapshot_of(name)).unlink(missing_ok=True)
+        return {"inexact": self.inexact, "simulators": [] if self.inexact else self._names}
+
+    def close(self) -> None:
+        """Forget what was gathered."""
+        self._names = []
+        self._clear()
+
+    def _clear(self) -> None:
+        if self._folder is not None:
+            with suppress(OSError):
+                shutil.rmtree(self._folder)
+
+
+def names_of(peers: Iterable[str]) -> list[str]:
+    """Names of processes: their peer ids without the incarnation."""
+    return [peer.rpartition(".")[0] for peer in peers]
+
+
+def of_the_first(values: Mapping[str, Value]) -> dict[str, Value]:
+    """Values of groups, whose owners are <name>.<incarnation>/<group>, as those of first incarnations.
+
+    With these a resumed run begins, whichever were at work when it was interrupted.
+    """
+    parts = {owner: owner.partition("/") for owner in values}
+    return {f"{peer.rpartition('.')[0]}.0/{group}": values[owner] for owner, (peer, _, group) in parts.items()}

@@ -1,0 +1,143 @@
+"""Runs that are interrupted at any moment, and end with the weights of one that was not."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from contextlib import suppress
+
+import pytest
+
+from tests.system.conftest import PACED, Start
+from tests.system.launched import Launched, processes_of, within
+from tests.system.test_whole_runs import finished
+
+pytestmark = [pytest.mark.system, pytest.mark.faults]
+
+COMMON = [PACED, "checkpoint.every_steps=150", "checkpoint.exact=true", "total_steps=2400"]
+DQN = [
+    *("algorithm.name=dqn", "replay.save=true", "replay.learning_starts_steps=100", "replay.capacity_steps=1000"),
+    *("algorithm.target_every_steps=96", "algorithm.epsilon_steps=1500"),
+]
+TWO = ["learners.count=2", "simulators.count=1", "inference.count=1"]
+SERVED = ["inference.count=1"]
+ROUNDS = ["simulators.blocks=2", "simulators.weights=round", "simulators.groups=2"]
+RAINBOW = [
+    *(*DQN, "algorithm.name=c51", "algorithm.value_min=-1.5", "algorithm.value_max=1.5", "algorithm.n_step=3"),
+    *("replay.prioritised=true", "algorithm.double=true", "model.noisy=0.5", "algorithm.dueling=true"),
+]
+
+# What is tried in each of them by the slow tests, one after the other.
+ALONE = {
+    "a2c": [],
+    "served": [*SERVED, "simulators.groups=2"],
+    "two servers": ["inference.count=2", "simulators.decorrelation_steps=20"],
+    "ppo": ["algorithm.name=ppo", "algorithm.horizon=16", "algorithm.minibatches=4", *SERVED],
+    "recurrent": ["model.recurrence=lstm", *SERVED, "simulators.reset=wait"],
+    "lag": ["algorithm.name=ppo", "algorithm.horizon=8", *ROUNDS, *SERVED],
+    "normalised": ["model.normalize_observation=true", "algorithm.normalize_reward=true", "simulators.groups=4"],
+    "recurrent lag": ["model.recurrence=gru", *ROUNDS],
+    "cartpole": ["env.id=CartPole-v1", "algorithm.horizon=5"],
+    "impala": ["algorithm.name=impala", *ROUNDS, *SERVED, "simulators.reset=wait"],
+}
+SYNC = {
+    "a2c": TWO,
+    "ppo": [*TWO, "algorithm.name=ppo", "algorithm.horizon=16", "algorithm.minibatches=2"],
+    "several simulators": [*TWO, "simulators.count=2", "simulators.envs=2"],
+    "dqn": [*TWO, *DQN],
+    "normalised": [*TWO, "model.normalize_observation=true", "algorithm.normalize_reward=true"],
+}
+REPLAY = {
+    "dqn": DQN,
+    "served": [*DQN, *SERVED],
+    "fast": [*DQN, "algorithm.horizon=6", *ROUNDS, "algorithm.target_every_steps=96", *SERVED],
+    "rainbow": [*RAINBOW, *SERVED],
+    "secondary": [*DQN, "replay.secondary_batch_size=64"],
+}
+CASES = {"alone": ALONE, "sync": SYNC, "replay": REPLAY}
+
+
+class Interrupted:
+    """One run that is stopped or killed again and again."""
+
+    def __init__(self, launched: Start, keys: list[str], draw: random.Random) -> None:
+        """Begin it, and see its first checkpoint saved."""
+        self._launched, self._draw = launched, draw
+        self.run = launched("catch", *COMMON, *keys)
+        self.run.wait_for(lambda: self.run.events("saved")[: 2 if "learners.count=2" in keys else 1], "checkpoint")
+        self.points: list[str] = []
+
+    def interrupt(self, how: str) -> None:
+        """At any moment after it has begun to play, and resume it; a run that has come to its end stays as it is."""
+        run = self.run
+        began = len(run.rows())
+        run.wait_for(lambda: len(run.rows()) > began or run.process.poll() is not None, "a row")
+        time.sleep(self._draw.uniform(0.0, 1.2))
+        if run.process.poll() is not None:
+            return
+        kill_all(run) if how == "kill" else run.ctrl_c()
+        ended = run.end()
+        assert ended in ((-signal.SIGKILL, 0) if how == "kill" else (130, 0)), run.screen()
+        if ended == 0:
+            return
+        self.points.append(f"{how} at {run.checkpoint().state['env_steps']}")
+        self.run = self._launched("resume", run_dir=run.run_dir)
+
+    def finish(self) -> str:
+        """Let it come to its end; its weights."""
+        self.run.paced.unlink(missing_ok=True)
+        assert self.run.end() == 0, self.run.screen()
+        assert self.run.leftovers() == []
+        resumed = [event["cause"] for event in self.run.events("resumed")]
+        assert [cause for cause in resumed if not cause.endswith("as if it had not been interrupted")] == []
+        assert self.run.events("died") == []
+        return str(self.run.summary()["weights_sha256"])
+
+
+def kill_all(run: Launched) -> None:
+    """SIGKILL to every process of a run at once, as when a machine is lost."""
+    for pid in (run.process.pid, *processes_of(run.run_dir)):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    run.process.wait()
+    assert within(20.0, lambda: not processes_of(run.run_dir))
+
+
+def uninterrupted(launched: Start, keys: list[str]) -> str:
+    run = launched("catch", *COMMON, *keys)
+    run.paced.unlink(missing_ok=True)
+    weights = str(finished(run)["weights_sha256"])
+    run.paced.touch()
+    return weights
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("mode", CASES)
+def test_a_run_that_is_stopped_and_killed_ends_with_the_weights_of_one_that_was_not(launched: Start, mode: str) -> None:
+    keys = next(iter(CASES[mode].values()))
+    expected = uninterrupted(launched, keys)
+    interrupted = Interrupted(launched, keys, random.Random(mode))
+    for how in ("stop", "kill"):
+        interrupted.interrupt(how)
+    assert interrupted.finish() == expected, interrupted.points
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("mode", "name"), [(mode, name) for mode, cases in CASES.items() for name in cases])
+def test_fifty_random_points_of_each(launched: Start, mode: str, name: str) -> None:
+    """Fifty in each mode: five in one run of each way to learn alone, ten in the others."""
+    keys = CASES[mode][name]
+    expected = uninterrupted(launched, keys)
+    draw = random.Random(f"{mode} {name}")
+    wanted, points = 50 // len(CASES[mode]), []
+    while len(points) < wanted:
+        interrupted = Interrupted(launched, keys, draw)
+        for _ in range(min(5, wanted - len(points))):
+            interrupted.interrupt(draw.choice(["stop", "kill"]))
+        points += interrupted.points
+        assert interrupted.finish() == expected, interrupted.points
+        interrupted.run.paced.touch()
+    print(f"{mode} {name}: {len(points)} interruptions: {points}")
