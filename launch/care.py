@@ -77,8 +77,7 @@ def _about(run: Run) -> dict[str, Any]:
 
 def _processes(run: Run) -> int | None:
     try:
-        found = ask(run, "status", timeout_s=1.0).data.get("processes")
-        return len(found) if isinstance(found, list) else None
+        return len(ask(run, "status", timeout_s=1.0).data.get("processes", ()))
     except FailedError:
         return None
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from statistics import fmean, stdev
 from typing import Any
 
 import msgspec
 
 from actorlearn.wire.messages import Evaluated
-from launch.words import MOST, is_number
+
+MOST = 1e100
+"""Largest score, so that sums of squares stay finite."""
 
 
 def fields(message: Evaluated) -> dict[str, Any]:
@@ -76,7 +79,7 @@ def best_and_last(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 def _whole(event: Mapping[str, Any]) -> bool:
     """Whether it is an evaluation as ``fields`` makes it; a file may hold anything."""
     games = [event.get("mean"), *(returns if isinstance(returns := event.get("returns"), list) else [None])]
-    return all(map(is_number, (*games, event.get("env_steps"))))
+    return all(isinstance(score, int | float) and isfinite(score) for score in games) and "env_steps" in event
 
 
 def _told(event: Mapping[str, Any]) -> dict[str, Any]:

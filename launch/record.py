@@ -40,8 +40,7 @@ def now() -> str:
 def meta(plan: Plan, resume: bool) -> dict[str, Any]:
     """What ran, on what, and where to reach it. Of a resumed run the earlier parts are kept."""
     before = read_object(plan.run_dir / "meta.json") if resume else {}
-    parts = before.pop("earlier", [])
-    earlier = [*(parts if isinstance(parts, list) else []), before] if before else []
+    earlier = [*before.pop("earlier", []), before] if before else []
     return {
         "run_id": plan.run_id,
         "name": plan.topology.name,

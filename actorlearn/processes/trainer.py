@@ -98,10 +98,12 @@ class Trainer:
     def run(self) -> None:
         """Learn until total_steps, a drain order or SIGTERM."""
         self.role.hello()
-        draining = False
+        while not self.role.control.order.version and self.role.alive():  # it says who has died, and is not counted
+            self.waiter.wait(POLL_MS)
+        draining = self._follow_orders()  # whose blocks lie here counts also where there is nothing left to learn
         while self.env_steps < self.settings.total_steps and not draining and self.role.alive():
             draining = self._follow_orders()
-            joined = self.role.control.order.version > 0 and self._joined()  # it says who has died, and is not counted
+            joined = self._joined()
             batch = self._batch() if joined and not draining else None
             self.role.timings.add("copy")
             if draining and not joined:

@@ -1,16 +1,29 @@
-"""What became of every row, by its identity: worked out from final weights and replays, never from counters."""
+"""What became of every row, by its identity, held against what the run says of itself.
+
+Everything here follows from what simulators produced, from final weights, and from rows that lie in replays and
+checkpoints; no counter of the run is trusted. ``violations`` is the whole of it.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
+from actorlearn.memory.account import REASONS, Account, Counts
+from actorlearn.parameters import checkpoint
 from actorlearn.processes.replay_learning import ReplayLearning
 from tests.ledger.counting import PARTS, ROWS, Row, counts_of, row_of
 from tests.ledger.env import read
+from tests.ledger.simulated import Step
 from tests.ledger.world import World
+
+# Rows in weights and replays ----------------------------------------------------------------------------------------
 
 
 def weights_of(world: World, learner: int = 0) -> Any:
@@ -20,24 +33,33 @@ def weights_of(world: World, learner: int = 0) -> Any:
     store = world.kept["store"]
     values, version = store["values"], store["version"][:, 0]
     parts = [values[int(version[part]) % 2, 0, part * ROWS : (part + 1) * ROWS] for part in range(PARTS)]
-    return np.concatenate(parts)
+    statistics = values[int(version[PARTS]) % 2, 0, PARTS * ROWS :]
+    return np.concatenate([*parts, statistics])
+
+
+def times_in(world: World, weights: Any) -> Counter[Row]:
+    """How often each row is in weights: in that part of them where it is most often."""
+    counts = counts_of(weights).round(3).max(axis=0).tolist()
+    return Counter({row: counts[number] for row, number in world.numbers.of.items() if counts[number]})
+
+
+def torn(world: World, weights: Any) -> list[Row]:
+    """Rows that are more often in one part of weights than in another."""
+    counts = counts_of(weights).round(3)
+    uneven = counts.max(axis=0) != counts.min(axis=0)
+    return [row for row, number in world.numbers.of.items() if uneven[number]]
 
 
 def times_used(world: World, learner: int = 0) -> Counter[Row]:
-    """How often each row is in a learner's final weights; in all parts of them alike, or it is in error."""
-    counts = counts_of(weights_of(world, learner)).round(3)
-    used: Counter[Row] = Counter()
-    for row, number in world.numbers.of.items():
-        in_parts = counts[:, number].tolist()
-        assert len(set(in_parts)) == 1, f"row {row} is {in_parts} times in the three parts of the weights"
-        if in_parts[0]:
-            used[row] = in_parts[0]
-    return used
+    """How often each row is in a learner's final weights."""
+    return times_in(world, weights_of(world, learner))
 
 
 def minibatches(world: World, learner: int = 0) -> float:
     """How many minibatches are in a learner's final weights."""
-    return float(counts_of(weights_of(world, learner))[:, 0].mean().round(3))
+    counts = counts_of(weights_of(world, learner))[:, 0].round(3).tolist()
+    assert len(set(counts)) == 1, f"minibatches are {counts} times in the three parts of the weights"
+    return float(counts[0])
 
 
 def stored(world: World, learner: int = 0) -> Counter[Row]:
@@ -50,3 +72,185 @@ def stored(world: World, learner: int = 0) -> Counter[Row]:
             if not cut:
                 found[row_of(read(frame))] += 1
     return found
+
+
+# One learner's balance ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What was produced for a learner since its counts began, and what its account says of it."""
+
+    produced: int
+    """Before the checkpoint that it was resumed from, and since the run was resumed."""
+    steps: list[Step]
+    """Of this life."""
+    learned: int
+    counts: Counts
+    before: Counts
+    """Of the checkpoint that it was resumed from."""
+
+
+def balance(world: World, learner: int) -> Balance:
+    """Of the run's present life."""
+    steps = [step for step in world.produced[world.life :] if step.learner == learner]
+    learned, counts = Account(world.kept[f"account-{learner}"]).committed()
+    begun, before = 0, Counts()
+    if learner in world.resumed:
+        saved = world.resumed[learner]
+        begun = world.saved[saved][learner]
+        before = msgspec.convert(checkpoint.load(saved).state["account"], Counts)
+    return Balance(begun + len(steps), steps, learned, counts, before)
+
+
+def violations(world: World) -> list[str]:
+    """Everything that is not as it must be, in words; of a run that has come to its end."""
+    found = [*world.errors, *world.backwards]
+    if world.summary.get("status") != "finished":
+        return [*found, f"the run is {world.summary.get('status')}: {world.summary.get('error')}"]
+    learners = range(world.topology.learners.count)
+    balances = {learner: balance(world, learner) for learner in learners}
+    for learner, own in balances.items():
+        found += [f"learner {learner}: {said}" for said in _of_learner(world, learner, own)]
+    found += _of_summary(world, balances)
+    found += _of_statistics(world)
+    for folder in sorted(world.saved):
+        found += [f"{folder.relative_to(world.folder)}: {said}" for said in _of_checkpoint(world, folder)]
+    return found
+
+
+def _of_learner(world: World, learner: int, own: Balance) -> Iterator[str]:
+    dropped = own.counts.dropped
+    in_flight = _in_flight(own, dropped, world)
+    total = own.counts.used + own.counts.dropped_steps + in_flight
+    if total != own.produced:
+        yield (
+            f"{own.produced} steps were produced, and {own.counts.used} used + {dropped} dropped + "
+            f"{in_flight} in flight are {total}"
+        )
+    cut = {peer: (rounds, steps) for peer, (rounds, steps) in world.cut.items() if peer in _seats(own)}
+    surely = sum(len(steps) for rounds, steps in cut.values() if rounds + 2 < own.learned)
+    unfinished = dropped["unfinished"] - own.before.dropped["unfinished"]
+    if not surely <= unfinished <= sum(len(steps) for _, steps in cut.values()):
+        yield f"{unfinished} steps are said to be unfinished, and {surely} are"
+    for reason in REASONS.keys() - {"unfinished", *world.expected}:
+        if dropped[reason] != own.before.dropped[reason]:
+            yield f"{dropped[reason]} steps are dropped as {reason}, and nothing was"
+    if world.description.replayed:
+        yield from _of_replay(world, learner, own)
+    else:
+        yield from _of_gradients(world, learner, own)
+
+
+def _seats(own: Balance) -> set[str]:
+    return {step.seat for step in own.steps}
+
+
+def _in_flight(own: Balance, dropped: dict[str, int], world: World) -> int:
+    """Steps of rounds that are not learned, but for those that their simulator left unfinished."""
+    waiting = sum(step.round >= own.learned for step in own.steps)
+    late = [step for _, steps in world.cut.values() for step in steps if step.round >= own.learned]
+    counted = dropped["unfinished"] - own.before.dropped["unfinished"]
+    early = [step for peer in _seats(own) & world.cut.keys() for step in world.cut[peer][1] if step.round < own.learned]
+    return waiting - min(len([step for step in late if step in own.steps]), max(counted - len(early), 0))
+
+
+def _of_gradients(world: World, learner: int, own: Balance) -> Iterator[str]:
+    epochs = world.topology.algorithm.epochs
+    gossip = world.topology.mode == "gossip"
+    times = applied(world, learner) if gossip else times_used(world, learner)
+    mine = {step.row: step for step in world.produced if step.learner == learner}
+    used = {row: count for row, count in times.items() if row in mine}
+    often = {row: count for row, count in used.items() if count > epochs}
+    if often:
+        yield f"rows were learned from {set(often.values())} times and not {epochs}: {_named(often, mine)}"
+    part = {row for row, count in used.items() if count < epochs and mine[row].round != own.learned}
+    if part and not gossip:
+        yield f"rows of rounds that are learned were learned from less than {epochs} times: {_named(part, mine)}"
+    this_life = {step.row for step in own.steps}
+    early = {row for row, count in used.items() if row in this_life and mine[row].round >= own.learned}
+    if learner not in world.finished:  # it died at the end, in the middle of a round, and nobody has taken that up
+        early = {row for row in early if mine[row].round > own.learned}
+        used = {row: count for row, count in used.items() if row not in this_life or mine[row].round < own.learned}
+    whole = sum(count == epochs for count in used.values())
+    said = own.counts.used - (own.before.used if gossip else 0)
+    if said > whole or (said < whole and not gossip):
+        yield f"{said} steps are said to be used, and {whole} are in the weights"
+    if gossip:
+        return
+    if early := {row for row in early if times[row] == epochs}:
+        yield f"rows of rounds that are not learned are in the weights: {_named(early, mine)}"
+    uneven = [row for row in torn(world, weights_of(world, learner)) if row in used]
+    if uneven:
+        yield f"rows are in a part of the weights and not in another: {_named(uneven, mine)}"
+
+
+def applied(world: World, learner: int) -> Counter[Row]:
+    """How often each row was in a gradient that any incarnation of this life has applied."""
+    name = world.trainers[learner].settings.name
+    times: Counter[Row] = Counter()
+    for peer, rows in world.applied[world.applied_before :]:
+        if peer.rpartition(".")[0] == name:
+            times.update(rows)
+    return times
+
+
+def _named(rows: Any, of: dict[Row, Step]) -> str:
+    places = sorted({(of[row].seat, of[row].round) for row in rows})
+    return ", ".join(f"{seat} round {round_}" for seat, round_ in places)
+
+
+def _of_replay(world: World, learner: int, own: Balance) -> Iterator[str]:
+    lies = stored(world, learner)
+    if often := [row for row, count in lies.items() if count > 1]:
+        yield f"rows are stored more than once: {often}"
+    cut = {step.row for _, steps in world.cut.values() for step in steps}
+    due = [step for step in own.steps if step.round < own.learned and step.row not in cut]
+    lost = [step for step in due if step.row not in lies]
+    room = own.counts.dropped["no_room"] - own.before.dropped["no_room"]
+    if len(lost) != room:
+        yield f"{len(lost)} steps of learned rounds are not stored, and {room} had no room: {lost[:5]}"
+    if world.topology.mode == "gossip":
+        return
+    learning = world.trainers[learner].learning
+    assert isinstance(learning, ReplayLearning)
+
+
+def _of_summary(world: World, balances: dict[int, Balance]) -> Iterator[str]:
+    """It has the last words of the trainers that have finished."""
+    said = [own for learner, own in balances.items() if learner in world.finished]
+    totals = {
+        "steps_used": sum(own.counts.used for own in said),
+        "steps_dropped": sum(own.counts.dropped_steps for own in said),
+    }
+    for key, total in totals.items():
+        if world.summary[key] != total:
+            yield f"summary.json: {key} is {world.summary[key]}, and the accounts say {total}"
+    left = sum(own.produced - own.counts.used - own.counts.dropped_steps for own in said)
+    if world.summary["steps_in_flight"] != left:
+        yield f"summary.json: steps_in_flight is {world.summary['steps_in_flight']}, and {left} are left"
+
+
+def _of_statistics(world: World) -> Iterator[str]:
+    """Rows that normalisation has seen: each that was learned from, once."""
+    if not world.topology.model.normalize_observation or world.topology.mode == "gossip":
+        return
+    number = float(weights_of(world)[PARTS * ROWS])
+    used = len(times_used(world))
+    if number != used:
+        yield f"normalisation has seen {number:g} rows, and {used} were learned from"
+
+
+def _of_checkpoint(world: World, folder: Path) -> Iterator[str]:
+    """A checkpoint's account is that of its weights."""
+    if world.description.replayed or world.topology.mode == "gossip" or not folder.exists():
+        return
+    saved = checkpoint.load(folder)
+    learner = int(folder.parent.name.rpartition("-")[2]) if folder.parent.name.startswith("learner-") else 0
+    weights = next(tensor for name, tensor in saved.section("weights").items() if name.endswith("counts")).numpy()
+    times = times_in(world, weights)
+    mine = {step.row for step in world.produced if step.learner == learner}
+    used = sum(count == world.topology.algorithm.epochs for row, count in times.items() if row in mine)
+    said = msgspec.convert(saved.state["account"], Counts).used
+    if said != used:
+        yield f"{said} steps are said to be used, and {used} are in its weights"

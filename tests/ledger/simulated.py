@@ -36,7 +36,7 @@ class Simulated:
     def __init__(self, settings: SimulatorSettings, learner: int, produced: list[Step]) -> None:
         """Open everything; ``produced`` is appended to."""
         self.peer = f"{settings.name}.{settings.incarnation}"
-        self._learner, self._produced = learner, produced
+        self.learner, self._produced = learner, produced
         self.blocks = Blocks(Segment.open(Path(settings.segment)))
         self._rounds = Rounds(Segment.open(Path(settings.rounds)))
         self._published = Published(Segment.open(Path(settings.weights)))
@@ -74,7 +74,7 @@ class Simulated:
         first = self.blocks.row_after("first", group, tick)
         for b in np.flatnonzero(~first):
             row = row_of(read(self.blocks.row("observation", group, tick)[b]))
-            self._produced.append(Step(row, self._learner, self.peer, tick // self.blocks.horizon))
+            self._produced.append(Step(row, self.learner, self.peer, tick // self.blocks.horizon))
 
     def _act(self, group: Group) -> None:
         actions = self._envs[group.index].random_actions(self._random)
@@ -83,6 +83,11 @@ class Simulated:
             if field.name in ("log_prob", "value"):
                 self.blocks.row(field.name, group.index, group.tick)[:] = 0
         self.blocks.mark_acted(group.index, group.tick, max(self._published.version, 0))
+
+    def cut(self) -> tuple[int, list[Step]]:
+        """How many rounds it has completed, and the steps that it has taken since."""
+        completed = min(self.blocks.completed(g) for g in range(self.blocks.groups))
+        return completed, [step for step in self._produced if step.seat == self.peer and step.round >= completed]
 
     def close(self) -> None:
         """Close the environments."""

@@ -30,6 +30,7 @@ from actorlearn.failpoints import Arms, armed
 from actorlearn.memory.shared import Segment
 from actorlearn.processes import describe
 from actorlearn.processes import settings as all_settings
+from actorlearn.processes.resuming import resumed
 from actorlearn.processes.settings import DescribeSettings, SimulatorSettings, TrainerSettings
 from actorlearn.processes.trainer import Trainer
 from actorlearn.wire.messages import PROTOCOL_VERSION, Finished, Hello, Request, encode
@@ -93,10 +94,23 @@ class World:
 
     def __init__(self, folder: Path, topology: Topology) -> None:
         self.folder, self.topology = folder, topology
+        self.description = described(dump(topology))
+        self.expected: set[str] = set()
+        """Reasons for which steps may be dropped, besides that their simulator was killed."""
         self.numbers = Numbers()
         self.kept: dict[str, Segment] = {}
         """The run's segments, as they were at its end."""
         self.produced: list[Step] = []
+        self.life = self.applied_before = 0
+        """How many of them were produced before the run was resumed last."""
+        self.cut: dict[str, tuple[int, list[Step]]] = {}
+        """Of each simulator that was killed in this life: its complete rounds, and its steps after them."""
+        self.saved: dict[Path, list[int]] = {}
+        """Steps that each learner's simulators had produced when a checkpoint was written."""
+        self.resumed: dict[int, Path] = {}
+        """The checkpoint that each learner took up when this life began."""
+        self.backwards: list[str] = []
+        """Words that have gone back, and must not."""
         self.applied: list[tuple[str, list[Row]]] = []
         """Which rows were in which gradient, by peer id, in order; of every gradient, lost or not."""
         self.notes: list[ev.Note] = []
@@ -110,12 +124,17 @@ class World:
         self.interfere: Callable[[World], None] = lambda world: None
         self.trainers: dict[int, Trainer] = {}
         """The newest of each learner, there or gone."""
-        self.frozen = False
-        """Whether simulators stand still."""
+        self.frozen: set[int] = set()
+        """Learners whose simulators stand still."""
+        self.finished: set[int] = set()
+        """Learners whose trainers have come to their end; their simulators stand still too."""
+        self.power_cut = False
+        """Whether everything ends with the victim."""
         self.requests = itertools.count()
         self.victim = ""
         """Peer id of the trainer whose failpoints are armed, and counted."""
         self.arms: Arms
+        self._words: dict[str, Any] = {}
         self.plan: Plan
         self.runner: Runner
 
@@ -123,9 +142,12 @@ class World:
 
     def run(self, resume: bool = False, arms: str = "") -> int:
         """Run to the end; returns the exit status. ``arms`` are those of the victim alone."""
-        self.turns, self.workers = 0, {}
+        self.turns, self.workers, self.frozen, self.finished = 0, {}, set(), set()
+        self.heard.clear()
+        self.applied_before = len(self.applied)
+        self.life, self.cut, self.resumed, self._words = len(self.produced), {}, {}, {}
         with _in_one_process(self), armed(arms, self._is_victim) as self.arms, Footing(self.folder) as footing:
-            self.plan = footing.lay(self.topology, described(dump(self.topology)), resume)
+            self.plan = footing.lay(self.topology, self.description, resume)
             self.runner = Runner(self.plan, footing, resume, None)
             try:
                 return self.runner.run()
@@ -156,13 +178,15 @@ class World:
         assert worker is not None, f"{name} is not there"
         self._end(worker, -signal.SIGKILL)
 
+    def has_come(self, peer: str) -> bool:
+        """Whether the supervisor has heard of a process that it is ready."""
+        name, _, incarnation = peer.rpartition(".")
+        ready = ("ready", "restarted", "attached")
+        return any(n.kind in ready and (n.process, n.incarnation) == (name, int(incarnation)) for n in self.notes)
+
     def present(self, name: str) -> Worker | None:
         """The living process of that name."""
         return next((w for key, w in self.workers.items() if key[0] == name and w.returncode is None), None)
-
-    def kill_all(self) -> None:
-        """The machine loses power: everybody ends, the supervisor too."""
-        raise PowerCutError
 
     # One turn ---------------------------------------------------------------------------------------------------------
 
@@ -178,13 +202,16 @@ class World:
         for worker in living:
             if worker.fiber is not None and worker.returncode is None:
                 self._resume(worker)
+        self._look()
+        if self.power_cut and self.arms.acted:
+            raise PowerCutError
         return [key for key, worker in self.workers.items() if worker.returncode is not None]
 
     def _play(self, worker: Worker) -> None:
         assert worker.simulated is not None
         if worker.inbox:  # the newest order
             worker.inbox.clear()
-        if not self.frozen:
+        if worker.simulated.learner not in self.frozen | self.finished:
             worker.simulated.play()
         if worker.simulated.left:
             self.heard.append((worker.peer, encode(_finished(worker.key))))
@@ -198,6 +225,25 @@ class World:
             if error is not None:
                 self.errors.append(f"{worker.peer}: {type(error).__name__}: {error}")
             worker.returncode = -signal.SIGKILL if worker.fiber.killed else 1 if error is not None else 0
+            if not worker.returncode and worker.trainer is not None:
+                self.finished.add(worker.trainer.settings.learner)
+
+    def _look(self) -> None:
+        """Write down what has been saved, and whether a word has gone back."""
+        for folder in sorted((self.folder / "checkpoints").glob("**/[0-9]*")):
+            if folder not in self.saved and folder.is_dir():
+                learners = [step.learner for step in self.produced]
+                self.saved[folder] = [learners.count(learner) for learner in range(self.topology.learners.count)]
+        for learner in range(self.topology.learners.count):
+            for kind, word in (("weights", "newest"), ("rounds", "open"), ("account", "commits")):
+                self._watch(f"{kind}-{learner}", word)
+
+    def _watch(self, name: str, word: str) -> None:
+        segment = self._words.setdefault(name, {}).setdefault("segment", None) or Segment.open(self.plan.shm / name)
+        before, now = self._words[name].get(word, -1), int(segment[word][0])
+        self._words[name] |= {"segment": segment, word: now}
+        if now < before:
+            self.backwards.append(f"{name}: {word} was {before} and is {now} in turn {self.turns}")
 
     def _end(self, worker: Worker, returncode: int) -> None:
         if worker.returncode is not None:
@@ -206,6 +252,7 @@ class World:
         if worker.fiber is not None:
             worker.fiber.kill()
         if worker.simulated is not None:
+            self.cut[worker.peer] = worker.simulated.cut()
             worker.simulated.close()
 
     # What the runner is given for a spawner ---------------------------------------------------------------------------
@@ -428,6 +475,12 @@ _signal, _sleep = signal.signal, time.sleep
 def _in_one_process(world: World) -> Iterator[None]:
     """Have everything that leaves a process, or waits, meet this world instead."""
 
+    def taken_up(settings: TrainerSettings, *more: Any) -> Any:
+        saved, warnings = resumed(settings, *more)
+        if not settings.incarnation:
+            world.resumed[settings.learner] = saved.path
+        return saved, warnings
+
     def waited(*_: Any) -> bool:
         fibers.pause()
         return False
@@ -443,6 +496,7 @@ def _in_one_process(world: World) -> Iterator[None]:
             "Energy": lambda: SimpleNamespace(row=lambda _: {}),
         }.items():
             patch.setattr(runner, name, made)
+        patch.setattr("actorlearn.processes.trainer.resumed", taken_up)
         patch.setattr("launch.record.meta", lambda *_: {})
         patch.setattr("actorlearn.wire.control.Dealer", lambda _endpoint, peer: _Dealer(world, peer))
         patch.setattr("actorlearn.wire.channel.Waiter.__init__", lambda *_: None)

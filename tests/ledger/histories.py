@@ -1,0 +1,158 @@
+"""All histories with one fault: every failpoint that a trainer comes to, in every mode, with every kind of algorithm.
+
+A history is a small run in which one trainer dies at the nth hit of a failpoint. Then it is started again by the
+supervisor (``restart``), or everything has died with it and the run is resumed from its checkpoints (``resume``).
+Which failpoints there are to come to is found by playing the same run without a fault.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from launch.errors import RunError
+from launch.topology import Topology
+from tests.ledger.oracle import violations
+from tests.ledger.world import PowerCutError, World, topology
+
+Sections = dict[str, Any]
+
+MODES: dict[str, Sections] = {
+    "alone": {},
+    **{mode: {"mode": mode, "learners": {"count": 2}, "total_steps": 180} for mode in ("sync", "async", "gossip")},
+}
+_REPLAY = {"capacity_steps": 400, "batch_size": 4, "ratio": 1.0, "learning_starts_steps": 12, "save": True}
+_VALUES: Sections = {"algorithm": {"name": "dqn", "target_every_steps": 24}}
+ALGORITHMS: dict[str, Sections] = {
+    "a2c": {},
+    "normalized": {"model": {"normalize_observation": True}, "env": {"kwargs": {"dtype": "float32"}}},
+    "ppo": {"algorithm": {"name": "ppo", "epochs": 2, "minibatches": 3}},
+    "uniform": {**_VALUES, "replay": _REPLAY},
+    "prioritised": {**_VALUES, "replay": {**_REPLAY, "prioritised": True}},
+}
+WAYS = ("restart", "resume")
+
+
+@dataclass(frozen=True)
+class History:
+    """One of them."""
+
+    mode: str
+    algorithm: str
+    place: str
+    """The failpoint."""
+    nth: int
+    way: str
+
+    def __str__(self) -> str:
+        """As a test is called."""
+        return f"{self.mode}-{self.algorithm}-{self.place}@{self.nth}-{self.way}"
+
+
+def of(mode: str, algorithm: str) -> Topology:
+    """The topology of a history."""
+    return topology(**{**MODES[mode], **ALGORITHMS[algorithm]})
+
+
+def victim(mode: str) -> str:
+    """Peer id of the trainer that dies: not the first, where there are several."""
+    return "trainer.0" if mode == "alone" else "trainer-1.0"
+
+
+@cache
+def hits(mode: str, algorithm: str) -> dict[str, int]:
+    """How often the victim comes to each failpoint when nobody dies; the balance of that run is right."""
+    with _world(mode, algorithm) as world:
+        assert world.run() == 0, world.summary
+        assert violations(world) == []
+        return dict(world.arms.hits)
+
+
+def histories(mode: str, algorithm: str) -> Iterator[History]:
+    """Deaths at the first, the second, a middle and the last hit of every failpoint."""
+    for place, count in sorted(hits(mode, algorithm).items()):
+        for nth in sorted({1, min(2, count), count // 2 + 1, count}):
+            for way in WAYS:
+                yield History(mode, algorithm, place, nth, way)
+
+
+def played(history: History) -> list[str]:
+    """What is wrong with a history; empty where nothing is."""
+    with _world(history.mode, history.algorithm) as world:
+        world.power_cut = history.way == "resume"
+        try:
+            world.run(arms=f"{history.place}=raise@{history.nth}")
+        except PowerCutError:
+            world.power_cut, world.expected = False, {"not_resumed"}
+            return _resumed(world)
+        if not world.arms.acted:
+            return [*violations(world), "it never came to that place"]
+        world.expected = {"rolled_back"}
+        if not world.has_come(victim(history.mode)):
+            return world.errors  # the run ends: it left nothing, and whoever started it hears of it
+        return violations(world)
+
+
+def _resumed(world: World) -> list[str]:
+    """Go on, with more steps to learn from where all had been learned; what was never saved cannot be."""
+    try:
+        world.run(resume=True)
+    except RunError as error:
+        if "no valid checkpoint (none found)" in str(error) and not world.saved:
+            return []
+        if "has learned from" not in str(error):
+            return [f"it cannot be resumed: {error}"]
+        world.topology = world.topology.model_copy(update={"total_steps": 2 * world.topology.total_steps})
+        world.run(resume=True)
+    return violations(world)
+
+
+class _world:
+    """A world in a folder of its own."""
+
+    def __init__(self, mode: str, algorithm: str) -> None:
+        self._folder = Path(mkdtemp(prefix="ledger-"))
+        self._world = World(self._folder / "run", of(mode, algorithm))
+        self._world.victim = victim(mode)
+
+    def __enter__(self) -> World:
+        return self._world
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def a_choice(mode: str, way: str) -> list[History]:
+    """A death at each failpoint of a mode, at its second hit, with one of the algorithms that come there."""
+    there: dict[str, list[str]] = {}
+    for algorithm in ALGORITHMS:
+        for place in hits(mode, algorithm):
+            there.setdefault(place, []).append(algorithm)
+    chosen = []
+    for index, (place, algorithms) in enumerate(sorted(there.items())):
+        algorithm = algorithms[index % len(algorithms)]
+        chosen.append(History(mode, algorithm, place, min(2, hits(mode, algorithm)[place]), way))
+    return chosen
+
+
+def main() -> None:
+    """Play all of them, and say how many there are and what is wrong."""
+    count = 0
+    for mode, algorithm in itertools.product(MODES, ALGORITHMS):
+        every = list(histories(mode, algorithm))
+        wrong = {history: said for history in every if (said := played(history))}
+        count += len(every)
+        print(f"{mode} {algorithm}: {len(every)} histories, {len(wrong)} with violations", flush=True)
+        for history, said in wrong.items():
+            print(f"  {history}: {'; '.join(said)}", flush=True)
+    print(f"{count} histories")
+
+
+if __name__ == "__main__":
+    main()
