@@ -77,7 +77,8 @@ def _about(run: Run) -> dict[str, Any]:
 
 def _processes(run: Run) -> int | None:
     try:
-        return len(ask(run, "status", timeout_s=1.0).data.get("processes", ()))
+        found = ask(run, "status", timeout_s=1.0).data.get("processes")
+        return len(found) if isinstance(found, list) else None
     except FailedError:
         return None
 

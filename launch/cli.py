@@ -207,7 +207,8 @@ def plot(
     try:
         plot([find(run).path for run in runs], output, columns or [SCORE])
     except OSError as error:
-        raise typer.BadParameter(f"{output}: cannot be written: {error.strerror}; name another file") from None
+        file, reason = error.filename or output, error.strerror or error
+        raise typer.BadParameter(f"{file}: cannot be read or written: {reason}; name another file") from None
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     typer.echo(f"wrote {output}")

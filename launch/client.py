@@ -10,7 +10,7 @@ import secrets
 import time
 
 from actorlearn import __version__
-from actorlearn.wire.channel import Dealer
+from actorlearn.wire.channel import ChannelError, Dealer
 from actorlearn.wire.messages import PROTOCOL_VERSION, MessageError, Reply, Request, decode, encode
 from launch.errors import FailedError
 from launch.runs import Run
@@ -39,7 +39,10 @@ def ask(
         names=names or [],
         overrides=overrides or [],
     )
-    dealer = Dealer(run.control, f"cli-{secrets.token_hex(8)}")
+    try:
+        dealer = Dealer(run.control, f"cli-{secrets.token_hex(8)}")
+    except ChannelError as error:
+        raise FailedError(f"{run.name}: {error}") from None
     try:
         reply = _exchange(dealer, request, run, timeout_s)
     finally:

@@ -5,6 +5,7 @@ A request that is wrong ends with exit status 2 and one line on stderr (value, r
 
 from __future__ import annotations
 
+import errno
 import sys
 from contextlib import suppress
 from typing import Any
@@ -14,6 +15,8 @@ from typer.core import TyperGroup
 
 from actorlearn.files import DISK_ERRORS
 
+_PATH_ERRORS = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
+"""What is said of a path that somebody has named, or made what it is."""
 WRONG = 2
 FAILED = 1
 
@@ -48,6 +51,8 @@ def _message(error: Exception) -> str:
     """An error's line; typer's own (no such command, missing argument) know neither the rule nor the way out."""
     if isinstance(error, OSError) and error.errno in DISK_ERRORS and error.filename:
         return f"{error.filename}: {error.strerror}; make room on that disk, and try again"
+    if isinstance(error, OSError) and error.errno in _PATH_ERRORS and error.filename:
+        return f"{error.filename!s:.300}: {error.strerror}; name another path, or make it readable"
     if not hasattr(error, "format_message"):
         return str(error)
     said = str(error.format_message()).rstrip(".")
@@ -63,6 +68,8 @@ def _expected(error: Exception) -> int | None:
     from launch.strict_yaml import TopologyError
 
     if isinstance(error, RunError | TopologyError | SharedMemoryFull) or hasattr(error, "format_message"):
+        return WRONG
+    if isinstance(error, OSError) and error.errno in _PATH_ERRORS and error.filename:
         return WRONG
     full = isinstance(error, OSError) and error.errno in DISK_ERRORS
     return FAILED if full or isinstance(error, FailedError | ChannelError) else None

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import isfinite
 from statistics import fmean, stdev
 from typing import Any
 
 import msgspec
 
 from actorlearn.wire.messages import Evaluated
-
-MOST = 1e100
-"""Largest score, so that sums of squares stay finite."""
+from launch.words import MOST, is_number
 
 
 def fields(message: Evaluated) -> dict[str, Any]:
@@ -79,7 +76,7 @@ def best_and_last(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 def _whole(event: Mapping[str, Any]) -> bool:
     """Whether it is an evaluation as ``fields`` makes it; a file may hold anything."""
     games = [event.get("mean"), *(returns if isinstance(returns := event.get("returns"), list) else [None])]
-    return all(isinstance(score, int | float) and isfinite(score) for score in games) and "env_steps" in event
+    return all(map(is_number, (*games, event.get("env_steps"))))
 
 
 def _told(event: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from launch.plan import Plan, plan
 from launch.runs import detached_before, read_object
 from launch.shapes import replay_shape
 from launch.topology import Topology, dump
+from launch.words import is_number
 
 FOLDERS = ("logs", "settings", "checkpoints")
 _SHAPED_BY = {
@@ -219,7 +220,8 @@ def _checkpoints(made: Plan) -> list[Found]:
     newest = max((shared for _, shared in found), key=lambda shared: shared.env_steps)
     made.resumed_at, wanted = newest.env_steps, made.topology.total_steps
     made.resumed_from = list(dict.fromkeys(str(shared.path.relative_to(made.run_dir)) for _, shared in found))
-    made.began_s -= float(newest.state.get("elapsed_s", 0.0))
+    elapsed_s = newest.state.get("elapsed_s")
+    made.began_s -= elapsed_s if is_number(elapsed_s) else 0.0
     if made.resumed_at > wanted:
         raise RunError(
             f"total_steps = {wanted}: {made.run_dir.name} has learned from {made.resumed_at} steps already; "

@@ -7,15 +7,16 @@ picture. Knows nothing of the processes that made them.
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
+import msgspec
 
 from actorlearn.files import write_atomically
+from launch import strict_yaml
+from launch.words import is_number, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,12 +94,13 @@ def read_curve(run: Path, column: str = SCORE) -> Curve:
     if not stretches:
         raise ValueError(f"{run}: no whole game finished in {len(rows)} reports; let the run go on, then plot again")
     topology = read_topology(run / "topology.yaml")
-    env = topology.get("env")
+    name, env = topology.get("name"), topology.get("env")
+    game = env.get("id") if isinstance(env, dict) else None
     last = rows[-1]
     steps, frames = _number(last, "env_steps"), _number(last, "frames")
     return Curve(
-        label=str(topology.get("name") or run.resolve().name),
-        game=str(env.get("id") or "") if isinstance(env, dict) else "",
+        label=name if name and isinstance(name, str) else run.resolve().name,
+        game=game if isinstance(game, str) else "",
         frames_per_step=frames / steps if steps and frames else None,
         steps_per_s=_steps_per_s(rows),
         stretches=stretches,
@@ -110,13 +112,13 @@ def _read_rows(path: Path) -> list[dict[str, Any]]:
     """The reports of a run; a last line still being written does not count."""
     if not path.is_file():
         raise ValueError(f"{path.parent}: no {path.name} there; give the folder of a run, as `actorlearn ps` shows it")
-    text = path.read_text(encoding="utf-8")
+    text = path.read_bytes()
     rows = []
-    for number, line in enumerate(text[: text.rfind("\n") + 1].splitlines(), start=1):
+    for number, line in enumerate(text[: text.rfind(b"\n") + 1].split(b"\n")[:-1], start=1):
         try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}:{number}: not a line of JSON ({error.msg}); remove the line") from None
+            row = msgspec.json.decode(line)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path}:{number}: not a line of JSON ({error!s:.200}); remove the line") from None
         if isinstance(row, dict):
             rows.append(row)
     if not rows:
@@ -128,17 +130,15 @@ def read_topology(path: Path) -> dict[str, Any]:
     """The resolved topology, or nothing: a curve can be drawn without its names."""
     if not path.is_file():
         return {}
-    try:
-        topology = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path}: not readable as YAML ({str(error).splitlines()[0]})") from None
+    with path.open("rb") as file:
+        topology = strict_yaml.read(file.read(strict_yaml.MAX_BYTES + 1), str(path)).value
     return topology if isinstance(topology, dict) else {}
 
 
 def _number(row: dict[str, Any], name: str) -> float | None:
     """The number of that name; None for null, text or nothing."""
     value = row.get(name)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return float(value) if is_number(value) and not isinstance(value, bool) else None
 
 
 def _stretches(rows: list[dict[str, Any]], column: str) -> list[list[tuple[float, float, float]]]:
@@ -186,9 +186,10 @@ def _draw(figure: Figure, curves: Sequence[Curve], names: Sequence[str]) -> None
         draw_line(by_minutes, curve, 1, 1.0, colour, style)
         speed = f", {curve.steps_per_s:,.0f} steps/s" if curve.steps_per_s is not None else ""
         last = f"last score {curve.final:,.1f}" if curve.column == SCORE else f"last {curve.final:.4g}"
-        by_minutes.plot([], [], color=colour, linestyle=style, linewidth=2, label=f"{name}: {last}{speed}")
+        by_minutes.plot([], [], color=colour, linestyle=style, linewidth=2, label=_as_written(f"{name}: {last}{speed}"))
     drawn = dict.fromkeys(curve.column for curve in curves)
-    by_steps.set_ylabel(", ".join("mean raw score of the last 100 games" if c == SCORE else c for c in drawn))
+    what = ("mean raw score of the last 100 games" if c == SCORE else c for c in drawn)
+    by_steps.set_ylabel(_as_written(", ".join(what)))
     by_steps.set_xlabel(f"environment steps ({unit_name})")
     by_minutes.set_xlabel("minutes")
     for axes in (by_steps, by_minutes):
@@ -196,7 +197,12 @@ def _draw(figure: Figure, curves: Sequence[Curve], names: Sequence[str]) -> None
     _add_frames(by_steps, curves, unit_name)
     figure.legend(loc="outside lower center", ncols=min(2, len(curves)), frameon=False, fontsize=9, labelcolor=INK)
     games = sorted({curve.game for curve in curves if curve.game})
-    figure.suptitle(", ".join(games) or "learning curves", fontsize=13, fontweight="bold", color=INK)
+    figure.suptitle(_as_written(", ".join(games)) or "learning curves", fontsize=13, fontweight="bold", color=INK)
+
+
+def _as_written(text: str) -> str:
+    """A text that is drawn letter by letter: between two dollars matplotlib would read a formula."""
+    return printable(text).replace("$", r"\$")
 
 
 def draw_line(axes: Axes, curve: Curve, column: int, unit: float, colour: str, style: str) -> None:

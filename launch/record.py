@@ -40,7 +40,8 @@ def now() -> str:
 def meta(plan: Plan, resume: bool) -> dict[str, Any]:
     """What ran, on what, and where to reach it. Of a resumed run the earlier parts are kept."""
     before = read_object(plan.run_dir / "meta.json") if resume else {}
-    earlier = [*before.pop("earlier", []), before] if before else []
+    parts = before.pop("earlier", [])
+    earlier = [*(parts if isinstance(parts, list) else []), before] if before else []
     return {
         "run_id": plan.run_id,
         "name": plan.topology.name,

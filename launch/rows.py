@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from actorlearn.memory.account import REASONS
+from launch.words import is_number
 
 STALE_REPORTS = 3.0
 """A learner that has let this many report intervals pass without a word counts for no rate."""
@@ -30,6 +31,12 @@ STRAGGLER = ("straggler", "straggler_share", "straggler_wait_s")
 """Who was waited for, and how long: the first learner's word, because a mean of two names is nobody's."""
 NUMBERS = frozenset({*AGREED, *COUNTED, *RATES, *LATELY, *LARGEST, *BY_GAMES, *STRAGGLER})
 """What is computed with, by us or by whoever shows a row."""
+OF_FILES = NUMBERS | {
+    *("incarnation", "pid", "busy", "deaths", "complaints", "mean", "best_mean", "learners_mean", "policy_version"),
+}
+"""What is a number in rows, events, summaries and lists of processes, wherever somebody may have written another."""
+DEEPEST = 8
+"""Levels of what is believed; ours have three."""
 OWN = (
     *("env_steps_per_s", "episode_return_mean", "policy_lag_mean", "staleness_mean", "learner_wait_s", "lock_wait_s"),
     *("exchanges", "messages_refused", "mixed_share", "consensus_distance", "consensus_bound"),
@@ -49,6 +56,19 @@ def checked(row: Mapping[str, Any]) -> dict[str, Any]:
         if (row.get(key) or 0) < 0:
             raise ValueError(f"{key} is {row[key]}; nothing is counted below zero")
     return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
+
+
+def believed(told: Mapping[str, Any]) -> dict[str, Any]:
+    """What can be shown and computed with of something that was read: a hand, a disk or a stranger may have written it.
+
+    Left out are numbers that are none, or too large, and what lies too deep.
+    """
+    return {k: v for k, v in told.items() if (v is None or is_number(v) if k in OF_FILES else _shallow(v, DEEPEST))}
+
+
+def _shallow(value: object, levels: int) -> bool:
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return levels > 0 and all(_shallow(part, levels - 1) for part in inner)
 
 
 def together(rows: Mapping[str, Mapping[str, Any]], left: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:

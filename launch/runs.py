@@ -7,15 +7,18 @@ believed, because ids are used again; its start time must be the same too.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from actorlearn.memory.shared import living_runs
 from launch.errors import RunError
+from launch.rows import believed
+from launch.words import printable
 
 RUNS = Path("runs")
 """Where runs go when no --run-dir is given, relative to the working directory."""
@@ -47,7 +50,7 @@ class Run:
         """Running, what summary.json says (finished, stopped, failed), or died without a summary."""
         if self.alive:
             return "running"
-        return str(self.summary().get("status", "died"))
+        return printable(str(self.summary().get("status", "died")))
 
     @property
     def control(self) -> str:
@@ -222,10 +225,10 @@ def read_object(path: Path) -> dict[str, Any]:
 
 def _object(text: bytes) -> dict[str, Any] | None:
     try:
-        value = json.loads(text)
-    except ValueError:
+        value = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
+    return believed(value) if isinstance(value, dict) else None
 
 
 def _age(run: Run) -> tuple[float, str]:

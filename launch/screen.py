@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from launch.rows import DROPPED
-from launch.words import DASH, clock, event_text, number, whole
+from launch.words import DASH, clock, event_text, is_number, number, printable, whole
 
 STAGES = ("simulate", "infer", "learn", "copy", "publish", "wait")
 _COLOURS = dict(zip(STAGES, ("cyan", "magenta", "yellow", "blue", "green", "bright_black"), strict=True))
@@ -215,12 +215,12 @@ def _chosen(choices: Sequence[Mapping[str, Any]], why: bool) -> list[RenderableT
     if not choices:
         return []
     heading = Text(" chosen", style="bold", no_wrap=True, overflow="ellipsis")
-    values = [(str(choice.get("key")), str(choice.get("value"))) for choice in choices]
+    values = [(printable(str(choice.get("key"))), printable(str(choice.get("value")))) for choice in choices]
     if not why:
         return [heading.append("  " + " · ".join(f"{key} {value}" for key, value in values), style="not bold")]
     lines = [heading]
     for (key, value), choice in zip(values, choices, strict=True):
-        line = Text.assemble(f" {key} {value}", (f"  {choice.get('why')}", "bright_black"))
+        line = Text.assemble(f" {key} {value}", (f"  {printable(str(choice.get('why')))}", "bright_black"))
         line.no_wrap, line.overflow = True, "ellipsis"
         lines.append(line)
     return list[RenderableType](lines)
@@ -235,10 +235,10 @@ def _processes(lines: Sequence[Mapping[str, Any]], width: int) -> RenderableType
     table.add_column("", no_wrap=True)
     cells = max(8, min(40, width - 62))
     for line in lines:
-        state, busy = str(line.get("state", DASH)), line.get("busy")
+        state, busy = printable(str(line.get("state", DASH))), line.get("busy")
         filled = 0 if busy is None else round(min(1.0, busy) * cells)
         table.add_row(
-            str(line.get("name", DASH)),
+            printable(str(line.get("name", DASH))),
             Text(state, style=_STATES.get(state, "yellow")),
             _text(line.get("incarnation")),
             _text(line.get("pid")),
@@ -284,13 +284,13 @@ def _event(event: Mapping[str, Any]) -> Text:
 def loss_terms(row: Mapping[str, Any]) -> dict[str, float | None]:
     """The numbers of a row that say how learning goes: losses, entropy, norms, ratios, learning rate, explained."""
     words = ("loss", "entropy", "norm", "learning_rate", "explained", "clipped", "divergence", "ratio")
-    numbers = {name: value for name, value in row.items() if not isinstance(value, Mapping)}
+    numbers = {name: value for name, value in row.items() if value is None or is_number(value)}
     return {name: value for name, value in numbers.items() if any(word in name for word in words)}
 
 
 def stage_shares(row: Mapping[str, Any]) -> dict[str, float]:
     """Share of each stage, 0 to 1, those that are known, in the order of the data path."""
-    return {stage: row[f"share_{stage}"] for stage in STAGES if isinstance(row.get(f"share_{stage}"), int | float)}
+    return {stage: row[f"share_{stage}"] for stage in STAGES if is_number(row.get(f"share_{stage}"))}
 
 
 def slow_stage(shares: Mapping[str, float]) -> str | None:

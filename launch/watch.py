@@ -20,6 +20,7 @@ from rich.live import Live
 from launch import runs
 from launch.client import ask
 from launch.errors import FailedError, RunError
+from launch.rows import believed
 from launch.runs import Run
 from launch.screen import Known, picture
 
@@ -61,10 +62,10 @@ class View:
 
     def _processes(self) -> Sequence[Mapping[str, Any]]:
         try:
-            found = ask(self.run, "status", timeout_s=2.0).data.get("processes", ())
+            found = ask(self.run, "status", timeout_s=2.0).data.get("processes")
         except FailedError:
             return self.known.processes  # as they were; a supervisor that is busy answers the next time
-        return [process for process in found if isinstance(process, dict)]
+        return [believed(process) for process in found if isinstance(process, dict)] if isinstance(found, list) else []
 
 
 def top(word: str | None, once: bool, json: bool) -> int:

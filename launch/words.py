@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import isfinite
-from typing import Any
+from typing import Any, TypeGuard
 
 DASH = "–"
 """What is not known yet; never a zero."""
+
+MOST = 1e100
+"""Largest number that is believed: sums, squares and products of a few of them are finite."""
 
 
 def event_text(event: Mapping[str, Any]) -> str:
@@ -18,8 +21,17 @@ def event_text(event: Mapping[str, Any]) -> str:
     said = f"{process} {kind}" if process else kind
     if process and (event.get("incarnation") or 0) > 0:
         said += f" (incarnation {event['incarnation']})"
-    line = " ".join(f"{said}: {cause}".split()) if cause else said
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
+    return printable(" ".join(f"{said}: {cause}".split()) if cause else said)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether something that was read can be computed with."""
+    return isinstance(value, int | float) and abs(value) <= MOST
+
+
+def printable(text: str) -> str:
+    """A text on one line that moves no cursor and colours nothing, whoever has written it."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def clock(seconds: float | None) -> str:

@@ -64,11 +64,11 @@ class Starts:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Which environments begin anew and where, and which wait."""
-        row = {column.name: getattr(self._row, column.name) for column in fields(self._row)}
+        row = {column.name: getattr(self._row, column.name)[self._anew] for column in fields(self._row)}
         return {"anew": self._anew, "over": self._over, **row}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go on from a state; raises KeyError or ValueError when it is of others."""
         self._anew[:], self._over[:] = state["anew"], state["over"]
         for column in fields(self._row):
-            getattr(self._row, column.name)[...] = state[column.name]
+            getattr(self._row, column.name)[self._anew] = state[column.name]

@@ -48,6 +48,16 @@ def _listen(socket: zmq.Socket[bytes], endpoint: str) -> None:
         os.umask(before)
 
 
+def _dial(socket: zmq.Socket[bytes], endpoint: str) -> None:
+    """Connect, for as long as it takes; raises ChannelError for what is no endpoint."""
+    try:
+        socket.connect(endpoint)
+    except (zmq.ZMQError, ValueError) as error:
+        socket.close()
+        said = f"{endpoint!r:.200}: cannot be reached: {error}"
+        raise ChannelError(f"{said}; write ipc://PATH or tcp://HOST:PORT") from None
+
+
 def _forsake(socket: zmq.Socket[bytes], endpoint: str) -> None:
     """Close a listening socket and remove its file."""
     socket.close()
@@ -100,13 +110,13 @@ class Dealer:
     """The dialling side, with an id of its own; reconnects by itself."""
 
     def __init__(self, endpoint: str, identity: str) -> None:
-        """Connect; the listener may come later."""
+        """Connect; the listener may come later. Raises ChannelError for what is no endpoint."""
         self.endpoint = endpoint
         self.socket = _socket(zmq.DEALER)
         self.socket.identity = identity.encode()
         self.socket.reconnect_ivl = RECONNECT_MS
         self.socket.reconnect_ivl_max = RECONNECT_MOST_MS
-        self.socket.connect(endpoint)
+        _dial(self.socket, endpoint)
 
     def send(self, body: bytes) -> bool:
         """Send without blocking; False when the queue is full or nobody listens yet."""
@@ -140,11 +150,7 @@ class Push:
         self.socket.conflate = True  # like all options it counts for what is connected afterwards
         self.socket.reconnect_ivl = RECONNECT_MS
         self.socket.reconnect_ivl_max = RECONNECT_MOST_MS
-        try:
-            self.socket.connect(endpoint)
-        except zmq.ZMQError as error:
-            self.socket.close()
-            raise ChannelError(f"{endpoint}: cannot be reached: {error}; write ipc://PATH or tcp://HOST:PORT") from None
+        _dial(self.socket, endpoint)
 
     def send(self, body: bytes) -> bool:
         """Send without blocking and without a copy; False when it cannot be taken."""

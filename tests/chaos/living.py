@@ -49,8 +49,6 @@ class Life:
 
     run_id: str = ""
     processes: dict[str, Process] = field(default_factory=dict)
-    ups: dict[tuple[str, int], Process] = field(default_factory=dict)
-    """All that ever came up."""
     died: list[dict[str, Any]] = field(default_factory=list)
     """Their events."""
 
@@ -137,14 +135,20 @@ class Living:
             if kind == "spawned":
                 life.processes[name] = Process(name, incarnation, event["pid"], event["time_s"])
             elif kind in ("ready", "restarted", "attached"):
-                process = life.processes[name]
+                process = life.processes.get(name)
+                if process is None or process.incarnation != incarnation:  # no room for that event on a full disk
+                    process = life.processes[name] = Process(
+                        name, incarnation, self._pid(name, incarnation), event["time_s"]
+                    )
                 process.up_s = event["time_s"]
-                life.ups[name, incarnation] = process
             elif kind in GONE:
                 if kind == "died":
                     life.died.append(event)
                 if (known := life.processes.get(name)) and known.incarnation == incarnation:
                     del life.processes[name]
+
+    def _pid(self, name: str, incarnation: int) -> int:
+        return next(iter(pids_with(f"ACTORLEARN_PROCESS={name}.{incarnation}", f"{TOKEN_VARIABLE}={self.token}")), 0)
 
     @property
     def meta(self) -> dict[str, Any]:
@@ -221,13 +225,14 @@ def guardian_of(supervisor: int) -> int | None:
     return None
 
 
-def pids_with(mark: str) -> list[int]:
-    """Living processes with this in their environment; zombies have none."""
+def pids_with(*marks: str) -> list[int]:
+    """Living processes with all this in their environment; zombies have none."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             with suppress(OSError):
-                if mark.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                variables = (folder / "environ").read_bytes().split(b"\0")
+                if all(mark.encode() in variables for mark in marks):
                     found.append(int(folder.name))
     return found
 

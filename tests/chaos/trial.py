@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -379,7 +380,7 @@ class Attempt:
             if fault.how == "full":
                 handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
                 with suppress(OSError):
-                    while True:
+                    for _ in range(32):  # twice what it holds: who listens may read meanwhile
                         os.write(handle, bytes(4096))
                 os.close(handle)
             else:
@@ -487,12 +488,12 @@ def _keep(going: Attempt, found: Record) -> None:
     """Leave what a person needs to look into a violation."""
     folder = os.environ.get("ACTORLEARN_TEST_CHAOS_KEEP")
     if folder:
-        import shutil
-
         place = Path(folder, f"trial-{going.trial.number}-{going.trial.mode}")
         shutil.rmtree(place, ignore_errors=True)
-        shutil.copytree(going.run.folder, place, ignore=shutil.ignore_patterns("ballast"))
+        place.mkdir(parents=True)
         (place / "found.txt").write_text(f"{found}\n\n{asdict(going.trial)}\n\n{going.run.screen()}")
+        with suppress(OSError):  # not all of it can be had, where a disk is full, or processes are still ending
+            shutil.copytree(going.run.folder, place / "run", ignore=shutil.ignore_patterns("ballast"))
 
 
 def _seconds(nanoseconds: int) -> float:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from actorlearn.algorithms.interface import Batch
 from actorlearn.failpoints import Killed
 from actorlearn.parameters.allreduce import Sync
+from actorlearn.parameters.exchange import Alone
+from actorlearn.parameters.interface import Stopped
 from launch.topology import Topology
 from tests.ledger import fibers
 from tests.ledger.oracle import stored, times_used
@@ -131,20 +136,28 @@ def test_a_batch_that_is_ready_when_a_run_is_drained_is_counted(tmp_path: Path) 
     assert produced == used + dropped + world.summary["steps_in_flight"]
 
 
-@pytest.mark.parametrize("turn", range(14, 18))
-def test_stale_rows_of_a_batch_that_is_not_learned_are_in_flight_alone(tmp_path: Path, turn: int) -> None:
-    lagging = {"max_policy_lag": 0, "on_policy_lag": "drop"}
-    world = World(tmp_path / "run", topology(mode="sync", algorithm=lagging, simulators={"blocks": 4}, **TWO))
+def test_stale_rows_of_a_batch_that_is_not_learned_are_in_flight_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path / "run", topology())
+    original, calls = Alone.agree, itertools.count(1)
 
-    def stop(world: World) -> None:
-        if world.turns == turn:
+    def first_alone_is_fresh(batch: Batch, *_: Any) -> Batch:
+        fresh = torch.arange(batch.valid.shape[1]) == 0
+        return dataclasses.replace(batch, valid=batch.valid & fresh)
+
+    def agree(self: Alone, *arguments: Any) -> Any:
+        if next(calls) == 4:
             world.ask("stop")
-            world.frozen = {0, 1}
+            world.frozen = {0}
+            raise Stopped
+        return original(self, *arguments)
 
-    world.interfere = stop
+    monkeypatch.setattr(Alone, "agree", agree)
+    monkeypatch.setattr("actorlearn.processes.trainer.without_stale", first_alone_is_fresh)
     assert world.run() == 0
     produced, used, dropped = counted(world)
-    assert dropped
+    assert dropped > used
     assert produced == used + dropped + world.summary["steps_in_flight"]
 
 

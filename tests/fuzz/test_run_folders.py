@@ -1,0 +1,99 @@
+"""Folders of runs with one odd file: every command that reads one answers, or refuses in one line."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from launch import footing, runner, runs
+from tests.fuzz.run_folders import answered, ask, commands, here, lay, odd_files
+from tests.launch.test_odd_messages import NoProcesses
+from tests.launch.test_plan import DESCRIPTION
+
+
+@pytest.fixture(autouse=True)
+def no_other_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(runs, "living_runs", list)
+    monkeypatch.chdir(tmp_path)
+
+
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@given(odd_files())
+def test_whatever_a_file_of_a_run_holds_commands_answer(tmp_path: Path, odd: tuple[str, bytes]) -> None:
+    folder = lay(here(tmp_path), *odd)
+    for command in commands(folder):
+        answered(*ask(*command))
+
+
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+@given(odd_files(), st.sampled_from([["episode_return_mean"], ["loss", "episodes"], ["$\\frac{$"]]))
+def test_whatever_a_file_of_a_run_holds_it_is_drawn_or_refused(
+    tmp_path: Path, odd: tuple[str, bytes], columns: list[str]
+) -> None:
+    folder = lay(here(tmp_path), *odd)
+    answered(*ask("plot", str(folder), "-o", "x.png", *(word for column in columns for word in ("--y", column))))
+
+
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@given(odd_files())
+def test_whatever_a_file_of_a_run_holds_it_goes_on_or_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: tuple[str, bytes]
+) -> None:
+    monkeypatch.setattr(runner, "describe", lambda topology: DESCRIPTION)
+    monkeypatch.setattr(runner, "Spawner", NoProcesses)
+    monkeypatch.setattr(footing.Signals, "read", lambda _self: [signal.SIGINT, signal.SIGINT])
+    folder = lay(here(tmp_path), *odd)
+    code, _, wrong = ask("resume", str(folder))
+    if code not in (0, 130):
+        answered(code, "", wrong)
+
+
+FOUND = [
+    (
+        "metrics.jsonl",
+        b'{"env_steps": 1, "env_steps_per_s": "a", "episode_return_mean": [], "loss": "k"}\n' * 2,
+    ),
+    ("metrics.jsonl", b'{"env_steps": 1, "time_s": 1.0, "episode_return_mean": 1' + b"0" * 400 + b"}\n"),
+    ("summary.json", b'{"status": "\\u001b[2J", "wall_time_s": "x", "env_steps": []}'),
+    ("events.jsonl", b'{"kind": "died", "incarnation": "k", "process": 3, "env_steps": "many", "time_s": []}\n'),
+    ("events.jsonl", b'{"kind": "evaluated", "mean": 1.0, "returns": [1' + b"0" * 400 + b'], "env_steps": 3}\n'),
+    ("events.jsonl", b'{"kind": "evaluated", "mean": 1.0, "returns": [1.0], "env_steps": "many"}\n'),
+    ("meta.json", b"[" * 100_000),
+    ("meta.json", b'{"earlier": 7}'),
+    ("meta.json", b'{"commit": "\\ud800"}'),
+    ("topology.yaml", b"name: &a [x, x]\nenv: {id: ALE/Pong-v5, kwargs: [*a, *a]}\n"),
+]
+"""Each once ended a command with a traceback, or drove somebody's terminal."""
+
+
+@pytest.mark.parametrize(("name", "content"), FOUND)
+def test_what_was_found_in_folders_stays_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes
+) -> None:
+    monkeypatch.setattr(runner, "describe", lambda topology: DESCRIPTION)
+    monkeypatch.setattr(runner, "Spawner", NoProcesses)
+    monkeypatch.setattr(footing.Signals, "read", lambda _self: [signal.SIGINT, signal.SIGINT])
+    folder = lay(here(tmp_path), name, content)
+    for command in (*commands(folder), ("plot", str(folder), "-o", "x.png")):
+        code, out, wrong = ask(*command)
+        answered(code, out, wrong)
+        assert "\x1b[2J" not in out
+    code, _, wrong = ask("resume", str(folder))
+    if code != 130:
+        answered(code, "", wrong)
+
+
+def test_a_path_that_is_none_is_one_line(tmp_path: Path) -> None:
+    lay(here(tmp_path))
+    for command in (("top", "x" * 300), ("plot", "x" * 300, "-o", "x.png"), ("logs", "x/" * 3_000)):
+        answered(*ask(*command))
+
+
+def test_a_run_whose_folder_is_called_like_a_formula_is_drawn(tmp_path: Path) -> None:
+    folder = lay(here(tmp_path).with_name("a$\\frac{$b"))
+    (folder / "topology.yaml").unlink()
+    assert ask("plot", str(folder), "-o", "x.png")[0] == 0
