@@ -21,7 +21,7 @@ from actorlearn.memory.rollout import FAR
 from actorlearn.processes.batches import Batches
 from actorlearn.processes.settings import snapshot_of
 
-PATIENCE_S = 10.0
+PATIENCE_S = 5.0
 """Longest that simulators are awaited: each answers between two of its steps."""
 
 Value = TypeVar("Value")
@@ -37,6 +37,7 @@ class Gathering:
         self._names: list[str] = []
         self.inexact = "checkpoint.exact is false"
         """Why there are none of all simulators; empty where there are."""
+        self._complained = False
         self._clear()
 
     def gather(self, learned: int, ring: Callable[[], object], wait: Callable[[], bool]) -> None:
@@ -98,6 +99,13 @@ class Gathering:
                 for name in self._names:
                     (folder / snapshot_of(name)).unlink(missing_ok=True)
         return {"inexact": self.inexact, "simulators": [] if self.inexact else self._names}
+
+    def complaint(self) -> str:
+        """What a person should see, once, of a checkpoint that was to have snapshots and has none."""
+        if self._folder is None or not self.inexact or self._complained:
+            return ""
+        self._complained = True
+        return f"a checkpoint is not exact: {self.inexact}; a run resumed from it begins new games"
 
     def close(self) -> None:
         """Forget what was gathered."""

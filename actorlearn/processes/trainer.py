@@ -370,6 +370,8 @@ class Trainer:
             self.gathering.close()
         self.save_failed = False
         hit("trainer.saved")
+        if said := self.gathering.complaint():
+            self._warn(said)
         self._say_saved(path)
 
     def _say_saved(self, path: Path) -> None:

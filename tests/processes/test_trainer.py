@@ -42,7 +42,7 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_the_one_before_stays(tm
         **{"settings": SimpleNamespace(checkpoint_keep=3), "role": SimpleNamespace(control=control)},
         **{"_state": lambda: {"env_steps": 10}, "_warn": said.append, "_say_saved": lambda path: said.append("Saved")},
         **{"_more": lambda folder: {"replay": folder.name}, "_spared": set, "goes_on_from": ""},
-        **{"_acted_by": lambda: ({}, {}), "gathering": SimpleNamespace(close=lambda: None)},
+        **{"_acted_by": lambda: ({}, {}), "gathering": SimpleNamespace(close=lambda: None, complaint=str)},
     )
     Trainer._save(trainer)  # type: ignore[arg-type]
 
