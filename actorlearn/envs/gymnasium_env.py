@@ -122,7 +122,7 @@ class Gymnasium:
             for i, seed in enumerate(self._seeds):
                 self._begin(i, seed)
             states.put_back(self._envs, state)
-        except (KeyError, IndexError, AttributeError, TypeError, ValueError) as error:
+        except Exception as error:  # an environment may raise anything
             raise ValueError(f"{self._id!r} cannot go on from this state: {type(error).__name__}: {error}") from error
         if len(steps) != self.count or len(ended) != self.count:
             raise ValueError(f"{self._id!r}: a state of {len(steps)} environments, for {self.count}")

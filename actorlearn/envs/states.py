@@ -64,7 +64,10 @@ def taken(envs: Sequence[Environment]) -> Arrays:
 
 def put_back(envs: Sequence[Environment], state: Mapping[str, npt.NDArray[Any]]) -> None:
     """Have environments, which have been reset, go on from a state; raises ValueError when it is of others."""
-    kept = json.loads(state[_TEXT].tobytes())
+    try:
+        kept = json.loads(state[_TEXT].tobytes())
+    except RecursionError as error:
+        raise ValueError(f"a state of values too deep: {error}") from None
     layers = [list(_layers(env)) for env in envs]
     if [len(own) for own in layers] != [len(own) for own in kept]:
         raise ValueError(f"a state of {len(kept)} environments in other wrappers than these {len(envs)} have")
@@ -112,8 +115,8 @@ def _put(layer: Any, state: dict[str, Any]) -> None:
         return
     if not isinstance(layer, gymnasium.Wrapper):
         layer.np_random.bit_generator.state = state.pop("generator")
-    for name, value in state.items():
-        setattr(layer, name, value)
+    for name in ATTRIBUTES.get(_name(layer), ()):  # and no other, whatever stands in a file
+        setattr(layer, name, state[name])
 
 
 def _plain(value: Any, arrays: list[npt.NDArray[Any]], name: str) -> Any:

@@ -177,3 +177,14 @@ def test_closed_environments_have_no_state() -> None:
         env.state()
     with pytest.raises(RuntimeError, match="closed"):
         env.restore(state)
+
+
+def test_a_state_sets_no_attribute_of_its_own_choice() -> None:
+    env = gymnasium.make("CartPole-v1")
+    env.reset(seed=1)
+    state = states.taken([env])
+    text = state["text"].tobytes().replace(b'"_elapsed_steps"', b'"render": 7, "_elapsed_steps"')
+    states.put_back([env], {**state, "text": np.frombuffer(text, np.uint8)})
+    layers = [env, env.unwrapped, *(layer for layer in (getattr(env, "env", None),) if layer is not None)]
+    assert all(vars(layer).get("render") is None for layer in layers)
+    env.close()

@@ -20,6 +20,14 @@ FOUND: dict[str, tuple[bytes, ...]] = {
     ),
     # EOFError, TokenError of a header; a cell that there is not; the state without a shape.
     "replay": (b"", b"\x02\x93NUMPY\x01\x00v\x00z'descr': '<i8', }".ljust(200), _CELLS, b"\x0c{}"),
+    # Too deep, a generator's number too large; and a state that named an attribute of its own choice had it set.
+    "environments": (
+        b"[" * 20_000,
+        b'[[{"state": null, "steps_beyond_terminated": null, "generator": {"state": 1' + b"0" * 50 + b"}}]]",
+        b'[[{"render": 1, "generator": {}}, {"reset": 1}, {"_elapsed_steps": 1}]]',
+    ),
+    # NotImplementedError of a zip file of the future.
+    "standing": (b"PK\x05\x06" + bytes(18), b"PK\x03\x04" + b"\xd2" * 40, b""),
     # SafetensorError, which is no ValueError.
     "tensors": (b"\x02" + bytes(7) + b"[]", b"\x88" + bytes(7) + b"{", b""),
 }

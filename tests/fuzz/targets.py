@@ -7,6 +7,7 @@ raises is a fault found. Used by the gated tests, and by ``by_hand.py``, which r
 from __future__ import annotations
 
 import hashlib
+import io
 import itertools
 import json
 import shutil
@@ -23,12 +24,15 @@ import torch
 import yaml
 from hypothesis import strategies as st
 
+from actorlearn.envs.interface import EnvSettings, VectorEnv
+from actorlearn.envs.make import make as make_envs
 from actorlearn.memory import shared
 from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment, SegmentError, segment_bytes
 from actorlearn.parameters import checkpoint, checkpoint_folders
 from actorlearn.parameters.checkpoint_folders import CheckpointError
 from actorlearn.processes import settings as process_settings
+from actorlearn.processes import standing
 from actorlearn.processes.settings import SimulatorSettings, TrainerSettings
 from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import ReplayShape
@@ -42,6 +46,7 @@ from tests import odd_messages
 from tests.fuzz.nearly import as_json, edited_bytes, edited_tree, nearly
 from tests.fuzz.watched import watched
 from tests.launch.test_plan import DESCRIPTION
+from tests.processes.test_standing import CONFIGURATIONS, Play
 from tests.replay.test_buffer import make as make_replay
 
 CARTPOLE = "env: {id: CartPole-v1}\nmodel: {name: mlp}\nalgorithm: {name: a2c}\n"
@@ -393,6 +398,82 @@ def _npy(tree: Any) -> bytes:
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(16 * 40)
 
 
+# Where simulators stand --------------------------------------------------------------------------------------------
+
+
+@cache
+def _snapshot() -> bytes:
+    """A simulator's file of where its environments stood."""
+    folder, random = Path(tempfile.mkdtemp()), np.random.default_rng(0)
+    try:
+        play = Play(folder, CONFIGURATIONS[0])
+        for _ in range(30):
+            play.event(random)
+        play.interrupted(random)
+        return (play.folder / "simulator-0.npz").read_bytes()
+    finally:
+        shutil.rmtree(folder)
+
+
+def _standing(data: bytes, folder: Path) -> bool:
+    groups = Play(folder, CONFIGURATIONS[0]).simulators[0].groups
+    (folder / "simulator-0.npz").write_bytes(data)
+    try:
+        with watched():
+            standing.restore(folder / "simulator-0.npz", groups, answers_itself=False)
+    except ValueError as error:
+        assert all(group.standing is None for group in groups)
+        return refused(error)
+    return True
+
+
+def _snapshots() -> st.SearchStrategy[bytes]:
+    with np.load(io.BytesIO(_snapshot())) as kept:
+        right = dict(kept)
+    odd = [
+        *(np.array(value) for value in (0, -1, 2**62, 0.5, float("nan"), True, "x", b"\xff")),
+        *(
+            np.zeros(shape, kind)
+            for shape in ((0,), (3,), (2, 2), (5, 2, 32), (1, 1, 1, 1))
+            for kind in ("i8", "u1", "f4", "U3")
+        ),
+        np.frombuffer(b"[" * 5_000, np.uint8),
+    ]
+    one = st.tuples(st.sampled_from(sorted(right)), st.sampled_from([None, *odd]))
+
+    def packed(changes: list[tuple[str, Any]]) -> bytes:
+        arrays = right | dict(changes)
+        file = io.BytesIO()
+        np.savez(file, allow_pickle=False, **{name: array for name, array in arrays.items() if array is not None})
+        return file.getvalue()
+
+    return st.lists(one, max_size=3).map(packed) | edited_bytes([_snapshot()])
+
+
+@cache
+def _cartpole() -> VectorEnv:
+    return make_envs(EnvSettings(id="CartPole-v1"), [1, 2])
+
+
+@cache
+def _cartpole_state() -> dict[str, Any]:
+    return _cartpole().state()
+
+
+def _environments(data: bytes, _folder: Path) -> bool:
+    state = {**_cartpole_state(), "text": np.frombuffer(data, np.uint8)}
+    try:
+        with watched():
+            _cartpole().restore(state)
+    except ValueError as error:
+        return refused(error)
+    return True
+
+
+def _environment_texts() -> list[Any]:
+    return [json.loads(_cartpole_state()["text"].tobytes())]
+
+
 # Settings of processes ------------------------------------------------------------------------------------------------
 
 
@@ -462,6 +543,10 @@ def targets() -> dict[str, Target]:
             _replay_file,
             bytes([_replay_files(False).index("frame.npy")]) + _saved_replay(False)[0]["frame.npy"],
             _replay_inputs(False) | _replay_inputs(True),
+        ),
+        "standing": Target(_standing, _snapshot(), _snapshots()),
+        "environments": Target(
+            _environments, as_json(_environment_texts()[0]), nearly(_environment_texts()), hostile=DEEP_JSON
         ),
         "settings": Target(_settings, as_json(told[-1]), nearly(told), hostile=DEEP_JSON),
     }

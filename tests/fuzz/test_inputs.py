@@ -26,7 +26,7 @@ def test_any_bytes_are_read_or_refused(name: str, tmp_path: Path) -> None:
     @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), print_blob=True)
     @given(target.inputs | st.binary(max_size=200))
     def read(data: bytes) -> None:
-        folder = tmp_path / str(next(numbers))
+        folder = tmp_path / f"input-{next(numbers)}"
         folder.mkdir()
         target.read(data, folder)
 
