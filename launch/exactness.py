@@ -82,6 +82,8 @@ def begins_anew(states: Sequence[Mapping[str, Any]], simulators: Sequence[Sequen
             return f"the checkpoint is of {had}, and the run begins with {has}"
         if said := _changed(state["depends_on"], depends_on(topology)):
             return said
+    if len({state["weights"] for state in states}) > 1:  # some saved again in the middle of a batch, and some did not
+        return "the learners' checkpoints of these steps are not of one moment"
     return ""
 
 

@@ -329,6 +329,7 @@ class Trainer:
             "skipped": self.learning.skipped,
             "rounds": self.batches.rounds.state(self.learned),
             "depends_on": self.settings.depends_on,
+            "weights": self.learning.sha256(),
         }
 
     def _acted_by(self) -> tuple[dict[str, Tensor], dict[str, int]]:

@@ -79,7 +79,8 @@ def test_a_plan_says_what_was_decided_and_a_topology_keeps_the_question(tmp_path
 
 
 def test_simulators_go_on_where_they_stood_only_if_they_are_the_same() -> None:
-    saved = {"inexact": "", "simulators": ["simulator-0"], "depends_on": depends_on(parse(CARTPOLE))}
+    own = {"inexact": "", "simulators": ["simulator-0"], "weights": "0a"}
+    saved = {**own, "depends_on": depends_on(parse(CARTPOLE))}
 
     def why(*overrides: str, state: dict[str, Any] = saved) -> str:
         return begins_anew([state], [["simulator-0"]], parse(CARTPOLE, overrides))
@@ -98,3 +99,11 @@ def test_simulators_go_on_where_they_stood_only_if_they_are_the_same() -> None:
         "the checkpoint is of simulator-0 and simulator-7, and the run begins with simulator-0"
     )
     assert why(state={**saved, "simulators": []}) == ""  # nobody had begun
+
+
+def test_learners_in_step_go_on_from_one_moment() -> None:
+    topology = parse(CARTPOLE, ["learners.count=2", "simulators.count=1"])
+    names = [["simulator-0"], ["simulator-1"]]
+    one, other = ({"inexact": "", "simulators": own, "depends_on": depends_on(topology)} for own in names)
+    assert begins_anew([{**one, "weights": "0a"}, {**other, "weights": "0a"}], names, topology) == ""
+    assert "not of one moment" in begins_anew([{**one, "weights": "0a"}, {**other, "weights": "0b"}], names, topology)
