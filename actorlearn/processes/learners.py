@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from actorlearn.memory.shared import Segment, SegmentError
+from actorlearn.memory.shared import Segment, SegmentError, SharedMemoryFull
 from actorlearn.parameters.graph import neighbours
 from actorlearn.parameters.interface import ExchangeSettings, PeerLost, Stopped
 from actorlearn.parameters.rendezvous import rendezvous_fields
@@ -50,7 +50,7 @@ class Learners:
         self._exchange = msgspec.convert(settings.exchange, ExchangeSettings)
         self._role = role
         self._learning = learning
-        self._members = self._lost = Members()
+        self._members = self._lost = self._in_want = Members()
         self._lost_s = 0.0
         self._named_s = -NAME_EVERY_S
         self._suspect, self._suspected = -1, 0
@@ -101,19 +101,16 @@ class Learners:
                 among = ", ".join(wanted.peers)
                 raise PeerLost(f"no other list of learners came within {PATIENCE_S:g} s of losing one of {among}")
             return None
-        settings = self._exchange
-        if settings.mode == "sync":
-            rank, count = wanted.peers.index(self._role.peer), len(wanted.peers)
-            meeting = self._meeting(wanted)
-            settings = msgspec.structs.replace(settings, rank=rank, learners=count, rendezvous=meeting)
-        settings = msgspec.structs.replace(settings, incarnation=self._settings.incarnation)
 
         def alive() -> bool:  # once joined, a newer list ends no wait: others still come, or are seen to have left
             return self._role.alive() and wanted in (self._wanted(), self._members)
 
         try:
-            self._learning.exchange_by(settings, alive, self._present, self._warn)
+            self._learning.exchange_by(self._exchange_with(wanted), alive, self._present, self._warn)
             totals = self._learning.exchange.join(env_steps, updates)
+        except SharedMemoryFull as error:  # where they meet; when there is room again they do
+            self._warn_of_want(wanted, f"cannot meet the other learners: {error}; it is tried until it can be")
+            return None
         except (Stopped, SegmentError):  # we are to end, there is another list, or the place is still being made
             return None
         except PeerLost:
@@ -121,6 +118,7 @@ class Learners:
             self.part()
             return None
         self._members = wanted
+        self._forget_meetings(wanted)
         return totals
 
     def part(self) -> None:
@@ -166,13 +164,37 @@ class Learners:
         )
         return f"mixes with {_names(mixed) or 'nobody'} from now on: {why}"
 
+    def _exchange_with(self, members: Members) -> ExchangeSettings:
+        """How this one exchanges with these; raises SharedMemoryFull."""
+        settings = msgspec.structs.replace(self._exchange, incarnation=self._settings.incarnation)
+        if settings.mode != "sync":
+            return settings
+        rank, count = members.peers.index(self._role.peer), len(members.peers)
+        return msgspec.structs.replace(settings, rank=rank, learners=count, rendezvous=self._meeting(members))
+
     def _meeting(self, members: Members) -> str:
         """Where these learners meet, made by whoever comes first. Who was there once never comes back to it."""
-        said = " ".join((str(members.generation), *members.peers))
-        path = f"{self._exchange.rendezvous}.{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+        said = " ".join(members.peers).encode()
+        path = f"{self._exchange.rendezvous}.{members.generation}.{hashlib.sha256(said).hexdigest()[:16]}"
         with suppress(FileExistsError):
             Segment.create(Path(path), rendezvous_fields(len(members.peers))).close()
         return path
+
+    def _forget_meetings(self, members: Members) -> None:
+        """Remove where learners have met before: all there are have met here, and a newer list has a newer number."""
+        if self._exchange.mode != "sync":
+            return
+        place = Path(self._exchange.rendezvous)
+        for path in place.parent.glob(f"{place.name}.*.*"):
+            generation = path.name.removeprefix(f"{place.name}.").partition(".")[0]
+            if generation.isdecimal() and int(generation) < members.generation:
+                path.unlink(missing_ok=True)
+
+    def _warn_of_want(self, wanted: Members, text: str) -> None:
+        """Tell once of each list."""
+        if wanted != self._in_want:
+            self._in_want = wanted
+            self._warn(text)
 
     def _wanted(self) -> Members:
         if self._exchange.mode == "sync" and self._settings.learners > 1:

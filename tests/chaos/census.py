@@ -80,6 +80,11 @@ def grown(before: dict[str, Survivor], after: dict[str, Survivor]) -> list[str]:
     return found
 
 
+def segments(run: Living) -> list[str]:
+    """Files of the run in its /dev/shm."""
+    return sorted(path.name for path in run.shared("").iterdir())
+
+
 def listeners(run: Living) -> list[str]:
     """Ports that processes of the run listen on."""
     inodes = set()

@@ -49,6 +49,7 @@ class Attempt:
         self.rollbacks: list[judge.Rollback] = []
         self._watches: dict[int, tuple[Watch, float, tuple[str, ...]]] = {}
         self._baseline: dict[str, census.Survivor] = {}
+        self._segments: list[str] = []
         self._expected: set[tuple[str, int]] = set()
         """Who is to die of a hang."""
         self._judged = 0
@@ -102,6 +103,7 @@ class Attempt:
         self._wait(lambda: not [n for n in self.run.names if "evaluator" not in n and not self._worked(n)], "work")
         self._wait(lambda: self._trainers, "row of metrics")  # whoever writes them has opened what it writes to
         self._baseline = census.survivors(self.run)
+        self._segments = census.segments(self.run)
         if ports := census.listeners(self.run):
             self.violations.append(f"listens on {ports}")
 
@@ -445,6 +447,8 @@ class Attempt:
 
         def settled() -> bool:
             grown[:] = census.grown(self._baseline, census.survivors(self.run))
+            if len(now := census.segments(self.run)) > len(self._segments):
+                grown.append(f"in the run's /dev/shm {now}; there were {self._segments}")
             return not grown
 
         with suppress(Broken):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -110,7 +112,45 @@ def test_who_is_left_alone_a_second_time_meets_nobody_it_met_before(tmp_path: Pa
 
     learning: Any = Joining()
     learners = Learners(settings, role, learning)
-    for order.generation in (1, 4):
+    newer = tmp_path / "learners.10.of-others"
+    newer.touch()
+    for order.generation in (1, 4, 9):
         assert not learners.joined
         assert learners.join(30, 2) == (30, 2) and learners.joined
+        met = [path.name for path in tmp_path.glob("learners.*") if path != newer]
+        assert met and {name.split(".")[1] for name in met} == {
+            str(order.generation)
+        }  # nothing is left of those before
+    assert newer.exists()
     learning.exchange.close()
+
+
+def test_who_finds_no_room_to_meet_the_others_says_so_once_and_tries_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run with several learners ended one of them when /dev/shm was full while another came back."""
+    order = SimpleNamespace(version=1, phase="run", leaving=[], learners=["trainer-0.0"], generation=1)
+    warnings: list[str] = []
+    control = SimpleNamespace(order=order, warned=warnings.append)
+    role: Any = SimpleNamespace(peer="trainer-0.0", alive=lambda: True, control=control)
+    exchange = {"mode": "sync", "rendezvous": str(tmp_path / "learners"), "gradients": ""}
+    settings: Any = SimpleNamespace(exchange=exchange, name="trainer-0", incarnation=0, learners=2)
+
+    class Joining:
+        exchange: Any = SimpleNamespace(join=lambda *totals: totals)
+
+        def exchange_by(self, *_: Any) -> None:
+            pass
+
+    learning: Any = Joining()
+    learners = Learners(settings, role, learning)
+    with monkeypatch.context() as full:
+        full.setattr(os, "posix_fallocate", lambda *_: raise_full())
+        assert [learners.join(30, 2) for _ in range(3)] == [None] * 3
+    (warning,) = warnings
+    assert "cannot meet the other learners" in warning and "bytes of shared memory needed" in warning
+    assert learners.join(30, 2) == (30, 2) and learners.joined
+
+
+def raise_full() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
