@@ -1,0 +1,69 @@
+"""One of several learners dies at a place of its exchange: each row is in the weights as often as there are epochs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ledger.oracle import times_used
+from tests.ledger.world import World, topology
+
+EPOCHS = 2
+PPO: dict[str, Any] = {"name": "ppo", "epochs": EPOCHS, "minibatches": 3}
+PLACES = {
+    "sync": ("rendezvous.said", "rendezvous.came", "allreduce.adopted", "allreduce.agreed", "allreduce.stepped"),
+    "async": ("store.written", "store.committed", "store.recorded", "store.settled"),
+}
+
+
+def run(folder: Path, mode: str, learners: int, arms: str) -> World:
+    simulators = {"count": learners, "envs": 3}
+    steps = 90 * learners
+    of = topology(mode=mode, algorithm=PPO, learners={"count": learners}, simulators=simulators, total_steps=steps)
+    world = World(folder, of)
+    world.victim = f"trainer-{learners - 1}.0"
+    assert world.run(arms=arms) == 0, world.summary
+    assert not world.errors
+    return world
+
+
+def judge(world: World, where: str) -> None:
+    """Every row of rounds that are learned is in the weights once an epoch, and so many steps are counted."""
+    used = times_used(world)
+    learned = {number: trainer.learned for number, trainer in world.trainers.items()}
+    due = {step.row for step in world.produced if step.round < learned[step.learner]}
+    assert {row: times for row, times in used.items() if times != EPOCHS} == {}, where
+    assert used.keys() == due, where
+    assert world.summary["steps_used"] == len(used), where
+    assert world.summary["steps_dropped"] == 0, where
+
+
+def kills(folder: Path, mode: str, learners: int, every: int) -> int:
+    """Kill the last learner each time that it comes to a place, or every so manyeth; how often that was."""
+    whole = run(folder / "whole", mode, learners, "")
+    judge(whole, "nobody was killed")
+    tried = 0
+    for place in PLACES[mode]:
+        hits = whole.arms.hits[place]
+        assert hits, f"nobody comes to {place}"
+        for nth in range(1 + len(place) % every, hits // 2, every):  # so that it is back among the others in time
+            world = run(folder / f"{place}-{nth}", mode, learners, f"{place}=raise@{nth}")
+            assert world.summary["deaths"] == 1
+            judge(world, f"{place}@{nth}")
+            tried += 1
+    return tried
+
+
+@pytest.mark.parametrize(("mode", "learners", "every"), [("sync", 2, 7), ("sync", 3, 11), ("async", 2, 41)])
+def test_wherever_a_learner_dies_each_row_is_learned_from_once_an_epoch(
+    tmp_path: Path, mode: str, learners: int, every: int
+) -> None:
+    assert kills(tmp_path, mode, learners, every) >= 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mode", "learners"), [("sync", 2), ("sync", 3), ("async", 3)])
+def test_wherever_it_is(tmp_path: Path, mode: str, learners: int) -> None:
+    print(mode, learners, kills(tmp_path, mode, learners, 1))
