@@ -1,22 +1,29 @@
 """What several learners have learned from, added up: each counts in a row of its own, and nobody needs a lock.
 
 Reads and writes one segment of shared memory. Rows are by the learner's number, so one that was killed finds its own
-again, and one that comes later finds an empty one.
+again, and one that comes later finds an empty one. It also finds how far that one had shown others what it learned:
+these may have traces of it, so that is not learned from again.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
+from actorlearn.failpoints import hit
 from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment
 
-_ENV_STEPS, _UPDATES = range(2)
+_ENV_STEPS, _UPDATES, _LEARNED = range(3)
+_SLOTS = 2
 
 
 def counts_fields(learners: int) -> list[Field]:
     """Fields of the segment, for so many learners that there can ever be."""
     return [
         Field("began", "int64", (learners, 8), -1),  # env steps and updates in the weights that the learner began with
-        Field("done", "int64", (learners, 8), 0),  # and those that it has learned from since
+        Field("settled", "int64", (learners, 8), 0),  # how often each has counted a round
+        Field("done", "int64", (_SLOTS, learners, 8), 0),  # what was learned from since, and the round after it
+        Field("claimed", "int64", (learners, 8), 0),  # the round after the one that others may have something of
     ]
 
 
@@ -26,6 +33,7 @@ class Counts:
     def __init__(self, segment: Segment, learner: int) -> None:
         """Bind to the learner's row."""
         self._began, self._done = segment["began"], segment["done"]
+        self._settled, self._claimed = segment["settled"][:, 0], segment["claimed"][:, 0]
         self._learner = learner
 
     @property
@@ -37,12 +45,36 @@ class Counts:
         """Say what the weights have been learned from with which a learner's first incarnation begins."""
         self._began[self._learner, : _UPDATES + 1] = env_steps, updates
 
-    def add(self, env_steps: int, updates: int) -> None:
-        """Add to this learner's own."""
-        self._done[self._learner, : _UPDATES + 1] += (env_steps, updates)
+    @property
+    def claimed(self) -> int:
+        """Round below which others may have something of what this learner learned."""
+        return int(self._claimed[self._learner])
+
+    def claim(self, round_: int) -> None:
+        """Others are about to be shown something of this round."""
+        self._claimed[self._learner] = round_ + 1
+        hit("counts.claimed")
+
+    @property
+    def learned(self) -> int:
+        """Round after the one that this learner has counted last."""
+        return int(self._done[self._settled[self._learner] % _SLOTS, self._learner, _LEARNED])
+
+    def add(self, round_: int, env_steps: int, updates: int) -> None:
+        """Add a round to this learner's own, unless that was done before it was killed."""
+        settled, own = int(self._settled[self._learner]), self._done[:, self._learner]
+        before = own[settled % _SLOTS]
+        if round_ < before[_LEARNED]:
+            return
+        done = before[_ENV_STEPS] + env_steps, before[_UPDATES] + updates, round_ + 1
+        own[(settled + 1) % _SLOTS, : len(done)] = done
+        hit("counts.written")
+        self._settled[self._learner] = settled + 1  # the word last
+        hit("counts.settled")
 
     @property
     def total(self) -> tuple[int, int]:
         """Environment steps and updates of all: the most that anybody began with, and what each has done since."""
-        env_steps, updates = (self._began.max(0).clip(0) + self._done.sum(0))[: _UPDATES + 1].tolist()
+        done = self._done[self._settled % _SLOTS, np.arange(len(self._settled))].sum(0)
+        env_steps, updates = (self._began.max(0).clip(0) + done)[: _UPDATES + 1].tolist()
         return env_steps, updates

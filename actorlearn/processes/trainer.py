@@ -80,6 +80,8 @@ class Trainer:
         self.save_due = self.save_failed = False
         self.unlearned: Batch | None = None
         """A batch whose learning another learner's end broke off."""
+        self.known = Place()
+        """What was learned before this trainer's time, by what others have of it; mostly nothing."""
         self.stale = 0
         """Steps of the batch taken last that are too old to be learned from."""
         self.goes_on_from = ""
@@ -139,11 +141,26 @@ class Trainer:
         return True
 
     def _go_on_from(self, place: Place) -> None:
-        """Go on where the weights say that this learner is, which an earlier incarnation of it may have left there."""
+        """Go on where the weights say that this learner is, which an earlier incarnation of it may have left there.
+
+        It has learned a round, at most, that it had not committed: that is taken once more, to be counted.
+        """
         counts = self.account.counts
-        if place.round <= self.learned:  # or a round was learned and not committed, and its steps are used
-            counts.dropped["rolled_back"] += counts.used - place.used
+        if place.round > self.learned and self.account.commits:
+            self.known = place
+            return
+        counts.dropped["rolled_back"] += counts.used - place.used
         counts.used, self.learned = place.used, max(self.learned, place.round)
+
+    def _count_known(self, steps: int) -> None:
+        """Count a round that was learned before this trainer's time; others may have traces of what is used no more."""
+        counts, used = self.account.counts, self.known.used - self.account.counts.used
+        self.stale = steps - used if self.learners.in_step else 0
+        counts.dropped["rolled_back"] += steps - used - self.stale
+        counts.used += used
+        self.batches.keep()
+        self._count_round()
+        self._open()
 
     def _batch(self) -> Batch | None:
         """The batch to learn from next, or None while it is being gathered."""
@@ -159,6 +176,9 @@ class Trainer:
         batch = self.batches.take(self.learned, parts)
         if self.rewards is not None:
             batch = self.rewards.scaled(batch, [(f"{peer}/{g}", b.envs_per_group) for peer, b, g in parts])
+        if self.learned < self.known.round and (self.learners.in_step or self.settings.replay is None):
+            self._count_known(steps_in(batch))
+            return self._batch()
         fresh = without_stale(batch, self.published.version, self.learning.algorithm_settings)
         self.stale = steps_in(batch) - steps_in(fresh)
         if self.stale and self.stale == steps_in(batch) and not self.learners.in_step:

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from actorlearn.memory.shared import Segment
 from actorlearn.optim.interface import OptimizerSettings
-from actorlearn.parameters.counts import counts_fields
+from actorlearn.parameters.counts import Counts, counts_fields
 from actorlearn.parameters.exchange_log import exchange_fields
 from actorlearn.parameters.gossip import Gossip
 from actorlearn.parameters.graph import GraphSettings
-from actorlearn.parameters.interface import ExchangeSettings, Learner
+from actorlearn.parameters.interface import ExchangeSettings, Learner, Place
 from actorlearn.parameters.make import make
 from actorlearn.parameters.published import weights_fields
 
@@ -62,7 +62,12 @@ def learner(
         endpoint=f"ipc://{folder}/messages-{{}}.sock",
         **{"learners": len(members), **more},  # type: ignore[arg-type]
     )
-    made = make(settings, Learner(PAAC, start(), torch.zeros(PARAMETERS), alive, lambda: members, warn))
+    counts = Counts(Segment.open(folder / "counts"), rank)
+    own = Learner(
+        *(PAAC, start(), torch.zeros(PARAMETERS), alive, lambda: members, warn),
+        place=lambda: Place(counts.learned),  # its trainer commits what it has settled
+    )
+    made = make(settings, own)
     assert isinstance(made, Gossip)
     return made
 

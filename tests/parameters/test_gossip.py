@@ -16,11 +16,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actorlearn.failpoints import Killed, armed
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.exchange import Alone
 from actorlearn.parameters.exchange_log import ADOPTED, MIXED, STEPPED, ExchangeReader, Record
 from actorlearn.parameters.graph import GraphSettings, in_peers, mixing_matrix
-from actorlearn.parameters.interface import Learner
+from actorlearn.parameters.interface import Learner, Place
 from actorlearn.parameters.published import Published
 from tests.parameters.gossiping import PAAC, PARAMETERS, RATE, SIZE, STATISTICS, learn, learner, segments, start
 from tests.sizes import ROOT
@@ -411,6 +412,36 @@ def test_one_that_was_killed_comes_back_with_the_mean_of_its_in_peers(tmp_path: 
     assert again.mailbox.version(0) == 1
     for exchange in (*learners, again):
         exchange.close()
+
+
+@pytest.mark.parametrize("point", ["counts.claimed", "gossip.posted", "counts.written"])
+def test_a_round_of_which_others_may_have_something_is_not_learned_from_again(tmp_path: Path, point: str) -> None:
+    folder = segments(tmp_path, 2)
+    learners = [learner(folder, rank, range(2)) for rank in range(2)]
+    for exchange in learners:
+        exchange.join(0, 0)
+        assert exchange.place() is None
+        learn(exchange)
+    with armed(f"{point}=raise"), pytest.raises(Killed):
+        learn(learners[0])
+    again = learner(folder, 0, range(2))
+    assert again.join(0, 0) == (20, 2)
+    assert again.place() == Place(2, 0)
+    again.close()
+
+
+def test_a_round_of_which_nobody_was_shown_anything_is_learned_again_and_counted_once(tmp_path: Path) -> None:
+    folder = segments(tmp_path, 2)
+    first = learner(folder, 0, range(2), local_steps=5)
+    first.join(0, 0)
+    learn(first)
+    with armed("counts.settled=raise"), pytest.raises(Killed):
+        learn(first)
+    again = learner(folder, 0, range(2), local_steps=5)
+    assert again.join(0, 0) == (20, 2) and again.place() is None
+    again.counts.add(1, 10, 1)  # its trainer had not committed the round, and does it once more
+    assert again.counts.total == (20, 2)
+    first.close(), again.close()
 
 
 def test_one_that_is_attached_takes_the_weights_of_its_in_peer(tmp_path: Path) -> None:
