@@ -329,7 +329,7 @@ class Replay:
             if name not in ("owner", "following") or (folder / f"{name}.npy").exists():  # they were not saved once
                 words[name] = read(folder / f"{name}.npy", array)
         drawn = {name: read(folder / f"sampler-{name}.npy") for name in self.sampler.arrays()}
-        check(folder, words, self.shape.margin)
+        check(folder, words)
         for name, saved in columns.items():
             _copy(saved, self._segment[name][:, : saved.shape[1]], beat)
             hit("buffer.restored")
