@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,28 @@ def test_every_open_round_says_what_was_newest_when_it_was_opened_and_where_the_
         rounds.raise_to(learned + 2)
         acting = [(rounds.version(round_), rounds.env_steps(round_)) for round_ in (learned, learned + 1)]
         assert acting == [(learned - 1, 37 * (learned - 1) + 40), (learned, 37 * learned + 40)]
+
+
+@pytest.mark.parametrize("opened", [0, 1, 2])
+def test_rounds_that_were_open_are_told_the_same_in_the_run_that_goes_on(tmp_path: Path, opened: int) -> None:
+    def made(name: str) -> Rounds:
+        return Rounds(Segment.create(tmp_path / name, rounds_fields()), steps=40)
+
+    def told(rounds: Rounds, *of: int) -> list[tuple[int, int]]:
+        return [(rounds.version(round_), rounds.env_steps(round_)) for round_ in of]
+
+    before, after = made("before"), made("after")
+    for learned in range(10):
+        before.published(learned, 37 * learned, learned)
+        before.raise_to(learned + opened)
+    state = json.loads(json.dumps(before.state(9)))
+    assert list(state["open"]) == [str(9 + n) for n in range(opened)]
+    after.published(100, 0, 9)  # what it would say itself
+    after.restore(state)
+    for rounds in (before, after):
+        rounds.raise_to(9 + 2)
+        rounds.raise_to(9 + 3)
+    assert told(after, 9, 10, 11) == told(before, 9, 10, 11)
 
 
 def test_a_run_that_goes_on_from_far_opens_its_first_rounds_alone(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Scores of whole games against a slow count over a flat list of rows."""
 
+import json
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +23,11 @@ def test_scores_equal_a_slow_count_whatever_the_blocks(environments: int, horizo
     reward = np.where(first, 0, draw.integers(-3, 4, over.shape)).astype(np.float32)
     episodes, row = Episodes(window=1000), 0
     for horizon in horizons:
+        resumed = Episodes(window=1000)
+        resumed.restore(json.loads(json.dumps(episodes.state())))
+        assert resumed.state() == episodes.state()
+        resumed.recent, resumed.recent_lengths = episodes.recent, episodes.recent_lengths
+        resumed.finished, episodes = episodes.finished, resumed
         part = slice(row, row + horizon + 1)
         episodes.add("owner", reward[part], over[part], first[part])
         row += horizon

@@ -36,6 +36,16 @@ def test_nothing_published_is_nothing_to_fetch(tmp_path: Path) -> None:
     assert make(tmp_path).fetch(np.zeros(SIZE, np.float32)) is None
 
 
+def test_what_is_still_there_of_some_versions_is_copied(tmp_path: Path) -> None:
+    published = Published(Segment.create(tmp_path / "weights", weights_fields(2)))
+    for version in range(SLOTS + 2):
+        published.publish(np.full(2, version, np.float32), env_steps=10 * version)
+    kept = published.kept({0, 2, SLOTS + 1, SLOTS + 2})
+    assert {version: (*weights, steps) for version, (weights, steps) in kept.items()} == {
+        version: (version, version, 10 * version) for version in (2, SLOTS + 1)
+    }
+
+
 def test_the_newest_is_fetched_once(tmp_path: Path) -> None:
     published = make(tmp_path)
     out = np.zeros(SIZE, np.float32)

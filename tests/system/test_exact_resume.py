@@ -57,6 +57,8 @@ REPLAY = {
     "secondary": [*DQN, "replay.secondary_batch_size=64"],
 }
 CASES = {"alone": ALONE, "sync": SYNC, "replay": REPLAY}
+QUICK = {"alone": ("stop", "kill"), "sync": ("kill",), "replay": ("stop",)}
+"""Interruptions of the first case of each mode, by the quick tests: a run takes seconds to start."""
 
 
 class Interrupted:
@@ -119,7 +121,7 @@ def test_a_run_that_is_stopped_and_killed_ends_with_the_weights_of_one_that_was_
     keys = next(iter(CASES[mode].values()))
     expected = uninterrupted(launched, keys)
     interrupted = Interrupted(launched, keys, random.Random(mode))
-    for how in ("stop", "kill"):
+    for how in QUICK[mode]:
         interrupted.interrupt(how)
     assert interrupted.finish() == expected, interrupted.points
 

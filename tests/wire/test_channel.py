@@ -127,6 +127,11 @@ def test_a_child_acknowledges_each_order_once_applied_and_again_when_repeated(ro
     time.sleep(0.1)
     control.poll()
     assert _next(router) == Applied(name="trainer", incarnation=1, order=3)
+    followed = Order(version=4)
+    control.order = Order(version=5)  # has come while the one before was put into effect
+    control.applied(followed)
+    assert control.ordered
+    assert _next(router) == Applied(name="trainer", incarnation=1, order=4)
     control.close()
 
 
