@@ -1,7 +1,7 @@
 """Whether every step was used exactly once or is accounted for: what environments, weights and counters say, compared.
 
 * The weights say in how many surviving gradients each row was (``witness.py``): never more than its algorithm learns
-  from it, and as many rows in all of them as ``steps_used``.
+  from it, and as many rows are in all of them as ``steps_used`` says.
 * Environments say what they have produced: used + dropped + in flight, but for what was made after the last look.
 * A replay has every row at most once.
 """
@@ -80,6 +80,8 @@ def judge(run: Living, rollbacks: list[Rollback]) -> dict[str, Any]:
     tally[SIZE - 1] = 0
     if algorithm != "dqn":
         found += _exactly_once(run, taken, tally, used, kind, topologies.EPOCHS[algorithm])
+        if kind in ("alone", "sync") or (kind == "async" and run.lives == 1):
+            found += _counted(tally, used)
     else:
         found += _stored_once(run, saved)
     found += _conserved(len(taken), used, dropped, in_flight, rollbacks, run)
@@ -113,9 +115,18 @@ def _exactly_once(
         return found
     if len(part := np.flatnonzero((tally > 0) & (tally < epochs))):
         found.append(f"{len(part)} rows in some of {epochs} gradients: {_words(run, part, tally)}")
-    if used != (learned := int((tally > 0).sum())):
-        found.append(f"steps_used is {used}, and {learned} rows are in the final weights")
     return found
+
+
+def _counted(tally: npt.NDArray[np.float32], used: int) -> list[str]:
+    """All rows in the final weights are counted.
+
+    Not where a run in mode async was resumed: it goes on from the checkpoint of one learner, in whose weights are rounds
+    of others that these, who go on from their own, saved before or after.
+    """
+    if used != (learned := int((tally > 0).sum())):
+        return [f"steps_used is {used}, and {learned} rows are in the final weights"]
+    return []
 
 
 def _stored_once(run: Living, saved: list[checkpoint.Checkpoint]) -> list[str]:

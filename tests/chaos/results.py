@@ -88,6 +88,10 @@ def table(records: list[Record]) -> str:
         "",
         f"steps produced {totals[0]:,}, used {totals[1]:,}, in flight at the end {totals[2]:,}; dropped: {said}",
     ]
+    off = [t for t in trials if t["mode"].startswith("async") and t["lives"] > 1 and "learned_rows" in t]
+    if off:
+        counted, there = (sum(t[key] for t in off) for key in ("used", "learned_rows"))
+        lines.append(f"of these, in runs in mode async that were resumed: used {counted:,}, in the weights {there:,}")
     found = [f"trial {t['trial']} ({t['mode']}): {violation}" for t in trials for violation in t["violations"]]
     lines += [
         f"{len(trials)} runs, {sum(t['lives'] for t in trials)} lives, {len(faults)} faults, {len(found)} violations"
