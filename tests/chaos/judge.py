@@ -121,8 +121,8 @@ def _exactly_once(
 def _counted(tally: npt.NDArray[np.float32], used: int) -> list[str]:
     """All rows in the final weights are counted.
 
-    Not where a run in mode async was resumed: it goes on from the checkpoint of one learner, in whose weights are rounds
-    of others that these, who go on from their own, saved before or after.
+    Not where a run in mode async was resumed: it goes on from one learner's checkpoint, whose weights have rounds of
+    others that these saved before or after in their own, from which they count on.
     """
     if used != (learned := int((tally > 0).sum())):
         return [f"steps_used is {used}, and {learned} rows are in the final weights"]
