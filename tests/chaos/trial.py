@@ -171,7 +171,7 @@ class Attempt:
             self._judged += 1
             if event["cause"] == "hang" and (event["process"], event["incarnation"]) not in self._expected:
                 self.violations.append(f"killed for a hang that was none: {event}")
-            if event["cause"].startswith("exit") or "error" in event:
+            if event["cause"].startswith("exit"):
                 self.violations.append(f"ended by itself: {event}")
 
     def _numbers(self) -> None:
