@@ -27,7 +27,7 @@ class Results:
     def __init__(self, path: Path) -> None:
         """Read what is there."""
         self.path = path
-        self.records = list(Lines(path).new())
+        self.records = _newest(Lines(path).new())
 
     @property
     def tried(self) -> set[int]:
@@ -45,6 +45,17 @@ class Results:
         finally:
             os.close(handle)
         self.records += new
+
+
+def _newest(records: Iterable[Record]) -> list[Record]:
+    """Of a trial that was tried again the records of the last time."""
+    kept: dict[int, list[Record]] = {}
+    running: dict[int, list[Record]] = defaultdict(list)
+    for record in records:
+        running[record["trial"]].append(record)
+        if record["kind"] == "trial":
+            kept[record["trial"]] = running.pop(record["trial"])
+    return [record for records in kept.values() for record in records]
 
 
 def summarised(records: list[Record]) -> Iterator[Record]:

@@ -195,7 +195,9 @@ class Attempt:
                 self.violations.append(f"steps_dropped is {row.get('steps_dropped')}, its parts come to {dropped}")
 
     def _now_trainers(self) -> dict[str, int]:
-        return {name: p.incarnation for name, p in self.run.life.processes.items() if p.role == "trainer"}
+        """Those that have learned."""
+        known = {name: p for name, p in self.run.life.processes.items() if p.role == "trainer"}
+        return {name: p.incarnation for name, p in known.items() if self.run.used_last_ns(name)}
 
     def _rolls_back(self) -> bool:
         """Whether a checkpoint may have been gone back to since the newest row: each mode has its reason."""
