@@ -28,7 +28,10 @@ def due(seats: Sequence[Blocks], group: int) -> list[Asked]:
     if not ticks:
         return []
     tick = min(ticks)
-    participants = [seat for seat in active if seat.takes_part(tick // seat.horizon)]
+    if all(seat.observed(group) <= tick for seat in active):
+        return []
+    # Only now: who has begun a round was let into it with all others, but those may be seen after the looks above.
+    participants = [seat for seat in seats if seat.takes_part(tick // seat.horizon)]
     if any(seat.observed(group) <= tick for seat in participants):
         return []
     return [(seat, group, tick) for seat in participants if seat.acted(group) == tick]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from actorlearn.memory.fields import Field
+from actorlearn.wire.messages import Seat
 from tests.interleavings.code import LOAD, TRY, UNLOCK, running
 
 
@@ -24,6 +25,8 @@ class Words:
         self.values: list[Any] = []
         self.segments: dict[str, SharedSegment] = {}
         self.locks: list[str] = []
+        self.opened: dict[Path, Any] = {}
+        """What stands for segments of seats."""
 
     def create(self, path: str, fields: Sequence[Field]) -> SharedSegment:
         """A new segment, poisoned."""
@@ -191,6 +194,11 @@ class OpenedSegment:
     @staticmethod
     def open(path: Path) -> SharedSegment:
         return _words[0].segments[path.name]
+
+
+def open_seats(roster: Sequence[Seat], _known: object) -> dict[str, Any]:
+    """For the function of this name: seats by their peers."""
+    return {seat.peer: _words[0].opened[Path(seat.segment)] for seat in roster}
 
 
 class Files:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actorlearn.parameters import mailbox, published, rendezvous, store
+from actorlearn.processes import batches
 from tests.interleavings import arrays
 
 ATTEMPTS = 5
@@ -22,4 +23,5 @@ def _stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous, "NUMBERS", 2)
     monkeypatch.setattr(rendezvous, "Waiter", arrays.LooksAgain)
     monkeypatch.setattr(mailbox, "Segment", arrays.OpenedSegment)
+    monkeypatch.setattr(batches, "open_seats", arrays.open_seats)
     monkeypatch.setattr(published, "_ATTEMPTS", ATTEMPTS)

@@ -39,7 +39,7 @@ from tests.interleavings.orders import StoreBuffers
 
 DEAD, ENDED = -1, -2
 """In place of a node: killed for good; or ended at node ENDED - n."""
-MOST_STATES = 600_000
+MOST_STATES = 400_000
 Locks = tuple[tuple[tuple[int, bool], ...], ...]
 """Of each lock who holds it, and whether alone."""
 State = tuple[Any, tuple[int, ...], Locks, int]
@@ -54,8 +54,8 @@ class Scenario:
     words: Words
     processes: Sequence[Process]
     kills: int = 0
-    writers: Mapping[str, str] = field(default_factory=dict)
-    """How names of words begin, and the process that alone writes them ("" = nobody does); the longest match counts."""
+    writers: Mapping[str, str | None] = field(default_factory=dict)
+    """How names of words begin, and who alone writes them: "" = nobody, None = several; the longest counts."""
     guards: Mapping[str, str] = field(default_factory=dict)
     """How names of words begin, and the lock without which nobody writes them."""
     at_death: Mapping[str, Sequence[tuple[str, Any]]] = field(default_factory=dict)
@@ -111,6 +111,8 @@ class Explorer:
         if not matching:
             return None
         owner = self.scenario.writers[max(matching, key=len)]
+        if owner is None:
+            return None
         return self.names.index(owner) if owner else -1
 
     def _guard(self, name: str) -> int | None:
@@ -269,6 +271,7 @@ class Explorer:
             if all(number < 0 for number in state[1]):
                 ends.append(at)
                 try:
+                    self.scenario.words.values = self.orders.memory(state[0])  # what is read outside of a process
                     self.scenario.at_end(self._said(state), self._word(state))
                 except AssertionError as violation:
                     return found(str(violation), self._schedule(at))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
+from actorlearn.memory.account import Account
+from actorlearn.memory.rollout import MOST_BLOCKS, Blocks, Rounds
 from actorlearn.parameters import published
 from actorlearn.parameters.allgather import AllGather
 from actorlearn.parameters.interface import PeerLost
@@ -13,6 +15,8 @@ from actorlearn.parameters.mailbox import SharedMailbox
 from actorlearn.parameters.published import Published
 from actorlearn.parameters.rendezvous import Rendezvous
 from actorlearn.parameters.store import Store
+from actorlearn.processes.batches import Batches
+from actorlearn.processes.simulator import Group
 from tests.interleavings.arrays import Flock
 
 # Published weights ---------------------------------------------------------------------------------------------------
@@ -219,7 +223,8 @@ class PlaceGivenAgain(Rendezvous):
             super().__init__(segment, rank, alive)
         except RuntimeError:
             self._locks = list(range(self.learners))
-            Flock.flock(rank, Flock.LOCK_EX | Flock.LOCK_NB)
+            with suppress(BlockingIOError):
+                Flock.flock(rank, Flock.LOCK_EX | Flock.LOCK_NB)
 
 
 class OneRow(AllGather):
@@ -250,3 +255,60 @@ class LeavesWhenTold(AllGather):
         self._gathered += 1
         self._rendezvous.meet([])
         return rows
+
+
+# Blocks, rounds and the account --------------------------------------------------------------------------------------
+
+
+class CompletedFirst(Group):
+    """A round is said to be complete before its last row is written."""
+
+    def _step(self) -> str:
+        if (self.tick + 1) % self.blocks.horizon == 0:
+            self.blocks.mark_completed(self.index, self.tick // self.blocks.horizon)
+        return super()._step()
+
+
+class ObservedFirst(Blocks):
+    """A row is said to be there before it is written."""
+
+    def begin(self, group: int, round_: int, first: bool) -> None:
+        self.mark_observed(group, round_ * self.horizon)
+        super().begin(group, round_, first)
+
+
+class OpenFirst(Rounds):
+    """Rounds are opened before it is said by which version they act."""
+
+    def raise_to(self, rounds: int) -> None:
+        before = self.open
+        self._open[0] = rounds
+        version = self._newest[0]
+        for round_ in range(before, rounds):
+            self._version[round_ % MOST_BLOCKS] = version
+
+
+class OpenedTooFar(Rounds):
+    """A block is used again while it is still to be learned."""
+
+    def raise_to(self, rounds: int) -> None:
+        super().raise_to(rounds + 1)
+
+
+class OpenedBeforeCommitted(Batches):
+    """Blocks are freed before the account says that their round is learned."""
+
+    def open_after(self, learned: int) -> None:
+        self.rounds.raise_to(learned + self.blocks)
+        super().open_after(learned)
+
+
+class CommitsFirst(Account):
+    """The word that says which record holds is raised before that is written."""
+
+    def commit(self, learned: int) -> None:
+        commits = self.commits + 1
+        self._commits[0] = commits
+        counted = (learned, self.counts.used, *self.counts.dropped.values())
+        self._records[commits % 2, : len(counted)] = counted
+        self.learned = learned

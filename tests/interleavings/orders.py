@@ -34,6 +34,10 @@ class StoreBuffers:
         """Nothing is under way."""
         return tuple(values), ((),) * processes
 
+    def memory(self, shared: Shared) -> list[Any]:
+        """All words, where nothing is under way."""
+        return list(shared[0])
+
     def load(self, shared: Shared, process: int, address: int) -> list[tuple[Any, Shared]]:
         """What the process may read there, and how things stand then."""
         queues = shared[1]

@@ -50,6 +50,24 @@ def test_all_of_a_tick_are_awaited(seats: list[Blocks]) -> None:
     assert list(Turns(0, 0.0).batches(seats)) == [rows]
 
 
+def test_seats_that_are_admitted_while_they_are_looked_at_are_answered_together(seats: list[Blocks]) -> None:
+    """Found by tests/interleavings: one was seen before it was admitted, the others when they had begun the round."""
+
+    class JustAdmitted(Blocks):
+        looked_at = False
+
+        @property
+        def joined(self) -> int:
+            before, self.looked_at = self.looked_at, True
+            return super().joined if before else -1
+
+    rows = [observe(blocks, 0) for blocks in seats[1:]]
+    assert due([JustAdmitted(seats[0].segment), *seats[1:]], 0) == []
+    rows.insert(0, observe(seats[0], 0))
+    late = JustAdmitted(seats[0].segment)
+    assert due([late, *seats[1:]], 0) == [(late, 0, 0), *rows[1:]]
+
+
 def test_rows_of_any_seat_group_and_tick_wait(seats: list[Blocks]) -> None:
     act([observe(seats[0], 1)])
     rows = [observe(seats[0], 1), observe(seats[2], 0), observe(seats[2], 1)]
