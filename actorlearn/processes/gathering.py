@@ -48,6 +48,12 @@ class Gathering:
         self._names = []
         if self._folder is None:
             return
+        if not self._batches.rounds.open:
+            self.inexact = ""  # nobody has begun: all follows from seeds
+            return
+        if against := self._against():
+            self.inexact = against
+            return
         try:
             make_folder(self._folder)
         except OSError as error:
@@ -56,24 +62,23 @@ class Gathering:
         number = self._batches.rounds.ask(learned)
         hit("gathering.asked")
         ring()
-        deadline_s = time.monotonic() + PATIENCE_S
-        while (said := self._said(number)) is None:
-            if time.monotonic() >= deadline_s:
-                said = f"{', '.join(self._late(number))} did not answer within {PATIENCE_S:g} s"
-            elif not wait():
-                said = "it was saved on being told to end"
-            else:
-                continue
-            break
-        self.inexact = said
-        if not said:
+        self.inexact = self._awaited(number, wait)
+        if not self.inexact:
             self._names = names_of(self._batches.seats)
 
-    def _said(self, number: int) -> str | None:
-        """Why there is no snapshot of all simulators of this number, nothing once there is, None before that."""
+    def _awaited(self, number: int, wait: Callable[[], bool]) -> str:
+        """Wait until all have answered; says why there is no snapshot of all, nothing where there is."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not (said := self._against(number)) and (late := self._late(number)):
+            if time.monotonic() >= deadline_s:
+                return f"{', '.join(late)} did not answer within {PATIENCE_S:g} s"
+            if not wait():
+                return "it was saved on being told to end"
+        return said
+
+    def _against(self, number: int = FAR) -> str:
+        """What stands in the way of a snapshot of all simulators, of this number; empty where nothing does."""
         b = self._batches
-        if not b.rounds.open:
-            return ""  # nobody has begun: all follows from seeds
         for peers, why in (
             (b.gone, "has ended"),
             (b.pending, "has not begun yet"),
@@ -82,7 +87,7 @@ class Gathering:
         ):
             if peers:
                 return f"{', '.join(names_of(peers))} {why}"
-        return None if self._late(number) else ""
+        return "" if b.seats else "no simulator is at work"
 
     def _late(self, number: int) -> list[str]:
         return names_of(peer for peer, blocks in self._batches.seats.items() if abs(blocks.held) < number)

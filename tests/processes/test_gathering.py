@@ -107,6 +107,8 @@ def test_who_refuses_dies_leaves_or_has_not_begun_is_named(tmp_path: Path) -> No
     stage.batches.follow([new], [])
     stage.batches.gone.clear()
     assert stage.gather() == "simulator-2 has not begun yet"
+    stage.batches.follow([], [])
+    assert stage.gather() == "no simulator is at work"
 
 
 def test_a_trainer_that_is_told_to_end_waits_for_nobody(tmp_path: Path) -> None:
@@ -115,7 +117,7 @@ def test_a_trainer_that_is_told_to_end_waits_for_nobody(tmp_path: Path) -> None:
 
 def test_before_anybody_begins_there_is_nothing_to_take(tmp_path: Path) -> None:
     stage = Stage(tmp_path, begun=False)
-    assert stage.gather() == "" and stage.waits == 0
+    assert stage.gather() == "" and stage.waits == stage.rounds.hold == 0
     assert stage.gathering.put(stage.checkpoint) == {"inexact": "", "simulators": []}
 
 
