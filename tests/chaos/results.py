@@ -85,7 +85,7 @@ def table(records: list[Record]) -> str:
     lines.append(_row("all", "", *(sum(f["mode"] == mode for f in faults) for mode in modes), len(faults)))
     lines += [
         "",
-        _row("recovery", "role", "faults", "median s", "p95 s", "max s", "spawn s", "in time"),
+        _row("recovery", "role", "faults", "median s", "p95 s", "max s", "start s", "beyond s", "in time"),
     ]
     for kind, role in sorted(counted):
         those = [f for f in faults if (f["fault"], f["role"]) == (kind, role)]
@@ -111,7 +111,7 @@ def table(records: list[Record]) -> str:
 
 
 def _recovery(kind: str, role: str, faults: list[Record]) -> list[str]:
-    """Times of all those faults; the bar is for those that no other one was beside."""
+    """Times of all those faults, and beyond what a start took; the bar is for those that no other one was beside."""
     times = sorted(f["recovery_s"] for f in faults if f.get("recovery_s"))
     if not times:  # nobody was to be replaced: until the run learned on
         times = sorted(f["stalled_s"] for f in faults if f.get("stalled_s"))
@@ -121,8 +121,9 @@ def _recovery(kind: str, role: str, faults: list[Record]) -> list[str]:
     judged = [f for f in faults if not f["beside"] and f.get("recovery_s") and f.get("spawn_s") and f.get("step_s")]
     within = sum(f["recovery_s"] <= f["spawn_s"] + STEPS * f["step_s"] for f in judged)
     numbers = (f"{value:.2f}" for value in (median(times), times[ceil(0.95 * len(times)) - 1], times[-1]))
-    spawn = f"{median(spawns):.2f}" if spawns else ""
-    return [_row(kind, role, len(times), *numbers, spawn, f"{within} of {len(judged)}" if judged else "")]
+    beyond = [f["recovery_s"] - f["spawn_s"] for f in faults if f.get("recovery_s") and f.get("spawn_s")]
+    others = [f"{median(some):.2f}" if some else "" for some in (spawns, beyond)]
+    return [_row(kind, role, len(times), *numbers, *others, f"{within} of {len(judged)}" if judged else "")]
 
 
 def _row(*cells: object) -> str:
