@@ -201,6 +201,12 @@ def open_seats(roster: Sequence[Seat], _known: object) -> dict[str, Any]:
     return {seat.peer: _words[0].opened[Path(seat.segment)] for seat in roster}
 
 
+def write_snapshot(_path: object, arrays: tuple[int, int]) -> None:
+    """For what writes a snapshot, put in place by one rename: here one word says which, and from which round on."""
+    number, since = arrays
+    _words[0].segments["file"]["of"][0] = 100 * number + since
+
+
 class Files:
     """For ``os``, of which locks are opened and closed: a descriptor is the lock's number.
 

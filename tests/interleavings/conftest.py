@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from actorlearn.memory import account
 from actorlearn.parameters import mailbox, published, rendezvous, store
-from actorlearn.processes import batches
+from actorlearn.processes import batches, standing
 from tests.interleavings import arrays
 
 ATTEMPTS = 5
@@ -24,4 +25,9 @@ def _stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous, "Waiter", arrays.LooksAgain)
     monkeypatch.setattr(mailbox, "Segment", arrays.OpenedSegment)
     monkeypatch.setattr(batches, "open_seats", arrays.open_seats)
+    reasons = {"unfinished": account.REASONS["unfinished"]}  # one is as good as five, and there are fewer words
+    monkeypatch.setattr(account, "REASONS", reasons)
+    monkeypatch.setattr(account, "_WORDS", ("learned", "used", *reasons))
+    monkeypatch.setattr(standing, "_write", arrays.write_snapshot)
+    monkeypatch.setattr(standing, "taken", lambda _groups, number, since: (number, since))
     monkeypatch.setattr(published, "_ATTEMPTS", ATTEMPTS)

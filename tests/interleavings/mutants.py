@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from actorlearn.memory.account import Account
+from actorlearn.memory import account
+from actorlearn.memory.account import Account, Counts
 from actorlearn.memory.rollout import MOST_BLOCKS, Blocks, Rounds
 from actorlearn.parameters import published
 from actorlearn.parameters.allgather import AllGather
@@ -17,6 +18,7 @@ from actorlearn.parameters.rendezvous import Rendezvous
 from actorlearn.parameters.store import Store
 from actorlearn.processes.batches import Batches
 from actorlearn.processes.simulator import Group
+from actorlearn.replay.flushed import Flushed
 from tests.interleavings.arrays import Flock
 
 # Published weights ---------------------------------------------------------------------------------------------------
@@ -312,3 +314,45 @@ class CommitsFirst(Account):
         counted = (learned, self.counts.used, *self.counts.dropped.values())
         self._records[commits % 2, : len(counted)] = counted
         self.learned = learned
+
+
+class OneLook(Account):
+    """Who asks does not look at the word again after reading."""
+
+    def committed(self) -> tuple[int, Counts]:
+        learned, used, *dropped = self._records[self.commits % 2, : 2 + len(account.REASONS)].tolist()
+        return learned, Counts(used=used, dropped=dict(zip(account.REASONS, dropped, strict=True)))
+
+
+class AskedFirst(Rounds):
+    """Snapshots are asked for before it is said from which round on."""
+
+    def ask(self, learned: int) -> int:
+        self._hold[0] = self.hold + 1
+        self._hold_from[0] = learned
+        return self.hold
+
+
+class FlushedFirst(Flushed):
+    """The word that says which slot holds is raised before that is written."""
+
+    def commit(self, record: Any) -> None:
+        spare = self.before
+        self._flushes[0] += 1
+        for word, value in zip(spare, record, strict=True):
+            word[:] = value
+
+
+class ReadAtOnce:
+    """Who takes part is read before anybody was seen to have begun."""
+
+    def __new__(cls, seats: Sequence[Blocks], group: int) -> Any:
+        active = [seat for seat in seats if seat.joined >= 0]
+        ticks = [seat.acted(group) for seat in active if seat.takes_part(seat.acted(group) // seat.horizon)]
+        if not ticks:
+            return []
+        tick = min(ticks)
+        participants = [seat for seat in active if seat.takes_part(tick // seat.horizon)]
+        if any(seat.observed(group) <= tick for seat in participants):
+            return []
+        return [(seat, group, tick) for seat in participants if seat.acted(group) == tick]

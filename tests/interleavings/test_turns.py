@@ -38,6 +38,7 @@ def test_rows_are_read_whole_once_and_by_all_alike(changed: dict[str, Any]) -> N
         ("rounds", mutants.OpenedTooFar, {}),
         ("acted early", object, {"seats": 1}),
         ("batches", mutants.OpenedBeforeCommitted, {"killed": ["trainer"], "rounds": 3}),
+        ("due", mutants.ReadAtOnce, {"seats": 2}),
         ("account", mutants.CommitsFirst, {"killed": ["trainer"]}),
     ],
 )

@@ -94,6 +94,7 @@ class Play:
             for seat, blocks_ in enumerate(self.seats)
         ]
         self.acted_early = "acted early" in kinds
+        self.due: Any = kinds.get("due", due)
 
     # Simulators ------------------------------------------------------------------------------------------------------
 
@@ -114,7 +115,7 @@ class Play:
 
     def answer(self, _state: Any) -> Hashable:
         listed = self._listed()
-        asked = due([self.seats[seat] for seat in listed], 0)
+        asked = self.due([self.seats[seat] for seat in listed], 0)
         for blocks, group, tick in asked:
             observation = blocks.row("observation", group, tick)[0]
             expect(observation == observation, f"seat {blocks.number} is asked for an action without an observation")
