@@ -104,7 +104,7 @@ class Replay:
         """Write a block's ``COLUMNS`` [T + 1, B, …]; row T's action is not looked at, as it is row 0 of the next.
 
         ``owner`` names a simulator's incarnation and group: its rounds follow each other, and where one is missing, or
-        begins at another frame than the last one led to, nothing is joined across the gap.
+        an heir's first begins at another frame than the last one led to, nothing is joined across the gap.
         False, and nothing stored, when all rings are somebody else's.
         Raises ValueError when more is added between two flushes than the margin holds.
         """
@@ -113,11 +113,13 @@ class Replay:
         seat = self._rings.seat(owner, round_, first.shape[1])
         if seat is None:
             return False
-        ring, goes_on = seat
+        ring, goes_on, inherited = seat
         head = self._cell(ring, self._written[ring] - 1)
         # Row 0 is the last block's row T, but for a game that has waited for this block. A void row T gives way.
         cut = self._column["cut"][head]
-        again = goes_on & (cut | (~first[0] & _alike(newest[0], self._frames[head])))
+        again = np.logical_and(goes_on, ~first[0] | cut)
+        if goes_on and inherited:
+            again &= cut | _alike(newest[0], self._frames[head])
         kept = np.ones_like(first)
         kept[:-1] = ~(first[:-1] & first[1:])  # void rows are followed by void rows, or by a game's first
         position = self._written[ring] - again + kept.cumsum(axis=0) - 1  # [T + 1, B]

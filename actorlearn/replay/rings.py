@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,16 @@ OWNER_BYTES = 64
 """Longest name of an owner, in UTF-8."""
 FREE = b""
 _INCARNATION = re.compile(r"\.\d+(?=/|$)")
+
+
+class Seat(NamedTuple):
+    """Where an owner's environments store a round."""
+
+    rings: NDArray[np.int64]  # [B]
+    goes_on: bool
+    """The round follows the last one stored there."""
+    inherited: bool
+    """That one was stored by another."""
 
 
 class Rings:
@@ -30,13 +41,14 @@ class Rings:
         """All that have rings."""
         return {name.decode() for name in np.unique(self.owner).tolist() if name != FREE}
 
-    def seat(self, owner: str, round_: int, environments: int) -> tuple[NDArray[np.int64], bool] | None:
-        """An owner's rings [B], and whether this round follows the last one it stored; None when too few are free.
+    def seat(self, owner: str, round_: int, environments: int) -> Seat | None:
+        """An owner's rings for its next round; None when too few are free.
 
         Where rings are kept for whoever comes in an owner's place (``expect_heirs``), and as many, it takes them over.
         """
         rings = self.of(owner)
-        if not len(rings):
+        inherited = not len(rings)
+        if inherited:
             rings = self.of(_place(owner))
         if len(rings) != environments:
             self.owner[rings] = FREE
@@ -48,7 +60,7 @@ class Rings:
             self.following[rings] = -1
         goes_on = bool(self.following[rings[0]] == round_)
         self.owner[rings], self.following[rings] = _name(owner), round_ + 1
-        return rings, goes_on
+        return Seat(rings, goes_on, inherited)
 
     def leave(self, owner: str) -> None:
         """Free an owner's rings; nothing for one that has none."""
