@@ -134,9 +134,13 @@ class Batches:
         return ready if self.seats or len(ready) == len(self.pending) else {}
 
     def parts(self, round_: int) -> list[Part] | None:
-        """The blocks that make this round's batch, in roster order; None while one is still being written."""
+        """The blocks that make this round's batch, by their simulators' numbers; None while one is being written.
+
+        The order is the same whoever has died meanwhile: a trainer that takes up a round of which another one has made
+        some minibatches draws the rest from the same rows.
+        """
         parts = []
-        for peer, blocks in (*self.gone.items(), *self.seats.items()):
+        for peer, blocks in sorted({**self.gone, **self.seats}.items(), key=lambda seat: seat[1].number):
             for group in range(blocks.groups):
                 if not blocks.takes_part(round_):
                     continue

@@ -194,3 +194,22 @@ def test_steps_lost_when_all_learners_die_are_counted(tmp_path: Path) -> None:
     ]
     assert lost
     assert world.rows[-1]["steps_dropped"] == len(lost)
+
+
+@pytest.mark.parametrize("commits", [22, 27, 32])  # within a pass of twelve: four minibatches, three chunks
+def test_a_simulator_that_dies_while_its_trainer_is_away_changes_no_minibatch(tmp_path: Path, commits: int) -> None:
+    ppo = {"name": "ppo", "minibatches": 4, "epochs": 1}
+    world = World(tmp_path / "run", topology(mode="async", algorithm=ppo, **TWO))
+    world.victim = "trainer-0.0"
+    seen: list[bool] = []
+
+    def simulator_dies_too(world: World) -> None:
+        seen.append(world.present("trainer-0") is not None)
+        if seen[-2:] == [True, False] and seen.count(False) - seen.index(True) == 1:
+            own = [process.name for process in world.runner.plan.processes if process.learner == 0]
+            world.kill([name for name in own if name.startswith("simulator")][1])
+
+    world.interfere = simulator_dies_too
+    assert world.run(arms=f"store.committed=raise@{commits}") == 0, world.summary
+    assert world.summary["deaths"] == 2
+    assert {row: times for row, times in times_used(world).items() if times != 1} == {}
