@@ -14,7 +14,7 @@ import hashlib
 import json
 import re
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -104,8 +104,8 @@ def found_at(folder: Path, beat: Beat = silent) -> Found:
     return Found(folder, manifest["state"], identity=seen)
 
 
-def newest(*directories: Path, beat: Beat = silent) -> Found:
-    """The newest whole checkpoint of some directories, of equally new ones the first.
+def newest(*directories: Path, beat: Beat = silent, among: Collection[int] = ()) -> Found:
+    """The newest whole checkpoint of some directories, of equally new ones the first; ``among`` these steps, if any.
 
     Raises CheckpointError, naming what is wrong with each, where none is whole, or only those of step 0 of more.
     """
@@ -113,7 +113,8 @@ def newest(*directories: Path, beat: Beat = silent) -> Found:
         found: Found | None = None
         wrong: dict[Path, str] = {}
         seen: dict[Path, tuple[int, int] | None] = {}
-        for folder in sorted((f for d in directories for f in folders(d)), key=steps_of, reverse=True):
+        those = [f for d in directories for f in folders(d) if not among or steps_of(f) in among]
+        for folder in sorted(those, key=steps_of, reverse=True):
             seen[folder] = identity(folder)
             try:
                 damaged = tuple((short(f), said) for f, said in wrong.items())
@@ -139,13 +140,17 @@ def going_on(root: Path, learner: int, mode: str, beat: Beat = silent) -> tuple[
     """What a learner goes on from: its own checkpoint, and the one whose weights it takes. Raises CheckpointError.
 
     Both are the same but in mode async, whose weights are everybody's: those of the newest of all learners' checkpoints
-    are gone on with, whoever comes first. A learner that has saved nothing begins as the first one, and so does, where
-    all have the same weights, one of which nothing is left.
+    are gone on with, whoever comes first. In mode sync it is of the newest steps that all learners have saved, if there
+    are any, so that each goes on with its own of the same moment. A learner that has saved nothing begins as the first
+    one, and so does, where all have the same weights, one of which nothing is left.
     """
     own = directory_of(root, learner)
     own = own if folders(own) else root
     others = [directory for directory in directories(root) if directory != own]
     weights = newest(own, *others, beat=beat) if mode == "async" else None
+    if mode == "sync" and (common := in_all([own, *others]) - {0}):
+        with suppress(CheckpointError):
+            return (mine := newest(own, beat=beat, among=common)), mine
     try:
         mine = newest(own, beat=beat) if weights is None or weights.path.parent != own else weights
     except CheckpointError as error:

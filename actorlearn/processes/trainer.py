@@ -149,7 +149,7 @@ class Trainer:
         if place.round > self.learned and self.account.commits:
             self.known = place
             return
-        counts.dropped["rolled_back"] += counts.used - place.used
+        counts.dropped["rolled_back"] += max(0, counts.used - place.used)  # more: of another's newer checkpoint
         counts.used, self.learned = place.used, max(self.learned, place.round)
 
     def _count_known(self, steps: int) -> None:
@@ -449,7 +449,9 @@ class Trainer:
         saved = msgspec.convert(state.get("account") or {"used": state["own_steps"]}, Counts)  # else an older version's
         if not self.account.commits:
             self.learned, self.account.counts = state["learned"], saved
-            saved.dropped["not_resumed"] += 0 if self.goes_on_from else state.get("in_flight", 0)
+            if not self.goes_on_from:
+                saved.dropped["not_resumed"] += state.get("in_flight", 0)
+                self.learning.consumed.forget_parts()
         elif not self.learners.outlived:
             counts = self.account.counts
             counts.dropped["rolled_back"] += counts.used - saved.used

@@ -208,6 +208,16 @@ def test_learners_that_share_a_store_go_on_from_the_newest_of_all(tmp_path: Path
         assert taken(tmp_path, 1, mode) == ("learner-1/000000000040",) * 2
 
 
+def test_learners_in_step_go_on_from_the_newest_steps_that_all_have(tmp_path: Path) -> None:
+    for directory, steps in (("", 0), ("", 50), ("", 60), ("learner-1", 0), ("learner-1", 40), ("learner-1", 50)):
+        save(tmp_path / directory, steps)
+    assert taken(tmp_path, 0, "sync") == ("000000000050",) * 2
+    assert taken(tmp_path, 1, "sync") == ("learner-1/000000000050",) * 2
+    damage(tmp_path / "000000000050")
+    assert taken(tmp_path, 0, "sync") == ("000000000060",) * 2  # and the other learner takes what this one has
+    assert taken(tmp_path, 1, "sync") == ("learner-1/000000000050",) * 2
+
+
 def test_only_learners_with_the_same_weights_stand_in_for_one_another(tmp_path: Path) -> None:
     for directory, steps in (("", 0), ("", 50), ("learner-1", 50)):
         save(tmp_path / directory, steps)
