@@ -21,8 +21,8 @@ from actorlearn.memory.rollout import FAR
 from actorlearn.processes.batches import Batches
 from actorlearn.processes.settings import snapshot_of
 
-PATIENCE_S = 5.0
-"""Longest that simulators are awaited: each answers between two of its steps."""
+PATIENCE_S = 10.0
+"""Longest that simulators are awaited: each answers between two of its steps, on an idle machine in milliseconds."""
 
 Value = TypeVar("Value")
 
