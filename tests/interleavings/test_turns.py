@@ -29,6 +29,24 @@ def test_rows_are_read_whole_once_and_by_all_alike(changed: dict[str, Any]) -> N
     assert not found.violation, found
 
 
+@pytest.mark.slow
+def test_what_a_killed_simulator_leaves_is_learned_or_counted_and_nobody_waits_for_it() -> None:
+    found = explore(playing(seats=2, rounds=1, killed=["simulator-0"]))
+    print(found)
+    assert not found.violation, found
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(
+    reason="a server that reads a new list of seats later than the trainer answers the first tick without the new one: "
+    "the batch is made up otherwise than in another run (orders come by messages, of which nothing tells the server)",
+    strict=True,
+)
+def test_a_seat_that_is_listed_later_is_answered_together_with_the_others() -> None:
+    found = explore(playing(seats=2, rounds=1, late=True))
+    assert not found.violation, found
+
+
 @pytest.mark.parametrize(
     ("part", "mutant", "changed"),
     [

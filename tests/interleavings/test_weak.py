@@ -1,0 +1,58 @@
+"""Which fences the protocols would need where words are in no order, as on ARM; on x86 none of them is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+import pytest
+
+from actorlearn.parameters.allgather import AllGather
+from tests.interleavings.explore import Found, Scenario, explore
+from tests.interleavings.meetings import meeting
+from tests.interleavings.turns import playing
+from tests.interleavings.weak import Fence, Relaxed
+from tests.interleavings.weights import publishing
+
+pytestmark = pytest.mark.timeout(300)  # of one core that is shared; it takes seconds
+
+TURNS = ("observed", "acted", "completed", "open", "joined")
+
+
+def weights() -> Scenario:
+    return publishing(versions=4, reads=1, kills=0, patient=True)
+
+
+def gathers() -> Scenario:
+    return meeting(gathering=AllGather, placed=True, kills=0)
+
+
+def relaxed(scenario: Scenario, fences: Collection[Fence]) -> Found:
+    return explore(scenario, Relaxed(fences).name(scenario.words.names))
+
+
+@pytest.mark.parametrize(
+    ("scenario", "fences"),
+    [
+        (weights, [("after", "store", "sequence"), ("before", "load", "sequence")]),
+        (gathers, [("before", "store", "met"), ("after", "load", "met")]),
+    ],
+)
+def test_without_order_each_of_these_fences_is_needed_and_no_other(
+    scenario: Callable[[], Scenario], fences: list[Fence]
+) -> None:
+    print(found := relaxed(scenario(), fences))
+    assert not found.violation, found
+    for fence in fences:
+        found = relaxed(scenario(), [other for other in fences if other != fence])
+        assert found.violation, f"nobody needs a fence {' '.join(fence)}"
+
+
+def test_without_order_blocks_need_fences() -> None:
+    assert relaxed(playing(), []).violation
+
+
+@pytest.mark.slow
+def test_fences_at_the_words_of_turns_are_enough_for_blocks() -> None:
+    places = (("before", "store"), ("after", "load"))
+    print(found := relaxed(playing(), [(*place, word) for word in TURNS for place in places]))
+    assert not found.violation, found
