@@ -108,8 +108,11 @@ def _exactly_once(
         found.append(f"{len(strangers)} rows learned from that nobody stepped from: {_words(run, strangers, tally)}")
     gradients = np.asarray(run.rows.gradients)[:-1]
     if kind == "gossip":
-        if len(again := np.flatnonzero(gradients > epochs)):
-            found.append(f"{len(again)} rows learned more than once: {_words(run, again, gradients)}")
+        shown = np.asarray(run.rows.shown)[:-1]
+        if len(again := np.flatnonzero(shown > epochs)):
+            found.append(f"{len(again)} rows shown to others more than once: {_words(run, again, shown)}")
+        if not shown.any():
+            found.append("no learner has said what it shows to others")
         if used > (times := int((gradients > 0).sum())):
             found.append(f"steps_used is {used}, and {times} rows were learned from")
         return found

@@ -46,6 +46,8 @@ class Rows:
         """When, by CLOCK_MONOTONIC."""
         self.gradients = self._mapped("gradients", np.int16)
         """How often a trainer has worked out a gradient of it, whatever became of that."""
+        self.shown = self._mapped("shown", np.int16)
+        """How often one that gossips has then said that others may have something of it."""
         self._next = self._end = 0
         self._block = 0
 
@@ -54,7 +56,7 @@ class Rows:
         """Make the files of a run, with room for all rows."""
         for name in ("blocks", "processes", "marks"):
             (folder / name).mkdir(parents=True)
-        for name, width in (("kind", 1), ("origin", 4), ("made_by", 4), ("made_ns", 8), ("gradients", 2)):
+        for name, width in (("kind", 1), ("origin", 4), ("made_by", 4), ("made_ns", 8), ("gradients", 2), ("shown", 2)):
             with (folder / name).open("wb") as file:
                 file.truncate(SIZE * width)
         (folder / "paced").touch()

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from actorlearn import failpoints
 from tests.chaos.rows import SIZE, VARIABLE, Rows, own_mark
 from tests.ledger.env import DamagedRowError, read_all
 
@@ -46,6 +47,25 @@ class _Counted(torch.autograd.Function):
         return None, torch.zeros(ctx.size).index_add_(0, learned, torch.ones(len(learned))), None, None
 
 
+class _Claims:
+    """Stands where failpoints are armed, and hears when a learner says what it is about to show others."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.pending: list[np.ndarray[Any, Any]] = []
+        """Rows learned from and not said."""
+
+    def reach(self, name: str, data: memoryview | None = None) -> memoryview | None:
+        """Come to a place in the code."""
+        if name == "counts.claimed":
+            for numbers in self.pending:
+                np.add.at(self.rows.shown, numbers[numbers < SIZE], 1)
+            self.pending.clear()
+        return data
+
+
+_claims: list[_Claims] = []
+"""Of this process: one, where it is a trainer."""
 _counted: Any = _Counted.apply
 
 
@@ -60,6 +80,9 @@ class Witness(nn.Module):
         self._mark = own_mark(Path(folder)) if folder else None
         self._trainer = os.environ.get("ACTORLEARN_PROCESS", "").startswith("trainer")
         self._rows = Rows(Path(folder)) if folder and self._trainer else None
+        if self._rows is not None and not _claims and "ACTORLEARN_PARENT_PID" in os.environ:  # a role of a run
+            _claims.append(_Claims(self._rows))
+            failpoints._armed = (*failpoints._armed, *_claims)  # type: ignore[arg-type]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Witness:
         """A target network: the same, but for the weights."""
@@ -82,6 +105,8 @@ class Witness(nn.Module):
         """A gradient of these rows has been worked out."""
         if self._rows is not None and self._mark is not None:
             np.add.at(self._rows.gradients, numbers[numbers < SIZE], 1)
+            for claims in _claims:
+                claims.pending.append(numbers)
             self._mark.now()
 
     def _read(self, observations: np.ndarray[Any, Any]) -> list[int]:
