@@ -35,6 +35,7 @@ word                one writer          meaning
 ==================  ==================  ==========================================================================
 open (run)          trainer             rounds below it may be begun; raising it is what frees the older blocks
 version, env_steps  trainer             of each open round: newest weights when it was opened, and steps before it
+judged (run)        trainer             newest round whose rows may be too old; ``judged_by``: for which weights
 hold (run)          trainer             number of the newest snapshot it has asked for; 0 = none
 hold_from (run)     trainer             first round whose rows belong in that snapshot
 held (seat)         simulator           number of the newest snapshot it has answered; negative = it could not take it
@@ -132,6 +133,8 @@ def rounds_fields() -> list[Field]:
         Field("hold_from", "int64", (1,), 0),
         Field("version", "int64", (MOST_BLOCKS,), -1),
         Field("env_steps", "int64", (MOST_BLOCKS,), 0),
+        Field("judged", "int64", (8,), -1),
+        Field("judged_by", "int64", (1,), -1),
     ]
 
 
@@ -144,6 +147,7 @@ class Rounds:
         self._hold, self._hold_from = segment["hold"], segment["hold_from"]
         self._version = segment["version"]
         self._env_steps = segment["env_steps"]
+        self._judged, self._judged_by = segment["judged"], segment["judged_by"]
         self._steps = steps
         self._newest = (-1, 0, 0)
         self._before: dict[int, tuple[int, int]] = {}
@@ -165,6 +169,17 @@ class Rounds:
     def published(self, version: int, env_steps: int, learned: int) -> None:
         """Rounds opened from now on have this version; ``env_steps`` are those of the rounds below ``learned``."""
         self._newest = (version, env_steps, learned)
+
+    def judge(self, round_: int, version: int) -> int:
+        """Version that the age of this round's rows is counted from: of those that are said, the first.
+
+        A trainer that takes up a round, some minibatches of which another one has made, leaves out the same rows.
+        """
+        if self._judged[0] != round_:
+            self._judged_by[0] = version
+            hit("rounds.judged")
+            self._judged[0] = round_
+        return int(self._judged_by[0])
 
     @property
     def hold(self) -> int:

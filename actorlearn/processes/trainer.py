@@ -179,7 +179,8 @@ class Trainer:
         if self.learned < self.known.round and (self.learners.in_step or self.settings.replay is None):
             self._count_known(steps_in(batch))
             return self._batch()
-        fresh = without_stale(batch, self.published.version, self.learning.algorithm_settings)
+        version = self.batches.rounds.judge(self.learned, self.published.version)
+        fresh = without_stale(batch, version, self.learning.algorithm_settings)
         self.stale = steps_in(batch) - steps_in(fresh)
         if self.stale and self.stale == steps_in(batch) and not self.learners.in_step:
             self._count_round()

@@ -213,3 +213,13 @@ def test_a_simulator_that_dies_while_its_trainer_is_away_changes_no_minibatch(tm
     assert world.run(arms=f"store.committed=raise@{commits}") == 0, world.summary
     assert world.summary["deaths"] == 2
     assert {row: times for row, times in times_used(world).items() if times != 1} == {}
+
+
+@pytest.mark.parametrize("commits", [16, 24])  # within a pass of twelve: four minibatches, three chunks
+def test_a_round_that_another_trainer_has_begun_has_the_same_stale_rows(tmp_path: Path, commits: int) -> None:
+    ppo = {"name": "ppo", "minibatches": 4, "epochs": 1, "max_policy_lag": 0, "on_policy_lag": "drop"}
+    world = World(tmp_path / "run", topology(mode="async", algorithm=ppo, **TWO))
+    world.victim = "trainer-0.0"
+    assert world.run(arms=f"store.committed=raise@{commits}") == 0, world.summary
+    assert world.summary["deaths"] == 1
+    assert len(times_used(world)) == world.summary["steps_used"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from actorlearn.failpoints import Killed, armed
 from actorlearn.memory.rollout import MOST_BLOCKS, Blocks, BlockShape, Rounds, make_segment, rounds_fields
 from actorlearn.memory.shared import Segment
 
@@ -101,3 +102,12 @@ def test_snapshots_are_asked_for_by_number_and_answered_by_it(tmp_path: Path) ->
     assert (seat.held, rounds.ask(8), rounds.hold_from) == (-1, 2, 8)
     seat.mark_held(2, taken=True)
     assert seat.held == 2
+
+
+def test_a_round_is_judged_by_the_first_version_that_is_said_whoever_asks(tmp_path: Path) -> None:
+    segment = Segment.create(tmp_path / "rounds", rounds_fields())
+    assert Rounds(segment).judge(0, 7) == 7
+    assert Rounds(segment).judge(0, 9) == 7
+    with armed("rounds.judged=raise"), pytest.raises(Killed):
+        Rounds(segment).judge(1, 9)
+    assert Rounds(segment).judge(1, 11) == 11
