@@ -59,6 +59,8 @@ class Attempt:
         self._env_steps = 0
         self._trainers: dict[str, int] = {}
         """Incarnations when the newest row of metrics was seen."""
+        self._all_gone = False
+        """Whether no trainer that had learned was left, at some time since steps went back."""
 
     # The whole ------------------------------------------------------------------------------------------------------
 
@@ -186,6 +188,7 @@ class Attempt:
                 if (version := published.version) < before:
                     self.violations.append(f"{name} went back from version {before} to {version}")
                 self._versions[name] = published, version
+        self._all_gone |= bool(self._trainers) and not self._now_trainers()
         for row in self._metrics.new():
             if row["env_steps"] < self._env_steps and not self._rolls_back():
                 self.violations.append(f"env_steps went back from {self._env_steps} to {row['env_steps']}")
@@ -201,9 +204,9 @@ class Attempt:
 
     def _rolls_back(self) -> bool:
         """Whether a checkpoint may have been gone back to since the newest row: each mode has its reason."""
-        mode, now = topologies.split(self.trial.mode)[0], self._now_trainers()
-        outlived = any(self._trainers.get(name) == incarnation for name, incarnation in now.items())
-        return mode in ("alone", "gossip") or (mode == "sync" and not outlived)
+        mode, all_gone = topologies.split(self.trial.mode)[0], self._all_gone
+        self._all_gone = False
+        return mode in ("alone", "gossip") or (mode == "sync" and all_gone)
 
     # One fault ------------------------------------------------------------------------------------------------------
 
