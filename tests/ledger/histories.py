@@ -1,8 +1,9 @@
 """All histories with one fault: every failpoint that a trainer comes to, in every mode, with every kind of algorithm.
 
 A history is a small run in which one trainer dies at the nth hit of a failpoint. Then it is started again by the
-supervisor (``restart``), or everything has died with it and the run is resumed from its checkpoints (``resume``).
-Which failpoints there are to come to is found by playing the same run without a fault.
+supervisor (``restart``), or so is a simulator of its own that dies while it is away (``both``), or everything has died
+with it and the run is resumed from its checkpoints (``resume``). Which failpoints there are to come to is found by
+playing the same run without a fault. ``drained`` are runs that are stopped, in each turn of a round, and resumed.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ ALGORITHMS: dict[str, Sections] = {
     "uniform": {**_VALUES, "replay": _REPLAY},
     "prioritised": {**_VALUES, "replay": {**_REPLAY, "prioritised": True}},
 }
-WAYS = ("restart", "resume")
+WAYS = ("restart", "both", "resume")
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,10 @@ class History:
         return f"{self.mode}-{self.algorithm}-{self.place}@{self.nth}-{self.way}"
 
 
-def of(mode: str, algorithm: str) -> Topology:
+def of(mode: str, algorithm: str, changed: Sections) -> Topology:
     """The topology of a history."""
-    return topology(**{**MODES[mode], **ALGORITHMS[algorithm]})
+    sections = {**MODES[mode], **ALGORITHMS[algorithm]}
+    return topology(**{**sections, **{name: {**sections.get(name, {}), **own} for name, own in changed.items()}})
 
 
 def victim(mode: str) -> str:
@@ -86,6 +88,8 @@ def played(history: History) -> list[str]:
     """What is wrong with a history; empty where nothing is."""
     with _world(history.mode, history.algorithm) as world:
         world.power_cut = history.way == "resume"
+        if history.way == "both":
+            world.interfere = _while_it_is_away
         try:
             world.run(arms=f"{history.place}=raise@{history.nth}")
         except PowerCutError:
@@ -97,6 +101,31 @@ def played(history: History) -> list[str]:
         if not world.has_come(victim(history.mode)):
             return world.errors  # the run ends: it left nothing, and whoever started it hears of it
         return violations(world)
+
+
+def _while_it_is_away(world: World) -> None:
+    """Kill the last simulator of the victim once that is dead."""
+    name = "simulator-1" if world.victim == "trainer.0" else "simulator-3"
+    if world.arms.acted and f"{name}.0" not in world.cut and (worker := world.present(name)):
+        world.kill(worker.key[0])
+
+
+def drained(mode: str, algorithm: str, turn: int, lagging: bool = False) -> list[str]:
+    """What is wrong with a run that is saved, stopped a turn later, and resumed; ``lagging``: and drops stale rows."""
+    changed: Sections = {"algorithm": {"max_policy_lag": 0, "on_policy_lag": "drop"}, "simulators": {"blocks": 4}}
+    with _world(mode, algorithm, changed if lagging else {}) as world:
+        world.expected = {"stale"} if lagging else set()
+
+        def stop(world: World) -> None:
+            if world.turns in (turn, turn + 1):
+                world.ask("save" if world.turns == turn else "stop")
+
+        world.interfere = stop
+        world.run()
+        found = violations(world)
+        world.interfere = lambda world: None
+        world.expected.add("not_resumed")
+        return [*found, *_resumed(world)]
 
 
 def _resumed(world: World) -> list[str]:
@@ -116,9 +145,9 @@ def _resumed(world: World) -> list[str]:
 class _world:
     """A world in a folder of its own."""
 
-    def __init__(self, mode: str, algorithm: str) -> None:
+    def __init__(self, mode: str, algorithm: str, changed: Sections | None = None) -> None:
         self._folder = Path(mkdtemp(prefix="ledger-"))
-        self._world = World(self._folder / "run", of(mode, algorithm))
+        self._world = World(self._folder / "run", of(mode, algorithm, changed or {}))
         self._world.victim = victim(mode)
 
     def __enter__(self) -> World:

@@ -135,6 +135,7 @@ class World:
         """Peer id of the trainer whose failpoints are armed, and counted."""
         self.arms: Arms
         self._words: dict[str, Any] = {}
+        self._inodes: dict[Path, int] = {}
         self.plan: Plan
         self.runner: Runner
 
@@ -231,7 +232,8 @@ class World:
     def _look(self) -> None:
         """Write down what has been saved, and whether a word has gone back."""
         for folder in sorted((self.folder / "checkpoints").glob("**/[0-9]*")):
-            if folder not in self.saved and folder.is_dir():
+            if folder.is_dir() and self._inodes.get(folder) != (inode := folder.stat().st_ino):
+                self._inodes[folder] = inode  # another one, where it was saved once more
                 learners = [step.learner for step in self.produced]
                 self.saved[folder] = [learners.count(learner) for learner in range(self.topology.learners.count)]
         for learner in range(self.topology.learners.count):
