@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ledger.histories import ALGORITHMS, MODES, WAYS, History, a_choice, drained, histories, played
+from tests.ledger.histories import ALGORITHMS, MODES, WAYS, History, a_choice, drained, histories, hits, played
+from tests.sizes import PACKAGES, source_files
+from tests.test_failpoints import calls
 
 # Each mode with stale rows that are dropped, and each algorithm in one mode; a round takes three turns.
 DRAINED = [
@@ -15,6 +17,24 @@ DRAINED = [
     ("gossip", "ppo", False),
 ]
 TURNS = (7, 12, 13, 14)
+
+
+ELSEWHERE = {
+    "buffer.restored": "by who takes up a saved replay: tests/replay",
+    "files.renamed_older": "where the file system cannot exchange two folders: tests/test_files.py",
+    "gathering.asked": "by who gathers snapshots, for exact resume: tests/system",
+    "gathering.put": "likewise",
+    "rounds.hold_from": "likewise",
+    "standing.placed": "by simulators that write one",
+    "standing.written": "likewise",
+}
+"""Failpoints that no trainer of these histories comes to."""
+
+
+def test_every_failpoint_is_in_these_histories_or_elsewhere() -> None:
+    names = {name for file in source_files(*PACKAGES) for name, _ in calls(file.read_text())}
+    reached = {name for mode in MODES for algorithm in ALGORITHMS for name in hits(mode, algorithm)}
+    assert names - reached == ELSEWHERE.keys()
 
 
 def wrong(chosen: list[History]) -> dict[str, list[str]]:
