@@ -95,6 +95,7 @@ class Trainer:
         if not goes_on:
             self._publish()
         if not settings.resume:
+            self._gather()
             self._save()
 
     def run(self) -> None:
