@@ -157,8 +157,11 @@ class _world:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def a_choice(mode: str, way: str) -> list[History]:
-    """A death at each failpoint of a mode, at its second hit, with one of the algorithms that come there."""
+def a_choice(mode: str, way: str, share: int = 1) -> list[History]:
+    """A death at each failpoint of a mode, at its second hit, with one of the algorithms that come there.
+
+    ``share``: of so many failpoints one, each way another.
+    """
     there: dict[str, list[str]] = {}
     for algorithm in ALGORITHMS:
         for place in hits(mode, algorithm):
@@ -166,7 +169,8 @@ def a_choice(mode: str, way: str) -> list[History]:
     chosen = []
     for index, (place, algorithms) in enumerate(sorted(there.items())):
         algorithm = algorithms[index % len(algorithms)]
-        chosen.append(History(mode, algorithm, place, min(2, hits(mode, algorithm)[place]), way))
+        if index % share == WAYS.index(way) % share:
+            chosen.append(History(mode, algorithm, place, min(2, hits(mode, algorithm)[place]), way))
     return chosen
 
 

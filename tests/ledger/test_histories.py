@@ -16,7 +16,7 @@ DRAINED = [
     ("async", "normalized", False),
     ("gossip", "ppo", False),
 ]
-TURNS = (7, 12, 13, 14)
+TURNS = (7, 13)
 
 
 ELSEWHERE = {
@@ -49,6 +49,14 @@ def wrong(chosen: list[History]) -> dict[str, list[str]]:
     [(mode, way) for mode in MODES for way in WAYS],
 )
 def test_a_death_at_any_failpoint_loses_nothing_and_uses_nothing_twice(mode: str, way: str) -> None:
+    assert wrong(a_choice(mode, way, share=len(WAYS))) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_death_at_every_failpoint_in_each_way(mode: str, way: str) -> None:
     assert wrong(a_choice(mode, way)) == {}
 
 
