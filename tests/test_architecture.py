@@ -42,7 +42,7 @@ FIVE_FILES = [
     "actorlearn/processes/trainer.py",
     "actorlearn/parameters/published.py",
 ]
-FILE_LINES = 400
+FILE_LINES = 500
 FUNCTION_LINES = 55
 
 REQUIRED = {"actorlearn", "launch", "configs", "tests", "setup.cfg", "pyproject.toml", "README.md"}
