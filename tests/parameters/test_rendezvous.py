@@ -150,4 +150,4 @@ def test_closing_twice_is_closing_once_and_keeps_no_lock_and_no_bell(path: Path)
         place.close()
         handles = Path("/proc/self/fd").iterdir()
         opened = {handle.readlink().name for handle in handles if handle.exists()}
-    assert not {name for name in opened if ".lock-" in name or ".bell-" in name}
+    assert not {name for name in opened if name.startswith(f"{path.name}.")}
