@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from actorlearn.wire.messages import Applied, Order
+from actorlearn.wire.messages import MOST_NAMES, Applied, Order, Seat
 from launch import events as ev
 from launch.child import Child
 from launch.children import Children
@@ -17,6 +17,8 @@ from launch.children import Children
 RESEND_S = 0.5
 PHASES = {"draining": "drain", "scoring": "score"}
 """What children are told of the run's phase; of all others that they run."""
+AT_WORK = ("running", "draining")
+"""Phases in which trainers learn."""
 
 
 class Orders:
@@ -30,14 +32,14 @@ class Orders:
 
     def renew(self, phase: str, saves: int) -> None:
         """Work out the wanted state; a new version, said to all, when it is another one."""
-        at_work = phase in ("running", "draining")
+        at_work = phase in AT_WORK
         listed = self._children.learners if at_work else self._children.learned if phase == "scoring" else list[str]
         newest, learners = self.newest, listed()
         wanted = Order(
             version=newest.version,
             phase=PHASES.get(phase, "run"),
             roster=self._children.seats() if at_work else [],
-            gone=self._children.gone_seats() if at_work else [],
+            gone=self.gone_seats(phase)[:MOST_NAMES],  # of more its trainer hears once it has released these
             leaving=self._children.leaving(),
             save=saves,
             learners=learners,
@@ -49,6 +51,10 @@ class Orders:
         for child in self._children.named.values():
             if child.admitted:
                 self.say(child)
+
+    def gone_seats(self, phase: str) -> list[Seat]:
+        """Seats of simulators that have ended, whose segments a trainer still needs."""
+        return self._children.gone_seats() if phase in AT_WORK else []
 
     def say(self, child: Child) -> None:
         """Tell one child."""

@@ -121,17 +121,17 @@ def summary(
     ``evaluated`` is of evaluations.best_and_last.
     """
     known = {**last_row, **finished}
-    env_steps = known.get("env_steps", 0)
+    env_steps = known.get("env_steps") or 0
     wall_time_s = finished.get("wall_time_s") or known.get("time_s") or elapsed_s
     return {
         "status": status,
         "error": error or None,
         "env_steps": env_steps,
-        "frames": known.get("frames", 0),
-        "updates": known.get("updates", 0),
+        "frames": known.get("frames") or 0,
+        "updates": known.get("updates") or 0,
         "wall_time_s": wall_time_s,
         "env_steps_per_s": env_steps / wall_time_s if wall_time_s else 0.0,
-        **{key: known.get(key, 0) for key in COUNTED},
+        **{key: known.get(key) or 0 for key in COUNTED},
         "episode_return_mean": known.get("episode_return_mean"),
         "evaluations": dict(evaluated) or None,
         "weights_sha256": finished.get("weights_sha256"),

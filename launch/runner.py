@@ -32,7 +32,7 @@ from launch.instructions import instructions
 from launch.journal import Journal
 from launch.memory_order import disorder, refuse_disorder
 from launch.plan import Plan
-from launch.rows import Rows
+from launch.rows import Rows, believed
 from launch.runs import Lines, attached_before
 from launch.spawner import Key, Spawner
 from launch.strict_yaml import TopologyError
@@ -99,7 +99,7 @@ class Runner:
         """Of simulators that have ended, with segments that are still there."""
         self.environments: dict[str, dict[str, Any]] = {}
         """Changes to the environment of simulators that were attached with some."""
-        self.last_row = (Lines(plan.run_dir / "metrics.jsonl").last() or {}) if resume else {}
+        self.last_row = believed(Lines(plan.run_dir / "metrics.jsonl").last() or {}) if resume else {}
         self.attached_before = attached_before(plan.run_dir / "events.jsonl") if resume else []
         self.evaluation: dict[str, Any] = {}
         self.shown_s = -SHOW_EVERY_S
@@ -234,7 +234,8 @@ class Runner:
 
     def _drop_seats(self) -> None:
         """Remove the segments of ended simulators that no trainer needs any more."""
-        needed = [seat for seat in self.gone_seats if seat in self.supervisor.order.gone]
+        wanted = self.supervisor.gone_seats()
+        needed = [seat for seat in self.gone_seats if seat in wanted]
         for seat in self.gone_seats:
             if seat not in needed:
                 self.plan.drop_seat(seat)

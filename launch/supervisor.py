@@ -23,6 +23,7 @@ from actorlearn.wire.messages import (
     Released,
     Report,
     Saved,
+    Seat,
     Warned,
 )
 from launch import evaluations
@@ -121,6 +122,10 @@ class Supervisor:
     def order(self) -> Order:
         """The wanted state of the run."""
         return self._orders.newest
+
+    def gone_seats(self) -> list[Seat]:
+        """Seats of simulators that have ended, whose segments a trainer still needs; orders list the first of them."""
+        return self._orders.gone_seats(self.phase)
 
     def processes(self) -> list[dict[str, Any]]:
         """The process list: name, role, state, incarnation and pid of each."""

@@ -164,14 +164,20 @@ def going_on(root: Path, learner: int, mode: str, beat: Beat = silent) -> tuple[
 def of_all(directories: Sequence[Path], beat: Beat = silent) -> list[Found] | None:
     """A checkpoint in each directory, all of the same steps, the newest that are whole; None where there are none.
 
-    From these, learners in step go on as one. Step 0 is none of theirs where one of them has more: nobody begins anew.
+    From these, learners in step go on as one. Of step 0 only where nothing is lost by it but what was learned until the
+    first save that not all have finished: nobody begins anew because checkpoints are damaged or missing.
     """
     for steps in sorted(in_all(directories), reverse=True):
         with suppress(*_DAMAGE):
             own = [next(folder for folder in folders(d) if steps_of(folder) == steps) for d in directories]
             found = [found_at(folder, beat) for folder in own]
-            return found if steps or all(len(folders(d)) == 1 for d in directories) else None
+            return found if steps or _before_the_first_save(directories) else None
     return None
+
+
+def _before_the_first_save(directories: Sequence[Path]) -> bool:
+    """Whether learners were interrupted before all of them had saved a second time."""
+    return in_all(directories) == {0} and all(len(folders(d)) <= 2 for d in directories)
 
 
 def in_all(directories: Sequence[Path]) -> set[int]:

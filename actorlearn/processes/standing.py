@@ -25,6 +25,7 @@ from actorlearn.envs.interface import Row
 from actorlearn.failpoints import hit
 from actorlearn.files import write_atomically
 from actorlearn.memory.rollout import ARRIVAL_COLUMNS, Blocks, Rounds
+from actorlearn.processes.settings import snapshot_of
 
 if TYPE_CHECKING:
     from actorlearn.processes.simulator import Group
@@ -103,7 +104,7 @@ class Snapshots:
 
     def __init__(self, folder: str, name: str, groups: Sequence[Group], rounds: Rounds, blocks: Blocks) -> None:
         """Write to a folder; none: every snapshot is refused."""
-        self._path = Path(folder, f"{name}.npz") if folder else None
+        self._path = Path(folder, snapshot_of(name)) if folder else None
         self._groups, self._rounds, self._blocks = groups, rounds, blocks
         self._complained = False
 

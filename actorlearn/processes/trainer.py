@@ -90,9 +90,10 @@ class Trainer:
         """What the newest update said of itself."""
         self.lags = Lags()
         """Of the steps learned from since the last report."""
-        goes_on = self._restore() if settings.resume else False
+        if settings.resume:
+            self._restore()
         self.last_report = (time.monotonic(), self.account.counts.used)
-        if not goes_on:
+        if not self.goes_on_from:
             self._publish()
         if not settings.resume:
             self._gather()
@@ -410,8 +411,8 @@ class Trainer:
         root = Path(self.settings.run_dir) / "checkpoints"
         return {max(in_all([directory_of(root, k) for k in range(self.settings.learners)]), default=-1)}
 
-    def _restore(self) -> bool:
-        """Take up a checkpoint; says whether the run goes on exactly from it, with its simulators."""
+    def _restore(self) -> None:
+        """Take up a checkpoint."""
         goes_on = self.goes_on_from = self.settings.goes_on_from if not self.account.commits else ""
         saved, warnings = resumed(self.settings, self.learning.beat, goes_on)
         for warning in warnings:
@@ -431,7 +432,6 @@ class Trainer:
             self._go_on(saved)
         else:
             self.published.go_on_after(state["policy_version"])
-        return bool(goes_on)
 
     def _go_on(self, saved: checkpoint.Checkpoint) -> None:
         """Publish what simulators act by and go on with what belongs to them, as if nothing had happened meanwhile."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +16,14 @@ from actorlearn.algorithms.interface import AlgorithmSettings, Batch
 from actorlearn.models.make import flatten
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.make import make as make_optimizer
-from tests.chaos import schedule
-from tests.chaos.__main__ import main
+from tests.chaos import census, schedule
 from tests.chaos.results import Results
 from tests.chaos.rows import BLOCK, PACE_VARIABLE, SIZE, VARIABLE, Row, Rows
 from tests.chaos.schedule import FAULTS, MODES
 from tests.chaos.stage import Stage, StageError
 from tests.chaos.witness import Witness
 from tests.runaways import lives
+from tests.sizes import ROOT
 
 
 @pytest.fixture
@@ -147,11 +148,37 @@ def test_a_stage_fills_nobody_elses_memory_and_leaves_nothing(has_stage: None) -
 
 @pytest.mark.system
 @pytest.mark.faults
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(600)
 def test_sixty_faults_leave_nothing_lost_and_nothing_behind(tmp_path: Path, has_stage: None) -> None:
     """Four runs, one of each mode, two at a time: of a campaign whose heavy faults are few."""
-    assert main(["--faults", "60", "--seed", "2877", "--each", "15", "--jobs", "2", "--results", f"{tmp_path}/r"]) == 0
+    arguments = ["--faults", "60", "--seed", "2877", "--each", "15", "--jobs", "2", "--results", f"{tmp_path}/r"]
+    done = subprocess.run([sys.executable, "-m", "tests.chaos", *arguments], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
     records = Results(tmp_path / "r").records
     assert sum(record["kind"] == "fault" for record in records) == 60
     assert {record["mode"].partition("-")[0] for record in records} == set(MODES)
+
+
+def survivor(*fds: str) -> dict[str, census.Survivor]:
+    return {"trainer 7": census.Survivor(fds, threads=1, deleted=0, zombies=0)}
+
+
+SEGMENT, BELL = "/dev/shm/actorlearn-0-a/simulator-1.0", "/tmp/s/simulator-1.bell"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (["socket"], ["socket", "socket"], "1: more of ['socket']"),
+        ([SEGMENT], [f"{SEGMENT} (deleted)"], "0: more of"),
+        ([BELL], [BELL, f"{BELL} (deleted)"], "more than one descriptor"),
+        (["pipe"], ["pipe", SEGMENT, SEGMENT], "more than one descriptor"),
+        (["pipe"], ["pipe", SEGMENT, f"{BELL} (deleted)"], ""),
+        ([SEGMENT, SEGMENT], [SEGMENT, SEGMENT], ""),
+    ],
+)
+def test_a_survivor_may_open_what_it_first_needs_and_nothing_twice(
+    before: list[str], after: list[str], told: str
+) -> None:
+    found = census.grown(survivor(*before), survivor(*after))
+    assert bool(found) == bool(told) and told in "".join(found)

@@ -58,6 +58,8 @@ FOUND = [
         b'{"env_steps": 1, "env_steps_per_s": "a", "episode_return_mean": [], "loss": "k"}\n' * 2,
     ),
     ("metrics.jsonl", b'{"env_steps": 1, "time_s": 1.0, "episode_return_mean": 1' + b"0" * 400 + b"}\n"),
+    ("metrics.jsonl", b'{"time_s": 1.0, "env_steps": null, "frames": 0, "episodes": null}\n'),
+    ("metrics.jsonl", b'{"time_s": "long", "env_steps": [], "updates": {}}\n'),
     ("summary.json", b'{"status": "\\u001b[2J", "wall_time_s": "x", "env_steps": []}'),
     ("events.jsonl", b'{"kind": "died", "incarnation": "k", "process": 3, "env_steps": "many", "time_s": []}\n'),
     ("events.jsonl", b'{"kind": "evaluated", "mean": 1.0, "returns": [1' + b"0" * 400 + b'], "env_steps": 3}\n'),

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from actorlearn import __version__
 from actorlearn.wire.messages import (
+    MOST_NAMES,
     PROTOCOL_VERSION,
     Applied,
     Evaluated,
@@ -29,6 +30,7 @@ from actorlearn.wire.messages import (
     Saved,
     Seat,
     Warned,
+    encode,
 )
 from launch import events as ev
 from launch.planned import PlannedProcess
@@ -350,6 +352,20 @@ def test_the_seat_of_a_dead_simulator_is_listed_until_its_trainer_has_released_i
     assert story.supervisor.order.gone == [seat("simulator-0")], "nobody else can say so"
     story.at(6, received("trainer", released, 1))
     assert story.orders["trainer.1"].gone == []
+
+
+def test_an_order_lists_no_more_of_the_dead_than_a_message_may() -> None:
+    story = running()
+    for incarnation in range(MOST_NAMES + 4):
+        now_s = 1000.0 * (incarnation + 1)
+        story.at(now_s, ev.Exited("simulator-0", incarnation, -9)).at(now_s + 500, ev.Tick())
+        story.at(now_s + 501, *up("simulator-0", incarnation=incarnation + 1))
+    order = story.orders["trainer.0"]
+    assert order.gone == [seat("simulator-0", incarnation) for incarnation in range(MOST_NAMES)]
+    encode(order)  # which refuses one that is too large
+    assert len(story.supervisor.gone_seats()) == MOST_NAMES + 4
+    story.at(1e6, received("trainer", Released(peers=[f"simulator-0.{dead}" for dead in range(MOST_NAMES)])))
+    assert story.orders["trainer.0"].gone == [seat("simulator-0", MOST_NAMES + more) for more in range(4)]
 
 
 def test_the_seat_of_one_that_never_took_part_is_not_listed() -> None:

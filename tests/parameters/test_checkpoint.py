@@ -345,6 +345,8 @@ def test_learners_in_step_go_on_from_the_newest_that_all_have_whole(tmp_path: Pa
         save(tmp_path / directory, steps)
     assert steps_of_all(tmp_path) == [0, 0]
     save(tmp_path, 40)
+    assert steps_of_all(tmp_path) == [0, 0]  # interrupted between two learners' first saves
+    save(tmp_path, 45)
     assert steps_of_all(tmp_path) is None  # nobody begins anew
     for directory, steps in (("learner-1", 40), ("", 50), ("learner-1", 50), ("", 60)):
         save(tmp_path / directory, steps)
