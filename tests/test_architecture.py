@@ -31,7 +31,7 @@ BANNED_FUNCTIONS = {
     *("subprocess.getoutput", "subprocess.getstatusoutput", "numpy.loadtxt", "np.loadtxt"),
 }
 # Programs for the peers' own virtual environments: never imported here, so our doors are not theirs.
-PEER_SCRIPTS = ROOT / "launch" / "bench" / "peer_scripts"
+PEER_SCRIPTS = ROOT / "launch" / "bench" / "peers" / "scripts"
 # A module named after nothing collects everything.
 BANNED_NAMES = re.compile(r"(^|_)(utils?|commons?|misc|helpers?|managers?)($|_)")
 

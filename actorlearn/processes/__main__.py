@@ -1,7 +1,7 @@
 """Starts one process: ``python -m actorlearn.processes <role> <settings.json>``.
 
 Roles: simulator, inference, trainer, evaluator (started by the supervisor, or by hand in a debugger with the same
-file), describe, evaluate and alone (answer one question and end). A role's module is imported only when it is asked
+file), describe, evaluate and measure (answer one question and end). A role's module is imported only when it is asked
 for: simulators load torch only to run the policy themselves.
 """
 
@@ -17,12 +17,12 @@ import traceback
 from pathlib import Path
 
 from actorlearn.memory.progress import STACK_SIGNAL
-from actorlearn.processes import settings as all_settings
-from actorlearn.processes.output import lose_what_finds_no_room
-from actorlearn.processes.scheduling import SLICE_NS, set_slice
 from actorlearn.wire.control import Control, TurnedAwayError
+from actorlearn.worker import settings as all_settings
+from actorlearn.worker.output import lose_what_finds_no_room
+from actorlearn.worker.scheduling import SLICE_NS, set_slice
 
-ANSWERING = ("describe", "evaluate", "alone")
+ANSWERING = ("describe", "evaluate", "measure")
 """Roles whose standard output is read by whoever has asked."""
 IN_STEP = ("simulator", "inference", "trainer")
 """Roles that wait for one another many times a second, and so lose most when they are woken late."""
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
     if role in IN_STEP and not set_slice(SLICE_NS):
         print("no time slice of its own, for which Linux 6.12 is needed: woken up late on a busy machine", flush=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's to understand
-    module = importlib.import_module(f"actorlearn.processes.{role}")
+    module = importlib.import_module(f"actorlearn.{'tasks' if role in ANSWERING else 'processes'}.{role}")
     try:
         settings = all_settings.read(Path(path), module.SETTINGS)
     except (OSError, ValueError) as error:

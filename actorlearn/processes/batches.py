@@ -19,9 +19,9 @@ from actorlearn.failpoints import hit
 from actorlearn.memory.account import Account
 from actorlearn.memory.rollout import Blocks, Rounds, steps_in_flight, unfinished_steps
 from actorlearn.metrics.episodes import Episodes
-from actorlearn.processes.role import open_seats
-from actorlearn.processes.staging import Staging
 from actorlearn.wire.messages import Seat
+from actorlearn.worker.staging import Staging
+from actorlearn.worker.worker import open_seats
 
 Part = tuple[str, Blocks, int]
 """A group's block in a round: owner id, blocks, group."""

@@ -22,11 +22,11 @@ from actorlearn.envs.make import make
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published
 from actorlearn.processes.inference import Policy
-from actorlearn.processes.role import POLL_MS, Role
-from actorlearn.processes.scheduling import set_policy
-from actorlearn.processes.settings import EvaluatorSettings
 from actorlearn.wire.channel import Waiter
 from actorlearn.wire.messages import Evaluated
+from actorlearn.worker.scheduling import set_policy
+from actorlearn.worker.settings import EvaluatorSettings
+from actorlearn.worker.worker import POLL_MS, Role
 
 SETTINGS = EvaluatorSettings
 _NICEST = 19

@@ -1,8 +1,8 @@
 """Snapshots of all simulators of a learner: asked for, awaited, and put into a checkpoint with what else they act by.
 
 Reads: the word ``held`` of every seat. Writes: the words ``hold`` and ``hold_from``; moves the files that simulators
-write (``processes/standing.py``) into the folder of a checkpoint. From such a checkpoint a run goes on as if it had not
-been interrupted. Where one simulator does not answer, the checkpoint is made without them, and says why.
+write (``processes/snapshots.py``) into the folder of a checkpoint. From such a checkpoint a run goes on as if it had
+not been interrupted. Where one simulator does not answer, the checkpoint is made without them, and says why.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from actorlearn.failpoints import hit
 from actorlearn.files import make_folder
 from actorlearn.memory.rollout import FAR
 from actorlearn.processes.batches import Batches
-from actorlearn.processes.settings import snapshot_of
+from actorlearn.worker.settings import snapshot_of
 
 PATIENCE_S = 10.0
 """Longest that simulators are awaited: each answers between two of its steps, on an idle machine in milliseconds."""

@@ -16,6 +16,8 @@ import msgspec
 import torch
 from torch import Tensor
 
+from actorlearn.acting.batching import Asked, Turns
+from actorlearn.acting.exploration import choose, epsilon, mix
 from actorlearn.algorithms.interface import AlgorithmSettings
 from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.memory.rollout import Blocks, Rounds
@@ -27,15 +29,13 @@ from actorlearn.models.make import make as make_model
 from actorlearn.models.noisy import draw
 from actorlearn.models.unroll import Outputs, state_size
 from actorlearn.parameters.published import Published
-from actorlearn.processes.chance import choose, epsilon, mix
-from actorlearn.processes.role import POLL_MS, Role, open_seats
-from actorlearn.processes.settings import InferenceSettings, PolicySettings
-from actorlearn.processes.shares import Passes, Shares
-from actorlearn.processes.staging import Staging
-from actorlearn.processes.turns import Asked, Turns
 from actorlearn.wire.bell import Bell, Bells
 from actorlearn.wire.channel import Waiter
 from actorlearn.wire.messages import Seat
+from actorlearn.worker.settings import InferenceSettings, PolicySettings
+from actorlearn.worker.shares import Passes, Shares
+from actorlearn.worker.staging import Staging
+from actorlearn.worker.worker import POLL_MS, Role, open_seats
 
 SETTINGS = InferenceSettings
 

@@ -11,12 +11,12 @@ from dataclasses import replace
 import torch
 
 from actorlearn.algorithms.interface import Batch
+from actorlearn.learning.replay import ReplayLearning
+from actorlearn.learning.update import Learning
 from actorlearn.memory.account import Account
 from actorlearn.memory.rollout import Blocks, Rounds
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Batches, Part, steps_in
-from actorlearn.processes.learning import Learning
-from actorlearn.processes.replay_learning import ReplayLearning
 from actorlearn.replay.buffer import Replay
 from actorlearn.replay.rows import COLUMNS
 

@@ -17,11 +17,11 @@ from actorlearn.envs.make import make
 from actorlearn.envs.starts import Starts
 from actorlearn.memory.rollout import ARRIVAL_COLUMNS, Blocks, Rounds
 from actorlearn.memory.shared import Segment
-from actorlearn.processes.role import POLL_MS, Role
-from actorlearn.processes.settings import SimulatorSettings
-from actorlearn.processes.standing import Snapshots, Standing, restore
+from actorlearn.processes.snapshots import Snapshots, Standing, restore
 from actorlearn.wire.bell import Bell, Bells
 from actorlearn.wire.channel import Waiter
+from actorlearn.worker.settings import SimulatorSettings
+from actorlearn.worker.worker import POLL_MS, Role
 
 if TYPE_CHECKING:
     from actorlearn.processes.inference import Policy

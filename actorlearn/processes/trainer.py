@@ -1,4 +1,4 @@
-"""Stage 4 of 5: turns batches into updates (``processes/learning.py`` says how), and publishes weights.
+"""Stage 4 of 5: turns batches into updates (``learning/update.py`` says how), and publishes weights.
 
 Reads: a ``Batch`` from stage 3.
 Writes: a published version per batch; checkpoints; reports.
@@ -20,6 +20,12 @@ from torch import Tensor
 
 from actorlearn.algorithms.interface import Batch
 from actorlearn.failpoints import hit
+from actorlearn.learning.peers import Learners
+from actorlearn.learning.resuming import resumed
+from actorlearn.learning.reward_scale import RewardScale
+from actorlearn.learning.secondary import learning_by
+from actorlearn.learning.staleness import lags, open_rounds, without_stale
+from actorlearn.learning.update import make_ready
 from actorlearn.memory.account import Account, Counts
 from actorlearn.memory.rollout import Rounds
 from actorlearn.memory.shared import Segment
@@ -31,18 +37,12 @@ from actorlearn.parameters.interface import PeerLost, Place, Stopped
 from actorlearn.parameters.published import Published
 from actorlearn.processes.batches import steps_in
 from actorlearn.processes.gathering import Gathering, of_the_first
-from actorlearn.processes.learners import Learners
-from actorlearn.processes.learning import make_ready
 from actorlearn.processes.replay_batches import batches_for
-from actorlearn.processes.resuming import resumed
-from actorlearn.processes.reward_scale import RewardScale
-from actorlearn.processes.role import POLL_MS, Role
-from actorlearn.processes.secondary_learning import learning_by
-from actorlearn.processes.settings import TrainerSettings
-from actorlearn.processes.staleness import lags, open_rounds, without_stale
 from actorlearn.wire.bell import Bell, Bells
 from actorlearn.wire.channel import Waiter
 from actorlearn.wire.messages import MOST_NAMES, Order, Released, Report, Saved
+from actorlearn.worker.settings import TrainerSettings
+from actorlearn.worker.worker import POLL_MS, Role
 
 SETTINGS = TrainerSettings
 SKIPS_ALLOWED = 10

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from launch.bench.fast_dqn import fast_dqn
-from launch.bench.games import games_of
-from launch.bench.gossip import gossip
-from launch.bench.gpu import gpu
-from launch.bench.handover import handover
-from launch.bench.learners import learners, learners_dqn
-from launch.bench.memory import memory
-from launch.bench.neighbours import neighbours
-from launch.bench.replay import replay
-from launch.bench.report import Report
-from launch.bench.request import Request
-from launch.bench.sampling import sampling
-from launch.bench.scaling import scaling
-from launch.bench.stragglers import stragglers
-from launch.bench.time_to_score import time_to_score
-from launch.bench.training import training
-from launch.bench.works import peers, peers_cheap, peers_dqn, sb3
+from launch.bench.measure.report import Report
+from launch.bench.measure.request import Request
+from launch.bench.papers.fast_dqn import fast_dqn
+from launch.bench.papers.games import games_of
+from launch.bench.papers.gossip import gossip
+from launch.bench.peers.works import peers, peers_cheap, peers_dqn, sb3
+from launch.bench.suites.gpu import gpu
+from launch.bench.suites.handover import handover
+from launch.bench.suites.learners import learners, learners_dqn
+from launch.bench.suites.memory import memory
+from launch.bench.suites.neighbours import neighbours
+from launch.bench.suites.replay import replay
+from launch.bench.suites.sampling import sampling
+from launch.bench.suites.scaling import scaling
+from launch.bench.suites.stragglers import stragglers
+from launch.bench.suites.time_to_score import time_to_score
+from launch.bench.suites.training import training
 
 SUITES: dict[str, Callable[[Request], Report]] = {
     "sampling": sampling,

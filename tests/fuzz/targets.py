@@ -31,17 +31,17 @@ from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment, SegmentError, segment_bytes
 from actorlearn.parameters import checkpoint, checkpoint_folders
 from actorlearn.parameters.checkpoint_folders import CheckpointError
-from actorlearn.processes import settings as process_settings
-from actorlearn.processes import standing
-from actorlearn.processes.settings import SimulatorSettings, TrainerSettings
+from actorlearn.processes import snapshots
 from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import ReplayShape
 from actorlearn.wire import messages
 from actorlearn.wire.messages import MessageError
-from launch import strict_yaml, topology
-from launch.instructions import instructions
-from launch.plan import plan
-from launch.topology import TopologyError
+from actorlearn.worker import settings as process_settings
+from actorlearn.worker.settings import SimulatorSettings, TrainerSettings
+from launch.plan.plan import plan
+from launch.plan.settings import instructions
+from launch.topology import load, strict_yaml
+from launch.topology.load import TopologyError
 from tests import odd_messages
 from tests.fuzz.nearly import as_json, edited_bytes, edited_tree, nearly
 from tests.fuzz.watched import watched
@@ -131,10 +131,10 @@ _HOSTILE_MESSAGES = (
 def _topology(data: bytes, _folder: Path) -> bool:
     try:
         with watched():
-            made = topology.parse(data)
+            made = load.parse(data)
     except TopologyError as error:
         return refused(error, printable=True)
-    assert topology.parse(topology.dump(made)) == made
+    assert load.parse(load.dump(made)) == made
     return True
 
 
@@ -142,7 +142,7 @@ def _overrides(data: bytes, _folder: Path) -> bool:
     lines = data.decode("utf-8", "surrogateescape").split("\n")
     try:
         with watched():
-            topology.parse(CARTPOLE, lines)
+            load.parse(CARTPOLE, lines)
     except TopologyError as error:
         return refused(error, printable=True)
     return True
@@ -159,7 +159,7 @@ def _strict(data: bytes, _folder: Path) -> bool:
 
 @cache
 def _topologies() -> list[Any]:
-    files = sorted(topology.examples().rglob("*.yaml"))
+    files = sorted(load.examples().rglob("*.yaml"))
     return [strict_yaml.read(path.read_bytes(), path.name).value for path in files]
 
 
@@ -420,7 +420,7 @@ def _standing(data: bytes, folder: Path) -> bool:
     (folder / "simulator-0.npz").write_bytes(data)
     try:
         with watched():
-            standing.restore(folder / "simulator-0.npz", groups, answers_itself=False)
+            snapshots.restore(folder / "simulator-0.npz", groups, answers_itself=False)
     except ValueError as error:
         assert all(group.standing is None for group in groups)
         return refused(error)
@@ -494,7 +494,7 @@ def _settings(data: bytes, folder: Path) -> bool:
 
 @cache
 def _instructions() -> list[Any]:
-    made = plan(topology.parse(CARTPOLE), Path("run"), "run-1", Path("/tmp/x"), DESCRIPTION)
+    made = plan(load.parse(CARTPOLE), Path("run"), "run-1", Path("/tmp/x"), DESCRIPTION)
     told = [instructions(made, process.name, 0) for process in made.processes]
     return [msgspec.to_builtins(settings) for settings in told]
 
@@ -514,7 +514,7 @@ def targets() -> dict[str, Target]:
         )
         for receiver in ("supervisor", "child", "command line")
     }
-    texts = [path.read_bytes() for path in sorted(topology.examples().rglob("*.yaml"))]
+    texts = [path.read_bytes() for path in sorted(load.examples().rglob("*.yaml"))]
     sealed, tensors = _sealed()
     fields, told = msgspec.to_builtins(_FIELDS), _instructions()
     lines = _override_lines(_topologies()[0])

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from launch import footing, runner, runs
+from launch.runs import find
+from launch.runtime import loop, resources
 from tests.fuzz.run_folders import answered, ask, commands, here, lay, odd_files
 from tests.launch.test_odd_messages import NoProcesses
 from tests.launch.test_plan import DESCRIPTION
@@ -17,7 +18,7 @@ from tests.launch.test_plan import DESCRIPTION
 
 @pytest.fixture(autouse=True)
 def no_other_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(runs, "living_runs", list)
+    monkeypatch.setattr(find, "living_runs", list)
     monkeypatch.chdir(tmp_path)
 
 
@@ -43,9 +44,9 @@ def test_whatever_a_file_of_a_run_holds_it_is_drawn_or_refused(
 def test_whatever_a_file_of_a_run_holds_it_goes_on_or_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: tuple[str, bytes]
 ) -> None:
-    monkeypatch.setattr(runner, "describe", lambda topology: DESCRIPTION)
-    monkeypatch.setattr(runner, "Spawner", NoProcesses)
-    monkeypatch.setattr(footing.Signals, "read", lambda _self: [signal.SIGINT, signal.SIGINT])
+    monkeypatch.setattr(loop, "describe", lambda topology: DESCRIPTION)
+    monkeypatch.setattr(loop, "Spawner", NoProcesses)
+    monkeypatch.setattr(resources.Signals, "read", lambda _self: [signal.SIGINT, signal.SIGINT])
     folder = lay(here(tmp_path), *odd)
     code, _, wrong = ask("resume", str(folder))
     if code not in (0, 130):
@@ -76,9 +77,9 @@ FOUND = [
 def test_what_was_found_in_folders_stays_mended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes
 ) -> None:
-    monkeypatch.setattr(runner, "describe", lambda topology: DESCRIPTION)
-    monkeypatch.setattr(runner, "Spawner", NoProcesses)
-    monkeypatch.setattr(footing.Signals, "read", lambda _self: [signal.SIGINT, signal.SIGINT])
+    monkeypatch.setattr(loop, "describe", lambda topology: DESCRIPTION)
+    monkeypatch.setattr(loop, "Spawner", NoProcesses)
+    monkeypatch.setattr(resources.Signals, "read", lambda _self: [signal.SIGINT, signal.SIGINT])
     folder = lay(here(tmp_path), name, content)
     for command in (*commands(folder), ("plot", str(folder), "-o", "x.png")):
         code, out, wrong = ask(*command)

@@ -6,7 +6,7 @@ import pytest
 
 from actorlearn.memory import account
 from actorlearn.parameters import mailbox, published, rendezvous, store
-from actorlearn.processes import batches, standing
+from actorlearn.processes import batches, snapshots
 from tests.interleavings import arrays
 
 ATTEMPTS = 5
@@ -28,6 +28,6 @@ def _stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     reasons = {"unfinished": account.REASONS["unfinished"]}  # one is as good as five, and there are fewer words
     monkeypatch.setattr(account, "REASONS", reasons)
     monkeypatch.setattr(account, "_WORDS", ("learned", "used", *reasons))
-    monkeypatch.setattr(standing, "_write", arrays.write_snapshot)
-    monkeypatch.setattr(standing, "taken", lambda _groups, number, since: (number, since))
+    monkeypatch.setattr(snapshots, "_write", arrays.write_snapshot)
+    monkeypatch.setattr(snapshots, "taken", lambda _groups, number, since: (number, since))
     monkeypatch.setattr(published, "_ATTEMPTS", ATTEMPTS)

@@ -11,7 +11,7 @@ from actorlearn.memory import account
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.fields import Field
 from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, block_fields, rounds_fields
-from actorlearn.processes.standing import Snapshots
+from actorlearn.processes.snapshots import Snapshots
 from actorlearn.replay.flushed import Flushed, Record, flushed_fields
 from tests.interleavings.arrays import Words, sleep
 from tests.interleavings.code import Done, Process, expect

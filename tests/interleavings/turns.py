@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from actorlearn.acting.batching import due
 from actorlearn.envs.interface import EnvSpec, Row
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.fields import Field
@@ -20,7 +21,6 @@ from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, block_fields, 
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Batches
 from actorlearn.processes.simulator import Group
-from actorlearn.processes.turns import due
 from actorlearn.wire.messages import Seat
 from tests.interleavings.arrays import Words, sleep
 from tests.interleavings.code import Done, Process, expect

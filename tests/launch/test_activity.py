@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.activity import Activity, Watch
+from launch.machine.activity import Activity, Watch
 
 SPIN = "while True: pass"
 START = "import subprocess, sys; subprocess.run([sys.executable, '-c', {!r}])"

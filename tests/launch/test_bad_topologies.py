@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from launch.strict_yaml import MAX_BYTES
-from launch.topology import TopologyError, load, parse
+from launch.topology.load import TopologyError, load, parse
+from launch.topology.strict_yaml import MAX_BYTES
 
 OK = "env: {id: CartPole-v1}\n"
 DQN = OK + "algorithm: {name: dqn}\n"

@@ -10,25 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from launch.bench import SUITES, report
-from launch.bench.errors import BenchError
-from launch.bench.fast_dqn import COUNTS, PAPER_HOURS, PERIOD_STEPS
-from launch.bench.fast_dqn import keys as keys_of
-from launch.bench.interleaved import Spread, interleave
-from launch.bench.parts import Parts, bound
-from launch.bench.peers import PACKAGES
-from launch.bench.replay import cases, shape_of
-from launch.bench.report import Report
-from launch.bench.request import Request, shipped
-from launch.bench.running import Reading, Running
-from launch.bench.sampling import shapes
-from launch.bench.stragglers import slowed
-from launch.bench.training import ADVICE, slow_stage
-from launch.bench.works import CHEAP, OURS, on_cartpole, on_pong
+from launch.bench import SUITES
+from launch.bench.measure import report
+from launch.bench.measure.errors import BenchError
+from launch.bench.measure.interleaved import Spread, interleave
+from launch.bench.measure.parts import Parts, bound
+from launch.bench.measure.report import Report
+from launch.bench.measure.request import Request, shipped
+from launch.bench.measure.running import Reading, Running
+from launch.bench.papers.fast_dqn import COUNTS, PAPER_HOURS, PERIOD_STEPS
+from launch.bench.papers.fast_dqn import keys as keys_of
+from launch.bench.peers.compare import PACKAGES
+from launch.bench.peers.works import CHEAP, OURS, on_cartpole, on_pong
+from launch.bench.suites.replay import cases, shape_of
+from launch.bench.suites.sampling import shapes
+from launch.bench.suites.stragglers import slowed
+from launch.bench.suites.training import ADVICE, slow_stage
 from launch.errors import RunError
-from launch.topology import load
+from launch.topology.load import load
 
-by_learners = import_module("launch.bench.learners")  # its package has the suite under that name
+by_learners = import_module("launch.bench.suites.learners")  # its package has the suite under that name
 CATCH = shipped("catch.yaml")
 SMALL = ("simulators.count=2", "simulators.envs=4")
 
@@ -96,7 +97,7 @@ def test_what_peers_are_compared_with_is_a_topology_and_their_environments_are_k
         load(shipped("pong.yaml"), keys)
     for keys in CHEAP.values():
         load(shipped("cartpole.yaml"), keys)
-    scripts = Path(report.__file__).parent / "peer_scripts"
+    scripts = Path(report.__file__).parents[1] / "peers" / "scripts"
     for ours, theirs in ((OURS, on_pong(cores=2)), (CHEAP, on_cartpole())):
         for name, peer in theirs.items():
             assert peer.environment in PACKAGES

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.cgroups import QUOTA_FILE, autogroups, groups, quota
+from launch.machine.cgroups import QUOTA_FILE, autogroups, groups, quota
 
 
 class Host:

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from launch.child import (
-    ALIVE,
-    TRANSITIONS,
-    Child,
-    State,
-    TransitionError,
-    spread,
-)
-from launch.topology_supervision import Budget
+from launch.supervision.child import ALIVE, TRANSITIONS, Child, State, TransitionError, spread
+from launch.topology.supervision import Budget
 
 RESTARTS, WINDOW_S = Budget.restarts, Budget.restarts_within_s
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from launch.cgroups import Quota
-from launch.choices import AUTO, choose, cpu_flags, crowded
-from launch.cores import Cores
-from launch.topology import Topology, dump, parse
+from launch.machine.cgroups import Quota
+from launch.machine.cores import Cores
+from launch.plan.auto import AUTO, choose, cpu_flags, crowded
+from launch.topology.load import Topology, dump, parse
 
 PONG = "env: {id: ALE/Pong-v5}\nsimulators: {count: 2, envs: 16}"
 TWO = Cores(2)

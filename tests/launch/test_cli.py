@@ -21,11 +21,12 @@ from typer.testing import CliRunner, Result
 
 from actorlearn.wire.channel import Router
 from actorlearn.wire.messages import Reply, Request, decode, encode
-from launch import care, client, doctor, runs
-from launch.cgroups import Quota
 from launch.cli import app
-from launch.cores import Cores
+from launch.commands import doctor, manage
 from launch.errors import FailedError
+from launch.machine.cgroups import Quota
+from launch.machine.cores import Cores
+from launch.runs import client, find
 from tests.launch.test_runs import make_run, me
 
 COMMANDS = ["run", "check", "resume", "ps", "top", "logs", "stop", "save", "attach", "detach", "clean"]
@@ -53,7 +54,7 @@ def refused(*arguments: str | Path, code: int = 2) -> str:
 @pytest.fixture(autouse=True)
 def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(runs, "living_runs", list)
+    monkeypatch.setattr(find, "living_runs", list)
     return tmp_path
 
 
@@ -180,9 +181,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Path, bool]]:
         seen.append((topology, run_dir, resume))
         return 3
 
-    module = ModuleType("launch.runner")
+    module = ModuleType("launch.runtime.loop")
     module.run = run  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "launch.runner", module)
+    monkeypatch.setitem(sys.modules, "launch.runtime.loop", module)
     return seen
 
 
@@ -267,7 +268,7 @@ def test_a_silent_supervisor_is_told_of_within_the_deadline(tmp_path: Path) -> N
     with supervisor(tmp_path, {}) as (path, _):
         began_s = time.monotonic()
         with pytest.raises(FailedError, match=r"did not answer 'status' within 0.3 s; .* stop cart-1 --now"):
-            client.ask(runs.find(str(path)), "status", timeout_s=0.3)
+            client.ask(find.find(str(path)), "status", timeout_s=0.3)
         assert time.monotonic() - began_s < 2.0
 
 
@@ -279,17 +280,17 @@ def test_stop_waits_for_the_end(tmp_path: Path) -> None:
 
 
 def test_stop_now_asks_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(care, "_wait", lambda run, timeout_s: True)
+    monkeypatch.setattr(manage, "_wait", lambda run, timeout_s: True)
     with supervisor(tmp_path, {"kill": Reply(ok=True, text="everything ends now")}) as (path, asked):
         assert ask("stop", path, "--now").exit_code == 0
     assert [request.command for request in asked] == ["kill"]
 
 
 def test_stop_now_kills_a_supervisor_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(care, "_NOW_S", 0.2)
+    monkeypatch.setattr(manage, "_NOW_S", 0.2)
     stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", stubborn]) as child:
-        about = {"supervisor_pid": child.pid, "supervisor_started": runs.start_time(child.pid)}
+        about = {"supervisor_pid": child.pid, "supervisor_started": find.start_time(child.pid)}
         path = make_run(tmp_path, "cart-1", sockets=str(tmp_path), **about)
         said = json.loads(ask("stop", path, "--now", "--json").stdout)
         assert child.wait(5) == -9
@@ -325,7 +326,7 @@ def test_ps_lists_living_runs_and_on_demand_all(tmp_path: Path, monkeypatch: pyt
     ended = make_run(tmp_path / "runs", "old-1")
     (ended / "summary.json").write_text('{"status": "stopped", "env_steps": 77}')
     with supervisor(tmp_path, {"status": Reply(ok=True, text="", data={"processes": [{}, {}]})}) as (path, _):
-        monkeypatch.setattr(runs, "living", lambda: [runs.find(str(path))] if path.exists() else [])
+        monkeypatch.setattr(find, "living", lambda: [find.find(str(path))] if path.exists() else [])
         living = json.loads(ask("ps", "--json").stdout)["runs"]
         every = json.loads(ask("ps", "--all", "--json").stdout)["runs"]
         table = ask("ps", "--all").stdout
@@ -364,7 +365,7 @@ def test_long_logs_are_read_from_their_end(tmp_path: Path) -> None:
 
 
 def test_clean_says_what_it_removed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(care, "sweep_all", lambda: (["pong-1"], ["pong-2"]))
+    monkeypatch.setattr(manage, "sweep_all", lambda: (["pong-1"], ["pong-2"]))
     assert json.loads(ask("clean", "--json").stdout) == {"shared_memory": ["pong-1"], "sockets": ["pong-2"]}
     said = ask("clean").stdout.splitlines()
     assert said == ["removed the shared memory of pong-1", "removed the sockets of pong-2"]
@@ -481,6 +482,6 @@ def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     def full() -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tmp_path / "x"))
 
-    monkeypatch.setattr(care, "sweep_all", full)
+    monkeypatch.setattr(manage, "sweep_all", full)
     said = refused("clean", code=1)
     assert said == f"{tmp_path / 'x'}: No space left on device; make room on that disk, and try again"

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from rich.console import Console as Terminal
 
-from launch.console import LiveConsole, PlainConsole, make
-from launch.events import Console, Note
-from launch.screen import Known, fit, picture, slow_stage, stage_shares
-from launch.words import clock, event_text, number
+from launch.display.console import LiveConsole, PlainConsole, make
+from launch.display.screen import Known, fit, picture, slow_stage, stage_shares
+from launch.reports.format import clock, event_text, number
+from launch.supervision.events import Console, Note
 
 ROW: dict[str, Any] = {
     "time_s": 754.0,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from launch.cgroups import Quota
-from launch.cores import Cores, in_turn, usable_cores
+from launch.machine.cgroups import Quota
+from launch.machine.cores import Cores, in_turn, usable_cores
 
 
 def machine(folder: Path, siblings: dict[int, str], nodes: dict[int, str]) -> Path:

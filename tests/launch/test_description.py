@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from launch import description
-from launch.topology import TopologyError, parse
+from launch.plan import probe
+from launch.topology.load import TopologyError, parse
 
 ROOT = Path(__file__).parents[2]
 SLOW = "import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(60)\n"
@@ -35,9 +35,9 @@ def gone(pid: int, within_s: float = 5.0) -> bool:
 
 
 def test_an_environment_that_is_never_made_is_one_line(slow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(description, "LIMIT_S", 0.5)
+    monkeypatch.setattr(probe, "LIMIT_S", 0.5)
     with pytest.raises(TopologyError, match=r"env.id 'slow:Env': not described within 0.5 s; ") as caught:
-        description.describe(parse("env: {id: 'slow:Env'}"))
+        probe.describe(parse("env: {id: 'slow:Env'}"))
     assert "\n" not in str(caught.value)
 
 

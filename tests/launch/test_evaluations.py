@@ -7,12 +7,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from actorlearn.processes.settings import EvaluatorSettings
 from actorlearn.wire.messages import Evaluated
-from launch import evaluate, evaluations, runs
-from launch.instructions import instructions
-from launch.plan import plan
-from launch.topology import dump, load
+from actorlearn.worker.settings import EvaluatorSettings
+from launch.commands import evaluate
+from launch.plan.plan import plan
+from launch.plan.settings import instructions
+from launch.reports import evaluations
+from launch.runs import find
+from launch.topology.load import dump, load
 from tests.launch.test_plan import DESCRIPTION
 
 ONE = Evaluated(name="evaluator-0", policy_version=7, env_steps=1_000, returns=[1.0, 3.0])
@@ -91,7 +93,7 @@ def test_evaluations_follow_the_papers_and_eval_follows_them(
     (tmp_path / "checkpoints" / "1").mkdir(parents=True)
     (tmp_path / "topology.yaml").write_text(dump(topology))
     monkeypatch.setattr(evaluate, "describe", lambda _: DESCRIPTION)
-    after = evaluate.settings(runs.Run(tmp_path, {}), None, None, None)
+    after = evaluate.settings(find.Run(tmp_path, {}), None, None, None)
     assert (after.episodes, after.greedy, after.env, after.policy) == (
         *(during.episodes, during.greedy, during.env),
         during.policy,

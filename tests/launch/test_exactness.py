@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from launch import check
-from launch.exactness import KEY, MOST_BYTES, begins_anew, chosen, depends_on, hindrances
-from launch.plan import plan
-from launch.topology import TopologyError, parse
+from launch.commands import check
+from launch.plan.exactness import KEY, MOST_BYTES, begins_anew, chosen, depends_on, hindrances
+from launch.plan.plan import plan
+from launch.topology.load import TopologyError, parse
 from tests.launch.test_plan import DESCRIPTION
 
 REPLAYED = msgspec.structs.replace(DESCRIPTION, replayed=True)

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from actorlearn.parameters.checkpoint_folders import seal
-from launch import runs
 from launch.errors import FailedError
-from launch.footing import SIGNALS, Footing, Signals
-from launch.topology import load, parse
+from launch.runs import find
+from launch.runtime.resources import SIGNALS, Footing, Signals
+from launch.topology.load import load, parse
 from tests.failing_disk import TROUBLES, FailingDisk
 from tests.launch.test_plan import DESCRIPTION
 
@@ -84,13 +84,13 @@ def test_a_resume_on_a_full_disk_is_refused_and_empties_nothing(
         assert after.keys() == before.keys()
         assert after["summary.json"] == before["summary.json"]
         assert load(tmp_path / "topology.yaml").total_steps in (123456, 500_000)
-        assert runs.read_object(tmp_path / "meta.json")["run_id"]
+        assert find.read_object(tmp_path / "meta.json")["run_id"]
         if "replace" not in disk.calls[:calls]:
             assert after == before
     assert calls > 8
     disk.heals()
     laid(tmp_path, True)
-    assert runs.read_object(tmp_path / "meta.json")["ended"]
+    assert find.read_object(tmp_path / "meta.json")["ended"]
 
 
 @pytest.mark.parametrize("number", TROUBLES)

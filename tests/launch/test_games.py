@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 
 from actorlearn.envs.atari import ids
-from launch import runs, start
-from launch.bench.atari_games import games
+from launch.bench.papers.atari_games import games
+from launch.commands import run
+from launch.runs import find
 from tests.launch.test_cli import ask, refused
 
 
 @pytest.fixture(autouse=True)
 def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(runs, "living_runs", list)
-    monkeypatch.setattr(start, "end_in_order", lambda: None)
+    monkeypatch.setattr(find, "living_runs", list)
+    monkeypatch.setattr(run, "end_in_order", lambda: None)
     return tmp_path
 
 

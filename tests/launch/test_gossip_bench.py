@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from launch import start
-from launch.bench import SUITES, USUAL, report
-from launch.bench.gossip import NO_MIXING, Case, Ran, figures, gossip, modes, overrides, since_first
-from launch.bench.gossip_figures import NOT_SAID, draw
-from launch.bench.report import Report
-from launch.bench.request import Request, shipped
-from launch.plot import Curve
-from launch.topology import TopologyError, load
+from launch.bench import SUITES, USUAL
+from launch.bench.measure import report
+from launch.bench.measure.report import Report
+from launch.bench.measure.request import Request, shipped
+from launch.bench.papers.gossip import NO_MIXING, Case, Ran, figures, gossip, modes, overrides, since_first
+from launch.bench.papers.gossip_figures import NOT_SAID, draw
+from launch.commands import run
+from launch.display.plot import Curve
+from launch.topology.load import TopologyError, load
 
 
 def ran(scores: list[float], rows: list[dict[str, Any]] | None = None, mixed: frozenset[str] = frozenset()) -> Ran:
@@ -98,10 +99,10 @@ def test_time_begins_with_the_first_report() -> None:
 def test_without_a_topology_it_measures_a_small_one(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Request] = []
     monkeypatch.setitem(SUITES, "gossip", lambda request: asked.append(request) or Report("", (), (), {}, ""))
-    monkeypatch.setattr(start, "end_in_order", lambda: None)
+    monkeypatch.setattr(run, "end_in_order", lambda: None)
     wanted = {"overrides": ("learners.local_steps=2",), "repetitions": 1, "seconds": 5.0}
     for topology in (None, shipped("cartpole.yaml")):
-        start.bench("gossip", {**wanted, "topology": topology}, None, json=True)
+        run.bench("gossip", {**wanted, "topology": topology}, None, json=True)
     assert [Path(request.topology).name for request in asked] == ["catch.yaml", "cartpole.yaml"]
     assert asked[0].overrides == wanted["overrides"]
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from launch import guardian
-from launch.guardian import ROLE_MARK, Guardian
+from launch.spawning import guardian
+from launch.spawning.guardian import ROLE_MARK, Guardian
 from tests.runaways import COUNT, command, lives, new_name, sleepers
 from tests.system.launched import within
 

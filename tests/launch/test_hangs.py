@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from launch import events as ev
-from launch.activity import Activity
-from launch.hangs import STACK_S, HangDetector, Watched
-from launch.topology_supervision import Limits
+from launch.machine.activity import Activity
+from launch.supervision import events as ev
+from launch.supervision.hangs import STACK_S, HangDetector, Watched
+from launch.topology.supervision import Limits
 
 RUNNING, DISK, WAITING, STOPPED = Activity.RUNNING, Activity.DISK, Activity.WAITING, Activity.STOPPED
 LIMITS = {"simulator": Limits(10.0, 100.0)}

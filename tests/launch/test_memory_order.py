@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from launch import doctor
 from launch.cli import app
+from launch.commands import doctor
 from launch.errors import RunError
-from launch.memory_order import disorder, refuse_disorder
-from launch.topology import parse
+from launch.plan.memory_order import disorder, refuse_disorder
+from launch.topology.load import parse
 
 TEXT = "env: {id: CartPole-v1}\n"
 

@@ -15,17 +15,17 @@ import psutil
 import pytest
 
 from launch.bench import SUITES, USUAL
-from launch.bench.beside import busy, rationed
-from launch.bench.errors import BenchError
-from launch.bench.neighbours import ALONE, BESIDE, EVALUATED, OURS, RATIONED, peers_of, table
-from launch.bench.peers import Peer, answer
-from launch.bench.request import Request, shipped
-from launch.bench.running import rates
-from launch.cgroups import Group, quota
-from launch.topology import load
+from launch.bench.measure.beside import busy, rationed
+from launch.bench.measure.errors import BenchError
+from launch.bench.measure.request import Request, shipped
+from launch.bench.measure.running import rates
+from launch.bench.peers.compare import Peer, answer
+from launch.bench.suites.neighbours import ALONE, BESIDE, EVALUATED, OURS, RATIONED, peers_of, table
+from launch.machine.cgroups import Group, quota
+from launch.topology.load import load
 
-suite = import_module("launch.bench.neighbours")  # its package has the suite under that name
-SCRIPTS = Path(suite.__file__).parent / "peer_scripts"
+suite = import_module("launch.bench.suites.neighbours")  # its package has the suite under that name
+SCRIPTS = Path(import_module("launch.bench.peers.compare").__file__).parent / "scripts"
 SMALL = ("simulators.count=1", "simulators.envs=4", "trainer.threads=1")
 
 
@@ -83,7 +83,9 @@ def test_busy_loops_compute_as_nice_as_asked_and_end_with_an_error() -> None:
 
 
 def test_a_loop_ends_when_its_parent_is_killed() -> None:
-    program = "from launch.bench.beside import busy\nwith busy(1, 0) as pids:\n print(*pids, flush=True)\n input()"
+    program = (
+        "from launch.bench.measure.beside import busy\nwith busy(1, 0) as pids:\n print(*pids, flush=True)\n input()"
+    )
     parent = psutil.Popen([sys.executable, "-c", program], stdout=-1, stdin=-1, text=True)
     loop = psutil.Process(int(parent.stdout.readline()))
     parent.kill()
@@ -104,7 +106,7 @@ def test_under_a_quota_this_process_has_so_many_cores_and_afterwards_what_it_had
 
 
 def test_where_no_group_can_be_made_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    beside = import_module("launch.bench.beside")
+    beside = import_module("launch.bench.measure.beside")
     monkeypatch.setattr(beside, "groups", list)
     with pytest.raises(BenchError, match="no hierarchy with the controller cpu"), rationed(1.5):
         pass

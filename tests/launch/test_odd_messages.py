@@ -20,16 +20,17 @@ from rich.console import Console as Terminal
 from actorlearn.wire.channel import Dealer, Router
 from actorlearn.wire.control import Control
 from actorlearn.wire.messages import Applied, Evaluated, Finished, Message, Reply, Report, encode
-from launch import client, runner
-from launch import events as ev
-from launch.console import LiveConsole, PlainConsole
+from launch.display.console import LiveConsole, PlainConsole
 from launch.errors import FailedError
-from launch.footing import Footing
-from launch.plan import Plan
-from launch.runner import Runner
-from launch.runs import Run, read
-from launch.spawner import Key
-from launch.topology import parse
+from launch.plan.plan import Plan
+from launch.runs import client
+from launch.runs.find import Run, read
+from launch.runtime import loop
+from launch.runtime.loop import Runner
+from launch.runtime.resources import Footing
+from launch.spawning.spawner import Key
+from launch.supervision import events as ev
+from launch.topology.load import parse
 from tests import odd_messages
 from tests.launch.test_plan import DESCRIPTION
 
@@ -121,7 +122,7 @@ def run_beside(
     shown: ev.Console | None = None,
 ) -> int:
     """Run a supervisor without processes; ``tell`` speaks to it in a thread, and then it is told to stop."""
-    monkeypatch.setattr(runner, "Spawner", NoProcesses)
+    monkeypatch.setattr(loop, "Spawner", NoProcesses)
     topology = parse("env: {id: CartPole-v1}", ["simulators.count=2", "evaluator.count=1"])
     found: list[BaseException] = []
     with Footing(tmp_path / "run") as footing:

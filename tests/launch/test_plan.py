@@ -12,13 +12,13 @@ from actorlearn.memory.progress import ROWS
 from actorlearn.memory.shared import SharedMemoryFull, segment_bytes
 from actorlearn.parameters.graph import GraphSettings
 from actorlearn.parameters.interface import ExchangeSettings
-from actorlearn.processes.settings import EvaluatorSettings, SimulatorSettings, TrainerSettings
 from actorlearn.replay.rows import replay_fields
-from launch import check
-from launch.description import Description
-from launch.instructions import instructions
-from launch.plan import Plan, plan
-from launch.topology import TopologyError, parse
+from actorlearn.worker.settings import EvaluatorSettings, SimulatorSettings, TrainerSettings
+from launch.commands import check
+from launch.plan.plan import Plan, plan
+from launch.plan.probe import Description
+from launch.plan.settings import instructions
+from launch.topology.load import TopologyError, parse
 
 DESCRIPTION = Description(
     observation_shape=(4,),

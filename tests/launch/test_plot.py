@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from launch.plot import plot, read_curve
+from launch.display.plot import plot, read_curve
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launch.rows import Rows, together
+from launch.reports.merge import Rows, together
 
 A = {"time_s": 2.0, "env_steps": 100, "env_steps_per_s": 30.0, "episodes": 300, "episode_return_mean": 1.0, "loss": 2.0}
 B = {"time_s": 2.5, "env_steps": 110, "env_steps_per_s": 10.0, "episodes": 50, "episode_return_mean": 4.0, "loss": 4.0}

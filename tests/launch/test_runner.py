@@ -18,14 +18,15 @@ import pytest
 
 from actorlearn.parameters.checkpoint_folders import seal
 from actorlearn.wire.messages import Evaluated
-from launch import evaluations, start
-from launch import events as ev
+from launch.commands import run
 from launch.errors import FailedError, RunError
-from launch.footing import Footing
-from launch.runner import Runner
-from launch.runs import read_object
-from launch.shapes import replay_shape
-from launch.topology import load, parse
+from launch.plan.segments import replay_shape
+from launch.reports import evaluations
+from launch.runs.find import read_object
+from launch.runtime.loop import Runner
+from launch.runtime.resources import Footing
+from launch.supervision import events as ev
+from launch.topology.load import load, parse
 from tests.failing_disk import TROUBLES, FailingDisk
 from tests.launch.test_plan import DESCRIPTION
 
@@ -344,7 +345,7 @@ def test_a_closed_standard_output_does_not_change_the_exit_status() -> None:
 
 
 def test_a_console_that_cannot_be_closed_is_let_go() -> None:
-    start._close(Broken(0))
+    run._close(Broken(0))
 
 
 def test_learners_are_made_before_they_are_started_and_leave_nothing(tmp_path: Path) -> None:

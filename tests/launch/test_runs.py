@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from launch import runs
 from launch.errors import RunError
+from launch.runs import find
 
 
 def make_run(folder: Path, name: str, age_s: int = 0, **meta: Any) -> Path:
@@ -26,63 +26,63 @@ def make_run(folder: Path, name: str, age_s: int = 0, **meta: Any) -> Path:
 
 
 def me() -> dict[str, Any]:
-    return {"supervisor_pid": os.getpid(), "supervisor_started": runs.start_time(os.getpid())}
+    return {"supervisor_pid": os.getpid(), "supervisor_started": find.start_time(os.getpid())}
 
 
 @pytest.fixture(autouse=True)
 def no_other_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "living_runs", list)
+    monkeypatch.setattr(find, "living_runs", list)
 
 
 def test_a_run_is_found_by_folder_name_and_beginning(tmp_path: Path) -> None:
     pong = make_run(tmp_path, "pong-20260101-000000")
     make_run(tmp_path, "breakout-20260101-000000")
     for word in (str(pong), "pong-20260101-000000", "pong", "p"):
-        assert runs.find(word, tmp_path).path == pong
+        assert find.find(word, tmp_path).path == pong
 
 
 def test_an_exact_name_wins_over_longer_ones(tmp_path: Path) -> None:
     exact = make_run(tmp_path, "pong")
     make_run(tmp_path, "pong-again")
-    assert runs.find("pong", tmp_path).path == exact
+    assert find.find("pong", tmp_path).path == exact
 
 
 def test_an_ambiguous_beginning_names_the_runs(tmp_path: Path) -> None:
     make_run(tmp_path, "pong-1")
     make_run(tmp_path, "pong-2")
     with pytest.raises(RunError, match="beginning of 2 runs: say more of pong-2, pong-1"):
-        runs.find("pong", tmp_path)
+        find.find("pong", tmp_path)
 
 
 def test_without_a_word_the_newest_is_meant(tmp_path: Path) -> None:
     make_run(tmp_path, "a-new", age_s=10)
     make_run(tmp_path, "b-old", age_s=20)
-    assert runs.find(None, tmp_path).name == "a-new"
+    assert find.find(None, tmp_path).name == "a-new"
 
 
 def test_without_a_word_a_living_run_comes_first(tmp_path: Path) -> None:
     make_run(tmp_path, "new", age_s=10)
     make_run(tmp_path, "living", age_s=20, **me())
-    assert runs.find(None, tmp_path).name == "living"
+    assert find.find(None, tmp_path).name == "living"
 
 
 def test_no_runs_at_all_says_how_to_start_one(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="there are no runs in .*; start one with `actorlearn run TOPOLOGY`"):
-        runs.find(None, tmp_path / "runs")
+        find.find(None, tmp_path / "runs")
 
 
 def test_an_unknown_name_lists_those_there_are(tmp_path: Path) -> None:
     make_run(tmp_path, "pong-1")
     with pytest.raises(RunError, match="'zong' is no run: .* pong-1"):
-        runs.find("zong", tmp_path)
+        find.find("zong", tmp_path)
 
 
 def test_a_folder_without_a_run_in_it_is_none(tmp_path: Path) -> None:
-    assert runs.read(tmp_path) is None
+    assert find.read(tmp_path) is None
 
 
 def test_a_run_of_this_process_is_alive(tmp_path: Path) -> None:
-    run = runs.find(str(make_run(tmp_path, "pong", **me())))
+    run = find.find(str(make_run(tmp_path, "pong", **me())))
     assert run.alive
     assert run.status == "running"
 
@@ -98,7 +98,7 @@ def test_a_run_of_this_process_is_alive(tmp_path: Path) -> None:
     ],
 )
 def test_a_reused_or_missing_process_id_is_not_alive(tmp_path: Path, meta: dict[str, Any]) -> None:
-    run = runs.find(str(make_run(tmp_path, "pong", **meta)))
+    run = find.find(str(make_run(tmp_path, "pong", **meta)))
     assert not run.alive
     assert run.status == "died"
 
@@ -106,34 +106,34 @@ def test_a_reused_or_missing_process_id_is_not_alive(tmp_path: Path, meta: dict[
 def test_a_zombie_is_not_alive(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as child:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        assert runs.start_time(child.pid) is None
+        assert find.start_time(child.pid) is None
 
 
 def test_an_ended_run_has_the_status_of_its_summary(tmp_path: Path) -> None:
     path = make_run(tmp_path, "pong")
     (path / "summary.json").write_text('{"status": "finished"}')
-    assert runs.find(str(path)).status == "finished"
+    assert find.find(str(path)).status == "finished"
 
 
 def test_a_dead_run_cannot_be_asked(tmp_path: Path) -> None:
     path = make_run(tmp_path, "pong")
     with pytest.raises(RunError, match=r"pong is not alive \(died\); .* `actorlearn resume pong`"):
-        runs.find_living(str(path))
+        find.find_living(str(path))
 
 
 def test_without_a_word_the_only_living_run_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [runs.Run(make_run(tmp_path, name, **me()), me()) for name in ("one", "two")]
+    found = [find.Run(make_run(tmp_path, name, **me()), me()) for name in ("one", "two")]
     for living, expected in (
         (found[:1], "one"),
         ([], "no run is alive"),
         (found, "2 runs are alive: name one of two, one"),
     ):
-        monkeypatch.setattr(runs, "living", lambda living=living: living)
+        monkeypatch.setattr(find, "living", lambda living=living: living)
         if len(living) == 1:
-            assert runs.find_living(None).name == expected
+            assert find.find_living(None).name == expected
         else:
             with pytest.raises(RunError, match=expected):
-                runs.find_living(None)
+                find.find_living(None)
 
 
 def test_living_runs_are_found_wherever_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,14 +144,14 @@ def test_living_runs_are_found_wherever_they_are(tmp_path: Path, monkeypatch: py
         shared[-1].mkdir()
         (shared[-1] / "run").write_text(text + "\n")
     shared.append(tmp_path / "just-being-made")
-    monkeypatch.setattr(runs, "living_runs", lambda: shared)
-    assert [run.path for run in runs.living()] == [here]
-    assert runs.find("po", tmp_path / "runs").path == here
+    monkeypatch.setattr(find, "living_runs", lambda: shared)
+    assert [run.path for run in find.living()] == [here]
+    assert find.find("po", tmp_path / "runs").path == here
 
 
 def test_lines_are_given_once_and_only_whole(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    lines = runs.Lines(path)
+    lines = find.Lines(path)
     assert list(lines.new()) == []
     assert lines.last() is None
     path.write_text('{"a": 1}\n{"a": 2}\n{"a":')
@@ -179,11 +179,11 @@ def test_who_was_attached_in_the_last_life_and_stayed(tmp_path: Path) -> None:
         ("attached", "simulator-5", 0, "with trainer-2"),
     ]
     path = tmp_path / "events.jsonl"
-    assert runs.attached_before(path) == []
+    assert find.attached_before(path) == []
     keys = ("kind", "process", "incarnation", "cause")
     lines = [json.dumps(dict(zip(keys, event, strict=False))) for event in told]
     path.write_text("\n".join(lines) + "\n")
-    assert runs.attached_before(path) == ["simulator-2", "simulator-4", "trainer-2"]
+    assert find.attached_before(path) == ["simulator-2", "simulator-4", "trainer-2"]
     for begun in (lines[0], json.dumps({"kind": "resumed"})):  # without its first trainer, perhaps
         path.write_text("\n".join(lines[:2]) + "\n" + begun + "\n")
-        assert runs.attached_before(path) == []
+        assert find.attached_before(path) == []

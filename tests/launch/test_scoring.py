@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actorlearn.wire.messages import Evaluated
-from launch import events as ev
+from launch.supervision import events as ev
 from tests.launch.test_supervisor import (
     KILL,
     OTHERS,

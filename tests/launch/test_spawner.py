@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launch.spawner import Spawner
+from launch.spawning.spawner import Spawner
 from tests.runaways import lives
 
 ROLE = """#!/bin/sh
@@ -27,7 +27,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program, path = tmp_path / "role", tmp_path / "started"
     program.write_text(ROLE.format(path=path))
     program.chmod(0o755)
-    monkeypatch.setattr("launch.spawner.INTERPRETER", str(program))
+    monkeypatch.setattr("launch.spawning.spawner.INTERPRETER", str(program))
     return path
 
 
@@ -72,7 +72,7 @@ def test_a_process_that_cannot_be_watched_is_ended(
 def test_a_program_that_is_not_there_is_an_error_of_the_system(
     selector: selectors.BaseSelector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("launch.spawner.INTERPRETER", str(tmp_path / "nothing"))
+    monkeypatch.setattr("launch.spawning.spawner.INTERPRETER", str(tmp_path / "nothing"))
     processes = Spawner(selector, tmp_path, "run-1")
     with pytest.raises(FileNotFoundError):
         processes.spawn("simulator-0", 0, "simulator", tmp_path / "settings.json", 1)
@@ -114,12 +114,12 @@ def test_a_guardian_that_is_lost_takes_its_processes_along_and_is_replaced(
     monkeypatch: pytest.MonkeyPatch,
     sent: signal.Signals,
 ) -> None:
-    monkeypatch.setattr("launch.guardian._ANSWER_S", 0.5)
+    monkeypatch.setattr("launch.spawning.guardian._ANSWER_S", 0.5)
     processes = Spawner(selector, tmp_path, "run-1")
     first = processes.spawn("simulator-0", 0, "simulator", tmp_path / "settings.json", 1)
     (guardian,) = psutil.Process().children()
     guardian.send_signal(sent)
-    monkeypatch.setattr("launch.guardian._START_S", 0.5)
+    monkeypatch.setattr("launch.spawning.guardian._START_S", 0.5)
     with pytest.raises(OSError, match="the guardian, process"):
         processes.spawn("simulator-1", 0, "simulator", tmp_path / "settings.json", 1)
     assert ends(selector) == [("simulator-0", 0)]

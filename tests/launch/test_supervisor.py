@@ -32,10 +32,10 @@ from actorlearn.wire.messages import (
     Warned,
     encode,
 )
-from launch import events as ev
-from launch.planned import PlannedProcess
-from launch.supervisor import Supervisor
-from launch.topology_supervision import Budget
+from launch.plan.processes import PlannedProcess
+from launch.supervision import events as ev
+from launch.supervision.supervisor import Supervisor
+from launch.topology.supervision import Budget
 
 RESTARTS, WINDOW_S, UNSAVED_RESTARTS = Budget.restarts, Budget.restarts_within_s, Budget.unsaved_restarts
 

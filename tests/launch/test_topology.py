@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 from actorlearn.algorithms import interface as algorithms
 from actorlearn.models import interface as models
 from actorlearn.parameters import graph, published
-from launch import defaults, strict_yaml, topology, topology_gossip
-from launch.topology import Topology, TopologyError, dump, json_schema, load, parse
-from launch.topology_env import EnvSection
-from launch.topology_replay import VERSIONS
-from launch.topology_supervision import SupervisionSection
-from launch.topology_types import Section
+from launch.topology import defaults, gossip, strict_yaml
+from launch.topology import load as loading
+from launch.topology.env import EnvSection
+from launch.topology.fields import Section
+from launch.topology.load import Topology, TopologyError, dump, json_schema, load, parse
+from launch.topology.replay import VERSIONS
+from launch.topology.supervision import SupervisionSection
 
 ROOT = Path(__file__).parent.parent.parent
 PONG = "env: {id: ALE/Pong-v5}\nmodel: {name: nips}\nalgorithm: {name: a2c}\n"
@@ -177,7 +178,7 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
                 ),
                 "gossip": st.fixed_dictionaries(
                     {
-                        "graph": st.sampled_from(topology_gossip.GRAPHS) | st.just([[n] for n in (*range(1, 64), 0)]),
+                        "graph": st.sampled_from(gossip.GRAPHS) | st.just([[n] for n in (*range(1, 64), 0)]),
                         "peers": st.integers(1, 63),
                         "max_staleness": st.none() | st.integers(0, 10**6),
                         "transport": st.sampled_from(["shm", "zmq"]),
@@ -494,9 +495,9 @@ def test_dump_shows_every_key_and_other_yaml_readers_agree() -> None:
 
 
 def test_the_shipped_schema_is_current() -> None:
-    shipped = topology.SCHEMA_FILE.read_text(encoding="utf-8")
-    write = "python -c 'from launch import topology as t; t.SCHEMA_FILE.write_text(t.schema_text())'"
-    assert shipped == topology.schema_text(), f"write it anew: {write}"
+    shipped = loading.SCHEMA_FILE.read_text(encoding="utf-8")
+    write = "python -c 'from launch.topology import load as t; t.SCHEMA_FILE.write_text(t.schema_text())'"
+    assert shipped == loading.schema_text(), f"write it anew: {write}"
     assert json.loads(shipped) == json_schema()
 
 
@@ -557,8 +558,8 @@ def test_what_a_batch_of_ones_own_algorithm_parts_into_is_for_it_to_know() -> No
 
 
 def test_graphs_are_those_the_learners_know() -> None:
-    assert (*topology_gossip.GRAPHS, "lists") == graph.GRAPHS
-    assert get_args(get_args(get_args(topology_gossip.Graph)[0])[0]) == topology_gossip.GRAPHS
+    assert (*gossip.GRAPHS, "lists") == graph.GRAPHS
+    assert get_args(get_args(get_args(gossip.Graph)[0])[0]) == gossip.GRAPHS
 
 
 def test_the_door_to_topologies_does_not_import_torch_or_numpy() -> None:

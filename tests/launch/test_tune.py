@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from launch import tune
+from launch.commands import tune
+from launch.commands.tune import LAST, Keys, candidates, heats
 from launch.errors import FailedError
-from launch.topology import TopologyError, load, parse
-from launch.tune import LAST, Keys, candidates, heats
+from launch.topology.load import TopologyError, load, parse
 
 TEXT = "env: {id: CartPole-v1}\nsimulators: {count: 2, envs: 6}"
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from actorlearn.metrics.timings import SECTIONS
-from launch.vitals import GAP_S, AwakeClock, Shares
+from launch.runtime.clock import GAP_S, AwakeClock, Shares
 
 
 def test_the_clock_stands_still_while_we_could_not_run() -> None:

@@ -18,7 +18,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 from launch.errors import RunError
-from launch.topology import Topology
+from launch.topology.load import Topology
 from tests.ledger.oracle import violations
 from tests.ledger.world import PowerCutError, World, topology
 

@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from actorlearn.learning.replay import ReplayLearning
 from actorlearn.memory.account import REASONS, Account, Counts
 from actorlearn.parameters import checkpoint
-from actorlearn.processes.replay_learning import ReplayLearning
 from tests.ledger.counting import PARTS, ROWS, Row, counts_of, row_of
 from tests.ledger.env import read
 from tests.ledger.simulated import Step

@@ -12,8 +12,8 @@ from actorlearn.memory.progress import Progress
 from actorlearn.memory.rollout import Blocks, Rounds
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published
-from actorlearn.processes.settings import SimulatorSettings
 from actorlearn.processes.simulator import Group, describe
+from actorlearn.worker.settings import SimulatorSettings
 from tests.ledger.counting import Row, row_of
 from tests.ledger.env import read
 

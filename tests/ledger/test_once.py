@@ -15,7 +15,7 @@ from actorlearn.failpoints import Killed
 from actorlearn.parameters.allreduce import Sync
 from actorlearn.parameters.exchange import Alone
 from actorlearn.parameters.interface import Stopped
-from launch.topology import Topology
+from launch.topology.load import Topology
 from tests.ledger import fibers
 from tests.ledger.oracle import stored, times_used
 from tests.ledger.world import World, topology

@@ -27,20 +27,20 @@ import pytest
 
 from actorlearn.algorithms.interface import learns_from_replay
 from actorlearn.failpoints import Arms, armed
+from actorlearn.learning.resuming import resumed
 from actorlearn.memory.shared import Segment
-from actorlearn.processes import describe
-from actorlearn.processes import settings as all_settings
-from actorlearn.processes.resuming import resumed
-from actorlearn.processes.settings import DescribeSettings, SimulatorSettings, TrainerSettings
 from actorlearn.processes.trainer import Trainer
+from actorlearn.tasks import describe
 from actorlearn.wire.messages import PROTOCOL_VERSION, Finished, Hello, Request, encode
-from launch import events as ev
-from launch import runner
-from launch.description import Description, env_settings
-from launch.footing import Footing
-from launch.plan import Plan
-from launch.runner import Runner
-from launch.topology import Topology, dump, parse
+from actorlearn.worker import settings as all_settings
+from actorlearn.worker.settings import DescribeSettings, SimulatorSettings, TrainerSettings
+from launch.plan.plan import Plan
+from launch.plan.probe import Description, env_settings
+from launch.runtime import loop
+from launch.runtime.loop import Runner
+from launch.runtime.resources import Footing
+from launch.supervision import events as ev
+from launch.topology.load import Topology, dump, parse
 from tests.ledger import fibers
 from tests.ledger.counting import OPTIMIZER, Numbers, Row, counting
 from tests.ledger.fibers import Fiber
@@ -497,13 +497,13 @@ def _in_one_process(world: World) -> Iterator[None]:
             "selectors": SimpleNamespace(DefaultSelector=lambda: _Selector(world), EVENT_READ=1),
             "Energy": lambda: SimpleNamespace(row=lambda _: {}),
         }.items():
-            patch.setattr(runner, name, made)
+            patch.setattr(loop, name, made)
         patch.setattr("actorlearn.processes.trainer.resumed", taken_up)
-        patch.setattr("launch.record.meta", lambda *_: {})
+        patch.setattr("launch.runtime.metadata.meta", lambda *_: {})
         patch.setattr("actorlearn.wire.control.Dealer", lambda _endpoint, peer: _Dealer(world, peer))
         patch.setattr("actorlearn.wire.channel.Waiter.__init__", lambda *_: None)
         patch.setattr("actorlearn.wire.channel.Waiter.wait", waited)
-        patch.setattr("actorlearn.processes.role.LOOK_S", 0.0)
+        patch.setattr("actorlearn.worker.worker.LOOK_S", 0.0)
         patch.setattr(time, "sleep", lambda seconds: waited() if fibers.running() else _sleep(seconds))
         patch.setattr(signal, "signal", lambda number, handler: _handled(world, number, handler))
         patch.setattr(os, "fsync", lambda _handle: None)

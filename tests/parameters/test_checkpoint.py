@@ -19,7 +19,7 @@ import torch
 
 from actorlearn.parameters import checkpoint, checkpoint_folders
 from actorlearn.parameters.checkpoint_folders import CheckpointError, going_on, in_all, of_all, unsealed
-from actorlearn.processes.evaluate import newest_opened
+from actorlearn.tasks.evaluate import newest_opened
 from tests.parameters.killed_saves import SCENARIOS
 
 TENSORS = {"weights.a": torch.arange(6.0).reshape(2, 3), "optimizer.m": torch.ones(4)}

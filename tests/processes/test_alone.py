@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from actorlearn.processes import alone
-from actorlearn.processes.settings import AloneSettings, SimulatorSettings, TrainerSettings
-from launch.description import describe
-from launch.instructions import instructions
-from launch.plan import plan
-from launch.topology import parse
+from actorlearn.tasks import measure
+from actorlearn.worker.settings import AloneSettings, SimulatorSettings, TrainerSettings
+from launch.plan.plan import plan
+from launch.plan.probe import describe
+from launch.plan.settings import instructions
+from launch.topology.load import parse
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         steps.append(number)
         return float(number)
 
-    monkeypatch.setattr(alone, "measured", once)
+    monkeypatch.setattr(measure, "measured", once)
     return steps
 
 
@@ -37,7 +37,7 @@ def test_every_part_runs_alone(counted: list[int], tmp_path: Path, env_id: str, 
     keys = ["simulators.count=1", "simulators.envs=4", "algorithm.horizon=8"]
     keys += [] if name in ("dqn", "c51") else ["algorithm.minibatches=2"]
     settings = measuring(tmp_path, env_id, name, 4, keys)
-    for part in (alone.simulate, alone.infer, alone.learn):
+    for part in (measure.simulate, measure.infer, measure.learn):
         part(settings)
     learned = 4 if settings.trainer.replay else 32  # a minibatch of 32 transitions, each learned from 8 times
     assert counted == [4, 4, learned]
@@ -51,7 +51,7 @@ def test_learning_from_a_replay_runs_alone_whatever_its_rings_must_hold(
     counted: list[int], tmp_path: Path, keys: list[str]
 ) -> None:
     settings = measuring(tmp_path, "CartPole-v1", "dqn", 256, ["simulators.count=1", *keys])
-    alone.learn(settings)
+    measure.learn(settings)
     assert counted == [4]
 
 

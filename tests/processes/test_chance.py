@@ -6,12 +6,12 @@ from pathlib import Path
 
 import torch
 
+from actorlearn.acting.exploration import choose, epsilon
 from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.dqn import DQN
 from actorlearn.algorithms.interface import AlgorithmSettings
 from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, rounds_fields
 from actorlearn.memory.shared import Segment
-from actorlearn.processes.chance import choose, epsilon
 
 GROUPS, ENVS, HORIZON, SIMULATORS = 2, 3, 4, 2
 ENVIRONMENTS = SIMULATORS * GROUPS * ENVS

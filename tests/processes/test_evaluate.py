@@ -9,7 +9,7 @@ import torch
 
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.checkpoint_folders import CheckpointError
-from actorlearn.processes.evaluate import newest_of_each
+from actorlearn.tasks.evaluate import newest_of_each
 
 
 def save(folder: Path, env_steps: int) -> None:

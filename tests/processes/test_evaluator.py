@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
+from actorlearn.acting.exploration import mix
 from actorlearn.envs.interface import EnvSettings
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published, weights_fields
-from actorlearn.processes.chance import mix
 from actorlearn.processes.evaluator import AVERAGE, Dates, Learners, play, players, summary
 from actorlearn.processes.inference import Policy
-from actorlearn.processes.settings import PolicySettings
+from actorlearn.worker.settings import PolicySettings
 
 CARTPOLE = EnvSettings(id="CartPole-v1", frame_skip=1, stack=1, noop_max=0, time_limit_steps=0)
 

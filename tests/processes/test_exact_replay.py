@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 import torch
 
+from actorlearn.learning.replay import ReplayLearning
+from actorlearn.learning.secondary import learning_by
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, rounds_fields
 from actorlearn.memory.shared import Segment
@@ -23,12 +25,10 @@ from actorlearn.parameters.interface import Stopped
 from actorlearn.parameters.published import weights_fields
 from actorlearn.processes.batches import steps_in
 from actorlearn.processes.replay_batches import ReplayBatches
-from actorlearn.processes.replay_learning import ReplayLearning
-from actorlearn.processes.secondary_learning import learning_by
-from actorlearn.processes.settings import ReplayPlace
 from actorlearn.replay.rows import ReplayShape, replay_fields
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.wire.messages import Seat
+from actorlearn.worker.settings import ReplayPlace
 from tests.processes.test_learning import learning
 from tests.replay.ledger import ENVS, LedgerEnv, Simulated
 

@@ -14,8 +14,8 @@ from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes import gathering
 from actorlearn.processes.batches import Batches
 from actorlearn.processes.gathering import Gathering, of_the_first
-from actorlearn.processes.settings import snapshot_of
 from actorlearn.wire.messages import Seat
+from actorlearn.worker.settings import snapshot_of
 
 SHAPE = BlockShape(
     groups=1, blocks=1, horizon=3, envs_per_group=2, observation_shape=(2,), observation_dtype="float32", actions=2

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from torch import zeros
 
+from actorlearn.learning.peers import Learners
 from actorlearn.memory.shared import Segment
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.parameters.allgather import rows_fields
 from actorlearn.parameters.interface import Exchange, ExchangeSettings, Learner
 from actorlearn.parameters.make import make
-from actorlearn.processes.learners import Learners
 
 
 @pytest.mark.parametrize("phase", ["run", "drain"])
@@ -50,7 +50,7 @@ def test_a_pass_that_counts_nothing_before_its_end_is_given_time_to_finish(monke
     learners = Learners(settings, role, learning)
 
     def goes_on(now_s: float, phase: str) -> bool:
-        monkeypatch.setattr("actorlearn.processes.learners.time.monotonic", lambda: now_s)
+        monkeypatch.setattr("actorlearn.learning.peers.time.monotonic", lambda: now_s)
         order.phase = phase
         return learners.going_on()
 

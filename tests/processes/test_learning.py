@@ -13,11 +13,11 @@ from torch import Tensor
 
 from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.learning.update import Learning
 from actorlearn.models.interface import ModelSettings
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.parameters.interface import Stopped
-from actorlearn.processes.learning import Learning
-from actorlearn.processes.settings import PolicySettings, TrainerSettings
+from actorlearn.worker.settings import PolicySettings, TrainerSettings
 
 HORIZON, ENVIRONMENTS = 3, 8
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from actorlearn.algorithms.interface import Batch
+from actorlearn.learning.update import Learning
 from actorlearn.models.interface import ModelSettings
 from actorlearn.parameters import checkpoint
 from actorlearn.processes.inference import Policy
-from actorlearn.processes.learning import Learning
 from tests.processes.test_learning import ENVIRONMENTS, HORIZON, batch, learning
 
 NORMALIZED = ModelSettings(name="mlp", hidden_sizes=[4], normalize_observation=True)

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from actorlearn.learning.norms import Norms
 from actorlearn.models.make import flatten
-from actorlearn.processes.norms import Norms
 from tests.processes.test_learning import batch, learning
 
 

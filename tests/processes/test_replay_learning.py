@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from actorlearn import failpoints
 from actorlearn.algorithms.interface import Batch
+from actorlearn.learning.replay import ReplayLearning
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, rounds_fields
 from actorlearn.memory.shared import Segment
@@ -23,12 +24,11 @@ from actorlearn.parameters import checkpoint
 from actorlearn.parameters.interface import ExchangeSettings, Stopped
 from actorlearn.processes.batches import steps_in
 from actorlearn.processes.replay_batches import ReplayBatches
-from actorlearn.processes.replay_learning import ReplayLearning
-from actorlearn.processes.settings import ReplayPlace
 from actorlearn.replay.rings import Rings
 from actorlearn.replay.rows import ReplayShape, replay_fields
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.wire.messages import Seat
+from actorlearn.worker.settings import ReplayPlace
 from tests.processes.test_learning import batch as any_batch
 from tests.processes.test_learning import learning
 

@@ -19,7 +19,7 @@ from actorlearn.memory.progress import progress_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, rounds_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.timings import SECTIONS
-from actorlearn.processes.settings import PolicySettings, SimulatorSettings, write
+from actorlearn.worker.settings import PolicySettings, SimulatorSettings, write
 
 HORIZON, ENVS = 4, 2
 SHAPE = BlockShape(

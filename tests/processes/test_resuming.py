@@ -10,11 +10,11 @@ import msgspec
 import pytest
 import torch
 
+from actorlearn.learning.resuming import resumed
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.checkpoint_folders import CheckpointError
-from actorlearn.processes.resuming import resumed
-from actorlearn.processes.settings import TrainerSettings
+from actorlearn.worker.settings import TrainerSettings
 from tests.processes.test_learning import learning
 
 

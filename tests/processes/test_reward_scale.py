@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actorlearn.algorithms.interface import Batch
-from actorlearn.processes.reward_scale import RewardScale
+from actorlearn.learning.reward_scale import RewardScale
 from tests.algorithms.episodes import batches, rows_of
 
 DISCOUNT = 0.9

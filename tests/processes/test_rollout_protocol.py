@@ -19,8 +19,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from actorlearn.acting.batching import Asked, Turns, due
 from actorlearn.algorithms.interface import AlgorithmSettings, Batch
 from actorlearn.envs.interface import EnvSpec, Row
+from actorlearn.learning.staleness import open_rounds
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import (
     Blocks,
@@ -35,8 +37,6 @@ from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Batches
 from actorlearn.processes.simulator import Group
-from actorlearn.processes.staleness import open_rounds
-from actorlearn.processes.turns import Asked, Turns, due
 from actorlearn.wire.messages import Seat
 
 HORIZON = 3

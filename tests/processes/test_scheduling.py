@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import pytest
 
-from actorlearn.processes import scheduling
-from actorlearn.processes.scheduling import set_policy, set_slice, slice_ns
+from actorlearn.worker import scheduling
+from actorlearn.worker.scheduling import set_policy, set_slice, slice_ns
 
 T = TypeVar("T")
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from actorlearn.learning.replay import ReplayLearning
+from actorlearn.learning.secondary import WithSecondary
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.interface import Stopped
 from actorlearn.parameters.published import Published, weights_fields
-from actorlearn.processes.replay_learning import ReplayLearning
-from actorlearn.processes.secondary_learning import WithSecondary
 from tests.processes.test_learning import batch as any_batch
 from tests.processes.test_replay_learning import Played, made_of, replaying
 

@@ -13,7 +13,7 @@ from actorlearn.models.make import flatten, make
 from actorlearn.models.unroll import unroll
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.make import make as make_optimizer
-from actorlearn.processes.shares import SLICED, Passes, Shares
+from actorlearn.worker.shares import SLICED, Passes, Shares
 
 ROWS, ENVIRONMENTS = 3, 5
 NETWORKS = {

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.learning.staleness import lags, open_rounds, without_stale
 from actorlearn.processes.batches import steps_in
-from actorlearn.processes.staleness import lags, open_rounds, without_stale
 
 VERSION = 10
 transitions = st.lists(st.lists(st.tuples(st.integers(5, VERSION), st.booleans()), min_size=3, max_size=3), min_size=1)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from actorlearn.acting.batching import Asked, Turns
 from actorlearn.algorithms.interface import Batch
 from actorlearn.envs.interface import EnvSettings
 from actorlearn.envs.make import make
@@ -26,8 +27,7 @@ from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Batches
 from actorlearn.processes.simulator import Group
-from actorlearn.processes.standing import Snapshots, restore
-from actorlearn.processes.turns import Asked, Turns
+from actorlearn.processes.snapshots import Snapshots, restore
 from actorlearn.wire.messages import Seat
 from tests.ledger.env import Ledger, read_all
 

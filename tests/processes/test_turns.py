@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from actorlearn.acting.batching import Turns, due, waiting
 from actorlearn.memory.rollout import Blocks
-from actorlearn.processes.turns import Turns, due, waiting
 from tests.blocks import make_seats
 
 ENVS = 4

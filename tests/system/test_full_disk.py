@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.topology import load
+from launch.topology.load import load
 from tests.system.conftest import Command, Start
 from tests.system.environments import __name__ as ENVIRONMENTS
 

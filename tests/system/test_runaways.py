@@ -7,7 +7,7 @@ import subprocess
 import psutil
 import pytest
 
-from launch import guardian
+from launch.spawning import guardian
 from tests.runaways import COUNT, lives, new_name, sleepers
 from tests.system.conftest import Command, Start
 from tests.system.environments import SLEEPERS_VARIABLE

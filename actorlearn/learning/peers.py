@@ -1,0 +1,207 @@
+"""The learners this one exchanges with: joined when all have come, and joined anew when one comes or goes.
+
+Reads: the order's list of learners. Writes: nothing; the exchange does (``parameters/exchange.py``). With one learner,
+or a store between them, nobody is waited for. Those that gossip join at once too, and are told who there is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from math import inf
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from actorlearn.learning.update import Learning
+from actorlearn.memory.shared import Segment, SegmentError, SharedMemoryFull
+from actorlearn.parameters.graph import neighbours
+from actorlearn.parameters.interface import ExchangeSettings, PeerLost, Stopped
+from actorlearn.parameters.rendezvous import rendezvous_fields
+from actorlearn.worker.settings import TrainerSettings
+from actorlearn.worker.worker import Role
+
+PATIENCE_S = 60.0
+"""Longest that a new list of learners is awaited after one was lost; the supervisor sees a death within a second."""
+STRAGGLING = 0.2
+"""Share of time that others must wait for a learner before it is named."""
+SURE_AFTER = 3
+"""Reports in a row in which it must be the same one: anybody may be late once, and at the start all are."""
+NAME_EVERY_S = 30.0
+
+
+class Members(NamedTuple):
+    """Learners that exchange with one another, and since which order."""
+
+    peers: tuple[str, ...] = ()
+    generation: int = 0
+    """Of who is listed anew, though under the same names: of those who were there meanwhile one has died."""
+
+
+class Learners:
+    """Which learners this one is joined with."""
+
+    def __init__(self, settings: TrainerSettings, role: Role, learning: Learning) -> None:
+        """Joined with nobody yet."""
+        self._settings = settings
+        self._exchange = msgspec.convert(settings.exchange, ExchangeSettings)
+        self._role = role
+        self._learning = learning
+        self._members = self._lost = self._in_want = Members()
+        self._lost_s = 0.0
+        self._named_s = -NAME_EVERY_S
+        self._suspect, self._suspected = -1, 0
+        self._leaving_s = inf
+        """When this one was first seen to leave in the middle of a pass."""
+        self._order = 0
+        self._numbers: tuple[int, ...] = ()
+        """Of the learners in the order of that version."""
+
+    @property
+    def joined(self) -> bool:
+        """Whether this learner is joined with all that there are now."""
+        return bool(self._members.peers) and self._members == self._wanted()
+
+    @property
+    def in_step(self) -> bool:
+        """Whether others wait for this one's update, so that it must make one of every batch."""
+        return self._exchange.mode == "sync"
+
+    @property
+    def outlived(self) -> bool:
+        """Whether what this one learns stays when it dies: in the others' weights, or in the store."""
+        return self._exchange.mode in ("sync", "async")
+
+    @property
+    def leaving(self) -> bool:
+        """Whether the order tells this learner to finish."""
+        order = self._role.control.order
+        return order.phase == "drain" or self._settings.name in order.leaving
+
+    def going_on(self) -> bool:
+        """Whether a long pass goes on; asked once between two of its updates, because those in step ask together."""
+        alive, now_s = self._role.alive(), time.monotonic()
+        self._leaving_s = min(self._leaving_s, now_s) if self.leaving else inf
+        late = now_s - self._leaving_s >= self._learning.finish_s
+        return alive and not self._learning.exchange.ending(late)
+
+    def join(self, env_steps: int, updates: int) -> tuple[int, int] | None:
+        """Join those there are now; the steps and updates of all, or None while they are not complete."""
+        wanted = self._wanted()
+        if self._exchange.mode == "alone":
+            self._members = wanted
+            return self._learning.exchange.join(env_steps, updates)
+        if self._exchange.mode == "gossip" and not self._role.control.order.version:
+            return None  # it says who else there is
+        if self._role.peer not in wanted.peers or wanted == self._lost:
+            if self._lost.peers and time.monotonic() - self._lost_s > PATIENCE_S:
+                among = ", ".join(wanted.peers)
+                raise PeerLost(f"no other list of learners came within {PATIENCE_S:g} s of losing one of {among}")
+            return None
+
+        def alive() -> bool:  # once joined, a newer list ends no wait: others still come, or are seen to have left
+            return self._role.alive() and wanted in (self._wanted(), self._members)
+
+        try:
+            self._learning.exchange_by(self._exchange_with(wanted), alive, self._present, self._warn)
+            totals = self._learning.exchange.join(env_steps, updates)
+        except SharedMemoryFull as error:  # where they meet; when there is room again they do
+            self._warn_of_want(wanted, f"cannot meet the other learners: {error}; it is tried until it can be")
+            return None
+        except (Stopped, SegmentError):  # we are to end, there is another list, or the place is still being made
+            return None
+        except PeerLost:
+            self._members = wanted
+            self.part()
+            return None
+        self._members = wanted
+        self._forget_meetings(wanted)
+        return totals
+
+    def part(self) -> None:
+        """One of them is gone: join again when the order says with whom."""
+        self._lost, self._lost_s, self._members = self._members, time.monotonic(), Members()
+
+    def straggler(self, numbers: Mapping[str, float], seconds: float) -> str:
+        """Who kept the others waiting for a good part of this time, in words, now and then; mostly nothing."""
+        waited_s, rank = numbers.get("straggler_wait_s", 0.0), int(numbers.get("straggler", -1))
+        slow = bool(self._members.peers) and waited_s >= STRAGGLING * seconds
+        self._suspected = self._suspected + 1 if slow and rank == self._suspect else int(slow)
+        self._suspect = rank
+        now_s = time.monotonic()
+        if self._suspected < SURE_AFTER or now_s - self._named_s < NAME_EVERY_S:
+            return ""
+        self._named_s = now_s
+        name = self._members.peers[rank].rpartition(".")[0]
+        return f"{name} is slow: the other learners waited {waited_s:.1f} of the last {seconds:.1f} s for it"
+
+    def _warn(self, text: str) -> None:
+        self._role.control.warned(text)
+
+    def _present(self) -> tuple[int, ...]:
+        """Numbers of the learners that the newest order lists; a change of those this one mixes with is told."""
+        order = self._role.control.order
+        if order.version != self._order:
+            before, self._order = self._numbers, order.version
+            listed = (int(peer.rpartition(".")[0].rpartition("-")[2]) for peer in order.learners)
+            self._numbers = tuple(sorted({self._exchange.rank, *listed}))
+            if before and order.phase == "run" and (said := self._change(before, self._numbers)):
+                self._warn(said)
+        return self._numbers
+
+    def _change(self, before: tuple[int, ...], now: tuple[int, ...]) -> str:
+        """Whose weights are mixed from now on, and why, in words; nothing where they are the same."""
+        graph, rank = self._exchange.graph, self._exchange.rank
+        mixed = neighbours(graph, now, rank)
+        if mixed == neighbours(graph, before, rank):
+            return ""
+        whys = ((set(before) - set(now), "gone"), (set(now) - set(before), "come"))
+        why = ", ".join(
+            f"{_names(others)} {'has' if len(others) == 1 else 'have'} {how}" for others, how in whys if others
+        )
+        return f"mixes with {_names(mixed) or 'nobody'} from now on: {why}"
+
+    def _exchange_with(self, members: Members) -> ExchangeSettings:
+        """How this one exchanges with these; raises SharedMemoryFull."""
+        settings = msgspec.structs.replace(self._exchange, incarnation=self._settings.incarnation)
+        if settings.mode != "sync":
+            return settings
+        rank, count = members.peers.index(self._role.peer), len(members.peers)
+        return msgspec.structs.replace(settings, rank=rank, learners=count, rendezvous=self._meeting(members))
+
+    def _meeting(self, members: Members) -> str:
+        """Where these learners meet, made by whoever comes first. Who was there once never comes back to it."""
+        said = " ".join(members.peers).encode()
+        path = f"{self._exchange.rendezvous}.{members.generation}.{hashlib.sha256(said).hexdigest()[:16]}"
+        with suppress(FileExistsError):
+            Segment.create(Path(path), rendezvous_fields(len(members.peers))).close()
+        return path
+
+    def _forget_meetings(self, members: Members) -> None:
+        """Remove where learners have met before: all there are have met here, and a newer list has a newer number."""
+        if self._exchange.mode != "sync":
+            return
+        place = Path(self._exchange.rendezvous)
+        for path in place.parent.glob(f"{place.name}.*.*"):
+            generation = path.name.removeprefix(f"{place.name}.").partition(".")[0]
+            if generation.isdecimal() and int(generation) < members.generation:
+                path.unlink(missing_ok=True)
+
+    def _warn_of_want(self, wanted: Members, text: str) -> None:
+        """Tell once of each list."""
+        if wanted != self._in_want:
+            self._in_want = wanted
+            self._warn(text)
+
+    def _wanted(self) -> Members:
+        if self._exchange.mode == "sync" and self._settings.learners > 1:
+            order = self._role.control.order
+            return Members(tuple(order.learners), order.generation)
+        return Members((self._role.peer,))
+
+
+def _names(learners: Collection[int]) -> str:
+    return " and ".join(f"trainer-{learner}" for learner in sorted(learners))

@@ -1,0 +1,280 @@
+"""Learning from a replay: so many minibatches a round, toward what an older copy of the network says.
+
+Reads: the replay, which stage 3 fills. Writes: flat weights, optimizer state, the target network, priorities. Refuses
+to know: rounds' rows, blocks, messages.
+
+Which minibatches are due and when the target network is renewed depend on the steps that were learned from and on the
+number of the round: with the seed these decide everything. Where acting belongs to rounds (``simulators.weights:
+round``) and a round is as long as ``target_every_steps``, this is algorithm 1 of Daley and Amato (2021): the target
+network is what acts meanwhile, and what is drawn from is what was stored before the round began.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from actorlearn.acting.exploration import mix
+from actorlearn.algorithms.interface import Batch, learns_from_replay
+from actorlearn.learning.update import Learning
+from actorlearn.memory.shared import Segment
+from actorlearn.models.make import flatten
+from actorlearn.models.noisy import draw
+from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.optim.schedules import for_batches, linear
+from actorlearn.parameters import checkpoint
+from actorlearn.parameters.interface import ExchangeSettings, Stopped
+from actorlearn.replay.buffer import Replay
+from actorlearn.replay.nstep import NStep
+from actorlearn.replay.ratio import Ratio
+from actorlearn.replay.rows import PRIORITIES
+from actorlearn.replay.samplers import Prioritised, Sampler, Uniform, importance
+from actorlearn.worker.settings import ReplayPlace, TrainerSettings
+from actorlearn.worker.staging import Staging
+
+
+class ReplayLearning(Learning):
+    """Network, target network, loss, optimizer and replay."""
+
+    finish_s = 0.0
+    """None: the next pass goes on where this one is broken off."""
+    _credited = -1
+    """Steps for which all minibatches have been done; -1: those of the first round to come."""
+    _ahead = 0
+    """Minibatches done beyond these, of a pass that was broken off."""
+    _claim = -1
+    """Steps for which they will have been done after the next pass."""
+    _together = 0
+    """Learners that are in step."""
+
+    def __init__(self, settings: TrainerSettings, place: ReplayPlace) -> None:
+        """Build everything, weights drawn from the seed; take up the replay as it was left."""
+        self._numbers = place.numbers
+        super().__init__(settings)
+        if not learns_from_replay(self.algorithm):
+            raise TypeError(f"algorithm.name: {self.algorithm_settings.name!r} does not learn from a replay")
+        self._batch = place.numbers.batch_size
+        self.random = np.random.default_rng([settings.seed, settings.learner])
+        """By which minibatches are drawn."""
+        self.replay = self._open(place)
+        self.target = copy.deepcopy(self.network)
+        self.target_weights, _ = flatten(self.target)
+        self.learner = replace(self.learner, beside=[self.target_weights], counts=self._counts, adopt=self._adopt)
+        self._target_passes = self.passes_of(self.target)
+        self._noise = torch.Generator(settings.device)
+        self._staging = Staging(settings.device)
+        self._due = 0
+        """Minibatches of the round that is being learned from."""
+        self._period = -1
+        """How often ``target_every_steps`` were over when the target network was looked at last."""
+        self._told: dict[str, float] = {}
+
+    def _optimizer(self) -> OptimizerSettings:
+        """Its numbers for minibatches of this size."""
+        return for_batches(super()._optimizer(), self._numbers.batches, self.settings.rate_scaling)
+
+    def _open(self, place: ReplayPlace) -> Replay:
+        a = self.algorithm_settings
+        cells = place.shape.rings * place.shape.rows
+        segment = Segment.open(Path(place.segment))
+        sampler: Sampler = Uniform(cells)
+        if self._numbers.prioritised:
+            tree, largest = (segment[name] for name in PRIORITIES)
+            sampler = Prioritised(cells, self._numbers.alpha, None, (tree, largest))
+        returns = NStep(
+            steps=a.n_step,
+            discount=a.discount,
+            reward_clip=a.reward_clip,
+            life_loss_terminal=a.life_loss_terminal,
+            bootstrap_on_truncation=a.bootstrap_on_truncation,
+        )
+        replay = Replay(segment, place.shape, returns, sampler)
+        replay.recover()
+        return replay
+
+    def exchange_by(
+        self,
+        settings: ExchangeSettings,
+        alive: Callable[[], bool],
+        members: Callable[[], Sequence[int]] = tuple,
+        warn: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """Learners in step count the steps of all, because each must do as many updates."""
+        self._together = settings.learners if settings.mode == "sync" else 0
+        super().exchange_by(settings, alive, members, warn)
+
+    def _counts(self) -> list[int]:
+        return [self._credited, self._ahead, self._period, self.replay.begun]
+
+    def _adopt(self, said: NDArray[np.int64], best: int) -> None:
+        """Go on with what the learner has done whose weights are taken, once all have stored enough to learn from.
+
+        With the target network too, if it is that learner's; where a store is between them, each has its own.
+        """
+        self._credited, self._ahead, period = (int(count) for count in said[best, :3])
+        self._period = period if self._together else self._period
+        self.replay.begun = int(said[:, 3].min())  # -1 where one has stored nothing yet: all begin anew
+
+    # How much, and when ------------------------------------------------------------------------------------------
+
+    def prepare(self, batch: Batch) -> Batch:
+        """Nothing: it is stored already."""
+        return batch
+
+    def updates_from(self, prepared: Batch, env_steps: int, own_steps: int) -> int:
+        """Minibatches that are due by all rounds before this one, and have not been done."""
+        if not self.algorithm_settings.epochs:
+            return 0
+        learners = max(self._together, 1)
+        steps = env_steps if self._together else own_steps
+        if self.replay.begun < 0:
+            self.replay.begun = steps
+        starts = self.replay.begun + self._numbers.learning_starts_steps * learners
+        ratio = Ratio(intensity=self._numbers.ratio, batch=self._batch * learners, starts=starts)
+        before = steps if self._credited < 0 else self._credited
+        self._claim = steps
+        self._due = max(0, ratio.due(steps, 0) - ratio.due(before, 0) - self._ahead)
+        return self._due
+
+    def pass_over(self, batch: Batch, env_steps: int, round_: int) -> dict[str, float]:
+        """Learn from as many minibatches as are due; returns numbers of the newest update, or of a skipped one.
+
+        A round of thousands takes a minute: raises Stopped when it is time to end meanwhile.
+        """
+        self.finite = True
+        count = self._ahead + self._due
+        for done in range(self._ahead, count):
+            if not self.going_on():
+                raise Stopped("told to end among the minibatches of a round")
+            self._noise.manual_seed(mix(mix(self.settings.seed, round_), done))  # nothing of it needs saving
+            self._renew_target(round_, done, count)
+            finite, told = self.finite, self.minibatch(env_steps)
+            self._told = told if finite else self._told
+            self._ahead += 1
+        self._credited, self._ahead = self._claim, 0
+        if self._due:
+            self.skipped = 0 if self.finite else self.skipped + 1
+        return {**self._told, "replay_transitions": float(len(self.replay)), "minibatches": float(self._due)}
+
+    def _renew_target(self, round_: int, done: int, count: int) -> None:
+        """Copy the network whenever another ``target_every_steps`` of all learners are over.
+
+        A round's minibatches, of which there are ``count``, stand for its steps, evenly.
+        """
+        steps, every = self.settings.round_steps, self.algorithm_settings.target_every_steps
+        period = (round_ * count + done) * steps // (count * every)
+        if period != self._period:
+            self.target_weights.copy_(self.weights)
+        self._period = period
+
+    # One minibatch -----------------------------------------------------------------------------------------------
+
+    def minibatch(self, env_steps: int) -> dict[str, float]:
+        """Draw one and learn from it; returns its numbers."""
+        return self.update(self._drawn(env_steps), env_steps)
+
+    def _drawn(self, env_steps: int) -> Batch:
+        """Draw a minibatch: two rows, as a ``ReplayAlgorithm`` reads them."""
+        sample = self._sample = self.replay.sample(self._batch, self.random)
+        weight = np.ones(self._batch, np.float32)
+        if self._numbers.prioritised:
+            gone = env_steps / self.settings.total_steps
+            weight = importance(sample.probability, linear(self._numbers.beta, self._numbers.beta_final, gone))
+        rows = self._staging.join("observation", [sample.observation[None], sample.next_observation[None]], 0)
+        no = torch.zeros((1, self._batch), dtype=torch.bool, device=rows.device)
+        batch = Batch(
+            observation=rows,
+            action=self._row("action", sample.action),
+            reward=self._row("reward", sample.reward),
+            terminated=no,
+            truncated=no,
+            life_lost=no,
+            first=no.expand(2, -1),
+            valid=~no,
+            policy_version=no.long(),
+            columns={"discount": self._row("discount", sample.discount), "weight": self._row("weight", weight)},
+        )
+        return self._with_targets(batch)
+
+    def _row(self, name: str, array: Any) -> Tensor:
+        return self._staging.join(name, [array[None]], 0)
+
+    @torch.no_grad()
+    def _with_targets(self, batch: Batch) -> Batch:
+        """The batch with what row 0 should say, from row 1."""
+        rows = batch.observation[1:]
+        passes = {"target.": self._target_passes}
+        draw(self.target, self._noise)
+        if self.algorithm.prepared_rows:
+            draw(self.network, self._noise)
+            passes[""] = self.passes
+        if len(passes) == self.shares.count:  # a network for each core: halves of 32 rows take 0.8 of the time of all
+            both = list(passes.values())
+            outputs = self.shares.run(lambda index: both[index].whole(rows), len(both))
+        else:
+            outputs = [made.forward(rows)[0] for made in passes.values()]
+        following = {
+            f"{prefix}{name}": output
+            for prefix, own in zip(passes, outputs, strict=True)
+            for name, output in own.items()
+        }
+        return self.algorithm.prepare(batch, following)
+
+    def update(self, batch: Batch, env_steps: int) -> dict[str, float]:
+        """One update, and the priorities that it gives the minibatch drawn last."""
+        draw(self.network, self._noise)
+        return super().update(batch, env_steps)
+
+    def told(self, metrics: dict[str, Tensor], taken: bool) -> dict[str, float]:
+        """Give the minibatch its priorities."""
+        priority = metrics.pop("priority")
+        if taken and self._numbers.prioritised:
+            self.prioritise(priority[0].cpu().numpy())
+        return super().told(metrics, taken)
+
+    def prioritise(self, priority: NDArray[np.floating[Any]]) -> None:
+        """Give the minibatch drawn last these priorities [B]."""
+        self.replay.update(self._sample, priority)
+
+    # Checkpoints -------------------------------------------------------------------------------------------------
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that learning changes, by name; the replay itself is ``save``'s."""
+        target = {f"target.{name}": tensor for name, tensor in self.target.state_dict().items()}
+        return {
+            **super().tensors(),
+            **target,
+            "replay.counters": torch.tensor([self._credited, self._ahead, self._period]),
+        }
+
+    def state(self) -> dict[str, Any]:
+        """What is short of all this and no tensor: plain numbers."""
+        return {"draws": self.random.bit_generator.state, "told": self._told}
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        """Write the replay, where that is asked for, and return the state."""
+        return self.state() | ({"replay": self.replay.save(folder, self.beat)} if self._numbers.save else {})
+
+    def restore(self, saved: checkpoint.Checkpoint, goes_on: bool = False) -> None:
+        """Take back what was saved, but not a replay older than the one that is there.
+
+        Where a run is resumed and nothing ``goes_on`` that stood in memory, other rows come of the round to be learned
+        next: they are stored, even if this round was, by a trainer that was told to end while it learned from it.
+        """
+        super().restore(saved)
+        if "draws" in saved.state:  # early checkpoints have neither
+            self.random.bit_generator.state = saved.state["draws"]
+            self._told = dict(saved.state["told"])
+        self.target.load_state_dict(saved.section("target"))
+        self._credited, self._ahead, self._period = (int(n) for n in saved.tensors["replay.counters"])
+        if "replay" in saved.state and self.replay.empty:
+            next_round = saved.state["learned"]
+            self.replay.restore(saved.path, saved.state["replay"], self.beat, goes_on=goes_on, rounds=next_round)

@@ -1,0 +1,240 @@
+"""What one batch does to the weights: outputs, loss, gradient, step; epochs over it in parts.
+
+Reads: a ``Batch``. Writes: flat weights and optimizer state. Refuses to know: rounds, blocks, messages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from torch import Tensor, nn
+
+from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.make import make as make_algorithm
+from actorlearn.learning.norms import Norms
+from actorlearn.models.interface import ModelSettings
+from actorlearn.models.make import flatten, set_layout
+from actorlearn.models.make import make as make_model
+from actorlearn.models.normalize import Normalized, merge_into, moments_of
+from actorlearn.models.unroll import state_size
+from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.optim.schedules import linear, scaled
+from actorlearn.parameters import checkpoint
+from actorlearn.parameters.consumed import Consumed
+from actorlearn.parameters.interface import Exchange, ExchangeSettings, Learner, Place, Stopped
+from actorlearn.parameters.make import make as make_exchange
+from actorlearn.parameters.published import Published
+from actorlearn.worker.settings import TrainerSettings
+from actorlearn.worker.shares import Passes, Shares
+
+
+def make_ready() -> None:
+    """Choose how this process computes; before anything else, as threads inherit it.
+
+    torch itself has one thread: what several cores share out is a pass (``worker/shares.py``), not an operation.
+
+    What an optimizer remembers of dead units decays into numbers too small to be normal, whose roots take 30 times as
+    long: half of Adam's squares after 125,000 updates of Pong by DQN. Here they are zeros.
+    """
+    torch.set_flush_denormal(True)
+    torch.set_num_threads(1)
+
+
+class Learning:
+    """Network, loss and optimizer; one ``update`` is the whole of what learning does to the weights."""
+
+    finish_s = 5.0
+    """For what is left of a pass once it is time to end: what is learned of a part of it counts no steps."""
+
+    def __init__(self, settings: TrainerSettings) -> None:
+        """Build everything from the settings, weights drawn from the seed."""
+        policy = settings.policy
+        self.settings = settings
+        self.algorithm_settings = msgspec.convert(policy.algorithm, AlgorithmSettings)
+        self.algorithm = make_algorithm(self.algorithm_settings)
+        self.network = make_model(
+            msgspec.convert(policy.model, ModelSettings),
+            policy.observation_shape,
+            policy.observation_dtype,
+            self.algorithm.heads(policy.actions),
+            settings.seed,
+        ).to(settings.device)
+        set_layout(self.network, settings.layout)
+        self.weights, self.gradients = flatten(self.network)
+        self.parameters = self.weights[: self.gradients.numel()]  # the rest are statistics
+        self.state_size = state_size(self.network)
+        self.norms = Norms(self.network, self.parameters, self.gradients) if settings.norms else None
+        self.columns = [*self.algorithm.columns(policy.actions), *(["state"] if self.state_size else [])]
+        """Of batches, besides those that all have."""
+        self.shares = Shares(settings.threads if settings.device == "cpu" else 1)
+        self.passes = self.passes_of(self.network, self.gradients)
+        self.optimizer_settings = self._optimizer()
+        self.consumed = Consumed(max(settings.learners, settings.learner + 1))
+        self.place: Callable[[], Place] = Place
+        """Says how far this learner is with its own experience."""
+        self.learner = Learner(
+            *(self.optimizer_settings, self.weights, self.gradients),
+            place=lambda: self.place(),
+            number=settings.learner,
+            consumed=self.consumed,
+            spread=self.shares.spread,
+        )
+        self.exchange: Exchange = make_exchange(ExchangeSettings(), self.learner)
+        """How a gradient becomes new weights: by this learner alone, until others are joined."""
+        self.beat: Callable[[], object] = lambda: None
+        """Shows a sign of life while something takes long."""
+        self.going_on: Callable[[], bool] = lambda: True
+        """Shows one too; False when it is time to end. Called once between two updates of a pass."""
+        self.finite = True
+        self.skipped = 0
+        """Batches in a row with an update that was skipped because it was not finite."""
+
+    def passes_of(self, network: nn.Module, gradients: Tensor | None = None) -> Passes:
+        """Passes of a network on this learner's cores; without gradients only forward ones."""
+        return Passes(network, self.shares, self.settings.precision, gradients, self.settings.compile)
+
+    def _optimizer(self) -> OptimizerSettings:
+        return msgspec.convert(self.settings.optimizer, OptimizerSettings)
+
+    def exchange_by(
+        self,
+        settings: ExchangeSettings,
+        alive: Callable[[], bool],
+        members: Callable[[], Sequence[int]] = tuple,
+        warn: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """Exchange in another way, or with others, from now on; what the optimizer remembers goes along."""
+        learner = replace(self.learner, alive=alive, members=members, warn=warn)
+        if settings.mode != "sync":
+            self.consumed.know_only(self.settings.learner)
+        before, self.exchange = self.exchange, make_exchange(settings, learner)
+        self.exchange.restore(before.state())
+        before.close()
+
+    def learning_rate(self, env_steps: int) -> float:
+        """Linear from the first to the final value over ``total_steps``, scaled by the number of learners."""
+        o, s = self.optimizer_settings, self.settings
+        rate = linear(o.learning_rate, o.learning_rate_final, env_steps / s.total_steps)
+        return scaled(rate, s.learners, s.rate_scaling)
+
+    def learn(self, batch: Batch, env_steps: int, round_: int) -> dict[str, float]:
+        """Learn from a batch, all of it; returns what ``pass_over`` does."""
+        told = self.pass_over(self.prepare(batch), env_steps, round_)
+        self.exchange.settle()
+        return told
+
+    def updates_from(self, prepared: Batch, env_steps: int, own_steps: int) -> int:
+        """Optimizer steps that a prepared batch will give, when so many steps were learned from before it."""
+        done = self.consumed.done(self.settings.learner, self.place().round)
+        return self.algorithm_settings.epochs * self._parts(prepared) - done
+
+    def _parts(self, prepared: Batch) -> int:
+        return min(self.algorithm_settings.minibatches, prepared.action.shape[1])
+
+    def pass_over(self, batch: Batch, env_steps: int, round_: int) -> dict[str, float]:
+        """Pass over a prepared batch ``epochs`` times, in parts; returns numbers of the last update.
+
+        Those of the first skipped one, if any. A part is drawn, along the second dimension, from seed and round: a pass
+        that was broken off goes on where it was. Raises Stopped when it is time to end: a pass may take minutes.
+        """
+        if not self.algorithm_settings.epochs:
+            return {}
+        self.finite = True
+        numbers: dict[str, float] = {}
+        if isinstance(self.network, Normalized):  # by the rows that were acted upon, each once, and no void ones
+            self.exchange.merge(moments_of(batch.observation[: len(batch.valid)][batch.valid]), merge_into)
+        for steps in range(self.exchange.idle):
+            self._make_sure(steps)
+            self.exchange.step(self.gradients, self.learning_rate(env_steps))
+        done = self.consumed.done(self.settings.learner, round_)
+        for place, chosen in enumerate(self._minibatches(batch, round_)):
+            if place >= done:
+                self._make_sure(self.exchange.idle + place - done)
+                part = batch if self._parts(batch) == 1 else batch.environments(chosen)
+                finite, told = self.finite, self.update(part, env_steps)
+                numbers = told if finite else numbers  # those of the first skipped one stay
+        self.skipped = 0 if self.finite else self.skipped + 1
+        return numbers
+
+    def _make_sure(self, steps: int) -> None:
+        """Raise Stopped where a pass is to end after so many steps; asked before each but the first."""
+        if steps and not self.going_on():
+            raise Stopped("told to end among the minibatches of a batch")
+
+    def _minibatches(self, batch: Batch, round_: int) -> Iterator[Tensor]:
+        """Environments of each minibatch, epoch after epoch."""
+        generator = torch.Generator().manual_seed((self.settings.seed << 32) + round_)
+        for _ in range(self.algorithm_settings.epochs):
+            order = torch.randperm(batch.action.shape[1], generator=generator)
+            yield from order.tensor_split(self._parts(batch))
+
+    @torch.no_grad()
+    def prepare(self, batch: Batch) -> Batch:
+        """What all epochs over a batch have in common, worked out once."""
+        if not self.algorithm_settings.epochs:
+            return batch
+        last = self.algorithm.prepared_rows
+        return self.algorithm.prepare(batch, self.outputs(batch, last) if last else {})
+
+    def outputs(self, batch: Batch, last: int = 0) -> dict[str, Tensor]:
+        """Outputs for all rows of a batch, or for so many at its end: {head: [rows, B, size]}, from one forward pass.
+
+        A recurrent network passes over all rows, from the state it had when it acted on the first.
+        """
+        state = batch.columns["state"][0] if self.state_size else None
+        observation = batch.observation if self.state_size else batch.observation[-last:]
+        outputs, _ = self.passes.forward(observation, state, batch.first)
+        return {name: output[-last:] for name, output in outputs.items()}
+
+    def update(self, batch: Batch, env_steps: int) -> dict[str, float]:
+        """One forward pass, one backward pass, one step. Non-finite updates change nothing."""
+        progress = min(env_steps / self.settings.total_steps, 1.0)
+        loss, metrics = self.algorithm.loss(self.outputs(batch), batch, progress)
+        self.passes.backward(loss)
+        learning_rate = self.learning_rate(env_steps)
+        if self.norms:
+            self.norms.before()
+        stepped = self.exchange.step(self.gradients, learning_rate, bool(torch.isfinite(loss)))
+        if self.norms and stepped.taken:
+            self.norms.after()
+        self.finite &= stepped.taken
+        numbers = self.told(metrics, stepped.taken)
+        return {**numbers, "loss": float(loss.detach()), "gradient_norm": stepped.norm, "learning_rate": learning_rate}
+
+    def told(self, metrics: dict[str, Tensor], taken: bool) -> dict[str, float]:
+        """The metrics of an update for a report; ``taken``: it was not skipped."""
+        return {name: float(value) for name, value in metrics.items()}
+
+    def publish(self, published: Published, env_steps: int) -> int:
+        """Publish the weights to act by, as learned from so many steps; returns their version."""
+        return published.publish(self.weights.detach().cpu().numpy(), env_steps)
+
+    def numbers(self) -> dict[str, Any]:
+        """What a report says besides the newest update's numbers: of the time since the last call."""
+        return {**self.exchange.numbers(), **(self.norms.row() if self.norms else {})}
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        """Write what is too long for tensors into a checkpoint's folder, and return its state; raises OSError."""
+        return {}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that learning changes, by name, for a checkpoint."""
+        weights = {f"weights.{name}": tensor for name, tensor in self.network.state_dict().items()}
+        optimizer = {f"optimizer.{name}": tensor for name, tensor in self.exchange.state().items()}
+        return {**weights, **optimizer, "consumed": self.consumed.table}
+
+    def restore(self, saved: checkpoint.Checkpoint, goes_on: bool = False) -> None:
+        """Take back what ``tensors`` and ``save`` gave; ``goes_on``: simulators do so too, exactly where they stood."""
+        self.network.load_state_dict(saved.section("weights"))
+        self.exchange.restore(saved.section("optimizer"))
+        self.consumed.restore(saved.tensors["consumed"])
+
+    def sha256(self) -> str:
+        """Fingerprint of the weights, for comparing runs."""
+        return hashlib.sha256(self.weights.detach().cpu().numpy().tobytes()).hexdigest()

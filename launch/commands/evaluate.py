@@ -1,0 +1,96 @@
+"""Scores a run: whole games with its newest valid checkpoint, played by a process of their own.
+
+Reads the run's resolved topology; writes a settings file for ``tasks/evaluate.py`` and prints what it answers.
+Imports neither torch nor an environment.
+"""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from actorlearn.worker import settings as process_settings
+from actorlearn.worker.settings import EvaluateSettings
+from launch.errors import FailedError, RunError
+from launch.plan.plan import plan
+from launch.plan.probe import describe, env_settings
+from launch.plan.settings import own_weights, policy
+from launch.reports.evaluations import compared
+from launch.runs import find
+from launch.runs.find import Run
+from launch.spawning import guardian
+from launch.topology.load import load
+
+BEHIND = 2
+"""Checkpoints that a learner's newest may be behind the newest of all: further behind it has left the run."""
+
+
+def evaluate(word: str, episodes: int | None, greedy: bool | None, seed: int | None, json: bool) -> int:
+    """Play and print; returns the exit status."""
+    run = find.find(word)
+    answer = play(run, settings(run, episodes, greedy, seed))
+    for warning in answer["warnings"]:
+        print(f"warning: {warning}", file=sys.stderr)
+    if json:
+        print(json_format.dumps({"run": run.name, **answer}))
+        return 0
+    learners = answer.get("learners", {})
+    who = f"the average of {len(learners)} learners' weights" if learners else "the policy"
+    print(f"{run.name}: {answer['episodes']} whole games with {who} of {answer['env_steps']:,} steps")
+    print(f"raw score {_scores(answer)}")
+    for name, own in learners.items():
+        print(f"{name} alone: {_scores(own)}")
+    if secondary := answer.get("secondary"):
+        print(f"secondary learner: {_scores(secondary)}")
+    if learners:
+        print(f"best of them: {answer['best']}, {answer['best_mean']:.2f}; their mean: {answer['learners_mean']:.2f}")
+    return 0
+
+
+def _scores(found: Mapping[str, Any]) -> str:
+    spread = f"{found['mean']:.2f} ± {found['std']:.2f} (standard deviation)"
+    return f"{spread}, lowest {found['min']:g}, highest {found['max']:g}"
+
+
+def settings(run: Run, episodes: int | None, greedy: bool | None, seed: int | None) -> EvaluateSettings:
+    """What the evaluating process is told: the run's own topology, but for what the user asks otherwise."""
+    checkpoints = run.path / "checkpoints"
+    if not checkpoints.is_dir() or not any(checkpoints.iterdir()):
+        raise RunError(f"{run.name} has no checkpoint to evaluate; one is written every checkpoint.every_steps steps")
+    topology = load(run.path / "topology.yaml")
+    acting = policy(plan(topology, run.path, "evaluation", run.path, describe(topology)))
+    return EvaluateSettings(
+        env=msgspec.structs.replace(env_settings(topology), noop_max=topology.evaluator.noop_max),
+        policy=acting,
+        run_dir=str(run.path),
+        behind_steps=BEHIND * topology.checkpoint.every_steps if own_weights(topology) else None,
+        episodes=topology.evaluator.episodes if episodes is None else episodes,
+        greedy=topology.evaluator.greedy if greedy is None else greedy,
+        seed=topology.seed if seed is None else seed,
+    )
+
+
+def play(run: Run, wanted: EvaluateSettings) -> dict[str, Any]:
+    """Run the process to its end and read its answer; raises FailedError with its last line."""
+    with tempfile.TemporaryDirectory(prefix="actorlearn-") as folder:
+        path = Path(folder) / "evaluate.json"
+        process_settings.write(wanted, path)
+        command = [sys.executable, "-m", "actorlearn.processes", "evaluate", str(path)]
+        done = guardian.run(command, OMP_WAIT_POLICY="PASSIVE")  # idle threads must not spin: a run may need the cores
+    try:
+        answer = json_format.loads(done.stdout.strip().splitlines()[-1])
+    except (IndexError, ValueError):
+        answer = None
+    if not isinstance(answer, dict) or done.returncode != 0 or "error" in answer:
+        said = answer.get("error") if isinstance(answer, dict) else None
+        last = said or (done.stderr.strip().splitlines() or [f"exit status {done.returncode}, no output"])[-1]
+        raise FailedError(f"{run.name} cannot be evaluated: {last}")
+    if learners := answer.get("learners"):
+        answer |= compared({name: own["mean"] for name, own in learners.items()})
+    return answer

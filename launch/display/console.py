@@ -1,0 +1,169 @@
+"""What a person sees of a run while it goes on: a live picture on a terminal, short lines anywhere else.
+
+Reads what the supervisor's loop hands it; writes to one stream. Starts no thread: it draws inside the calls it gets, at
+most a few times a second, because the process it lives in spawns others.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+from rich.console import Console as Terminal
+from rich.live import Live
+
+from launch.display.screen import Known, picture
+from launch.reports.format import clock, event_text, number, whole
+
+if TYPE_CHECKING:
+    from launch.supervision.events import Console, Note
+
+_DRAW_EVERY_S = 0.25
+_LINE_EVERY_S = 10.0
+
+
+def make(name: str, game: str, total_steps: int, stream: TextIO | None = None) -> Console:
+    """The console that suits the stream: LiveConsole for a terminal that can redraw, else PlainConsole."""
+    out = stream or sys.stdout
+    if out.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+        return LiveConsole(name, game, total_steps, Terminal(file=out))
+    return PlainConsole(name, game, total_steps, out)
+
+
+class LiveConsole:
+    """One picture, redrawn in place; its last state stays when it is closed."""
+
+    def __init__(
+        self,
+        name: str,
+        game: str,
+        total_steps: int,
+        terminal: Terminal,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Draw the first picture."""
+        self.known = Known(name, game, total_steps)
+        self._terminal = terminal
+        self._now_s = now_s
+        self._started_s = now_s()
+        self._drawn_s = self._started_s
+        self._live = Live(self._picture(), console=terminal, auto_refresh=False, vertical_overflow="crop")
+        self._live.start(refresh=True)
+
+    def event(self, note: Note) -> None:
+        """Something happened to a process: drawn at once."""
+        self.known.add_event(as_event(note, self._now_s() - self._started_s))
+        self._draw(at_once=True)
+
+    def row(self, row: Mapping[str, Any]) -> None:
+        """A report of the trainer."""
+        self.known.add_row(row)
+        self._draw()
+
+    def processes(self, processes: Sequence[Mapping[str, Any]]) -> None:
+        """The processes as they are now; called often, also to keep the clock going."""
+        self.known.processes = processes
+        self._draw()
+
+    def close(self) -> None:
+        """Draw the last picture and give the terminal back. A second call does nothing."""
+        if self._live.is_started:
+            self._draw(at_once=True)
+            self._live.stop()
+
+    def _draw(self, at_once: bool = False) -> None:
+        now_s = self._now_s()
+        if self._live.is_started and (at_once or now_s - self._drawn_s >= _DRAW_EVERY_S):
+            self._drawn_s = now_s
+            self._live.update(self._picture(), refresh=True)
+
+    def _picture(self) -> Any:
+        size = self._terminal.size
+        return picture(self.known, self._now_s() - self._started_s, size.width, size.height)
+
+
+class PlainConsole:
+    """One short line a report, not more often than every ten seconds; every event on a line of its own."""
+
+    def __init__(
+        self,
+        name: str,
+        game: str,
+        total_steps: int,
+        stream: TextIO,
+        now_s: Callable[[], float] = time.monotonic,
+        every_s: float = _LINE_EVERY_S,
+    ) -> None:
+        """Say which run this is."""
+        self.known = Known(name, game, total_steps)
+        self._stream = stream
+        self._now_s = now_s
+        self._started_s = now_s()
+        self._every_s = every_s
+        self._said_s: float | None = None
+        self._unsaid = False
+        self._say(f"{name} · {game} · {total_steps:,} steps")
+
+    def event(self, note: Note) -> None:
+        """Something happened to a process."""
+        elapsed_s = self._now_s() - self._started_s
+        event = as_event(note, elapsed_s)
+        self.known.add_event(event)
+        self._say(f"{clock(elapsed_s):>8}  {event_text(event)}")
+
+    def row(self, row: Mapping[str, Any]) -> None:
+        """A report of the trainer; the first is always said."""
+        self.known.add_row(row)
+        self._unsaid = True
+        if self._said_s is None or self._now_s() - self._said_s >= self._every_s:
+            self._say_row()
+
+    def processes(self, processes: Sequence[Mapping[str, Any]]) -> None:
+        """The processes as they are now: not shown in lines."""
+        self.known.processes = processes
+
+    def close(self) -> None:
+        """Say the last report, if it has not been said."""
+        if self._unsaid:
+            self._say_row()
+
+    def _say_row(self) -> None:
+        self._said_s, self._unsaid = self._now_s(), False
+        self._say(f"{clock(self._now_s() - self._started_s):>8}  {row_text(self.known)}")
+
+    def _say(self, line: str) -> None:
+        self._stream.write(line + "\n")
+        self._stream.flush()
+
+
+def row_text(known: Known) -> str:
+    """A report in one line."""
+    row = known.row
+    steps = row.get("env_steps") or 0
+    share = 100 * steps / known.total_steps if known.total_steps > 0 else 0.0
+    return " · ".join(
+        (
+            f"{steps:,} steps ({share:.1f}%)",
+            f"{whole(row.get('env_steps_per_s'))} steps/s",
+            f"{whole(row.get('frames_per_s'))} frames/s",
+            f"score {number(row.get('episode_return_mean'))} ({whole(row.get('episodes'))} games)",
+            f"{whole(row.get('updates'))} updates",
+            f"lag {number(row.get('policy_lag_mean'))}",
+            f"{clock(known.left_s)} left",
+        )
+    )
+
+
+def as_event(note: Note, time_s: float) -> dict[str, Any]:
+    """A supervisor's note in the form of a row of events.jsonl."""
+    return {
+        **note.fields,
+        "time_s": time_s,
+        "kind": note.kind,
+        "process": note.process,
+        "incarnation": note.incarnation,
+        "cause": note.cause,
+    }

@@ -1,0 +1,97 @@
+"""Shared memory of a run: which segments it has, and what they are laid out by, from topology and description.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from actorlearn.memory.account import account_fields
+from actorlearn.memory.fields import Field
+from actorlearn.memory.progress import ROWS, progress_fields
+from actorlearn.memory.rollout import BlockShape, rounds_fields
+from actorlearn.metrics.timings import SECTIONS
+from actorlearn.optim.interface import OptimizerSettings, state_vectors
+from actorlearn.parameters.allgather import rows_fields
+from actorlearn.parameters.counts import counts_fields
+from actorlearn.parameters.exchange_log import exchange_fields
+from actorlearn.parameters.interface import MOST_LEARNERS
+from actorlearn.parameters.published import weights_fields
+from actorlearn.parameters.store import store_fields
+from actorlearn.replay.rows import ReplayShape, replay_fields, sampler_bytes
+from launch.plan.probe import Description
+from launch.topology.load import Topology
+
+
+def environments(t: Topology) -> int:
+    """How many there are at the start, of all learners."""
+    return t.learners.count * t.simulators.environments
+
+
+def block_shape(t: Topology, d: Description) -> BlockShape:
+    """The numbers of every simulator's segment."""
+    return BlockShape(
+        groups=t.simulators.groups,
+        blocks=t.simulators.blocks,
+        horizon=t.algorithm.horizon,
+        envs_per_group=t.simulators.envs // t.simulators.groups,
+        observation_shape=d.observation_shape,
+        observation_dtype=d.observation_dtype,
+        actions=d.actions,
+        columns=d.columns,
+        state_size=d.state_size,
+    )
+
+
+def replay_shape(t: Topology, d: Description) -> ReplayShape:
+    """The numbers of every learner's replay: a ring for each environment, of equal parts of the capacity."""
+    rings = t.simulators.environments
+    return ReplayShape(
+        rings=rings,
+        size=-(-t.replay.capacity_steps // rings),
+        margin=t.algorithm.horizon + 1,
+        stack=d.stack,
+        observation_shape=d.observation_shape,
+        observation_dtype=d.observation_dtype,
+        actions=d.actions,
+        prioritised=t.replay.prioritised,
+    )
+
+
+def learner_segments(t: Topology, d: Description) -> dict[str, tuple[list[Field], str]]:
+    """Kinds of segments that every learner has one of: fields, and what is in it."""
+    weights, slots = weights_fields(d.weights), f"3 slots x {d.weights:,} float32 weights"
+    kinds = {"weights": (weights, slots), "rounds": (rounds_fields(), "which rounds may be begun")}
+    kinds["account"] = (account_fields(), "what became of its experience")
+    if t.mode == "gossip" and t.gossip.transport == "shm":
+        kinds["messages"] = (weights, f"{slots}, for other learners")
+        kinds["exchanges"] = (exchange_fields(), "how it changed its weights, for comparing learners")
+    if t.mode == "gossip" and t.gossip.gradient_every:
+        what = f"every {t.gossip.gradient_every:,} updates a gradient, in 3 slots"
+        kinds["gradients"] = (weights_fields(d.weights - d.statistics), what)
+    if d.replayed:
+        shape = replay_shape(t, d)
+        what = f"{shape.rings} rings of {shape.size:,} + {shape.margin:,} rows"
+        what += f"; the trainer has {more:,} bytes more" if (more := sampler_bytes(shape)) else ""
+        kinds["replay"] = (replay_fields(shape), what)
+        if t.replay.secondary_batch_size:
+            kinds["secondary"] = (weights, f"{slots}, of the secondary learner")
+    return kinds
+
+
+def run_segments(t: Topology, d: Description) -> list[tuple[str, list[Field], str]]:
+    """Segments that a run has one of: name, fields, and what is in it."""
+    made = [("progress", progress_fields(len(SECTIONS)), f"heartbeats of {ROWS} processes")]
+    learners = t.learners.count
+    if t.mode == "sync" and learners > 1:
+        what = f"2 slots x {learners} learners x {d.weights:,} float32, of which they take the mean"
+        made.insert(0, ("gradients", rows_fields(learners, d.weights), what))
+    if t.mode == "gossip":
+        made.insert(0, ("counts", counts_fields(MOST_LEARNERS), "what each learner has learned from"))
+    if t.mode == "async":
+        vectors = len(state_vectors(msgspec.convert(t.optimizer.model_dump(), OptimizerSettings)))
+        sizes = (d.weights - d.statistics, vectors, d.statistics, learners, t.learners.chunks)
+        what = f"weights and optimizer state of all learners, in {t.learners.chunks} chunks"
+        made.insert(0, ("store", store_fields(*sizes), what))
+    return made

@@ -1,0 +1,182 @@
+"""What each process is told: settings from a plan. Pure; nothing is written here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from actorlearn.envs.interface import EnvSettings
+from actorlearn.replay.settings import ReplaySettings
+from actorlearn.worker.settings import (
+    EvaluatorSettings,
+    InferenceSettings,
+    PolicySettings,
+    ProcessSettings,
+    ReplayPlace,
+    SimulatorSettings,
+    TrainerSettings,
+    snapshot_of,
+)
+from launch.machine.cores import in_turn
+from launch.plan import exactness
+from launch.plan.plan import Plan
+from launch.plan.probe import env_settings
+from launch.plan.processes import PlannedProcess, trainer_name
+from launch.plan.segments import environments, replay_shape
+from launch.topology.load import Topology
+
+
+def instructions(
+    plan: Plan, name: str, incarnation: int, resume: bool = False, env: dict[str, Any] | None = None
+) -> ProcessSettings:
+    """Settings of one incarnation of a process; ``env`` overrides keys of a simulator's environment."""
+    process, t = plan.process(name), plan.topology
+    threads = {"trainer": t.trainer.threads, "inference": t.inference.threads}.get(process.role, 1)
+    base: dict[str, Any] = {
+        "name": name,
+        "incarnation": incarnation,
+        "run_id": plan.run_id,
+        "control": plan.endpoint("control"),
+        "progress": str(plan.shm / "progress"),
+        "index": process.index,
+        "seed": t.seed,
+        "threads": threads,
+    }
+    if process.role == "simulator":
+        return _simulator(plan, process, incarnation, base, env or {})
+    if process.role == "trainer":
+        return _trainer(plan, process, base, resume)
+    if process.role == "inference":
+        return InferenceSettings(
+            **base,
+            policy=policy(plan),
+            weights=plan.weights(process.learner),
+            bell=plan.bell(name),
+            rounds=plan.rounds(process.learner),
+            server=process.number,
+            device=t.inference.device,
+            batch_rows=t.inference.batch_rows,
+            deadline_ms=t.inference.deadline_ms,
+        )
+    return EvaluatorSettings(
+        **base,
+        policy=policy(plan),
+        weights=plan.weights("{}" if own_weights(t) else 0),
+        secondary=_secondary(plan, 0),
+        env=msgspec.structs.replace(env_settings(t), noop_max=t.evaluator.noop_max),
+        every_steps=t.evaluator.every_steps,
+        episodes=t.evaluator.episodes,
+        greedy=t.evaluator.greedy,
+        scheduling=t.evaluator.scheduling,
+    )
+
+
+def own_weights(topology: Topology) -> bool:
+    """Whether learners have weights of their own, rather than one and the same."""
+    return topology.mode == "gossip" or (topology.mode == "async" and topology.learners.count > 1)
+
+
+def policy(plan: Plan) -> PolicySettings:
+    """What is needed to build the network and the algorithm."""
+    return PolicySettings(
+        observation_shape=plan.description.observation_shape,
+        observation_dtype=plan.description.observation_dtype,
+        actions=plan.description.actions,
+        model=plan.topology.model.model_dump(),
+        algorithm=plan.topology.algorithm.model_dump(),
+        precision=plan.topology.inference.precision,
+        weights=plan.topology.simulators.weights,
+        environments=environments(plan.topology),
+    )
+
+
+def _simulator(
+    plan: Plan, process: PlannedProcess, incarnation: int, base: dict[str, Any], env: dict[str, Any]
+) -> SimulatorSettings:
+    t = plan.topology
+    # Every incarnation, and every resumption, meets new games; a run from the start meets the same ones each time.
+    moment = [t.seed, process.number, incarnation, plan.resumed_at]
+    seeds = np.random.SeedSequence(moment).generate_state(t.simulators.envs)
+    local = t.inference.count == 0
+    cores = in_turn() if t.simulators.pin else []
+    return SimulatorSettings(
+        **base,
+        env=msgspec.convert({**t.env.model_dump(), **env}, EnvSettings),
+        segment=str(plan.shm / f"{process.name}.{incarnation}"),
+        rounds=plan.rounds(process.learner),
+        bell=plan.bell(process.name),
+        inference_bell="" if local else plan.bell(f"inference-{plan.server_of(process)}"),
+        trainer_bell=plan.bell(trainer_name(t, process.learner)),
+        env_seeds=[int(seed >> 1) for seed in seeds],  # 31 bits: what every simulator's generator takes
+        decorrelation_steps=t.simulators.decorrelation_steps,
+        reset=t.simulators.reset,
+        weights=plan.weights(process.learner),
+        policy=policy(plan),
+        core=cores[process.number % len(cores)] if t.simulators.pin else None,
+        states=plan.states(process.learner),
+        resumes=_resumes(plan, process) if incarnation == 0 else "",
+    )
+
+
+def _resumes(plan: Plan, process: PlannedProcess) -> str:
+    """The snapshot that a simulator of a resumed run goes on from; "" where it begins anew."""
+    folder = plan.goes_on_from.get(process.learner)
+    path = folder / snapshot_of(process.name) if folder else None
+    return str(path) if path and path.exists() else ""
+
+
+def _trainer(plan: Plan, process: PlannedProcess, base: dict[str, Any], resume: bool) -> TrainerSettings:
+    t = plan.topology
+    return TrainerSettings(
+        **base,
+        bell=plan.bell(process.name),
+        learner=process.learner,
+        learners=t.learners.count,
+        exchange=plan.exchange(process.learner),
+        rate_scaling=t.learners.rate_scaling,
+        pull_rows=t.learners.pull_rows if t.mode == "async" else 0,
+        policy=policy(plan),
+        optimizer=t.optimizer.model_dump(),
+        weights=plan.weights(process.learner),
+        rounds=plan.rounds(process.learner),
+        account=plan.account(process.learner),
+        device=t.trainer.device,
+        precision=t.trainer.precision,
+        layout=t.trainer.layout,
+        compile=t.trainer.compile is True,
+        total_steps=t.total_steps,
+        round_steps=t.algorithm.horizon * environments(t),
+        replay=_replay(plan, process.learner),
+        blocks=t.simulators.blocks,
+        frames_per_step=plan.description.frames_per_step,
+        run_dir=str(plan.run_dir),
+        report_every_s=t.report.every_s,
+        norms=t.report.norms,
+        checkpoint_every_steps=t.checkpoint.every_steps,
+        checkpoint_keep=t.checkpoint.keep,
+        began_s=plan.began_s,
+        resume=resume,
+        goes_on_from=str(plan.goes_on_from.get(process.learner, "")),
+        states=plan.states(process.learner),
+        depends_on=exactness.depends_on(t),
+    )
+
+
+def _replay(plan: Plan, learner: int) -> ReplayPlace | None:
+    """A learner's replay, where the algorithm has one."""
+    if not plan.description.replayed:
+        return None
+    return ReplayPlace(
+        segment=plan.replay(learner),
+        shape=replay_shape(plan.topology, plan.description),
+        numbers=msgspec.convert(plan.topology.replay.model_dump(), ReplaySettings),
+        secondary=_secondary(plan, learner),
+    )
+
+
+def _secondary(plan: Plan, learner: int) -> str:
+    """Path of the segment with the weights of the secondary learner beside one, where there is one."""
+    there = plan.description.replayed and plan.topology.replay.secondary_batch_size
+    return str(plan.shm / f"secondary-{learner}") if there else ""

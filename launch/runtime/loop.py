@@ -1,0 +1,345 @@
+"""The loop around the supervisor: turns the world into events, and its actions into deeds.
+
+Reads exits (pidfds), the control socket, signals, the progress segment and the clock. Writes the run folder; makes and
+removes processes, shared memory and sockets. Decides nothing: that is ``launch/supervision/supervisor.py``.
+"""
+
+from __future__ import annotations
+
+import selectors
+import signal
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from actorlearn.files import DISK_ERRORS
+from actorlearn.metrics.energy import Energy
+from actorlearn.wire.channel import Router
+from actorlearn.wire.messages import LAST_WORDS, Message, Reply, Request, Seat, brief, decode, encode
+from actorlearn.worker import settings as all_settings
+from launch.plan.auto import crowded
+from launch.plan.memory_order import disorder, refuse_disorder
+from launch.plan.plan import Plan
+from launch.plan.probe import describe
+from launch.plan.settings import instructions
+from launch.reports import evaluations
+from launch.reports.merge import Rows, believed
+from launch.runs.find import Lines, attached_before
+from launch.runtime import metadata
+from launch.runtime.clock import AwakeClock, Shares
+from launch.runtime.complaints import Complaints
+from launch.runtime.journal import Journal
+from launch.runtime.resources import Footing
+from launch.spawning.guardian import GuardianLostError
+from launch.spawning.spawner import Key, Spawner
+from launch.supervision import events as ev
+from launch.supervision.hangs import HangDetector, Watched
+from launch.supervision.supervisor import Supervisor
+from launch.topology.load import Topology, dump, parse
+from launch.topology.strict_yaml import TopologyError
+
+TURN_S = 0.1
+SHOW_EVERY_S = 0.5
+LAST_WORDS_S = 0.05
+"""How long we listen for what a process said just before its exit, which may be seen first."""
+
+MOST_MESSAGES = 1000
+"""Read in one turn; whoever floods the socket must not keep us from the others."""
+
+QUIET = frozenset({"spawned", "ended", "failed"})
+"""Notes that only events.jsonl gets: another one says as much to a person."""
+
+
+def run(topology: Topology, run_dir: Path, *, resume: bool = False, console: ev.Console | None = None) -> int:
+    """Run a topology to its end; returns the exit status. Call it from the main thread; leaves nothing behind.
+
+    Raises what stands in the way before the first process is started: TopologyError, RunError, SharedMemoryFull,
+    ChannelError.
+    """
+    with Footing(run_dir) as footing:
+        refuse_disorder(topology)
+        description = describe(topology)  # Ctrl-C still ends us here: the footing hears signals only from lay on
+        plan = footing.lay(topology, description, resume)
+        return Runner(plan, footing, resume, console).run()
+
+
+class Runner:
+    """One run, from its first process to its summary."""
+
+    def __init__(self, plan: Plan, footing: Footing, resume: bool, console: ev.Console | None) -> None:
+        """Nothing is started yet."""
+        self.plan = plan
+        self.signals = footing.signals
+        self.console = console
+        """None when there is nobody to see it, or it has failed."""
+        self.router = footing.keep(Router(plan.endpoint("control")))
+        self.journal = footing.keep(Journal(plan.run_dir, lambda note: self._tell(lambda console: console.event(note))))
+        self.selector = footing.keep(selectors.DefaultSelector())
+        self.spawner = footing.keep(Spawner(self.selector, plan.run_dir / "logs", plan.run_id))
+        limits = plan.topology.supervision
+        self.supervisor = Supervisor(
+            plan.processes,
+            plan.expected_shape,
+            plan.run_id,
+            drain_s=limits.drain_s,
+            budget=limits.budget,
+            mode=plan.topology.mode,
+            resume=resume,
+        )
+        self.clock = AwakeClock()
+        self.now_s = 0.0
+        self.hangs = HangDetector(plan.progress["beat_ns"], limits.by_role, limits.start_s)
+        self.row_shares, self.shown_shares = (Shares(plan.progress["section_ns"]) for _ in range(2))
+        self.rows = Rows(self.plan.topology.report.every_s)
+        self.energy = Energy()
+        self.seats: dict[Key, Seat] = {}
+        self.gone_seats: list[Seat] = []
+        """Of simulators that have ended, with segments that are still there."""
+        self.environments: dict[str, dict[str, Any]] = {}
+        """Changes to the environment of simulators that were attached with some."""
+        self.last_row = believed(Lines(plan.run_dir / "metrics.jsonl").last() or {}) if resume else {}
+        self.attached_before = attached_before(plan.run_dir / "events.jsonl") if resume else []
+        self.evaluation: dict[str, Any] = {}
+        self.shown_s = -SHOW_EVERY_S
+        self.deaths, self.complaints = 0, Complaints()
+        self.done: ev.Done | None = None
+        self._events: deque[ev.Event] = deque()
+        self._actions: deque[ev.Action] = deque()
+        self._deeds: dict[type, Callable[[Any], None]] = {
+            ev.Spawn: self._spawn,
+            ev.Kill: lambda kill: self.spawner.kill(kill.name, kill.incarnation, kill.signal),
+            ev.ShowStack: lambda asked: self.spawner.show_stack(asked.name, asked.incarnation, asked.heading),
+            ev.Send: lambda send: self._say(f"{send.name}.{send.incarnation}", send.message),
+            ev.Answer: lambda answer: self._say(answer.client, answer.reply),
+            ev.Enlarge: self._enlarge,
+            ev.Note: self._note,
+            ev.Row: self._row,
+            ev.Done: self._end,
+        }
+
+    def run(self) -> int:
+        """Turn the loop until the supervisor is done; the summary is written whatever happens."""
+        self.selector.register(self.router.fd, selectors.EVENT_READ)
+        self.selector.register(self.signals.fd, selectors.EVENT_READ)
+        error = "the supervisor itself failed"
+        self.journal.begin()
+        try:
+            self._say_beforehand()
+            self._happened(ev.Begin())
+            while self.done is None:
+                self._turn()
+            return self.done.exit_code
+        except BaseException as fault:
+            error = f"supervisor: {type(fault).__name__}: {fault}"
+            raise
+        finally:
+            self.spawner.close()
+            done = self.done or ev.Done("failed", 1, error)
+            found = evaluations.best_and_last(Lines(self.plan.run_dir / "events.jsonl").new())
+            rows = (self.last_row, done.summary)
+            summary = metadata.summary(
+                done.status, done.error, self.deaths, self.complaints.count, *rows, self.now_s, found
+            )
+            self.journal.summary(summary)
+            if found:
+                said = ev.Note("evaluated", cause=evaluations.words_at_the_end(found))
+                self._tell(lambda console: console.event(said))
+
+    def _turn(self) -> None:
+        """Wait for something, or a moment; then tell the supervisor all that has happened."""
+        ready = [key.data for key, _ in self.selector.select(TURN_S)]
+        self.now_s, gap_s = self.clock.advance()
+        if gap_s:
+            self.hangs.forgive(gap_s)
+        for number in self.signals.read():
+            self._happened(ev.Interrupted(hangup=number == signal.SIGHUP))
+        self._listen(0)
+        self._bury([key for key in ready if key is not None])
+        self.spawner.bury_orphans()
+        self._feel_pulses()
+        self._happened(ev.Tick())
+        self._forget_the_gone()
+        self._drop_seats()
+        if self.now_s - self.shown_s >= SHOW_EVERY_S:
+            self.shown_s = self.now_s
+            self._show()
+
+    def _happened(self, event: ev.Event) -> None:
+        """Tell the supervisor, do what it says, and tell it what came of that."""
+        self._events.append(event)
+        while self._actions or self._events:
+            if self._actions:  # of one event all, also when a message before it came to a bad end among them
+                action = self._actions.popleft()
+                self._deeds[type(action)](action)
+            else:
+                self._actions.extend(self.supervisor.handle(self._events.popleft(), self.now_s))
+
+    # Events ---------------------------------------------------------------------------------------------------------
+
+    def _bury(self, keys: list[Key]) -> None:
+        """Reap who has ended, but hear its last words before its exit is told."""
+        exits = [(key, self.spawner.reap(key)) for key in keys]
+        if any(returncode >= 0 for _, returncode in exits):
+            self._listen(LAST_WORDS_S)
+        for key, returncode in exits:
+            self._happened(ev.Exited(*key, returncode))
+            if seat := self.seats.pop(key, None):
+                self.gone_seats.append(seat)
+
+    def _listen(self, patience_s: float) -> None:
+        """Read what has come to the control socket, and what comes within this time."""
+        deadline_s = time.monotonic() + patience_s
+        for _ in range(MOST_MESSAGES):
+            received = self.router.recv(max(0, round(1000 * (deadline_s - time.monotonic()))))
+            if received is None:
+                return
+            self._heard(*received)
+
+    def _heard(self, peer: str, body: bytes) -> None:
+        """Act on a message; one that cannot be acted on, whatever the reason, is its sender's fault alone."""
+        try:
+            self._act_on(peer, body)
+        except Exception as error:
+            said = f"{peer!a} was not understood: {type(error).__name__}: {error}"
+            if told := self.complaints.told(brief(said)):
+                self._note(ev.Note("warned", cause=told))
+            if _child(peer) is None:  # a command line waits for a reply
+                self._say(peer, Reply(ok=False, text=brief(said)))
+
+    def _act_on(self, peer: str, body: bytes) -> None:
+        message = decode(body, "supervisor")
+        if child := _child(peer):
+            self._happened(ev.Received(*child, message))
+        elif isinstance(message, Request):
+            self._happened(ev.Asked(peer, message))
+
+    def _feel_pulses(self) -> None:
+        alive = [(p, self.plan.process(p["name"])) for p in self.supervisor.processes() if p["pid"] is not None]
+        watched = [
+            Watched(process.name, p["incarnation"], process.role, process.index, p["pid"], p["state"] == "starting")
+            for p, process in alive
+        ]
+        for event in self.hangs.look(watched, self.now_s):
+            self._happened(event)
+
+    def _forget_the_gone(self) -> None:
+        """Free the rows of processes that have left for good, for those that are still to come."""
+        listed = {process["name"] for process in self.supervisor.processes()}
+        for name in [process.name for process in self.plan.processes if process.name not in listed]:
+            self.plan.remove(name)
+            self.environments.pop(name, None)
+            self.rows.leave(name)
+
+    def _drop_seats(self) -> None:
+        """Remove the segments of ended simulators that no trainer needs any more."""
+        wanted = self.supervisor.gone_seats()
+        needed = [seat for seat in self.gone_seats if seat in wanted]
+        for seat in self.gone_seats:
+            if seat not in needed:
+                self.plan.drop_seat(seat)
+        self.gone_seats = needed
+
+    # Deeds ----------------------------------------------------------------------------------------------------------
+
+    def _spawn(self, action: ev.Spawn) -> None:
+        name, incarnation = action.name, action.incarnation
+        process, seat = self.plan.process(name), None
+        path = self.plan.run_dir / "settings" / f"{name}.{incarnation}.json"
+        try:
+            if process.role == "simulator":
+                seat = self.seats[name, incarnation] = self.plan.create_seat(name, incarnation)
+            settings = instructions(self.plan, name, incarnation, action.resume, self.environments.get(name))
+            all_settings.write(settings, path)
+            pid = self.spawner.spawn(name, incarnation, process.role, path, settings.threads)
+        except OSError as error:
+            if seat is not None:
+                self.plan.drop_seat(self.seats.pop((name, incarnation)))
+            passing = error.errno in DISK_ERRORS or isinstance(error, GuardianLostError)
+            self._events.append(ev.NotSpawned(name, incarnation, f"cannot be started: {error}", passing))
+            return
+        self._events.append(ev.Spawned(name, incarnation, pid, seat))
+
+    def _say(self, peer: str, message: Message) -> None:
+        self.router.send(peer, encode(message))  # a lost Order is said again, a lost Reply has lost its reader
+
+    def _enlarge(self, action: ev.Enlarge) -> None:
+        """Plan more simulators, or learners, with changes to nothing but the environment of the new simulators."""
+        own = self.plan.topology
+        try:
+            changed = parse(dump(own), action.overrides, "the run's topology")
+            if changed.model_copy(update={"env": own.env}) != own:
+                raise TopologyError(
+                    f"attach {' '.join(action.overrides)}: only env.* can be changed; start another run"
+                )
+            plan = self.plan
+            new = plan.add_learners(action.learners) if action.learners else plan.add_simulators(action.simulators)
+        except (TopologyError, OSError) as error:  # no room in the plan, or in shared memory
+            self._events.append(ev.NotEnlarged(action.client, str(error)))
+            return
+        if changed != own:
+            names = [process.name for process in new if process.role == "simulator"]
+            self.environments.update(dict.fromkeys(names, changed.env.model_dump()))
+        self._events.append(ev.Enlarged(action.client, tuple(new)))
+
+    def _say_beforehand(self) -> None:
+        if self.plan.resumed_from:
+            taken = " and ".join(self.plan.resumed_from)
+            anew = self.plan.begins_anew
+            how = f"where simulators begin new games: {anew}" if anew else "as if it had not been interrupted"
+            self._note(ev.Note("resumed", cause=f"at {self.plan.resumed_at:,} steps, from {taken}, {how}"))
+        for choice in self.plan.choices:
+            self._note(ev.Note("chosen", cause=str(choice), fields=asdict(choice)))
+        for before, names in (("attached", self.attached_before), ("detached", self.plan.left_out)):
+            if names:
+                cause = f"{before} earlier and not part of it: {', '.join(names)}; attach as many again if wanted"
+                self._note(ev.Note("resumed", cause=cause))
+        told = (crowded(self.plan.topology, self.plan.cores.usable), self.plan.description.unseen, disorder())
+        for warning in (*told, *self.plan.damaged):
+            if warning:
+                self._note(ev.Note("warned", cause=warning))
+
+    def _note(self, note: ev.Note) -> None:
+        self.deaths += note.kind == "died"
+        if note.kind == "evaluated":
+            self.evaluation = evaluations.row(note.fields)
+        self.journal.event(note)
+        if note.kind not in QUIET:
+            self._tell(lambda console: console.event(note))
+
+    def _row(self, action: ev.Row) -> None:
+        together = self.rows.add(action.name, action.values, self.now_s)
+        if together is None:
+            return
+        rows = [process.index for process in self.plan.processes]
+        energy = self.energy.row(together.get("frames"))
+        self.last_row = {**together, **energy, **self.row_shares.of_all(rows), **self.evaluation}
+        self.journal.row(self.last_row)
+        self._tell(lambda console: console.row(self.last_row))
+
+    def _tell(self, say: Callable[[ev.Console], None]) -> None:
+        """Show something; a console that fails (a closed terminal, a full disk, a fault) is never spoken to again."""
+        if self.console is None:
+            return
+        try:
+            say(self.console)
+        except Exception as error:
+            self.console = None
+            self._note(ev.Note("warned", cause=f"nothing is shown any more: {error}; the run goes on"))
+
+    def _show(self) -> None:
+        busy = self.shown_shares.busy()
+        listed = self.supervisor.processes()
+        shown = [{**p, "busy": busy[self.plan.process(p["name"]).index]} for p in listed]
+        self._tell(lambda console: console.processes(shown))
+
+    def _end(self, done: ev.Done) -> None:
+        self.done = done
+
+
+def _child(peer: str) -> Key | None:
+    """Name and incarnation of a child, by its id on the socket; None for a command line."""
+    name, _, incarnation = peer.removesuffix(LAST_WORDS).rpartition(".")
+    return (name, int(incarnation)) if incarnation.isdecimal() else None

@@ -1,0 +1,206 @@
+"""The topology: one YAML file that says which processes run, where, with which numbers.
+
+Reads a file or text and dotted overrides (``simulators.count=4``); writes a resolved topology back as YAML and the JSON
+schema that editors use. Fills defaults in (``defaults.py``), checks every key (``schema.py``).
+Every refusal is one TopologyError on one line. Refuses to know processes, devices and files other than the topology.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+import stat
+import sys
+from collections.abc import Sequence
+from pathlib import Path as FilePath
+from typing import Any
+
+from pydantic import ValidationError
+
+from launch.topology import defaults, strict_yaml
+from launch.topology.fields import Section
+from launch.topology.messages import Place, dotted, explain, field_at, is_mapping, number, unknown_key
+from launch.topology.schema import Topology
+from launch.topology.strict_yaml import Path, TopologyError, fault, show
+
+__all__ = ["SCHEMA_FILE", "Topology", "TopologyError", "dump", "json_schema", "load", "parse"]
+
+SCHEMA_FILE = FilePath(__file__).with_name("topology.schema.json")
+COMMAND_LINE = "command line"
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
+_GROUPED_DIGITS = r"^[-+]?[1-9][0-9]{0,2}(_[0-9]{3})+$"
+
+
+def load(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Topology:
+    """Read a topology file and apply ``key=value`` overrides, or ``@file`` with one a line; raises TopologyError."""
+    return parse(_read(os.fspath(path)), expand(overrides), os.fspath(path))
+
+
+def expand(overrides: Sequence[str]) -> list[str]:
+    """The overrides, with those of every ``@file`` in its place."""
+    return [line for override in overrides for line in _lines_of(override)]
+
+
+def parse(text: str | bytes, overrides: Sequence[str] = (), source: str = "topology") -> Topology:
+    """Read a topology from text; ``source`` is what errors call it. Raises TopologyError."""
+    document = strict_yaml.read(text, source)
+    raw = {} if document.value is None else document.value
+    places = {path: Place(source, line) for path, line in document.lines.items()} | {(): Place(source, 1)}
+    if not isinstance(raw, dict):
+        raise fault(f"{source}:1", show(raw), "a topology is a mapping of keys", "start with 'env: {id: ALE/Pong-v5}'")
+    for override in overrides:
+        _apply(override, raw, places)
+    try:
+        made = Topology.model_validate(defaults.resolve(raw))
+    except ValidationError as error:
+        raise explain(error, places, _defaults_alone(raw, error)) from None
+    for section, key in defaults.BY_CORES:
+        if key not in defaults.section(raw, section):
+            getattr(made, section).model_fields_set.discard(key)  # nobody has written it: choices says why it is so
+    return made
+
+
+def dump(topology: Topology) -> str:
+    """Write a topology as YAML, every key with its unit; ``parse(dump(t)) == t``."""
+    lines = ["# A resolved topology: every key, defaults included. Steps are agent steps."]
+    for key, field in Topology.model_fields.items():
+        value = getattr(topology, key)
+        if isinstance(value, Section):
+            lines += ["", f"{key}:"]
+            for inner, unit in type(value).model_fields.items():
+                lines.append(_entry(f"  {inner}", getattr(value, inner), unit.description))
+        else:
+            lines.append(_entry(key, value, field.description))
+    return "\n".join(lines) + "\n"
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON schema of a topology file as users write it: defaults may be left out, digits may be grouped."""
+    schema = Topology.model_json_schema()
+    _loosen(schema)
+    schema["required"] = ["env"]
+    schema["$defs"]["EnvSection"]["required"] = ["id"]
+    schema["$defs"]["WrapperSection"]["required"] = ["name"]
+    wrappers = schema["$defs"]["EnvSection"]["properties"]["wrappers"]
+    wrappers["items"] = {"anyOf": [wrappers["items"], schema["$defs"]["WrapperSection"]["properties"]["name"]]}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "actorlearn topology"}
+
+
+def schema_text() -> str:
+    """Return the text of the shipped schema file."""
+    return json.dumps(json_schema(), indent=2, sort_keys=True) + "\n"
+
+
+def _lines_of(override: str) -> list[str]:
+    """The override itself, or those of the file that ``@file`` names; lines that start with # are comments."""
+    if not override.startswith("@"):
+        return [override]
+    lines = [line.strip() for line in _read(override[1:]).decode(errors="replace").splitlines()]
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def _read(path: str) -> bytes:
+    """Read a regular file, no more than a topology may have; never waits on a pipe or device."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        rule = "topologies, and files of overrides (@FILE), are readable files"
+        raise fault(path, str(reason), rule, f"check the path; examples are in {examples()}") from None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            rule = "a topology is a regular file of YAML"
+            raise fault(path, "a folder, pipe or device", rule, "name the file, for example configs/pong.yaml")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(strict_yaml.MAX_BYTES + 1)
+    finally:
+        os.close(descriptor)
+
+
+def examples() -> FilePath:
+    """The folder of shipped topologies: in a checkout, or where a wheel put it."""
+    checkout = FilePath(__file__).resolve().parents[2] / "configs"
+    return checkout if checkout.is_dir() else FilePath(sys.prefix) / "share" / "actorlearn" / "configs"
+
+
+def _apply(override: str, raw: dict[str, Any], places: dict[Path, Place]) -> None:
+    """Set one ``section.key=value`` in the raw mapping."""
+    dotted_key, equals, text = override.partition("=")
+    path: Path = tuple(dotted_key.strip().split("."))
+    if not equals or "" in path:
+        raise fault(COMMAND_LINE, show(override), "an override is key=value", "write for example simulators.count=4")
+    if field_at(path[:1]) is None or (len(path) > 1 and field_at(path[:2]) is None):
+        known = path[: 1 if field_at(path[:1]) is None else 2]
+        raise fault(COMMAND_LINE, show(override), *unknown_key(known))
+    if len(path) > 1 and not is_mapping(path[: min(2, len(path) - 1)]):
+        rule = f"{dotted(path[:-1])} is one value, not a section"
+        raise fault(COMMAND_LINE, show(override), rule, f"write {dotted(path[:-1])}=VALUE")
+    where = f"{COMMAND_LINE}, {show(override)}"
+    value = strict_yaml.read(text, where).value
+    target = raw
+    for depth, part in enumerate(path[:-1], start=1):
+        target = target.setdefault(str(part), {})
+        if not isinstance(target, dict) and depth <= 2:  # a broken section of the file: reported there
+            return
+        if not isinstance(target, dict):
+            rule = f"{dotted(path[:depth])} is {show(target)}, no mapping"
+            raise fault(COMMAND_LINE, show(override), rule, f"write {dotted(path[:depth])}={{...}}")
+    target[str(path[-1])] = value
+    stale = [known for known in places if known[: len(path)] == path]
+    for known in stale:
+        del places[known]
+    places[path] = Place(COMMAND_LINE, over=bool(stale))
+
+
+def _defaults_alone(raw: dict[str, Any], error: ValidationError) -> dict[str, Any]:
+    """Return what the refused keys would be if they were left out."""
+    remaining = copy.deepcopy(raw)
+    for details in error.errors(include_url=False):
+        section: Any = remaining
+        for part in details["loc"][:1] if len(details["loc"]) > 1 else ():
+            section = section.get(part)
+        if isinstance(section, dict) and details["loc"]:
+            section.pop(details["loc"][min(1, len(details["loc"]) - 1)], None)
+    return defaults.resolve(remaining)
+
+
+def _entry(key: str, value: object, unit: str | None) -> str:
+    entry = f"{key}: {_literal(value)}"
+    return f"{entry:<40}  # {unit}" if unit else entry
+
+
+def _literal(value: object) -> str:
+    """Write one value so that strict YAML reads the same value back."""
+    if isinstance(value, list):
+        return f"[{', '.join(_literal(item) for item in value)}]"
+    if isinstance(value, Section):
+        return _literal(value.model_dump())
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_literal(key)}: {_literal(item)}" for key, item in value.items()) + "}"
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, int | float):
+        return number(value)
+    text = str(value)
+    if _PLAIN.fullmatch(text) and strict_yaml.read(text, "value").value == text:
+        return text
+    return '"' + "".join(f"\\U{ord(c):08x}" if ord(c) > 0xFFFF else json.dumps(c)[1:-1] for c in text) + '"'
+
+
+def _loosen(node: Any) -> None:
+    """Drop ``required`` and generated titles; let integers be written 250_000, which YAML 1.2 editors read as text."""
+    if isinstance(node, list):
+        for item in node:
+            _loosen(item)
+    if not isinstance(node, dict):
+        return
+    if isinstance(node.get("title"), str):
+        del node["title"]
+    if "properties" in node:
+        node.pop("required", None)
+    if node.get("type") == "integer" and "const" not in node:
+        node |= {"type": ["integer", "string"], "pattern": _GROUPED_DIGITS}
+    for child in node.values():
+        _loosen(child)
