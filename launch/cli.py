@@ -161,7 +161,7 @@ def detach(
     ],
     json: Json = False,
 ) -> int:
-    """Drain simulators of a living run at the next boundary of a round, or whole learners after their batch."""
+    """Drain simulators of a living run at the next boundary of a rollout, or whole learners after their batch."""
     from launch.commands.manage import detach
 
     return detach(run, names, json)

@@ -1,4 +1,4 @@
-"""Which rows an inference server answers together: two rules, read off the words of its seats.
+"""Which rows an inference server answers together: two rules, read off the words of its members.
 
 ``due`` waits for everybody, so batches are the same in every run. ``waiting`` takes whoever is there, as the predictors
 of BA3C and GA3C and PolyBeast's dynamic batching do: nobody waits for the slowest, and who was faster decides what a
@@ -14,36 +14,36 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from actorlearn.memory.rollout import Blocks
 
 Asked = tuple[Blocks, int, int]
-"""A row that has its observations and wants actions: seat, group, tick."""
+"""A row that has its observations and wants actions: member, group, timestep."""
 
 
-def due(seats: Sequence[Blocks], group: int) -> list[Asked]:
-    """The rows of the oldest unanswered tick of a group index; none until all participants have theirs.
+def due(members: Sequence[Blocks], group: int) -> list[Asked]:
+    """The rows of the oldest unanswered timestep of a group index; none until all participants have theirs.
 
-    Waiting for all is what the papers' synchronous systems do. A seat that has left or died is in no one's way: it
-    takes no part, or is no longer on the roster.
+    Waiting for all is what the papers' synchronous systems do. A member that has left or died is in no one's way: it
+    takes no part, or is no longer on the members.
     """
-    active = [seat for seat in seats if seat.joined >= 0]
-    ticks = [seat.acted(group) for seat in active if seat.takes_part(seat.acted(group) // seat.horizon)]
-    if not ticks:
+    active = [member for member in members if member.joined >= 0]
+    timesteps = [member.acted(group) for member in active if member.takes_part(member.acted(group) // member.horizon)]
+    if not timesteps:
         return []
-    tick = min(ticks)
-    if all(seat.observed(group) <= tick for seat in active):
+    timestep = min(timesteps)
+    if all(member.observed(group) <= timestep for member in active):
         return []
-    # Only now: who has begun a round was let into it with all others, but those may be seen after the looks above.
-    participants = [seat for seat in seats if seat.takes_part(tick // seat.horizon)]
-    if any(seat.observed(group) <= tick for seat in participants):
+    # Only now: who has begun a rollout was let into it with all others, but those may be seen after the looks above.
+    participants = [member for member in members if member.takes_part(timestep // member.horizon)]
+    if any(member.observed(group) <= timestep for member in participants):
         return []
-    return [(seat, group, tick) for seat in participants if seat.acted(group) == tick]
+    return [(member, group, timestep) for member in participants if member.acted(group) == timestep]
 
 
-def waiting(seats: Sequence[Blocks]) -> list[Asked]:
-    """All rows that wait for actions, of whichever seat, group and tick."""
+def waiting(members: Sequence[Blocks]) -> list[Asked]:
+    """All rows that wait for actions, of whichever member, group and timestep."""
     return [
-        (seat, group, seat.acted(group))
-        for seat in seats
-        for group in range(seat.groups)
-        if seat.observed(group) > seat.acted(group)
+        (member, group, member.acted(group))
+        for member in members
+        for group in range(member.groups)
+        if member.observed(group) > member.acted(group)
     ]
 
 
@@ -61,22 +61,22 @@ class Turns:
         self._since_s: float | None = None
         """Since when anything waits: as all is answered together, the oldest does."""
 
-    def batches(self, seats: Sequence[Blocks]) -> Iterator[list[Asked]]:
+    def batches(self, members: Sequence[Blocks]) -> Iterator[list[Asked]]:
         """What to answer now; each batch is looked for when the one before has been answered."""
         if self._batch_rows:
-            batches: Iterable[list[Asked]] = [self._gathered(seats)]
+            batches: Iterable[list[Asked]] = [self._gathered(members)]
         else:
-            batches = (due(seats, group) for group in range(max((seat.groups for seat in seats), default=0)))
+            batches = (due(members, group) for group in range(max((member.groups for member in members), default=0)))
         yield from filter(None, batches)
 
-    def _gathered(self, seats: Sequence[Blocks]) -> list[Asked]:
-        asked = waiting(seats)
+    def _gathered(self, members: Sequence[Blocks]) -> list[Asked]:
+        asked = waiting(members)
         if not asked:
             self._since_s = None
             return []
         if self._since_s is None:
             self._since_s = self._now_s()
-        rows = sum(seat.envs_per_group for seat, _, _ in asked)
+        rows = sum(member.envs_per_group for member, _, _ in asked)
         if rows < self._batch_rows and self._now_s() - self._since_s < self._deadline_s:
             return []
         self._since_s = None

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from actorlearn.acting.batching import Asked
 from actorlearn.algorithms.interface import Algorithm, learns_from_replay
-from actorlearn.memory.rollout import Rounds
+from actorlearn.memory.rollout import Rollouts
 from actorlearn.models.unroll import Outputs
 
 
@@ -24,19 +24,21 @@ def mix(seed: int, moment: int) -> int:
     return (z ^ (z >> 31)) & 0xFFFFFFFF
 
 
-def epsilon(algorithm: Algorithm, rounds: Rounds | None, environments: int, asked: Sequence[Asked]) -> Tensor | None:
+def epsilon(
+    algorithm: Algorithm, rollouts: Rollouts | None, environments: int, asked: Sequence[Asked]
+) -> Tensor | None:
     """Epsilon [N] of the rows asked for, of so many environments in all; None where nobody explores by it.
 
-    A row's step is what the round began with, and one of every environment for each row of it before this one.
+    A row's step is what the rollout began with, and one of every environment for each row of it before this one.
     """
-    if rounds is None or not learns_from_replay(algorithm):
+    if rollouts is None or not learns_from_replay(algorithm):
         return None
     parts = []
-    for blocks, group, tick in asked:
-        round_, t = divmod(tick, blocks.horizon)
+    for blocks, group, timestep in asked:
+        rollout, t = divmod(timestep, blocks.horizon)
         first = (blocks.number * blocks.groups + group) * blocks.envs_per_group
         numbers = torch.arange(first, first + blocks.envs_per_group) % environments  # attached ones share
-        parts.append(algorithm.epsilon(rounds.env_steps(round_) + t * environments, numbers, environments))
+        parts.append(algorithm.epsilon(rollouts.env_steps(rollout) + t * environments, numbers, environments))
     return torch.cat(parts)
 
 

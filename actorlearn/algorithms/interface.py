@@ -63,8 +63,8 @@ class AlgorithmSettings(QSettings, frozen=True, kw_only=True, forbid_unknown_fie
     horizon: int = 5  # transitions of one block, T
     batch_steps: int | None = None  # steps of one update, which gave the horizon; None = it was given itself
     normalize_reward: bool = False  # divide by the running deviation of discounted returns, before reward_clip
-    max_policy_lag: int | None = None  # updates that acting weights may be behind; None = as many as rounds are open
-    on_policy_lag: str = "wait"  # "wait": fewer rounds are open; "drop": older transitions are not learned from
+    max_policy_lag: int | None = None  # updates that acting weights may be behind; None = as many as rollouts are open
+    on_policy_lag: str = "wait"  # "wait": fewer rollouts are open; "drop": older transitions are not learned from
     epochs: int = 1  # updates from each transition; 0 = experience is gathered and not learned from
     minibatches: int = 1  # parts that a batch is learned from in: of environments, or of transitions if they can part
 

@@ -1,12 +1,12 @@
-"""Learning from a replay: so many minibatches a round, toward what an older copy of the network says.
+"""Learning from a replay: so many minibatches a rollout, toward what an older copy of the network says.
 
 Reads: the replay, which stage 3 fills. Writes: flat weights, optimizer state, the target network, priorities. Refuses
-to know: rounds' rows, blocks, messages.
+to know: rollouts' rows, blocks, messages.
 
 Which minibatches are due and when the target network is renewed depend on the steps that were learned from and on the
-number of the round: with the seed these decide everything. Where acting belongs to rounds (``simulators.weights:
-round``) and a round is as long as ``target_every_steps``, this is algorithm 1 of Daley and Amato (2021): the target
-network is what acts meanwhile, and what is drawn from is what was stored before the round began.
+number of the rollout: with the seed these decide everything. Where acting belongs to rollouts (``simulators.weights:
+rollout``) and a rollout is as long as ``target_every_steps``, this is algorithm 1 of Daley and Amato (2021): the target
+network is what acts meanwhile, and what is drawn from is what was stored before the rollout began.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ReplayLearning(Learning):
         self._noise = torch.Generator(settings.device)
         self._staging = Staging(settings.device)
         self._due = 0
-        """Minibatches of the round that is being learned from."""
+        """Minibatches of the rollout that is being learned from."""
         self._period = -1
         """How often ``target_every_steps`` were over when the target network was looked at last."""
         self._told: dict[str, float] = {}
@@ -130,7 +130,7 @@ class ReplayLearning(Learning):
         return batch
 
     def updates_from(self, prepared: Batch, env_steps: int, own_steps: int) -> int:
-        """Minibatches that are due by all rounds before this one, and have not been done."""
+        """Minibatches that are due by all rollouts before this one, and have not been done."""
         if not self.algorithm_settings.epochs:
             return 0
         learners = max(self._together, 1)
@@ -144,18 +144,18 @@ class ReplayLearning(Learning):
         self._due = max(0, ratio.due(steps, 0) - ratio.due(before, 0) - self._ahead)
         return self._due
 
-    def pass_over(self, batch: Batch, env_steps: int, round_: int) -> dict[str, float]:
+    def pass_over(self, batch: Batch, env_steps: int, rollout: int) -> dict[str, float]:
         """Learn from as many minibatches as are due; returns numbers of the newest update, or of a skipped one.
 
-        A round of thousands takes a minute: raises Stopped when it is time to end meanwhile.
+        A rollout of thousands takes a minute: raises Stopped when it is time to end meanwhile.
         """
         self.finite = True
         count = self._ahead + self._due
         for done in range(self._ahead, count):
             if not self.going_on():
-                raise Stopped("told to end among the minibatches of a round")
-            self._noise.manual_seed(mix(mix(self.settings.seed, round_), done))  # nothing of it needs saving
-            self._renew_target(round_, done, count)
+                raise Stopped("told to end among the minibatches of a rollout")
+            self._noise.manual_seed(mix(mix(self.settings.seed, rollout), done))  # nothing of it needs saving
+            self._renew_target(rollout, done, count)
             finite, told = self.finite, self.minibatch(env_steps)
             self._told = told if finite else self._told
             self._ahead += 1
@@ -164,13 +164,13 @@ class ReplayLearning(Learning):
             self.skipped = 0 if self.finite else self.skipped + 1
         return {**self._told, "replay_transitions": float(len(self.replay)), "minibatches": float(self._due)}
 
-    def _renew_target(self, round_: int, done: int, count: int) -> None:
+    def _renew_target(self, rollout: int, done: int, count: int) -> None:
         """Copy the network whenever another ``target_every_steps`` of all learners are over.
 
-        A round's minibatches, of which there are ``count``, stand for its steps, evenly.
+        A rollout's minibatches, of which there are ``count``, stand for its steps, evenly.
         """
-        steps, every = self.settings.round_steps, self.algorithm_settings.target_every_steps
-        period = (round_ * count + done) * steps // (count * every)
+        steps, every = self.settings.rollout_steps, self.algorithm_settings.target_every_steps
+        period = (rollout * count + done) * steps // (count * every)
         if period != self._period:
             self.target_weights.copy_(self.weights)
         self._period = period
@@ -267,7 +267,7 @@ class ReplayLearning(Learning):
         """Take back what was saved, but not a replay older than the one that is there.
 
         Where a run is resumed and nothing ``goes_on`` that stood in memory, other rows come of the round to be learned
-        next: they are stored, even if this round was, by a trainer that was told to end while it learned from it.
+        next: they are stored, even if this rollout was, by a trainer that was told to end while it learned from it.
         """
         super().restore(saved)
         if "draws" in saved.state:  # early checkpoints have neither
@@ -276,5 +276,5 @@ class ReplayLearning(Learning):
         self.target.load_state_dict(saved.section("target"))
         self._credited, self._ahead, self._period = (int(n) for n in saved.tensors["replay.counters"])
         if "replay" in saved.state and self.replay.empty:
-            next_round = saved.state["learned"]
-            self.replay.restore(saved.path, saved.state["replay"], self.beat, goes_on=goes_on, rounds=next_round)
+            next_rollout = saved.state["learned"]
+            self.replay.restore(saved.path, saved.state["replay"], self.beat, goes_on=goes_on, rollouts=next_rollout)

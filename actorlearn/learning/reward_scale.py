@@ -1,6 +1,6 @@
 """How large rewards are: the running standard deviation of the discounted return of each environment.
 
-Reads a batch's raw rewards and first rows, in the order of rounds; gives the batch with rewards over that deviation.
+Reads a batch's raw rewards and first rows, in the order of rollouts; gives the batch with rewards over that deviation.
 Scores are counted elsewhere, from raw rewards. Knows no network.
 """
 

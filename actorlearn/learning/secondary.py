@@ -55,7 +55,7 @@ class Secondary(ReplayLearning):
 
 
 class WithSecondary(ReplayLearning):
-    """The learner that acts, which learns as if it were alone, and the secondary one after it in each round."""
+    """The learner that acts, which learns as if it were alone, and the secondary one after it in each rollout."""
 
     def __init__(self, settings: TrainerSettings, place: ReplayPlace) -> None:
         """Build both."""
@@ -68,11 +68,11 @@ class WithSecondary(ReplayLearning):
         self.secondary.updates_from(prepared, env_steps, own_steps)
         return super().updates_from(prepared, env_steps, own_steps)
 
-    def pass_over(self, batch: Batch, env_steps: int, round_: int) -> dict[str, float]:
+    def pass_over(self, batch: Batch, env_steps: int, rollout: int) -> dict[str, float]:
         """Learn from all minibatches that are due; of the secondary, updates that are not finite are only skipped."""
-        told = super().pass_over(batch, env_steps, round_)
+        told = super().pass_over(batch, env_steps, rollout)
         self.secondary.beat, self.secondary.going_on = self.beat, self.going_on
-        beside = self.secondary.pass_over(batch, env_steps, round_)
+        beside = self.secondary.pass_over(batch, env_steps, rollout)
         del beside["replay_transitions"]
         return {**told, **_named(beside)}
 

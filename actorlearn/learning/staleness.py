@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from actorlearn.algorithms.interface import AlgorithmSettings, Batch
 
 
-def open_rounds(blocks: int, algorithm: AlgorithmSettings) -> int:
-    """Rounds that may be open at once: each one more lets acting weights fall one more update behind."""
+def open_rollouts(blocks: int, algorithm: AlgorithmSettings) -> int:
+    """Rollouts that may be open at once: each one more lets acting weights fall one more update behind."""
     if algorithm.max_policy_lag is None or algorithm.on_policy_lag == "drop":
         return blocks
     return min(blocks, algorithm.max_policy_lag + 1)

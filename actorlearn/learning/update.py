@@ -1,6 +1,6 @@
 """What one batch does to the weights: outputs, loss, gradient, step; epochs over it in parts.
 
-Reads: a ``Batch``. Writes: flat weights and optimizer state. Refuses to know: rounds, blocks, messages.
+Reads: a ``Batch``. Writes: flat weights and optimizer state. Refuses to know: rollouts, blocks, messages.
 """
 
 from __future__ import annotations
@@ -123,25 +123,25 @@ class Learning:
         rate = linear(o.learning_rate, o.learning_rate_final, env_steps / s.total_steps)
         return scaled(rate, s.learners, s.rate_scaling)
 
-    def learn(self, batch: Batch, env_steps: int, round_: int) -> dict[str, float]:
+    def learn(self, batch: Batch, env_steps: int, rollout: int) -> dict[str, float]:
         """Learn from a batch, all of it; returns what ``pass_over`` does."""
-        told = self.pass_over(self.prepare(batch), env_steps, round_)
+        told = self.pass_over(self.prepare(batch), env_steps, rollout)
         self.exchange.settle()
         return told
 
     def updates_from(self, prepared: Batch, env_steps: int, own_steps: int) -> int:
         """Optimizer steps that a prepared batch will give, when so many steps were learned from before it."""
-        done = self.consumed.done(self.settings.learner, self.place().round)
+        done = self.consumed.done(self.settings.learner, self.place().rollout)
         return self.algorithm_settings.epochs * self._parts(prepared) - done
 
     def _parts(self, prepared: Batch) -> int:
         return min(self.algorithm_settings.minibatches, prepared.action.shape[1])
 
-    def pass_over(self, batch: Batch, env_steps: int, round_: int) -> dict[str, float]:
+    def pass_over(self, batch: Batch, env_steps: int, rollout: int) -> dict[str, float]:
         """Pass over a prepared batch ``epochs`` times, in parts; returns numbers of the last update.
 
-        Those of the first skipped one, if any. A part is drawn, along the second dimension, from seed and round: a pass
-        that was broken off goes on where it was. Raises Stopped when it is time to end: a pass may take minutes.
+        Those of the first skipped one, if any. A part is drawn, along the second dimension, from seed and rollout: a
+        pass that was broken off goes on where it was. Raises Stopped when it is time to end: a pass may take minutes.
         """
         if not self.algorithm_settings.epochs:
             return {}
@@ -152,8 +152,8 @@ class Learning:
         for steps in range(self.exchange.idle):
             self._make_sure(steps)
             self.exchange.step(self.gradients, self.learning_rate(env_steps))
-        done = self.consumed.done(self.settings.learner, round_)
-        for place, chosen in enumerate(self._minibatches(batch, round_)):
+        done = self.consumed.done(self.settings.learner, rollout)
+        for place, chosen in enumerate(self._minibatches(batch, rollout)):
             if place >= done:
                 self._make_sure(self.exchange.idle + place - done)
                 part = batch if self._parts(batch) == 1 else batch.environments(chosen)
@@ -167,9 +167,9 @@ class Learning:
         if steps and not self.going_on():
             raise Stopped("told to end among the minibatches of a batch")
 
-    def _minibatches(self, batch: Batch, round_: int) -> Iterator[Tensor]:
+    def _minibatches(self, batch: Batch, rollout: int) -> Iterator[Tensor]:
         """Environments of each minibatch, epoch after epoch."""
-        generator = torch.Generator().manual_seed((self.settings.seed << 32) + round_)
+        generator = torch.Generator().manual_seed((self.settings.seed << 32) + rollout)
         for _ in range(self.algorithm_settings.epochs):
             order = torch.randperm(batch.action.shape[1], generator=generator)
             yield from order.tensor_split(self._parts(batch))

@@ -2,10 +2,10 @@
 
 produced = used + dropped, for one of the reasons below, + in flight, which is what lies in blocks and is not learned.
 
-The trainer commits after what it has learned is where it stays, and before it frees the round's blocks: whoever takes
-up its work reads which round comes next and what has been counted so far, both of the same moment. There are two
+The trainer commits after what it has learned is where it stays, and before it frees the rollout's blocks: whoever takes
+up its work reads which rollout comes next and what has been counted so far, both of the same moment. There are two
 records; the word ``commits``, written last, says which one holds. So a trainer that is killed half-way has committed
-nothing, and does the round again.
+nothing, and does the rollout again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment
 
 REASONS = {
-    "unfinished": "their simulator ended within a round",
+    "unfinished": "their simulator ended within a rollout",
     "stale": "acting weights were too old: algorithm.on_policy_lag: drop",
     "no_room": "more environments than the replay has rings",
     "rolled_back": "learned by a trainer that died before it saved again",
@@ -77,7 +77,7 @@ class Account:
         raise RuntimeError(f"no whole record in {_ATTEMPTS} attempts: the account's segment is damaged")
 
     def commit(self, learned: int) -> None:
-        """Make the counts those of all rounds below ``learned``; the trainer alone."""
+        """Make the counts those of all rollouts below ``learned``; the trainer alone."""
         commits = self.commits + 1
         counted = (learned, self.counts.used, *self.counts.dropped.values())
         self._records[commits % _SLOTS, : len(_WORDS)] = counted

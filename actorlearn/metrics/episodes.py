@@ -25,7 +25,7 @@ class Episodes:
         self._lengths: dict[str, NDArray[np.int64]] = {}
 
     def add(self, owner: str, reward: NDArray[np.float32], over: NDArray[np.bool_], first: NDArray[np.bool_]) -> None:
-        """Count the block [T + 1, B] of one owner (simulator incarnation and group), in the order of rounds.
+        """Count the block [T + 1, B] of one owner (simulator incarnation and group), in the order of rollouts.
 
         ``over`` is terminated | truncated (a life lost is not); ``first`` marks rows that begin a game. Row 0 was
         counted as row T of the block before, or begins a game. A game whose first row was not seen here, because this

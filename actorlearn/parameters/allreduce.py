@@ -49,8 +49,8 @@ That takes a second meeting. The mean by such rows, in a trial on two cores that
 parameters: two learners 0.5 M 0.46 (parts: 0.59), 4 M 6.9 (6.9); four learners 0.5 M 2.2 (1.7), 4 M 12.7 (8.6). Gloo
 over TCP took 1.5 and 16.7, 9.0 and 34.
 """
-_ENV_STEPS, _OPTIMIZER_STEPS, _DRAINING, _BUSY_NS, _HASH, _ROUND, _USED = range(7)
-_UPDATES, _CHANGES, _NUMBER, _COUNTS = 1, 2, 3, 7  # of what is said on joining; round and steps are where they are
+_ENV_STEPS, _OPTIMIZER_STEPS, _DRAINING, _BUSY_NS, _HASH, _ROLLOUT, _USED = range(7)
+_UPDATES, _CHANGES, _NUMBER, _COUNTS = 1, 2, 3, 7  # of what is said on joining; rollout and steps are where they are
 
 
 class Sync:
@@ -91,7 +91,7 @@ class Sync:
         """
         place, counts, consumed = self.learner.place(), self.learner.counts(), self.own.consumed
         said = self.rendezvous.meet(
-            [env_steps, updates, consumed.changes, self.learner.number, 0, place.round, place.used, *counts]
+            [env_steps, updates, consumed.changes, self.learner.number, 0, place.rollout, place.used, *counts]
         )
         best = max(range(len(said)), key=lambda rank: (said[rank, _UPDATES], said[rank, _CHANGES], -rank))
         own = [self.weights, consumed.table, *self.learner.beside, *self.state().values()]
@@ -120,7 +120,7 @@ class Sync:
         place = self.learner.place()
         with self._waits.waiting():
             said = self.rendezvous.meet(
-                [env_steps, optimizer_steps, draining, self._waits.busy_ns, fingerprint, place.round, place.used]
+                [env_steps, optimizer_steps, draining, self._waits.busy_ns, fingerprint, place.rollout, place.used]
             )
         hit("allreduce.agreed")
         self._waits.count(said[:, _BUSY_NS])
@@ -136,7 +136,7 @@ class Sync:
         self._merging = []
         for rank, place in enumerate(_places(said)):
             consumed.begin(number := self._numbers[rank], place)
-            if not consumed.merged(number, place.round):
+            if not consumed.merged(number, place.rollout):
                 self._merging.append(rank)
         steps = said[:, _OPTIMIZER_STEPS]
         self._first, self._step = (steps.max() - steps).tolist(), 0
@@ -237,7 +237,7 @@ class Sync:
 
 def _places(said: NDArray[np.int64]) -> list[Place]:
     """Where each learner says that it is."""
-    return [Place(round_, used) for round_, used in said[:, [_ROUND, _USED]].tolist()]
+    return [Place(rollout, used) for rollout, used in said[:, [_ROLLOUT, _USED]].tolist()]
 
 
 def ask_after(calls: int, seconds: float) -> int:

@@ -8,9 +8,10 @@ device, updated there, and written back. Adam's count of steps is each learner's
 on from batch to batch, so that A2C, whose batch is one step, has several too; a learner that is killed takes along
 those that the store has not got.
 
-Updates have numbers, by round and then in the order in which the round's updates are made, so that a learner that was
-killed and does its round again numbers them as before. Each chunk says which of this learner's updates is the newest in
-it; one that a chunk has already is not made there again. Minibatches are drawn from seed and round: they are the same.
+Updates have numbers, by rollout and then in the order in which the rollout's updates are made, so that a learner that
+was killed and does its rollout again numbers them as before. Each chunk says which of this learner's updates is the
+newest in it; one that a chunk has already is not made there again. Minibatches are drawn from seed and rollout: they
+are the same.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.interface import Agreed, ExchangeSettings, Learner, Place, Stepped
 from actorlearn.parameters.store import Record, Store
 
-_ROUND = 1 << 32
-"""From the number of an update to that of the same one a round later."""
+_ROLLOUT = 1 << 32
+"""From the number of an update to that of the same one a rollout later."""
 
 
 class Async:
@@ -67,7 +68,7 @@ class Async:
         """Nobody waits for this learner."""
         self.env_steps = 0
         """In the batch that is being learned."""
-        self._round = self._number = 0
+        self._rollout = self._number = 0
         """That is learned; and of the update that is made next."""
         self._brought = False
         """Whether one of this batch's updates has come to the store."""
@@ -103,27 +104,31 @@ class Async:
         self.pull()
         place = self.learner.place()
         if self.store.record is None:
-            self._settle(Record(place.round, place.used, place.used, 0, place.used, 0, self._steps_of(self.chunks[0])))
+            self._settle(
+                Record(place.rollout, place.used, place.used, 0, place.used, 0, self._steps_of(self.chunks[0]))
+            )
         else:
             self._go_on(self._record, place)
         return self.store.env_steps, self.store.updates
 
     def _go_on(self, record: Record, place: Place) -> None:
-        """Take up the work of an incarnation that was killed, maybe after it had settled the round that is redone.
+        """Take up the work of an incarnation that was killed, maybe after it had settled the rollout that is redone.
 
-        Without its local steps, but for the count of them: rounds of which no update has come to the store are lost.
+        Without its local steps, but for the count of them: rollouts of which no update has come to the store are lost.
         """
         newest = max(self._applied[chunk] for chunk in self.chunks)
-        home = place.used if newest >= place.round * _ROUND else min(place.used, record.home)  # it brought along all
-        redone = record.learned > place.round
+        home = (
+            place.used if newest >= place.rollout * _ROLLOUT else min(place.used, record.home)
+        )  # it brought along all
+        redone = record.learned > place.rollout
         steps = record.steps_before if redone else record.optimizer_steps
         for chunk in self.optimizers:
             self._count_steps(chunk, steps - self._steps_of(chunk))
         self.learner.adopt(np.array([record.counts], np.int64), 0)
-        self._settle(record._replace(learned=place.round, used=home, updates=record.updates - redone))
+        self._settle(record._replace(learned=place.rollout, used=home, updates=record.updates - redone))
 
     def place(self) -> Place | None:
-        """Return the learner's own round, and what there is in the store of what was learned before it."""
+        """Return the learner's own rollout, and what there is in the store of what was learned before it."""
         return Place(self._record.learned, self._record.used)
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
@@ -134,8 +139,8 @@ class Async:
         self.env_steps, updates = (0, 0) if draining else (env_steps, 1)
         place = self.learner.place()
         self.consumed.begin(self.learner.number, place)
-        self._round = place.round
-        self._number = max(self._number, self._round * _ROUND)
+        self._rollout = place.rollout
+        self._number = max(self._number, self._rollout * _ROLLOUT)
         return Agreed(self.store.env_steps + self.env_steps, self.store.updates + updates, draining)
 
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
@@ -179,8 +184,8 @@ class Async:
         """Count the batch, once."""
         self.consumed.settle(self.learner.number, self.env_steps)
         record = self._record
-        if record.learned <= self._round:
-            record = record._replace(learned=self._round + 1, used=record.used + self.env_steps)
+        if record.learned <= self._rollout:
+            record = record._replace(learned=self._rollout + 1, used=record.used + self.env_steps)
             self._settle(record._replace(updates=record.updates + 1, steps_before=record.optimizer_steps))
 
     @property

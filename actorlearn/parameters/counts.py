@@ -21,9 +21,9 @@ def counts_fields(learners: int) -> list[Field]:
     """Fields of the segment, for so many learners that there can ever be."""
     return [
         Field("began", "int64", (learners, 8), -1),  # env steps and updates in the weights that the learner began with
-        Field("settled", "int64", (learners, 8), 0),  # how often each has counted a round
-        Field("done", "int64", (_SLOTS, learners, 8), 0),  # what was learned from since, and the round after it
-        Field("claimed", "int64", (learners, 8), 0),  # the round after the one that others may have something of
+        Field("settled", "int64", (learners, 8), 0),  # how often each has counted a rollout
+        Field("done", "int64", (_SLOTS, learners, 8), 0),  # what was learned from since, and the rollout after it
+        Field("claimed", "int64", (learners, 8), 0),  # the rollout after the one that others may have something of
     ]
 
 
@@ -47,26 +47,26 @@ class Counts:
 
     @property
     def claimed(self) -> int:
-        """Round below which others may have something of what this learner learned."""
+        """Rollout below which others may have something of what this learner learned."""
         return int(self._claimed[self._learner])
 
-    def claim(self, round_: int) -> None:
-        """Others are about to be shown something of this round."""
-        self._claimed[self._learner] = round_ + 1
+    def claim(self, rollout: int) -> None:
+        """Others are about to be shown something of this rollout."""
+        self._claimed[self._learner] = rollout + 1
         hit("counts.claimed")
 
     @property
     def learned(self) -> int:
-        """Round after the one that this learner has counted last."""
+        """Rollout after the one that this learner has counted last."""
         return int(self._done[self._settled[self._learner] % _SLOTS, self._learner, _LEARNED])
 
-    def add(self, round_: int, env_steps: int, updates: int) -> None:
+    def add(self, rollout: int, env_steps: int, updates: int) -> None:
         """Add a round to this learner's own, unless that was done before it was killed."""
         settled, own = int(self._settled[self._learner]), self._done[:, self._learner]
         before = own[settled % _SLOTS]
-        if round_ < before[_LEARNED]:
+        if rollout < before[_LEARNED]:
             return
-        done = before[_ENV_STEPS] + env_steps, before[_UPDATES] + updates, round_ + 1
+        done = before[_ENV_STEPS] + env_steps, before[_UPDATES] + updates, rollout + 1
         own[(settled + 1) % _SLOTS, : len(done)] = done
         hit("counts.written")
         self._settled[self._learner] = settled + 1  # the word last

@@ -57,7 +57,7 @@ class Alone:
 
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
         """Combine the moments with the own statistics."""
-        if not self.consumed.merged(self._number, self._place().round):
+        if not self.consumed.merged(self._number, self._place().rollout):
             combine(self.statistics, moments)
             self.consumed.merge(self._number)
 

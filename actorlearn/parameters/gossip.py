@@ -6,8 +6,8 @@ waited for, used at most once, and mixed with weight 1 / (1 + in-degree) once ev
 ``max_staleness`` exchanges without mixing a learner does wait. What the optimizer remembers is each learner's own.
 A message with weights that are not finite, or beyond MOST, is refused as if its sender were no in-peer this time.
 
-A learner that is killed loses its weights, and its peers keep traces of them. So it says of which round it shows them
-something before it does, and that round is not learned from again: each is at most once in anybody's weights.
+A learner that is killed loses its weights, and its peers keep traces of them. So it says of which rollout it shows them
+something before it does, and that rollout is not learned from again: each is at most once in anybody's weights.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Gossip:
         self.idle = 0
         """Nobody waits for this learner."""
         self._alive, self._members, self._warn = learner.alive, learner.members, learner.warn
-        self._place, self._round = learner.place, 0
+        self._place, self._rollout = learner.place, 0
         self._folder = Path(settings.folder)
         self._segments: list[Segment] = []
         self.counts = Counts(self._open("counts"), settings.rank)
@@ -102,15 +102,15 @@ class Gossip:
         return self.counts.total
 
     def place(self) -> Place | None:
-        """Return the round after the one in which an incarnation before this one died, if others have some of it."""
+        """Return the rollout after the one in which an incarnation before this one died, if others have some of it."""
         place = self._place()
-        return Place(self.counts.claimed, place.used) if self.counts.claimed > place.round else None
+        return Place(self.counts.claimed, place.used) if self.counts.claimed > place.rollout else None
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
         """Agree with oneself, on top of what all have learned until now."""
         self._batch_steps, updates = (0, 0) if draining else (env_steps, 1)
         self.own.agree(env_steps, optimizer_steps, draining)
-        self._round = self._place().round
+        self._rollout = self._place().rollout
         before = self.counts.total
         return Agreed(before[0] + self._batch_steps, before[1] + updates, draining)
 
@@ -137,7 +137,7 @@ class Gossip:
 
     def settle(self) -> None:
         """Count the batch; see what others have done meanwhile."""
-        self.counts.add(self._round, self._batch_steps, 1)
+        self.counts.add(self._rollout, self._batch_steps, 1)
         self.own.settle()
         if self._consensus:
             self._consensus.follow(self._present())
@@ -193,7 +193,7 @@ class Gossip:
         if self._log:
             rounded = self._averaged * _ROUNDING * float(torch.linalg.vector_norm(self.weights))
             self._log.stepped(self.mailbox.version(self.settings.rank) + 1, self._moved() + rounded)
-        self.counts.claim(self._round)
+        self.counts.claim(self._rollout)
         self.mailbox.post(self.weights.detach().cpu().numpy())
         hit("gossip.posted")
         peers = self._ready()

@@ -78,7 +78,7 @@ class ExchangeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 class Place(NamedTuple):
     """How far a learner is with its own experience."""
 
-    round: int = 0
+    rollout: int = 0
     """The one that is to be learned next, or is being learned."""
     used: int = 0
     """Environment steps of its own that were learned from before it, and are in the weights."""
@@ -165,8 +165,8 @@ class Exchange(Protocol):
     def place(self) -> Place | None:
         """Return where this learner is to go on with its own experience, by the weights it has joined with.
 
-        None: they say nothing of that. Rounds before it are in those weights, and steps beyond `used` are not, so that
-        none is learned twice, and what died with an earlier incarnation of this learner can be counted.
+        None: they say nothing of that. Rollouts before it are in those weights, and steps beyond `used` are not, so
+        that none is learned twice, and what died with an earlier incarnation of this learner can be counted.
         """
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:

@@ -1,6 +1,6 @@
 """Where learners of one machine meet: each says a few numbers, and goes on when all have.
 
-Reads and writes one row of words per learner in shared memory; rings the others' bells.
+Reads and writes one row of words per learner in shared memory; rings the others' wakeups.
 
 A learner may wait here for minutes, for one that is slow or has not started. So it goes on showing that it is alive,
 the wait can be broken off, and it ends when a peer that has not come yet is dead: each learner holds a lock that the
@@ -22,8 +22,8 @@ from actorlearn.failpoints import hit
 from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.interface import PeerLost, Stopped
-from actorlearn.wire.bell import Bell, Bells
 from actorlearn.wire.channel import Waiter
+from actorlearn.wire.wakeup import Wakeup, Wakeups
 
 NUMBERS = 16
 """Most numbers a learner can say."""
@@ -50,10 +50,10 @@ class Rendezvous:
         ranks = range(self.learners)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._locks = [os.open(f"{segment.path}.lock-{other}", flags, 0o600) for other in ranks]
-        bells = {str(other): f"{segment.path}.bell-{other}" for other in ranks}
-        self._bell = Bell(Path(bells.pop(str(rank))))
-        self._bells = Bells(bells)
-        self._waiter = Waiter(self._bell, None)
+        wakeups = {str(other): f"{segment.path}.wakeup-{other}" for other in ranks}
+        self._wakeup = Wakeup(Path(wakeups.pop(str(rank))))
+        self._wakeups = Wakeups(wakeups)
+        self._waiter = Waiter(self._wakeup, None)
         if self._met[rank] or not _free(self._locks[rank]):
             self.close()
             raise RuntimeError(f"{segment.path}: learner {rank} has been here before; it needs a new generation")
@@ -70,7 +70,7 @@ class Rendezvous:
         self._meetings += 1
         self._met[self.rank] = self._meetings  # the word last
         hit("rendezvous.came")
-        self._bells.ring_all()
+        self._wakeups.wake_all()
         while self._met.min() < self._meetings:
             if not self._alive() and not stay:
                 raise Stopped(f"told to end while {self._absent()} had not come to meeting {self._meetings}")
@@ -99,8 +99,8 @@ class Rendezvous:
             for lock in self._locks:
                 os.close(lock)
             self._locks = []
-            self._bell.close()
-            self._bells.close()
+            self._wakeup.close()
+            self._wakeups.close()
 
 
 def _free(lock: int) -> bool:

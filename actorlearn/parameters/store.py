@@ -36,22 +36,22 @@ _WORDS = 16
 
 
 class Record(NamedTuple):
-    """What a learner says of itself once it has learned a round: all of it holds at the same moment."""
+    """What a learner says of itself once it has learned a rollout: all of it holds at the same moment."""
 
     learned: int
-    """The round after it."""
+    """The rollout after it."""
     used: int
     """Environment steps it has learned from, in this store and before."""
     home: int
-    """Of these, those in rounds of which the store has an update at least: local steps die with their learner."""
+    """Of these, those in rollouts of which the store has an update at least: local steps die with their learner."""
     updates: int
-    """Rounds it has learned since it joined first."""
+    """Rollouts it has learned since it joined first."""
     began: int
     """Environment steps it had learned from then."""
     optimizer_steps: int
     """It has made in its life."""
     steps_before: int
-    """That it had made before this round."""
+    """That it had made before this rollout."""
     counts: tuple[int, ...] = ()
     """What else its learning goes on from."""
 

@@ -1,7 +1,7 @@
 """Plays whole games with frozen weights and reports raw scores; training never waits for it, the end of a run does.
 
 Reads: published weights, one version per evaluation, and one of each learner where learners have weights of their own.
-Writes: ``Evaluated`` messages. Refuses to know: blocks, rounds.
+Writes: ``Evaluated`` messages. Refuses to know: blocks, rollouts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Snapshots of all simulators of a learner: asked for, awaited, and put into a checkpoint with what else they act by.
 
-Reads: the word ``held`` of every seat. Writes: the words ``hold`` and ``hold_from``; moves the files that simulators
+Reads: the word ``held`` of every member. Writes: the words ``hold`` and ``hold_from``; moves the files that simulators
 write (``processes/snapshots.py``) into the folder of a checkpoint. From such a checkpoint a run goes on as if it had
 not been interrupted. Where one simulator does not answer, the checkpoint is made without them, and says why.
 """
@@ -40,15 +40,15 @@ class Gathering:
         self._complained = False
         self._clear()
 
-    def gather(self, learned: int, ring: Callable[[], object], wait: Callable[[], bool]) -> None:
-        """Have every simulator take one, with its rows from round ``learned`` on.
+    def gather(self, learned: int, wake: Callable[[], object], wait: Callable[[], bool]) -> None:
+        """Have every simulator take one, with its rows from rollout ``learned`` on.
 
-        ``ring`` wakes them; ``wait`` sleeps a little and follows the roster, and is False when it is time to end.
+        ``wake`` wakes them; ``wait`` sleeps a little and follows the members, and is False when it is time to end.
         """
         self._names = []
         if self._folder is None:
             return
-        if not self._batches.rounds.open:
+        if not self._batches.rollouts.open:
             self.inexact = ""  # nobody has begun: all follows from seeds
             return
         if against := self._against():
@@ -59,12 +59,12 @@ class Gathering:
         except OSError as error:
             self.inexact = str(error)
             return
-        number = self._batches.rounds.ask(learned)
+        number = self._batches.rollouts.ask(learned)
         hit("gathering.asked")
-        ring()
+        wake()
         self.inexact = self._awaited(number, wait)
         if not self.inexact:
-            self._names = names_of(self._batches.seats)
+            self._names = names_of(self._batches.members)
 
     def _awaited(self, number: int, wait: Callable[[], bool]) -> str:
         """Wait until all have answered; says why there is no snapshot of all, nothing where there is."""
@@ -82,15 +82,15 @@ class Gathering:
         for peers, why in (
             (b.gone, "has ended"),
             (b.pending, "has not begun yet"),
-            ([peer for peer, blocks in b.seats.items() if blocks.left < FAR], "is leaving"),
-            ([peer for peer, blocks in b.seats.items() if blocks.held == -number], "could take no snapshot"),
+            ([peer for peer, blocks in b.members.items() if blocks.left < FAR], "is leaving"),
+            ([peer for peer, blocks in b.members.items() if blocks.held == -number], "could take no snapshot"),
         ):
             if peers:
                 return f"{', '.join(names_of(peers))} {why}"
-        return "" if b.seats else "no simulator is at work"
+        return "" if b.members else "no simulator is at work"
 
     def _late(self, number: int) -> list[str]:
-        return names_of(peer for peer, blocks in self._batches.seats.items() if abs(blocks.held) < number)
+        return names_of(peer for peer, blocks in self._batches.members.items() if abs(blocks.held) < number)
 
     def put(self, folder: Path) -> dict[str, Any]:
         """Move what was gathered into a checkpoint's folder; returns what its state says of that."""

@@ -1,7 +1,7 @@
 """Stage 2 of 5: runs the policy on rows that are ready and writes the actions back into them.
 
 Reads: the observation column of rows named by the word ``observed``, also state and first for a recurrent network; the
-newest published weights, or those of a row's round.
+newest published weights, or those of a row's rollout.
 Writes: action, the algorithm's own columns and policy_version, and the state of the row after; the word ``acted``;
 rings the simulator.
 Next: the simulator steps on (stage 1); complete blocks go to ``processes/batches.py``.
@@ -20,7 +20,7 @@ from actorlearn.acting.batching import Asked, Turns
 from actorlearn.acting.exploration import choose, epsilon, mix
 from actorlearn.algorithms.interface import AlgorithmSettings
 from actorlearn.algorithms.make import make as make_algorithm
-from actorlearn.memory.rollout import Blocks, Rounds
+from actorlearn.memory.rollout import Blocks, Rollouts
 from actorlearn.memory.shared import Segment
 from actorlearn.models.graph import Graph
 from actorlearn.models.interface import ModelSettings
@@ -29,13 +29,13 @@ from actorlearn.models.make import make as make_model
 from actorlearn.models.noisy import draw
 from actorlearn.models.unroll import Outputs, state_size
 from actorlearn.parameters.published import Published
-from actorlearn.wire.bell import Bell, Bells
 from actorlearn.wire.channel import Waiter
-from actorlearn.wire.messages import Seat
+from actorlearn.wire.messages import Member
+from actorlearn.wire.wakeup import Wakeup, Wakeups
 from actorlearn.worker.settings import InferenceSettings, PolicySettings
 from actorlearn.worker.shares import Passes, Shares
 from actorlearn.worker.staging import Staging
-from actorlearn.worker.worker import POLL_MS, Role, open_seats
+from actorlearn.worker.worker import POLL_MS, Role, open_members
 
 SETTINGS = InferenceSettings
 
@@ -51,13 +51,13 @@ class Policy:
         seed: int,
         stream: int,
         *,
-        rounds: str = "",
+        rollouts: str = "",
         threads: int = 1,
     ) -> None:
         """Build the network; its weights come from the segment (none: the caller loads them).
 
-        ``stream`` tells the random numbers of several servers apart; ``rounds`` is for those who answer rows of blocks;
-        so many ``threads`` share out the rows.
+        ``stream`` tells the random numbers of several servers apart; ``rollouts`` is for those who answer rows of
+        blocks; so many ``threads`` share out the rows.
         """
         self.algorithm = make_algorithm(msgspec.convert(settings.algorithm, AlgorithmSettings))
         self.network = make_model(
@@ -70,8 +70,8 @@ class Policy:
         self.flat, _ = flatten(self.network)
         self.state_size = state_size(self.network)
         self.published = Published(Segment.open(Path(weights))) if weights else None
-        self.rounds = Rounds(Segment.open(Path(rounds))) if rounds else None
-        self._of_round = self.rounds if settings.weights == "round" else None
+        self.rollouts = Rollouts(Segment.open(Path(rollouts))) if rollouts else None
+        self._of_rollout = self.rollouts if settings.weights == "rollout" else None
         self._environments = settings.environments
         self._arrived = torch.empty_like(self.flat, device="cpu") if device != "cpu" else self.flat
         self.version = -1
@@ -84,9 +84,9 @@ class Policy:
         self._seed = (seed << 16) + stream
         self._generator = torch.Generator(device)
 
-    def ready(self, round_: int = 0) -> bool:
-        """Take the newest weights, or a round's, if they are others; False before the first version."""
-        wanted = self._of_round.version(round_) if self._of_round else None
+    def ready(self, rollout: int = 0) -> bool:
+        """Take the newest weights, or a rollout's, if they are others; False before the first version."""
+        wanted = self._of_rollout.version(rollout) if self._of_rollout else None
         newer = self.published.fetch(self._arrived.numpy(), self.version, wanted) if self.published else None
         if newer is not None:
             self.version, self.env_steps = newer
@@ -129,52 +129,52 @@ class Policy:
             return self._graphs[shape](*rows)
         return self._passes.forward(*rows)
 
-    def act(self, asked: Sequence[Asked], seat: int = 0) -> None:
-        """Answer rows, of one tick or of several, in that order; ``seat`` tells first rows of one tick apart."""
-        first, group, tick = asked[0]
-        self.ready(tick // first.horizon)
+    def act(self, asked: Sequence[Asked], member: int = 0) -> None:
+        """Answer rows, of one timestep or of several, in that order; ``member`` tells first rows of one timestep apart."""
+        first, group, timestep = asked[0]
+        self.ready(timestep // first.horizon)
         names = ("observation", "state", "first") if self.state_size else ("observation",)
         seen, *memory = (
             self._staging.join(name, [blocks.row(name, *at) for blocks, *at in asked], 0) for name in names
         )
-        explore = epsilon(self.algorithm, self.rounds, self._environments, asked)
-        chosen = self.choose(seen, (seat << 40) + tick * first.groups + group, False, *memory, explore=explore)
+        explore = epsilon(self.algorithm, self.rollouts, self._environments, asked)
+        chosen = self.choose(seen, (member << 40) + timestep * first.groups + group, False, *memory, explore=explore)
         start = 0
         answers = {name: column.cpu().numpy() for name, column in chosen.items()}
-        for blocks, group, tick in asked:
+        for blocks, group, timestep in asked:
             end = start + blocks.envs_per_group
             for name, column in answers.items():
-                (blocks.row_after if name == "state" else blocks.row)(name, group, tick)[:] = column[start:end]
+                (blocks.row_after if name == "state" else blocks.row)(name, group, timestep)[:] = column[start:end]
             start = end
-        for blocks, group, tick in asked:  # all or none, as nearly as can be, should this process be killed
-            blocks.mark_acted(group, tick, self.version)
+        for blocks, group, timestep in asked:  # all or none, as nearly as can be, should this process be killed
+            blocks.mark_acted(group, timestep, self.version)
 
 
 class Server:
-    """The seats this server answers, in roster order."""
+    """The members this server answers, in their order."""
 
     def __init__(self, settings: InferenceSettings) -> None:
         """Start with none."""
         self.index = settings.server
-        self.seats: dict[str, Blocks] = {}
-        self.bells = Bells()
+        self.members: dict[str, Blocks] = {}
+        self.wakeups = Wakeups()
         self.turns = Turns(settings.batch_rows, settings.deadline_ms)
 
-    def seat(self, roster: Sequence[Seat]) -> None:
-        """Follow the roster: map new simulators' segments, let go of those that are gone."""
-        own = [seat for seat in roster if seat.server == self.index]
-        self.seats = open_seats(own, self.seats)
-        self.bells.follow({seat.peer: seat.bell for seat in own})
+    def follow(self, members: Sequence[Member]) -> None:
+        """Follow the members: map new simulators' segments, let go of those that are gone."""
+        own = [member for member in members if member.server == self.index]
+        self.members = open_members(own, self.members)
+        self.wakeups.follow({member.peer: member.wakeup for member in own})
 
     def answer(self, policy: Policy, beat: Callable[[], object] = lambda: None) -> bool:
         """Answer every row whose turn it is; False when there was none. ``beat`` is called between batches of them."""
-        answered, seats = False, list(self.seats.values())
-        for asked in self.turns.batches(seats):
-            policy.act(asked, seat=seats.index(asked[0][0]))
+        answered, members = False, list(self.members.values())
+        for asked in self.turns.batches(members):
+            policy.act(asked, member=members.index(asked[0][0]))
             answering = [blocks for blocks, _, _ in asked]
-            for peer, blocks in self.seats.items():
+            for peer, blocks in self.members.items():
                 if blocks in answering:
-                    self.bells.ring(peer)
+                    self.wakeups.wake(peer)
             answered = True
             beat()
         return answered
@@ -185,13 +185,13 @@ def run(settings: InferenceSettings) -> None:
     role = Role(settings)
     torch.set_num_threads(1)
     of = settings.policy, settings.weights, settings.device, settings.seed
-    policy = Policy(*of, stream=settings.server, rounds=settings.rounds, threads=settings.threads)
+    policy = Policy(*of, stream=settings.server, rollouts=settings.rollouts, threads=settings.threads)
     server = Server(settings)
-    waiter = Waiter(Bell(Path(settings.bell)), role.control.dealer)
+    waiter = Waiter(Wakeup(Path(settings.wakeup)), role.control.dealer)
     role.hello()
     while role.alive():
         if role.control.ordered:
-            server.seat(role.control.order.roster)
+            server.follow(role.control.order.members)
             role.control.applied()
         answered = server.answer(policy, role.progress.beat)  # rows there are only once weights have been published
         role.timings.add("infer")

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from actorlearn.envs.interface import Row, VectorEnv
 from actorlearn.envs.make import make
 from actorlearn.envs.starts import Starts
-from actorlearn.memory.rollout import ARRIVAL_COLUMNS, Blocks, Rounds
+from actorlearn.memory.rollout import ARRIVAL_COLUMNS, Blocks, Rollouts
 from actorlearn.memory.shared import Segment
 from actorlearn.processes.snapshots import Snapshots, Standing, restore
-from actorlearn.wire.bell import Bell, Bells
 from actorlearn.wire.channel import Waiter
+from actorlearn.wire.wakeup import Wakeup, Wakeups
 from actorlearn.worker.settings import SimulatorSettings
 from actorlearn.worker.worker import POLL_MS, Role
 
@@ -32,17 +32,17 @@ SETTINGS = SimulatorSettings
 class Group:
     """The environments of one group and their place in time; ``advance`` does what can be done now."""
 
-    def __init__(self, index: int, env: VectorEnv, blocks: Blocks, rounds: Rounds, reset: str = "inside") -> None:
-        """Start before the first round; the trainer's ``joined`` word says which one that is."""
+    def __init__(self, index: int, env: VectorEnv, blocks: Blocks, rollouts: Rollouts, reset: str = "inside") -> None:
+        """Start before the first rollout; the trainer's ``joined`` word says which one that is."""
         self.index = index
         self.env = env
         self.blocks = blocks
-        self.rounds = rounds
+        self.rollouts = rollouts
         self.starts = Starts(env, reset)
-        self.tick = -1
-        """Newest tick whose observation is written; -1 before the first."""
-        self.between_rounds = True
-        """Whether the next thing to do is to begin a round, once it is open."""
+        self.timestep = -1
+        """Newest timestep whose observation is written; -1 before the first."""
+        self.between_rollouts = True
+        """Whether the next thing to do is to begin a rollout, once it is open."""
         self.standing: Standing | None = None
         """Where it goes on from, until it stands there."""
 
@@ -50,49 +50,49 @@ class Group:
         """Write one more row if it is this group's turn; says what happened: waiting, observed, completed or left."""
         if self.standing is not None:
             return self.standing.go_on(self)
-        if self.between_rounds:
-            return self._begin_round()
-        if self.blocks.acted(self.index) <= self.tick:
+        if self.between_rollouts:
+            return self._begin_rollout()
+        if self.blocks.acted(self.index) <= self.timestep:
             return "waiting"
         return self._step()
 
-    def _begin_round(self) -> str:
+    def _begin_rollout(self) -> str:
         joined = self.blocks.joined
         if joined < 0:
             return "waiting"
-        round_ = joined if self.tick < 0 else (self.tick + 1) // self.blocks.horizon
-        if round_ >= self.blocks.left:
+        rollout = joined if self.timestep < 0 else (self.timestep + 1) // self.blocks.horizon
+        if rollout >= self.blocks.left:
             return "left"
         self.starts.restart()
-        if self.rounds.open <= round_:
+        if self.rollouts.open <= rollout:
             return "waiting"
-        self.blocks.begin(self.index, round_, first=self.tick < 0)
-        self.tick = round_ * self.blocks.horizon
-        self.starts.begin(self._row(self.tick))
-        self.between_rounds = False
-        self.blocks.mark_observed(self.index, self.tick)
+        self.blocks.begin(self.index, rollout, first=self.timestep < 0)
+        self.timestep = rollout * self.blocks.horizon
+        self.starts.begin(self._row(self.timestep))
+        self.between_rollouts = False
+        self.blocks.mark_observed(self.index, self.timestep)
         return "observed"
 
     def _step(self) -> str:
-        action = self.blocks.row("action", self.index, self.tick)
-        round_, t = divmod(self.tick, self.blocks.horizon)
+        action = self.blocks.row("action", self.index, self.timestep)
+        rollout, t = divmod(self.timestep, self.blocks.horizon)
         last = t + 1 == self.blocks.horizon
-        row = self._last_row(round_) if last else self._row(self.tick + 1)
+        row = self._last_row(rollout) if last else self._row(self.timestep + 1)
         self.env.step(action, row)
         self.starts.void(row)
         if last:
-            self.between_rounds = True
-            self.blocks.mark_completed(self.index, round_)
+            self.between_rollouts = True
+            self.blocks.mark_completed(self.index, rollout)
             return "completed"
-        self.tick += 1
-        self.blocks.mark_observed(self.index, self.tick)
+        self.timestep += 1
+        self.blocks.mark_observed(self.index, self.timestep)
         return "observed"
 
-    def _row(self, tick: int) -> Row:
-        return Row(**{name: self.blocks.row(name, self.index, tick) for name in ARRIVAL_COLUMNS})
+    def _row(self, timestep: int) -> Row:
+        return Row(**{name: self.blocks.row(name, self.index, timestep) for name in ARRIVAL_COLUMNS})
 
-    def _last_row(self, round_: int) -> Row:
-        return Row(**{name: self.blocks.last_row(name, self.index, round_) for name in ARRIVAL_COLUMNS})
+    def _last_row(self, rollout: int) -> Row:
+        return Row(**{name: self.blocks.last_row(name, self.index, rollout) for name in ARRIVAL_COLUMNS})
 
 
 def run(settings: SimulatorSettings) -> None:
@@ -101,28 +101,28 @@ def run(settings: SimulatorSettings) -> None:
     if settings.core is not None:
         os.sched_setaffinity(0, {settings.core})  # before the environments start threads, which inherit it
     blocks = Blocks(Segment.open(Path(settings.segment)))
-    rounds = Rounds(Segment.open(Path(settings.rounds)))
+    rollouts = Rollouts(Segment.open(Path(settings.rollouts)))
     size = blocks.envs_per_group
     seeds = [settings.env_seeds[g * size : (g + 1) * size] for g in range(blocks.groups)]
     envs = [make(settings.env, own, role.progress.beat) for own in seeds]
-    groups = [Group(g, env, blocks, rounds, settings.reset) for g, env in enumerate(envs)]
-    policy = _local_policy(settings) if not settings.inference_bell else None
-    bells = Bells({"trainer": settings.trainer_bell, "inference": settings.inference_bell})
-    waiter = Waiter(Bell(Path(settings.bell)), role.control.dealer)
-    snapshots = Snapshots(settings.states, settings.name, groups, rounds, blocks)
+    groups = [Group(g, env, blocks, rollouts, settings.reset) for g, env in enumerate(envs)]
+    policy = _local_policy(settings) if not settings.inference_wakeup else None
+    wakeups = Wakeups({"trainer": settings.trainer_wakeup, "inference": settings.inference_wakeup})
+    waiter = Waiter(Wakeup(Path(settings.wakeup)), role.control.dealer)
+    snapshots = Snapshots(settings.states, settings.name, groups, rollouts, blocks)
     role.hello(describe(settings, blocks, groups[0].env))
     if _started(groups, seeds, settings, role):
         blocks.mark_ready()
-        bells.ring("trainer")
+        wakeups.wake("trainer")
     while role.alive():
         if role.control.ordered:
             role.control.applied()  # membership comes to a simulator through its segment's words
         if snapshots.due:
             if failure := snapshots.answer():
                 role.control.warned(failure)
-            bells.ring("trainer")
+            wakeups.wake("trainer")
             role.timings.add("copy")
-        results = [_advance(group, policy, bells, role) for group in groups]
+        results = [_advance(group, policy, wakeups, role) for group in groups]
         if all(result == "left" for result in results):
             role.control.finished("drained")
             break
@@ -134,16 +134,16 @@ def run(settings: SimulatorSettings) -> None:
     role.control.close()
 
 
-def _advance(group: Group, policy: Policy | None, bells: Bells, role: Role) -> str:
+def _advance(group: Group, policy: Policy | None, wakeups: Wakeups, role: Role) -> str:
     """Do what a group can do now, and tell who waits for it; says what happened."""
     result = group.advance()
     role.timings.add("simulate")
     if result == "completed":
-        bells.ring("trainer")
+        wakeups.wake("trainer")
     elif result == "observed" and policy is None:
-        bells.ring("inference")
+        wakeups.wake("inference")
     elif result == "observed" and policy is not None:
-        policy.act([(group.blocks, group.index, group.tick)])
+        policy.act([(group.blocks, group.index, group.timestep)])
         role.timings.add("infer")
     return result
 
@@ -152,7 +152,7 @@ def _started(groups: Sequence[Group], seeds: Sequence[Sequence[int]], settings: 
     """Bring all environments to where they begin or go on; False when told to stop meanwhile."""
     if settings.resumes:
         try:
-            restore(Path(settings.resumes), groups, answers_itself=not settings.inference_bell)
+            restore(Path(settings.resumes), groups, answers_itself=not settings.inference_wakeup)
             return True
         except ValueError as error:
             role.control.warned(f"the run does not go on exactly: environments start from their seeds, as {error}")
@@ -182,4 +182,4 @@ def _local_policy(settings: SimulatorSettings) -> Policy:
     from actorlearn.processes.inference import Policy
 
     number = int(settings.name.rpartition("-")[2])  # never used again, unlike the row in the progress segment
-    return Policy(settings.policy, settings.weights, "cpu", settings.seed, stream=number, rounds=settings.rounds)
+    return Policy(settings.policy, settings.weights, "cpu", settings.seed, stream=number, rollouts=settings.rollouts)

@@ -24,10 +24,10 @@ from actorlearn.learning.peers import Learners
 from actorlearn.learning.resuming import resumed
 from actorlearn.learning.reward_scale import RewardScale
 from actorlearn.learning.secondary import learning_by
-from actorlearn.learning.staleness import lags, open_rounds, without_stale
+from actorlearn.learning.staleness import lags, open_rollouts, without_stale
 from actorlearn.learning.update import make_ready
 from actorlearn.memory.account import Account, Counts
-from actorlearn.memory.rollout import Rounds
+from actorlearn.memory.rollout import Rollouts
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.metrics.lags import Lags
@@ -38,9 +38,9 @@ from actorlearn.parameters.published import Published
 from actorlearn.processes.batches import steps_in
 from actorlearn.processes.gathering import Gathering, of_the_first
 from actorlearn.processes.replay_batches import batches_for
-from actorlearn.wire.bell import Bell, Bells
 from actorlearn.wire.channel import Waiter
 from actorlearn.wire.messages import MOST_NAMES, Order, Released, Report, Saved
+from actorlearn.wire.wakeup import Wakeup, Wakeups
 from actorlearn.worker.settings import TrainerSettings
 from actorlearn.worker.worker import POLL_MS, Role
 
@@ -50,7 +50,7 @@ SKIPS_ALLOWED = 10
 
 
 class Trainer:
-    """The loop around ``Learning``: rounds in, versions, reports and checkpoints out."""
+    """The loop around ``Learning``: rollouts in, versions, reports and checkpoints out."""
 
     def __init__(self, settings: TrainerSettings) -> None:
         """Build, restore if asked to, publish the first weights."""
@@ -61,13 +61,13 @@ class Trainer:
         algorithm = self.learning.algorithm_settings
         self.rewards = RewardScale(algorithm.discount) if algorithm.normalize_reward else None
         self.published = Published(Segment.open(Path(settings.weights)))
-        rounds = Rounds(Segment.open(Path(settings.rounds)), settings.round_steps)
-        at_once = open_rounds(settings.blocks, algorithm)
+        rollouts = Rollouts(Segment.open(Path(settings.rollouts)), settings.rollout_steps)
+        at_once = open_rollouts(settings.blocks, algorithm)
         self.account = Account(Segment.open(Path(settings.account)))
-        self.batches = batches_for(self.learning, rounds, self.account, at_once, self.episodes)
+        self.batches = batches_for(self.learning, rollouts, self.account, at_once, self.episodes)
         self.gathering = Gathering(settings.states, self.batches)
-        self.bells = Bells()
-        self.waiter = Waiter(Bell(Path(settings.bell)), self.role.control.dealer)
+        self.wakeups = Wakeups()
+        self.waiter = Waiter(Wakeup(Path(settings.wakeup)), self.role.control.dealer)
         self.checkpoints = settings.checkpoints
         self.learners = Learners(settings, self.role, self.learning)
         self.learning.beat, self.learning.going_on = self.role.alive, self.learners.going_on
@@ -121,7 +121,7 @@ class Trainer:
             except PeerLost:  # what was learned so far stays; the batch is learned with those who are left
                 self.learners.part()
                 self.unlearned = batch
-            except Stopped:  # the round stays in flight: what was learned of it counts no steps
+            except Stopped:  # the rollout stays in flight: what was learned of it counts no steps
                 draining = self.learners.leaving
                 self.saved_at = -1  # but has changed the weights
                 break
@@ -145,23 +145,23 @@ class Trainer:
     def _go_on_from(self, place: Place) -> None:
         """Go on where the weights say that this learner is, which an earlier incarnation of it may have left there.
 
-        It has learned a round, at most, that it had not committed: that is taken once more, to be counted.
+        It has learned a rollout, at most, that it had not committed: that is taken once more, to be counted.
         """
         counts = self.account.counts
-        if place.round > self.learned and self.account.commits:
+        if place.rollout > self.learned and self.account.commits:
             self.known = place
             return
         counts.dropped["rolled_back"] += max(0, counts.used - place.used)  # more: of another's newer checkpoint
-        counts.used, self.learned = place.used, max(self.learned, place.round)
+        counts.used, self.learned = place.used, max(self.learned, place.rollout)
 
     def _count_known(self, steps: int) -> None:
-        """Count a round that was learned before this trainer's time; others may have traces of what is used no more."""
+        """Count a rollout that was learned before this trainer's time; others may have traces of what is used no more."""
         counts, used = self.account.counts, self.known.used - self.account.counts.used
         self.stale = steps - used if self.learners.in_step else 0
         counts.dropped["rolled_back"] += steps - used - self.stale
         counts.used += used
         self.batches.keep()
-        self._count_round()
+        self._count_rollout()
         self._open()
 
     def _batch(self) -> Batch | None:
@@ -178,14 +178,14 @@ class Trainer:
         batch = self.batches.take(self.learned, parts)
         if self.rewards is not None:
             batch = self.rewards.scaled(batch, [(f"{peer}/{g}", b.envs_per_group) for peer, b, g in parts])
-        if self.learned < self.known.round and (self.learners.in_step or self.settings.replay is None):
+        if self.learned < self.known.rollout and (self.learners.in_step or self.settings.replay is None):
             self._count_known(steps_in(batch))
             return self._batch()
-        version = self.batches.rounds.judge(self.learned, self.published.version)
+        version = self.batches.rollouts.judge(self.learned, self.published.version)
         fresh = without_stale(batch, version, self.learning.algorithm_settings)
         self.stale = steps_in(batch) - steps_in(fresh)
         if self.stale and self.stale == steps_in(batch) and not self.learners.in_step:
-            self._count_round()
+            self._count_rollout()
             self._open()
             return self._batch()
         return fresh
@@ -225,13 +225,13 @@ class Trainer:
         self.env_steps = agreed.env_steps
         self.account.counts.used += steps
         self.updates = agreed.updates
-        self._count_round()
+        self._count_rollout()
         self.role.timings.add("learn")
         self._after_learning()
         return False
 
-    def _count_round(self) -> None:
-        """The round taken last is over: the next one follows."""
+    def _count_rollout(self) -> None:
+        """The rollout taken last is over: the next one follows."""
         self.account.counts.dropped["stale"] += self.stale
         self.batches.count_games()
         if self.rewards is not None:
@@ -251,7 +251,7 @@ class Trainer:
             self._publish()
         hit("trainer.published")
         if self.save_due:
-            self._gather()  # while simulators stand between two rounds, if only one is open
+            self._gather()  # while simulators stand between two rollouts, if only one is open
         self._open()
         hit("trainer.opened")
         self.role.timings.add("publish")
@@ -262,7 +262,7 @@ class Trainer:
 
     def _open(self) -> None:
         self.batches.open_after(self.learned)
-        self.bells.ring_all()
+        self.wakeups.wake_all()
         self._say_released()
 
     def _say_released(self) -> None:
@@ -274,7 +274,7 @@ class Trainer:
         control = self.role.control
         while control.ordered:
             order = control.order
-            self._follow_roster(order)
+            self._follow_members(order)
             if order.save > self.saves_done:
                 self.saves_done = order.save
                 self._gather()
@@ -282,27 +282,28 @@ class Trainer:
             control.applied(order)
         return self.learners.leaving
 
-    def _follow_roster(self, order: Order) -> None:
+    def _follow_members(self, order: Order) -> None:
         own, gone = (
-            [seat for seat in seats if seat.learner == self.settings.learner] for seats in (order.roster, order.gone)
+            [member for member in members if member.learner == self.settings.learner]
+            for members in (order.members, order.gone)
         )
         self.batches.follow(own, order.leaving, gone)
         self._say_released()
-        self.bells.follow({seat.peer: seat.bell for seat in own})
+        self.wakeups.follow({member.peer: member.wakeup for member in own})
 
     def _gather(self) -> None:
         """Have the simulators say where they stand, for the checkpoint that is to be saved."""
-        self.gathering.gather(self.learned, self.bells.ring_all, self._wait_for_snapshots)
+        self.gathering.gather(self.learned, self.wakeups.wake_all, self._wait_for_snapshots)
 
     def _wait_for_snapshots(self) -> bool:
         self.waiter.wait(POLL_MS)
         if self.role.control.ordered:
-            self._follow_roster(self.role.control.order)
+            self._follow_members(self.role.control.order)
         return self.role.alive()
 
     def _publish(self) -> None:
         version = self.learning.publish(self.published, self.env_steps)
-        self.batches.rounds.published(version, self.env_steps, self.learned)
+        self.batches.rollouts.published(version, self.env_steps, self.learned)
 
     def _elapsed_s(self) -> float:
         return time.monotonic() - self.settings.began_s
@@ -350,20 +351,20 @@ class Trainer:
             "rewards": self.rewards.state() if self.rewards is not None else None,
             "games": self.episodes.state(),
             "skipped": self.learning.skipped,
-            "rounds": self.batches.rounds.state(self.learned),
+            "rollouts": self.batches.rollouts.state(self.learned),
             "depends_on": self.settings.depends_on,
             "weights": self.learning.sha256(),
         }
 
     def _acted_by(self) -> tuple[dict[str, Tensor], dict[str, int]]:
-        """Weights by which open rounds are played, and the steps they were published at, by version.
+        """Weights by which open rollouts are played, and the steps they were published at, by version.
 
         Without the newest where it is what was learned last, as it is but for a pass that was broken off.
         """
         if self.gathering.inexact:
             return {}, {}
-        rounds = self.batches.rounds
-        versions = {rounds.version(r) for r in range(self.learned, rounds.open)} | {self.published.version}
+        rollouts = self.batches.rollouts
+        versions = {rollouts.version(r) for r in range(self.learned, rollouts.open)} | {self.published.version}
         kept = self.published.kept(versions)
         if gone := versions - kept.keys():
             self.gathering.inexact = f"versions {gone} of the weights are not kept any more"
@@ -376,7 +377,7 @@ class Trainer:
         return tensors, {str(version): steps for version, (_, steps) in kept.items()}
 
     def _save(self) -> None:
-        if self.goes_on_from and not self.batches.rounds.open:  # nobody has taken up what is saved there yet
+        if self.goes_on_from and not self.batches.rollouts.open:  # nobody has taken up what is saved there yet
             self._say_saved(Path(self.goes_on_from))
             return
         self.saved_at = self.env_steps
@@ -442,7 +443,7 @@ class Trainer:
         if str(state["policy_version"]) not in weights:
             self.published.go_on_after(state["policy_version"] - 1)
             self._publish()
-        self.batches.rounds.restore(state["rounds"])
+        self.batches.rollouts.restore(state["rollouts"])
         self.episodes.restore(of_the_first(state["games"]))
         self.learning.skipped = state["skipped"]
 

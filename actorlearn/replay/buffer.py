@@ -4,7 +4,7 @@ Reads: blocks, as they lie in shared memory. Writes: its own segment (``replay/r
 learned, and torch.
 
 ``add`` writes only into the margin of a ring: it changes nothing that is drawn, and may run while another thread
-samples. ``flush`` lets the rows added be drawn, and forgets as many of the oldest. Flushed after each round that is
+samples. ``flush`` lets the rows added be drawn, and forgets as many of the oldest. Flushed after each rollout that is
 ordinary replay; flushed every C steps it is Fast DQN's, whose temporary buffers the margins then are.
 
 A flush is there as a whole or not at all, whatever moment its process is killed at: ``replay/flushed.py``. Who opens
@@ -80,9 +80,9 @@ class Replay:
         return len(self.sampler)
 
     @property
-    def rounds(self) -> int:
-        """Rounds below it have been flushed, as who stores them says."""
-        return int(self._flushed.now.rounds[0])
+    def rollouts(self) -> int:
+        """Rollouts below it have been flushed, as who stores them says."""
+        return int(self._flushed.now.rollouts[0])
 
     @property
     def empty(self) -> bool:
@@ -100,20 +100,20 @@ class Replay:
 
     # Writing ---------------------------------------------------------------------------------------------------
 
-    def add(self, owner: str, round_: int, block: Mapping[str, NDArray[Any]]) -> bool:
+    def add(self, owner: str, rollout: int, block: Mapping[str, NDArray[Any]]) -> bool:
         """Write a block's ``COLUMNS`` [T + 1, B, …]; row T's action is not looked at, as it is row 0 of the next.
 
-        ``owner`` names a simulator's incarnation and group: its rounds follow each other, and where one is missing, or
-        an heir's first begins at another frame than the last one led to, nothing is joined across the gap.
-        False, and nothing stored, when all rings are somebody else's.
-        Raises ValueError when more is added between two flushes than the margin holds.
+        ``owner`` names a simulator's incarnation and group: its rollouts follow each other, and where one is missing,
+        or an heir's first begins at another frame than the last one led to, nothing is joined across the gap. False,
+        and nothing stored, when all rings are somebody else's. Raises ValueError when more is added between two flushes
+        than the margin holds.
         """
         first = block["first"]
         newest = block["observation"][:, :, -1] if self.shape.stack > 1 else block["observation"]
-        seat = self._rings.seat(owner, round_, first.shape[1])
-        if seat is None:
+        placement = self._rings.place(owner, rollout, first.shape[1])
+        if placement is None:
             return False
-        ring, goes_on, inherited = seat
+        ring, goes_on, inherited = placement
         head = self._cell(ring, self._written[ring] - 1)
         # Row 0 is the last block's row T, but for a game that has waited for this block. A void row T gives way.
         cut = self._column["cut"][head]
@@ -150,7 +150,7 @@ class Replay:
         """Those of these owners, of so many environments each, who would find rings if nobody else stayed."""
         rings = Rings(self._rings.owner.copy(), self._rings.following.copy())
         rings.leave_to(environments)
-        return {owner for owner, count in environments.items() if rings.seat(owner, 0, count)}
+        return {owner for owner, count in environments.items() if rings.place(owner, 0, count)}
 
     def _history(
         self, first: NDArray[np.bool_], head: NDArray[np.int64], again: NDArray[np.bool_]
@@ -169,10 +169,10 @@ class Replay:
             usable[t] |= usable[t - 1] | (before[t] == most)
         return {"cut": cut, "before": before, "usable": usable}
 
-    def flush(self, rounds: int | None = None) -> None:
+    def flush(self, rollouts: int | None = None) -> None:
         """Let all rows added so far be drawn that have n rows behind them, and forget the oldest.
 
-        With ``rounds``, all rounds below it are in the replay from then on: that and the rows are one commit.
+        With ``rollouts``, all rollouts below it are in the replay from then on: that and the rows are one commit.
         """
         now, n = self._flushed.now, self.returns.steps
         cell = self._settled(now.shown, self._written)
@@ -187,7 +187,7 @@ class Replay:
         usable[cell] = whole
         hit("buffer.whole")
         oldest = self._oldest()
-        rings, stored = self._rings, now.rounds if rounds is None else np.array([rounds])
+        rings, stored = self._rings, now.rollouts if rollouts is None else np.array([rollouts])
         self._flushed.commit(Record(self._written, rings.owner, rings.following, stored))
         gone = cells_between(oldest, self._oldest(), self.shape.rows)
         self.sampler.remove(gone[usable[gone]])
@@ -314,14 +314,14 @@ class Replay:
         beat: Callable[[], object] = lambda: None,
         *,
         goes_on: bool = False,
-        rounds: int | None = None,
+        rollouts: int | None = None,
     ) -> None:
         """Take back what was saved by a replay of the same shape; raises ValueError or OSError, and it is empty then.
 
         ``beat`` is called after every PART_BYTES, which are read from the disk as they are copied.
         ``goes_on``: each simulator goes on, in whatever incarnation, where its environments stood when this was saved.
         Else all are taken for new ones, what they store next is not joined to what they had stored, and with
-        ``rounds`` the rounds to be stored are those from it on. Killed on the way it is empty too.
+        ``rollouts`` the rollouts to be stored are those from it on. Killed on the way it is empty too.
         """
         if msgspec.convert(state.get("shape"), ReplayShape) != self.shape:
             raise ValueError(f"{folder}: the replay saved there is {state['shape']!r:.500}, not {self.shape}")
@@ -341,10 +341,10 @@ class Replay:
         self._rings = Rings(words["owner"].copy(), words["following"].copy())
         if goes_on:
             self._rings.expect_heirs()
-            rounds = None
+            rollouts = None
         else:
             self._rings.leave_to(())
-        stored = words["rounds"] if rounds is None else np.array([rounds])
+        stored = words["rollouts"] if rollouts is None else np.array([rollouts])
         self._flushed.follow(ahead=1)
         self._flushed.commit(Record(words["shown"], self._rings.owner, self._rings.following, stored))
 

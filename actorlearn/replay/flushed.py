@@ -1,7 +1,7 @@
-"""What flushes have made of a replay: how far its rings are shown, whose they are, and which rounds are in it.
+"""What flushes have made of a replay: how far its rings are shown, whose they are, and which rollouts are in it.
 
 There are two slots; the word ``flushes``, written last, says which one holds (as in ``parameters/store.py``). So a
-process that is killed while it flushes has flushed a round with all that belongs to it, or nothing of it.
+process that is killed while it flushes has flushed a rollout with all that belongs to it, or nothing of it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Record(NamedTuple):
     owner: NDArray[np.bytes_]
     """Whose it is (``replay/rings.py``)."""
     following: NDArray[np.int64]
-    """Round after the newest stored there."""
-    rounds: NDArray[np.int64]
-    """Rounds below it are in the replay, as who stores them says [1]."""
+    """Rollout after the newest stored there."""
+    rollouts: NDArray[np.int64]
+    """Rollouts below it are in the replay, as who stores them says [1]."""
 
 
 def flushed_fields(rings: int) -> list[Field]:
@@ -40,7 +40,7 @@ def flushed_fields(rings: int) -> list[Field]:
         Field("shown", "int64", (SLOTS, rings), 0),
         Field("owner", f"S{OWNER_BYTES}", (SLOTS, rings)),
         Field("following", "int64", (SLOTS, rings), 0),
-        Field("rounds", "int64", (SLOTS, 1), 0),
+        Field("rollouts", "int64", (SLOTS, 1), 0),
     ]
 
 

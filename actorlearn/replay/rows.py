@@ -40,7 +40,7 @@ class ReplayShape(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     """Rows of a ring that are drawn from; rings * size rows are a replay's size."""
     margin: int
-    """Rows that an environment adds between two flushes, at most: T + 1 for each round of T."""
+    """Rows that an environment adds between two flushes, at most: T + 1 for each rollout of T."""
     stack: int
     """Frames of an observation, oldest first: its newest is stored; 1 = the whole observation is."""
     observation_shape: tuple[int, ...]

@@ -33,7 +33,7 @@ POOL_BYTES = 64 * 1024**2
 MOST_BATCHES = 4096
 REPLAYED = 4096
 """Least transitions of a replay that learning is measured on."""
-ROUND = 20
+ROLLOUT = 20
 """Rows stored in it at a time."""
 _WARMUP_S = 1.0
 
@@ -128,18 +128,18 @@ def _learn_from_replay(settings: AloneSettings, place: ReplayPlace) -> float:
 
     make_ready()
     trainer, environments = settings.trainer, place.shape.rings
-    least = ROUND + 1 + place.shape.stack + msgspec.convert(trainer.policy.algorithm, AlgorithmSettings).n_step
-    rounds = -(-max(REPLAYED // environments, least) // ROUND)
-    shape = msgspec.structs.replace(place.shape, size=rounds * ROUND, margin=ROUND + 1)
+    least = ROLLOUT + 1 + place.shape.stack + msgspec.convert(trainer.policy.algorithm, AlgorithmSettings).n_step
+    rollouts = -(-max(REPLAYED // environments, least) // ROLLOUT)
+    shape = msgspec.structs.replace(place.shape, size=rollouts * ROLLOUT, margin=ROLLOUT + 1)
     with closing(reserve(f"alone-{os.getpid()}", segment_bytes(replay_fields(shape)))) as folder:
         small = msgspec.structs.replace(place, segment=str(folder.path / "replay"), shape=shape)
         Segment.create(folder.path / "replay", replay_fields(shape)).close()
         rate = {**trainer.optimizer, "learning_rate_final": 0.0}
         learning = ReplayLearning(msgspec.structs.replace(trainer, optimizer=rate, replay=small), small)
-        policy, rows = trainer.policy, (ROUND + 1, environments)
+        policy, rows = trainer.policy, (ROLLOUT + 1, environments)
         no = np.zeros(rows, np.bool_)
         reached = observations(policy.observation_shape, policy.observation_dtype, rows[1:]).numpy()
-        for round_ in range(rounds):
+        for rollout in range(rollouts):
             seen = observations(policy.observation_shape, policy.observation_dtype, rows).numpy()
             seen[0], reached = reached, seen[-1]
             block = {
@@ -148,7 +148,7 @@ def _learn_from_replay(settings: AloneSettings, place: ReplayPlace) -> float:
                 "reward": np.zeros(rows, np.float32),
                 **dict.fromkeys(("terminated", "truncated", "life_lost", "first"), no),
             }
-            learning.replay.add("random", round_, block)
+            learning.replay.add("random", rollout, block)
             learning.replay.flush()
         end = trainer.total_steps  # where the learning rate has come down to 0
         steps = place.numbers.batch_size / place.numbers.ratio

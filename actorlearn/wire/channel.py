@@ -12,7 +12,7 @@ from pathlib import Path
 
 import zmq
 
-from actorlearn.wire.bell import Bell
+from actorlearn.wire.wakeup import Wakeup
 
 HIGH_WATER_MARK = 1000
 RECONNECT_MS = 20
@@ -191,20 +191,20 @@ class Pull:
 
 
 class Waiter:
-    """Sleeps until a bell rings, a channel has something, or the deadline."""
+    """Sleeps until a wakeup rings, a channel has something, or the deadline."""
 
-    def __init__(self, bell: Bell | None, channel: Router | Dealer | None) -> None:
+    def __init__(self, wakeup: Wakeup | None, channel: Router | Dealer | None) -> None:
         """Watch these; None is what a process has not got."""
-        self._bell = bell
+        self._wakeup = wakeup
         self._poller = zmq.Poller()
-        if bell is not None:
-            self._poller.register(bell.fd, zmq.POLLIN)
+        if wakeup is not None:
+            self._poller.register(wakeup.fd, zmq.POLLIN)
         if channel is not None:
             self._poller.register(channel.socket, zmq.POLLIN)
 
     def wait(self, timeout_ms: int) -> bool:
-        """Sleep, and hush the bell; False when the deadline passed and there is nothing to look at."""
+        """Sleep, and clear the wakeup; False when the deadline passed and there is nothing to look at."""
         woken = bool(self._poller.poll(timeout_ms))
-        if woken and self._bell is not None:
-            self._bell.hush()
+        if woken and self._wakeup is not None:
+            self._wakeup.clear()
         return woken

@@ -14,7 +14,7 @@ command line         supervisor                  Request
 supervisor           command line                Reply
 ===================  ==========================  =============================================================
 
-Who waits for a row, an action or a round is woken by a bell, which says nothing (``wire/bell.py``).
+Who waits for a row, an action or a rollout is woken by a wakeup, which says nothing (``wire/wakeup.py``).
 
 Control is level-triggered: an ``Order`` is the whole wanted state with a version, repeated until the child says
 ``Applied`` with that version. Losing, repeating or re-ordering one therefore changes nothing.
@@ -31,7 +31,7 @@ PROTOCOL_VERSION = 6
 """Raised whenever a struct below changes; processes of different versions refuse one another."""
 
 LIMIT_BYTES = 256 * 1024
-"""Largest control message. The biggest legitimate one (an Order with 256 seats) is under 64 KiB."""
+"""Largest control message. The biggest legitimate one (an Order with 256 members) is under 64 KiB."""
 
 TEXT_CHARACTERS = 8000
 """Longest text in a message; ``brief`` cuts one. A few of them have room in a message, whatever is in them."""
@@ -144,14 +144,14 @@ class Warned(Message, frozen=True):
     text: Text
 
 
-class Seat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Member(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One simulator that takes part: its name, incarnation and the segment with its blocks."""
 
     name: str
     incarnation: int
     segment: str
-    bell: str = ""
-    """Path of its bell; without one it looks by itself."""
+    wakeup: str = ""
+    """Path of its wakeup; without one it looks by itself."""
     server: int = 0
     """Index of the inference server that answers it."""
     learner: int = 0
@@ -170,11 +170,12 @@ class Order(Message, frozen=True):
     phase: str = "run"
     """run; drain: finish the current update, save, and exit; score: no trainer is at work any more, and evaluators exit
     when they have played what was published last."""
-    roster: list[Seat] = []
-    gone: list[Seat] = []
-    """Seats of simulators that have ended and whose trainers have not released them yet."""
+    members: list[Member] = []
+    gone: list[Member] = []
+    """Members of simulators that have ended and whose trainers have not released them yet."""
     leaving: list[str] = []
-    """Seats of the roster that must leave at the next round boundary, and trainers that must after their update."""
+    """Members that must leave at the next rollout boundary, and trainers that must after their update.
+    """
     save: int = 0
     """Raised by one for every checkpoint asked for."""
     learners: list[str] = []

@@ -47,7 +47,7 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     precision: str = "fp32"
     """Of acting: fp32, or bf16 (autocast)."""
     weights: str = "newest"
-    """By which rows of blocks are answered: the newest, or round, those published when their round was opened."""
+    """By which rows of blocks are answered: the newest, or rollout, those published when their rollout was opened."""
     environments: int = 1
     """How many there are at the start, of all learners."""
 
@@ -57,19 +57,19 @@ class SimulatorSettings(ProcessSettings, frozen=True):
 
     env: EnvSettings
     segment: str
-    rounds: str
-    """Path of the rounds segment, in which the trainer opens rounds."""
-    bell: str
-    """Path of its bell, which inference server and trainer ring."""
-    inference_bell: str
+    rollouts: str
+    """Path of the rollouts segment, in which the trainer opens rollouts."""
+    wakeup: str
+    """Path of its wakeup, which inference server and trainer ring."""
+    inference_wakeup: str
     """Path of its inference server's; empty when the simulator runs the policy itself."""
-    trainer_bell: str
+    trainer_wakeup: str
     env_seeds: list[int]
     """One per environment, group by group."""
     weights: str
     policy: PolicySettings
     decorrelation_steps: int = 0
-    """Most random actions each environment takes before its first round."""
+    """Most random actions each environment takes before its first rollout."""
     reset: str = "inside"
     """Where a new game begins: inside the block its predecessor ended in, or wait, for the next block."""
     core: int | None = None
@@ -81,18 +81,18 @@ class SimulatorSettings(ProcessSettings, frozen=True):
 
 
 class InferenceSettings(ProcessSettings, frozen=True):
-    """An inference server: answers the simulators that ring its bell."""
+    """An inference server: answers the simulators that ring its wakeup."""
 
-    bell: str
+    wakeup: str
     server: int
-    """Which of the inference servers this is; it answers the seats that name it."""
+    """Which of the inference servers this is; it answers the members that name it."""
     policy: PolicySettings
     weights: str
-    rounds: str
+    rollouts: str
     """As the simulators' that it answers."""
     device: str
     batch_rows: int = 0
-    """Environments whose rows are answered together as soon as so many wait; 0 = all participants of a tick."""
+    """Environments whose rows are answered together as soon as so many wait; 0 = all participants of a timestep."""
     deadline_ms: float = 0.0
     """Longest that a row waits for others, where ``batch_rows`` is not 0."""
 
@@ -110,13 +110,13 @@ class ReplayPlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     """The trainer: batches, gradients, updates, checkpoints."""
 
-    bell: str
+    wakeup: str
     learner: int
-    """Which of the learners this is; it learns from the seats that name it."""
+    """Which of the learners this is; it learns from the members that name it."""
     policy: PolicySettings
     optimizer: dict[str, Any]
     weights: str
-    rounds: str
+    rollouts: str
     account: str
     device: str
     precision: str
@@ -127,8 +127,8 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     """Whether torch.compile makes the network."""
     total_steps: int
     blocks: int
-    round_steps: int = 0
-    """Environment steps of a round, of all learners there are at the start."""
+    rollout_steps: int = 0
+    """Environment steps of a rollout, of all learners there are at the start."""
     replay: ReplayPlace | None = None
     """None = it learns from every batch once."""
     frames_per_step: int

@@ -14,7 +14,7 @@ from actorlearn.memory.rollout import Blocks
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.timings import Timings
 from actorlearn.wire.control import Control
-from actorlearn.wire.messages import Seat
+from actorlearn.wire.messages import Member
 from actorlearn.worker.settings import ProcessSettings
 
 LOOK_S = 0.005
@@ -60,19 +60,19 @@ class Role:
         self._told_to_stop = True
 
 
-def open_seats(roster: Sequence[Seat], known: Mapping[str, Blocks]) -> dict[str, Blocks]:
-    """Blocks of the roster's seats by peer id, in roster order; segments already mapped are kept.
+def open_members(members: Sequence[Member], known: Mapping[str, Blocks]) -> dict[str, Blocks]:
+    """Blocks of members by peer id, in their order; segments already mapped are kept.
 
     A segment that no longer exists belongs to a simulator that died since the order was written: the next order says
-    so, and until then the seat is left out.
+    so, and until then the member is left out.
     """
-    seats = {}
-    for seat in roster:
-        blocks = known.get(seat.peer)
+    blocks_of = {}
+    for member in members:
+        blocks = known.get(member.peer)
         if blocks is None:
             try:
-                blocks = Blocks(Segment.open(Path(seat.segment)))
+                blocks = Blocks(Segment.open(Path(member.segment)))
             except FileNotFoundError:
                 continue
-        seats[seat.peer] = blocks
-    return seats
+        blocks_of[member.peer] = blocks
+    return blocks_of

@@ -83,7 +83,7 @@ def as_json(made: Plan) -> dict[str, Any]:
         "usable_cores": made.cores.usable,
         "processes": [{"name": p.name, "role": p.role} for p in made.processes],
         "sockets": made.sockets,
-        "bells": [made.bell(p.name) for p in made.processes if p.role != "evaluator"],
+        "wakeups": [made.wakeup(p.name) for p in made.processes if p.role != "evaluator"],
         "segments": [{"name": s.name, "bytes": s.bytes, "what": s.what} for s in made.segments],
         "bytes_total": made.bytes_total,
         "bytes_free": free_bytes(),
@@ -139,7 +139,7 @@ def _mixing(told: Facts) -> str:
         "always the same" if period == 1 else turns,
         f"all are connected within {within} exchange(s){drawn}" if within else f"not all are ever connected{drawn}",
         f"an exchange leaves {told.spectral_radius:.3f} of differences{drawn} (spectral radius)",
-        f"in rounds the mean is {'kept' if told.doubly_stochastic else 'not kept'}",
+        f"in rollouts the mean is {'kept' if told.doubly_stochastic else 'not kept'}",
     ]
     return f"[bold]mixing[/] {', '.join(said)}"
 
@@ -162,7 +162,7 @@ def _processes(made: Plan) -> Table:
     }
     table.add_row("supervisor", "starts, watches, restarts, stops", Path(made.endpoint("control")).name)
     for process in made.processes:
-        wakers = ["" if process.role == "evaluator" else made.bell(process.name), made.mailbox(process)]
+        wakers = ["" if process.role == "evaluator" else made.wakeup(process.name), made.mailbox(process)]
         woken_by = ", ".join(Path(waker).name for waker in wakers if waker)
         table.add_row(process.name, does.get(process.role, process.role), woken_by)
     return table

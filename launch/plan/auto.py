@@ -70,8 +70,8 @@ def choose(topology: Topology, flags: Collection[str], cores: Cores) -> tuple[To
 def rows_answered(topology: Topology) -> int:
     """Environments whose rows are answered together: by the server with most of them, or by a simulator for itself."""
     s, i = topology.simulators, topology.inference
-    seats = -(-s.count // i.count) if i.count else 1
-    return i.batch_rows or seats * s.envs // s.groups
+    members = -(-s.count // i.count) if i.count else 1
+    return i.batch_rows or members * s.envs // s.groups
 
 
 def crowded(topology: Topology, cores: float) -> str:

@@ -18,7 +18,8 @@ from launch.topology.load import Topology, TopologyError
 
 KEY = "checkpoint.exact"
 MOST_BYTES = 256 << 20
-"""Of a learner's blocks, up to which ``auto`` is exact: a run that is stopped within a round saves what is in them."""
+"""Of a learner's blocks, up to which ``auto`` is exact: a run that is stopped within a rollout saves what is in them.
+"""
 
 
 def hindrances(topology: Topology, description: Description) -> list[str]:
@@ -32,7 +33,7 @@ def hindrances(topology: Topology, description: Description) -> list[str]:
         f"inference.batch_rows: {t.inference.batch_rows}": t.inference.batch_rows
         and "which rows are answered together depends on who is faster",
         f"simulators.blocks: {s.blocks}": several
-        and "which weights a row is acted by depends on who is faster; simulators.weights: round does not",
+        and "which weights a row is acted by depends on who is faster; simulators.weights: rollout does not",
         "replay.save: false": description.replayed and not t.replay.save and "what is learned from is not saved",
         **{
             f"{key}: {device}": device != "cpu" and "sums on a GPU are not the same every time"

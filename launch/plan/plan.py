@@ -18,7 +18,7 @@ from actorlearn.memory.rollout import BlockShape, block_fields, make_segment
 from actorlearn.memory.shared import SHM_ROOT, Segment, segment_bytes
 from actorlearn.parameters.checkpoint_folders import directory_of
 from actorlearn.parameters.graph import GraphSettings
-from actorlearn.wire.messages import Seat
+from actorlearn.wire.messages import Member
 from launch.machine.cores import Cores
 from launch.plan import exactness
 from launch.plan.auto import Choice, choose, cpu_flags
@@ -128,9 +128,9 @@ class Plan:
         """Path of the segment with a learner's published weights; "{}" stands for any learner."""
         return str(self.shm / f"weights-{learner}")
 
-    def rounds(self, learner: int) -> str:
-        """Path of the segment with a learner's rounds."""
-        return str(self.shm / f"rounds-{learner}")
+    def rollouts(self, learner: int) -> str:
+        """Path of the segment with a learner's rollouts."""
+        return str(self.shm / f"rollouts-{learner}")
 
     def checkpoints(self, learner: int) -> Path:
         """Where a learner saves."""
@@ -156,9 +156,9 @@ class Plan:
         """The ipc endpoint of a listener."""
         return f"ipc://{self.sockets_dir / name}.sock"
 
-    def bell(self, name: str) -> str:
-        """The bell of a process, the same for all its incarnations."""
-        return f"{self.sockets_dir / name}.bell"
+    def wakeup(self, name: str) -> str:
+        """The wakeup of a process, the same for all its incarnations."""
+        return f"{self.sockets_dir / name}.wakeup"
 
     def exchange(self, learner: int) -> dict[str, Any]:
         """How a learner exchanges (parameters.interface.ExchangeSettings)."""
@@ -194,7 +194,7 @@ class Plan:
     # What is made ----------------------------------------------------------------------------------------------
 
     def create_segments(self) -> None:
-        """Make the run's own segments; raises SharedMemoryFull. Simulators' segments are made with their seats."""
+        """Make the run's own segments; raises SharedMemoryFull. Simulators' segments are made when they join."""
         for name, fields, _ in self._run_segments:
             self._create(name, fields)
         for learner in range(self.topology.learners.count):
@@ -213,35 +213,35 @@ class Plan:
         """The progress segment, for the supervisor to read."""
         return self._segments["progress"]
 
-    def seat(self, name: str, incarnation: int) -> Seat:
-        """Where one incarnation of a simulator sits."""
+    def member(self, name: str, incarnation: int) -> Member:
+        """Where one incarnation of a simulator is found."""
         path = self.shm / f"{name}.{incarnation}"
         process = self.process(name)
-        return Seat(
+        return Member(
             name=name,
             incarnation=incarnation,
             segment=str(path),
-            bell=self.bell(name),
+            wakeup=self.wakeup(name),
             server=self.server_of(process),
             learner=process.learner,
         )
 
-    def create_seat(self, name: str, incarnation: int) -> Seat:
+    def create_member(self, name: str, incarnation: int) -> Member:
         """Make one incarnation's segment. A dead incarnation may go on writing to its own, to no effect."""
-        seat = self.seat(name, incarnation)
-        make_segment(Path(seat.segment), self.block_shape, self.process(name).number).close()
-        return seat
+        member = self.member(name, incarnation)
+        make_segment(Path(member.segment), self.block_shape, self.process(name).number).close()
+        return member
 
-    def drop_seat(self, seat: Seat) -> None:
+    def drop_member(self, member: Member) -> None:
         """Remove an ended incarnation's segment; its trainer has learned from what was complete in it."""
-        Path(seat.segment).unlink(missing_ok=True)
+        Path(member.segment).unlink(missing_ok=True)
 
     def add_simulators(self, count: int) -> list[PlannedProcess]:
         """Plan more simulators for a running run; raises TopologyError when there is no room for them."""
         new = self.places.add_simulators(count)
         most = self.topology.simulators.count
-        seats = Counter(process.learner for process in self.processes if process.role == "simulator")
-        if self.description.replayed and max(seats.values()) > most:
+        members = Counter(process.learner for process in self.processes if process.role == "simulator")
+        if self.description.replayed and max(members.values()) > most:
             for process in new:
                 self.remove(process.name)
             raise TopologyError(

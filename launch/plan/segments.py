@@ -10,7 +10,7 @@ import msgspec
 from actorlearn.memory.account import account_fields
 from actorlearn.memory.fields import Field
 from actorlearn.memory.progress import ROWS, progress_fields
-from actorlearn.memory.rollout import BlockShape, rounds_fields
+from actorlearn.memory.rollout import BlockShape, rollouts_fields
 from actorlearn.metrics.timings import SECTIONS
 from actorlearn.optim.interface import OptimizerSettings, state_vectors
 from actorlearn.parameters.allgather import rows_fields
@@ -62,7 +62,7 @@ def replay_shape(t: Topology, d: Description) -> ReplayShape:
 def learner_segments(t: Topology, d: Description) -> dict[str, tuple[list[Field], str]]:
     """Kinds of segments that every learner has one of: fields, and what is in it."""
     weights, slots = weights_fields(d.weights), f"3 slots x {d.weights:,} float32 weights"
-    kinds = {"weights": (weights, slots), "rounds": (rounds_fields(), "which rounds may be begun")}
+    kinds = {"weights": (weights, slots), "rollouts": (rollouts_fields(), "which rollouts may be begun")}
     kinds["account"] = (account_fields(), "what became of its experience")
     if t.mode == "gossip" and t.gossip.transport == "shm":
         kinds["messages"] = (weights, f"{slots}, for other learners")

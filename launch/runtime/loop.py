@@ -18,7 +18,7 @@ from typing import Any
 from actorlearn.files import DISK_ERRORS
 from actorlearn.metrics.energy import Energy
 from actorlearn.wire.channel import Router
-from actorlearn.wire.messages import LAST_WORDS, Message, Reply, Request, Seat, brief, decode, encode
+from actorlearn.wire.messages import LAST_WORDS, Member, Message, Reply, Request, brief, decode, encode
 from actorlearn.worker import settings as all_settings
 from launch.plan.auto import crowded
 from launch.plan.memory_order import disorder, refuse_disorder
@@ -95,8 +95,8 @@ class Runner:
         self.row_shares, self.shown_shares = (Shares(plan.progress["section_ns"]) for _ in range(2))
         self.rows = Rows(self.plan.topology.report.every_s)
         self.energy = Energy()
-        self.seats: dict[Key, Seat] = {}
-        self.gone_seats: list[Seat] = []
+        self.members: dict[Key, Member] = {}
+        self.gone_members: list[Member] = []
         """Of simulators that have ended, with segments that are still there."""
         self.environments: dict[str, dict[str, Any]] = {}
         """Changes to the environment of simulators that were attached with some."""
@@ -162,7 +162,7 @@ class Runner:
         self._feel_pulses()
         self._happened(ev.Tick())
         self._forget_the_gone()
-        self._drop_seats()
+        self._drop_members()
         if self.now_s - self.shown_s >= SHOW_EVERY_S:
             self.shown_s = self.now_s
             self._show()
@@ -186,8 +186,8 @@ class Runner:
             self._listen(LAST_WORDS_S)
         for key, returncode in exits:
             self._happened(ev.Exited(*key, returncode))
-            if seat := self.seats.pop(key, None):
-                self.gone_seats.append(seat)
+            if member := self.members.pop(key, None):
+                self.gone_members.append(member)
 
     def _listen(self, patience_s: float) -> None:
         """Read what has come to the control socket, and what comes within this time."""
@@ -233,34 +233,34 @@ class Runner:
             self.environments.pop(name, None)
             self.rows.leave(name)
 
-    def _drop_seats(self) -> None:
+    def _drop_members(self) -> None:
         """Remove the segments of ended simulators that no trainer needs any more."""
-        wanted = self.supervisor.gone_seats()
-        needed = [seat for seat in self.gone_seats if seat in wanted]
-        for seat in self.gone_seats:
-            if seat not in needed:
-                self.plan.drop_seat(seat)
-        self.gone_seats = needed
+        wanted = self.supervisor.gone_members()
+        needed = [member for member in self.gone_members if member in wanted]
+        for member in self.gone_members:
+            if member not in needed:
+                self.plan.drop_member(member)
+        self.gone_members = needed
 
     # Deeds ----------------------------------------------------------------------------------------------------------
 
     def _spawn(self, action: ev.Spawn) -> None:
         name, incarnation = action.name, action.incarnation
-        process, seat = self.plan.process(name), None
+        process, member = self.plan.process(name), None
         path = self.plan.run_dir / "settings" / f"{name}.{incarnation}.json"
         try:
             if process.role == "simulator":
-                seat = self.seats[name, incarnation] = self.plan.create_seat(name, incarnation)
+                member = self.members[name, incarnation] = self.plan.create_member(name, incarnation)
             settings = instructions(self.plan, name, incarnation, action.resume, self.environments.get(name))
             all_settings.write(settings, path)
             pid = self.spawner.spawn(name, incarnation, process.role, path, settings.threads)
         except OSError as error:
-            if seat is not None:
-                self.plan.drop_seat(self.seats.pop((name, incarnation)))
+            if member is not None:
+                self.plan.drop_member(self.members.pop((name, incarnation)))
             passing = error.errno in DISK_ERRORS or isinstance(error, GuardianLostError)
             self._events.append(ev.NotSpawned(name, incarnation, f"cannot be started: {error}", passing))
             return
-        self._events.append(ev.Spawned(name, incarnation, pid, seat))
+        self._events.append(ev.Spawned(name, incarnation, pid, member))
 
     def _say(self, peer: str, message: Message) -> None:
         self.router.send(peer, encode(message))  # a lost Order is said again, a lost Reply has lost its reader

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from actorlearn.wire.messages import Seat
+from actorlearn.wire.messages import Member
 from launch.topology.supervision import BUDGET, Budget
 
 Jitter = Callable[[str, int], float]
@@ -84,7 +84,7 @@ class Child:
     since_s: float = 0.0
     """When it came into its state; while in BACKOFF, when that ends."""
     pid: int | None = None
-    seat: Seat | None = None
+    member: Member | None = None
     greeted: bool = False
     """Whether any incarnation ever said Hello."""
     admitted: bool = False
@@ -116,14 +116,14 @@ class Child:
             raise TransitionError(f"{self.name}.{self.incarnation}: {self.state} -> {state} is not in TRANSITIONS")
         self.state, self.since_s = state, now_s
         if state not in ALIVE:
-            self.pid = self.seat = None
+            self.pid = self.member = None
             self.admitted = False
 
     def begin(self, now_s: float) -> None:
         """A new incarnation, of which nothing is known yet."""
         self.to(State.STARTING, now_s)
         self.incarnation += 1
-        self.pid, self.seat, self.applied = None, None, 0
+        self.pid, self.member, self.applied = None, None, 0
         self.doom, self.finished, self.admitted = "", False, False
         if self.incarnation > 0:
             self._restarts_s = [*self._recent(now_s), now_s]

@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from actorlearn.wire.messages import Hello, Refused, Released, Seat
+from actorlearn.wire.messages import Hello, Member, Refused, Released
 from launch.plan.processes import PlannedProcess
 from launch.supervision import events as ev
 from launch.supervision.admission import refusal
@@ -22,7 +22,7 @@ COMPANY_LIMIT_S = 5.0  # from the SIGTERM to who must leave with its trainer, to
 
 
 class Children:
-    """The process list, by name, in the order in which simulators sit."""
+    """The process list, by name, in the order in which simulators are members."""
 
     def __init__(
         self,
@@ -38,8 +38,8 @@ class Children:
         self.named = {p.name: Child(p.name, p.role, p.learner, budget=budget) for p in processes}
         self.failures: dict[str, str] = {}
         """Why names that are no longer listed came to a bad end."""
-        self._ended: dict[str, Seat] = {}
-        """Seats of simulators that have ended, by peer, until their trainers have released them."""
+        self._ended: dict[str, Member] = {}
+        """Members of simulators that have ended, by peer, until their trainers have released them."""
         self.mending = True
         self.ending = False
         self._spared = ""
@@ -61,20 +61,20 @@ class Children:
         child = self.named.get(name)
         return child if child is not None and child.alive and child.incarnation == incarnation else None
 
-    def seats(self) -> list[Seat]:
-        """The roster."""
-        return [child.seat for child in self.of_role("simulator") if child.admitted and child.seat is not None]
+    def members(self) -> list[Member]:
+        """Simulators that take part, or wait to."""
+        return [child.member for child in self.of_role("simulator") if child.admitted and child.member is not None]
 
-    def gone_seats(self) -> list[Seat]:
-        """Seats of simulators that have ended and whose trainers, at work or on their way back, still need them."""
+    def gone_members(self) -> list[Member]:
+        """Members of simulators that have ended and whose trainers, at work or on their way back, still need them."""
         served = {
             trainer.learner for trainer in self.of_role("trainer") if trainer.state not in (State.FATAL, State.EXITED)
         }
-        self._ended = {peer: seat for peer, seat in self._ended.items() if seat.learner in served}
+        self._ended = {peer: member for peer, member in self._ended.items() if member.learner in served}
         return list(self._ended.values())
 
     def released(self, child: Child, released: Released) -> None:
-        """A trainer needs these seats no more."""
+        """A trainer needs these members no more."""
         for peer in released.peers:
             if peer in self._ended and (self._ended[peer].learner, child.role) == (child.learner, "trainer"):
                 del self._ended[peer]
@@ -136,7 +136,7 @@ class Children:
         if child is None:
             self._do(ev.Kill(event.name, event.incarnation, signal.SIGKILL))  # nobody wants it any more
             return
-        child.pid, child.seat, child.postponed = event.pid, event.seat, 0
+        child.pid, child.member, child.postponed = event.pid, event.member, 0
         self.note("spawned", child, pid=event.pid)
         if child.state is State.DRAINING:
             self.kill(child, signal.SIGTERM)
@@ -184,8 +184,8 @@ class Children:
     def gone(self, child: Child, cause: str) -> None:
         """A process has ended: was that wanted, and what comes of it?"""
         child.cause = cause = child.doom or cause
-        if child.seat is not None and child.admitted:
-            self._ended[child.seat.peer] = child.seat
+        if child.member is not None and child.admitted:
+            self._ended[child.member.peer] = child.member
         done = child.finished and cause == "exit 0" and not (self.mending or child.leaving)
         if done or (self.ending and child.role != self._spared):
             self.note("ended", child, cause)
@@ -240,7 +240,7 @@ class Children:
                 self.see_off(worker, child.name)
 
     def see_off(self, child: Child, company: str = "") -> None:
-        """Detach. Trainers at work, and seats through them, read it in the order and drain; others can simply go.
+        """Detach. Trainers at work, and members through them, read it in the order and drain; others can simply go.
 
         ``company``: the trainer that it goes with, and that has gone; nobody is left to drain it.
         """

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from actorlearn.wire.messages import MOST_NAMES, Applied, Order, Seat
+from actorlearn.wire.messages import MOST_NAMES, Applied, Member, Order
 from launch.supervision import events as ev
 from launch.supervision.child import Child
 from launch.supervision.children import Children
@@ -38,8 +38,8 @@ class Orders:
         wanted = Order(
             version=newest.version,
             phase=PHASES.get(phase, "run"),
-            roster=self._children.seats() if at_work else [],
-            gone=self.gone_seats(phase)[:MOST_NAMES],  # of more its trainer hears once it has released these
+            members=self._children.members() if at_work else [],
+            gone=self.gone_members(phase)[:MOST_NAMES],  # of more its trainer hears once it has released these
             leaving=self._children.leaving(),
             save=saves,
             learners=learners,
@@ -52,9 +52,9 @@ class Orders:
             if child.admitted:
                 self.say(child)
 
-    def gone_seats(self, phase: str) -> list[Seat]:
-        """Seats of simulators that have ended, whose segments a trainer still needs."""
-        return self._children.gone_seats() if phase in AT_WORK else []
+    def gone_members(self, phase: str) -> list[Member]:
+        """Members of simulators that have ended, whose segments a trainer still needs."""
+        return self._children.gone_members() if phase in AT_WORK else []
 
     def say(self, child: Child) -> None:
         """Tell one child."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from actorlearn.wire.messages import Message, Reply, Request, Seat
+from actorlearn.wire.messages import Member, Message, Reply, Request
 from launch.plan.processes import PlannedProcess
 
 # Events ---------------------------------------------------------------------------------------------------------------
@@ -23,12 +23,12 @@ class Begin:
 
 @dataclass(frozen=True)
 class Spawned:
-    """A process exists; a simulator's with the seat that was made for it."""
+    """A process exists; a simulator's with the member that was made for it."""
 
     name: str
     incarnation: int
     pid: int
-    seat: Seat | None = None
+    member: Member | None = None
 
 
 @dataclass(frozen=True)

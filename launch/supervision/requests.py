@@ -77,9 +77,9 @@ class Desk:
         if phase not in OPEN:
             self.answer(client, False, f"attach: the run is {phase}; resume it when it has ended")
             return
-        parties = in_parties(processes)
-        self._pending.append(Joining(client, self._children.now_s, parties))
-        trainers = {name: head for head, others in parties.items() for name in others}
+        groups = in_groups(processes)
+        self._pending.append(Joining(client, self._children.now_s, groups))
+        trainers = {name: head for head, others in groups.items() for name in others}
         for process in processes:
             self._children.invite(process, trainers.get(process.name, ""))
 
@@ -90,9 +90,9 @@ class Desk:
             return
         named = [self._children.named[name] for name in names]
         workers = [worker for c in named if c.role == "trainer" for worker in self._children.workers(c.learner)]
-        parties = in_parties((*named, *workers))
-        self._pending.append(Leaving(client, self._children.now_s, parties))
-        for head in parties:
+        groups = in_groups((*named, *workers))
+        self._pending.append(Leaving(client, self._children.now_s, groups))
+        for head in groups:
             self._children.see_off(self._children.named[head])
 
     def saved(self, saved: Saved) -> None:
@@ -123,15 +123,15 @@ class Desk:
         self._do(ev.Answer(client, Reply(ok=ok, text=brief(text), data=dict(data or {}))))
 
 
-def in_parties(members: Iterable[Child | PlannedProcess]) -> dict[str, tuple[str, ...]]:
+def in_groups(members: Iterable[Child | PlannedProcess]) -> dict[str, tuple[str, ...]]:
     """Who comes or goes with whom: trainers with those of their learner, simulators by themselves."""
     by_name = {member.name: member for member in members}
     trainers = {member.learner: member.name for member in by_name.values() if member.role == "trainer"}
-    parties: dict[str, tuple[str, ...]] = {}
+    groups: dict[str, tuple[str, ...]] = {}
     for name, member in by_name.items():
         head = trainers.get(member.learner, name)
-        parties[head] = (*parties.get(head, ()), *([name] if name != head else []))
-    return parties
+        groups[head] = (*groups.get(head, ()), *([name] if name != head else []))
+    return groups
 
 
 def mismatch(request: Request) -> str:

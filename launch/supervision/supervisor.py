@@ -19,11 +19,11 @@ from actorlearn.wire.messages import (
     Failed,
     Finished,
     Hello,
+    Member,
     Order,
     Released,
     Report,
     Saved,
-    Seat,
     Warned,
 )
 from launch.plan.processes import PlannedProcess
@@ -59,7 +59,7 @@ class Supervisor:
         budget: Budget = BUDGET,
         jitter: Jitter = spread,
     ) -> None:
-        """``processes``: the first ones, in the order in which they start and sit; ``mode``: of the learners."""
+        """``processes``: the first ones, in the order in which they start; ``mode``: of the learners."""
         self._children = Children(processes, run_id, expected_shape, resume, jitter, budget, self._do)
         self._desk = Desk(self._children, mode, self._do, lambda now: self._stop(0, "asked to stop", now))
         self._orders = Orders(self._children, self._do)
@@ -123,9 +123,9 @@ class Supervisor:
         """The wanted state of the run."""
         return self._orders.newest
 
-    def gone_seats(self) -> list[Seat]:
-        """Seats of simulators that have ended, whose segments a trainer still needs; orders list the first of them."""
-        return self._orders.gone_seats(self.phase)
+    def gone_members(self) -> list[Member]:
+        """Members of simulators that have ended, whose segments a trainer still needs; orders list the first of them."""
+        return self._orders.gone_members(self.phase)
 
     def processes(self) -> list[dict[str, Any]]:
         """The process list: name, role, state, incarnation and pid of each."""

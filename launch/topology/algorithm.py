@@ -47,10 +47,10 @@ class AlgorithmSection(Section):
     epochs: int = Field(ge=0, le=1_000, description="updates from each transition; 0 = sample and learn nothing")
     minibatches: int = Field(ge=1, le=10_000, description="parts of a batch: of environments; ppo: of transitions")
     max_policy_lag: int | None = Field(
-        ge=0, le=1_000, description="updates that acting weights may be behind; null = as many as rounds are open"
+        ge=0, le=1_000, description="updates that acting weights may be behind; null = as many as rollouts are open"
     )
     on_policy_lag: Literal["wait", "drop"] = Field(
-        description="beyond it: wait = fewer rounds are open, drop = older transitions are not learned from"
+        description="beyond it: wait = fewer rollouts are open, drop = older transitions are not learned from"
     )
     double: bool = Field(description="dqn, c51: the network chooses the action that the target network values")
     dueling: bool = Field(description="dqn, c51: heads of the state's value and of each action's advantage")

@@ -1,4 +1,4 @@
-"""The section ``replay`` of a topology, and the rules of learning from it and of weights that belong to a round.
+"""The section ``replay`` of a topology, and the rules of learning from it and of weights that belong to a rollout.
 
 Pure. What the numbers mean is in ``actorlearn/replay``.
 """
@@ -44,20 +44,20 @@ class ReplaySection(Section):
     )
 
 
-def weights_of_rounds(t: Topology) -> None:
-    """Refuse ``weights: round`` where a round's are not kept, or are not one version."""
+def weights_of_rollouts(t: Topology) -> None:
+    """Refuse ``weights: rollout`` where a rollout's are not kept, or are not one version."""
     if t.simulators.weights == "newest":
         return
     if t.simulators.blocks > VERSIONS:
         refuse(
-            f"{VERSIONS} versions of the weights are kept, and {t.simulators.blocks} rounds (blocks) may be open",
+            f"{VERSIONS} versions of the weights are kept, and {t.simulators.blocks} rollouts (blocks) may be open",
             f"write simulators.blocks: {VERSIONS} or less, or weights: newest",
             "simulators.weights",
         )
     if t.inference.batch_rows or t.learners.pull_rows:
         refuse(
-            "rows of several rounds would be answered together (inference.batch_rows), or by weights that change "
-            "within a round (learners.pull_rows)",
+            "rows of several rollouts would be answered together (inference.batch_rows), or by weights that change "
+            "within a rollout (learners.pull_rows)",
             "leave both at 0, or write weights: newest",
             "simulators.weights",
         )
@@ -77,10 +77,10 @@ def replay_of_values(t: Topology) -> None:
             "replay.learning_starts_steps",
         )
     n, horizon = t.algorithm.n_step, t.algorithm.horizon
-    if (n - horizon) * environments > r.learning_starts_steps:  # beside these there is the round before the update
+    if (n - horizon) * environments > r.learning_starts_steps:  # beside these there is the rollout before the update
         refuse(
             f"a transition is whole {n} steps later (n_step), and the first update draws some of {environments} "
-            f"environments, which play {horizon} a round (horizon)",
+            f"environments, which play {horizon} a rollout (horizon)",
             f"write {(n - horizon) * environments} or more",
             "replay.learning_starts_steps",
         )
@@ -89,7 +89,7 @@ def replay_of_values(t: Topology) -> None:
     least = max(batch, rows * environments)
     if r.capacity_steps < least:
         refuse(
-            f"it holds a batch, and of each of {environments} environments a round with stack and n_step ({rows} rows)",
+            f"it holds a batch, and of each of {environments} environments a rollout, stack and n_step ({rows} rows)",
             f"write {least} or more",
             "replay.capacity_steps",
         )
@@ -99,7 +99,7 @@ def replay_of_values(t: Topology) -> None:
             "write learners.count: 1 and mode: sync, or 0",
             "replay.secondary_batch_size",
         )
-    _target_at_a_round(t)
+    _target_at_a_rollout(t)
     for key, has, what in (
         ("model.recurrence", t.model.recurrence != "none", "single transitions are replayed, and no memories"),
         ("model.normalize_observation", t.model.normalize_observation, "statistics are those of whole batches"),
@@ -122,12 +122,12 @@ def _noise_of_values(t: Topology) -> None:
         )
 
 
-def _target_at_a_round(t: Topology) -> None:
-    """Refuse target networks that are not those of a round's begin where acting is by the round's weights."""
+def _target_at_a_rollout(t: Topology) -> None:
+    """Refuse target networks that are not those of a rollout's begin where acting is by the rollout's weights."""
     steps = t.algorithm.horizon * t.learners.count * t.simulators.environments
-    if t.simulators.weights == "round" and t.algorithm.target_every_steps % steps:
+    if t.simulators.weights == "rollout" and t.algorithm.target_every_steps % steps:
         refuse(
-            f"with simulators.weights: round it is whole rounds, and one has {steps} steps "
+            f"with simulators.weights: rollout it is whole rollouts, and one has {steps} steps "
             f"(horizon {t.algorithm.horizon} x {steps // t.algorithm.horizon} environments)",
             f"write {-(-t.algorithm.target_every_steps // steps) * steps}, or another horizon, or weights: newest",
             "algorithm.target_every_steps",

@@ -21,7 +21,7 @@ from launch.topology.algorithm import AlgorithmSection
 from launch.topology.env import EnvSection
 from launch.topology.fields import Beta, Device, Name, Precision, Section, Width, known_or_code, refuse
 from launch.topology.gossip import GossipSection
-from launch.topology.replay import ReplaySection, replay_of_values, weights_of_rounds
+from launch.topology.replay import ReplaySection, replay_of_values, weights_of_rollouts
 from launch.topology.supervision import SupervisionSection
 
 ModelName = Annotated[str, AfterValidator(known_or_code(MODELS)), Field(json_schema_extra={"examples": [*MODELS]})]
@@ -79,12 +79,12 @@ class SimulatorsSection(Section):
     envs: int = Field(ge=1, le=4_096, description="environments per process, all groups together")
     groups: int = Field(ge=1, le=16, description="alternating groups per process: one waits while another simulates")
     blocks: int = Field(ge=1, le=64, description="blocks per group: 1 = on-policy, 2 = one update of lag, ...")
-    weights: Literal["newest", "round"] = Field(
-        description="rows are answered by the newest, or by those published when their round was opened: repeatable"
+    weights: Literal["newest", "rollout"] = Field(
+        description="rows are answered by the newest, or by those published when their rollout was opened: repeatable"
     )
     pin: bool = Field(description="each process stays on one of the allowed cores, in turn")
     decorrelation_steps: int = Field(
-        ge=0, le=100_000, description="most random actions of each environment before its first round; no env steps"
+        ge=0, le=100_000, description="most random actions of each environment before its first rollout; no env steps"
     )
     reset: Literal["inside", "wait"] = Field(
         description="a game begins inside a block, or waits for the next one; the steps until then do not count"
@@ -116,7 +116,9 @@ class InferenceSection(Section):
     threads: int = Field(ge=1, le=1_024, description="shares of a server's rows, each computed by a thread of its own")
     precision: Precision = Field(description="auto, fp32 or bf16 (autocast)")
     batch_rows: int = Field(
-        ge=0, le=65_536, description="environments answered as soon as so many wait; 0 = all of a tick, deterministic"
+        ge=0,
+        le=65_536,
+        description="environments answered as soon as so many wait; 0 = all of a timestep, deterministic",
     )
     deadline_ms: float = Field(ge=0, le=10_000, description="batch_rows > 0: longest wait of a row for others, in ms")
 
@@ -265,7 +267,7 @@ class Topology(Section):
 
     @model_validator(mode="after")
     def _weights_and_replay(self) -> Topology:
-        weights_of_rounds(self)
+        weights_of_rollouts(self)
         replay_of_values(self)
         return self
 

@@ -18,7 +18,7 @@ from launch.runs.find import Lines
 
 Record = dict[str, Any]
 STEPS = 5
-"""A replaced process is to be of use within the time that its start takes, and so many rounds of its learner."""
+"""A replaced process is to be of use within the time that its start takes, and so many rollouts of its learner."""
 
 
 class Results:

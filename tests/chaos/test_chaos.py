@@ -163,7 +163,7 @@ def survivor(*fds: str) -> dict[str, census.Survivor]:
     return {"trainer 7": census.Survivor(fds, threads=1, deleted=0, zombies=0)}
 
 
-SEGMENT, BELL = "/dev/shm/actorlearn-0-a/simulator-1.0", "/tmp/s/simulator-1.bell"
+SEGMENT, WAKEUP = "/dev/shm/actorlearn-0-a/simulator-1.0", "/tmp/s/simulator-1.wakeup"
 
 
 @pytest.mark.parametrize(
@@ -171,9 +171,9 @@ SEGMENT, BELL = "/dev/shm/actorlearn-0-a/simulator-1.0", "/tmp/s/simulator-1.bel
     [
         (["socket"], ["socket", "socket"], "1: more of ['socket']"),
         ([SEGMENT], [f"{SEGMENT} (deleted)"], "0: more of"),
-        ([BELL], [BELL, f"{BELL} (deleted)"], "more than one descriptor"),
+        ([WAKEUP], [WAKEUP, f"{WAKEUP} (deleted)"], "more than one descriptor"),
         (["pipe"], ["pipe", SEGMENT, SEGMENT], "more than one descriptor"),
-        (["pipe"], ["pipe", SEGMENT, f"{BELL} (deleted)"], ""),
+        (["pipe"], ["pipe", SEGMENT, f"{WAKEUP} (deleted)"], ""),
         ([SEGMENT, SEGMENT], [SEGMENT, SEGMENT], ""),
     ],
 )

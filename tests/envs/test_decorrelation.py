@@ -74,7 +74,7 @@ def test_none_is_a_reset() -> None:
     assert row.first.all() and not (row.reward.any() or row.terminated.any() or row.truncated.any())
 
 
-def test_no_round_begins_with_a_game_that_is_over() -> None:
+def test_no_rollout_begins_with_a_game_that_is_over() -> None:
     row = decorrelated(f"{__name__}:ShortGames", 5)
     assert not (row.terminated | row.truncated).any()
     assert set(steps_of(row)) == {0, 1, 2, 3, 4}

@@ -96,8 +96,8 @@ def _message(receiver: str) -> Callable[[bytes, Path], bool]:
 
 def _messages() -> list[Any]:
     made = [msgspec.msgpack.decode(body) for body in itertools.islice(odd_messages.bodies(7), 60)]
-    seat = messages.Seat(name="simulator-0", incarnation=2, segment="/dev/shm/x/simulator-0")
-    order = messages.Order(version=3, roster=[seat], learners=["trainer-0.0"], leaving=["simulator-0.2"])
+    member = messages.Member(name="simulator-0", incarnation=2, segment="/dev/shm/x/simulator-0")
+    order = messages.Order(version=3, members=[member], learners=["trainer-0.0"], leaving=["simulator-0.2"])
     reply = messages.Reply(ok=True, text="done", data={"processes": [{"name": "trainer", "busy": 0.5}]})
     return [*made, *(msgspec.msgpack.decode(messages.encode(m)) for m in (order, messages.Refused(reason="x"), reply))]
 

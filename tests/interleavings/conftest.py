@@ -19,12 +19,12 @@ def _stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "fcntl", arrays.Flock)
         monkeypatch.setattr(module, "os", arrays.Files)
     monkeypatch.setattr(store, "time", arrays.CLOCK)
-    for name in ("Bell", "Bells"):
+    for name in ("Wakeup", "Wakeups"):
         monkeypatch.setattr(rendezvous, name, arrays.Silent)
     monkeypatch.setattr(rendezvous, "NUMBERS", 2)
     monkeypatch.setattr(rendezvous, "Waiter", arrays.LooksAgain)
     monkeypatch.setattr(mailbox, "Segment", arrays.OpenedSegment)
-    monkeypatch.setattr(batches, "open_seats", arrays.open_seats)
+    monkeypatch.setattr(batches, "open_members", arrays.open_members)
     reasons = {"unfinished": account.REASONS["unfinished"]}  # one is as good as five, and there are fewer words
     monkeypatch.setattr(account, "REASONS", reasons)
     monkeypatch.setattr(account, "_WORDS", ("learned", "used", *reasons))

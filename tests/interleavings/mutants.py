@@ -8,7 +8,7 @@ from typing import Any
 
 from actorlearn.memory import account
 from actorlearn.memory.account import Account, Counts
-from actorlearn.memory.rollout import MOST_BLOCKS, Blocks, Rounds
+from actorlearn.memory.rollout import MOST_BLOCKS, Blocks, Rollouts
 from actorlearn.parameters import published
 from actorlearn.parameters.allgather import AllGather
 from actorlearn.parameters.interface import PeerLost
@@ -259,49 +259,50 @@ class LeavesWhenTold(AllGather):
         return rows
 
 
-# Blocks, rounds and the account --------------------------------------------------------------------------------------
+# Blocks, rollouts and the account
+# --------------------------------------------------------------------------------------
 
 
 class CompletedFirst(Group):
-    """A round is said to be complete before its last row is written."""
+    """A rollout is said to be complete before its last row is written."""
 
     def _step(self) -> str:
-        if (self.tick + 1) % self.blocks.horizon == 0:
-            self.blocks.mark_completed(self.index, self.tick // self.blocks.horizon)
+        if (self.timestep + 1) % self.blocks.horizon == 0:
+            self.blocks.mark_completed(self.index, self.timestep // self.blocks.horizon)
         return super()._step()
 
 
 class ObservedFirst(Blocks):
     """A row is said to be there before it is written."""
 
-    def begin(self, group: int, round_: int, first: bool) -> None:
-        self.mark_observed(group, round_ * self.horizon)
-        super().begin(group, round_, first)
+    def begin(self, group: int, rollout: int, first: bool) -> None:
+        self.mark_observed(group, rollout * self.horizon)
+        super().begin(group, rollout, first)
 
 
-class OpenFirst(Rounds):
-    """Rounds are opened before it is said by which version they act."""
+class OpenFirst(Rollouts):
+    """Rollouts are opened before it is said by which version they act."""
 
-    def raise_to(self, rounds: int) -> None:
+    def raise_to(self, rollouts: int) -> None:
         before = self.open
-        self._open[0] = rounds
+        self._open[0] = rollouts
         version = self._newest[0]
-        for round_ in range(before, rounds):
-            self._version[round_ % MOST_BLOCKS] = version
+        for rollout in range(before, rollouts):
+            self._version[rollout % MOST_BLOCKS] = version
 
 
-class OpenedTooFar(Rounds):
+class OpenedTooFar(Rollouts):
     """A block is used again while it is still to be learned."""
 
-    def raise_to(self, rounds: int) -> None:
-        super().raise_to(rounds + 1)
+    def raise_to(self, rollouts: int) -> None:
+        super().raise_to(rollouts + 1)
 
 
 class OpenedBeforeCommitted(Batches):
-    """Blocks are freed before the account says that their round is learned."""
+    """Blocks are freed before the account says that their rollout is learned."""
 
     def open_after(self, learned: int) -> None:
-        self.rounds.raise_to(learned + self.blocks)
+        self.rollouts.raise_to(learned + self.blocks)
         super().open_after(learned)
 
 
@@ -324,8 +325,8 @@ class OneLook(Account):
         return learned, Counts(used=used, dropped=dict(zip(account.REASONS, dropped, strict=True)))
 
 
-class AskedFirst(Rounds):
-    """Snapshots are asked for before it is said from which round on."""
+class AskedFirst(Rollouts):
+    """Snapshots are asked for before it is said from which rollout on."""
 
     def ask(self, learned: int) -> int:
         self._hold[0] = self.hold + 1
@@ -346,13 +347,15 @@ class FlushedFirst(Flushed):
 class ReadAtOnce:
     """Who takes part is read before anybody was seen to have begun."""
 
-    def __new__(cls, seats: Sequence[Blocks], group: int) -> Any:
-        active = [seat for seat in seats if seat.joined >= 0]
-        ticks = [seat.acted(group) for seat in active if seat.takes_part(seat.acted(group) // seat.horizon)]
-        if not ticks:
+    def __new__(cls, members: Sequence[Blocks], group: int) -> Any:
+        active = [member for member in members if member.joined >= 0]
+        timesteps = [
+            member.acted(group) for member in active if member.takes_part(member.acted(group) // member.horizon)
+        ]
+        if not timesteps:
             return []
-        tick = min(ticks)
-        participants = [seat for seat in active if seat.takes_part(tick // seat.horizon)]
-        if any(seat.observed(group) <= tick for seat in participants):
+        timestep = min(timesteps)
+        participants = [member for member in active if member.takes_part(timestep // member.horizon)]
+        if any(member.observed(group) <= timestep for member in participants):
             return []
-        return [(seat, group, tick) for seat in participants if seat.acted(group) == tick]
+        return [(member, group, timestep) for member in participants if member.acted(group) == timestep]

@@ -15,7 +15,7 @@ from tests.interleavings.explore import explore
 pytestmark = pytest.mark.timeout(300)  # of one core that is shared; it takes seconds
 
 
-@pytest.mark.parametrize("changed", [{"chunks": 2}, {"rounds": 3, "kills": 0}], ids=["killed", "three rounds"])
+@pytest.mark.parametrize("changed", [{"chunks": 2}, {"rollouts": 3, "kills": 0}], ids=["killed", "three rollouts"])
 def test_every_update_is_in_every_chunk_once_and_no_chunk_is_half(changed: dict[str, Any]) -> None:
     found = explore(updating(**changed))
     print(found)
@@ -49,7 +49,7 @@ class OneWordByItself(Store):
     ],
 )
 def test_a_slip_in_updates_is_caught(mutant: type[Store]) -> None:
-    found = explore(updating(mutant, guarded=False, kills=int(mutant != OneWordByItself), rounds=3))
+    found = explore(updating(mutant, guarded=False, kills=int(mutant != OneWordByItself), rollouts=3))
     print(found)
     assert found.violation
 

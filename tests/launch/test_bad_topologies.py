@@ -229,7 +229,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         OK + "simulators: {count: 3, envs: 4}\ninference: {count: 2, batch_rows: 5}\n",
         ["t:3", "inference.batch_rows = 5", "answers 4 environments", "0 to 4"],
     ),
-    # --- value learning, and weights of a round
+    # --- value learning, and weights of a rollout
     "batch larger than what is stored first": (
         DQN + "replay: {batch_size: 64, learning_starts_steps: 63}\n",
         ["t:3", "replay.learning_starts_steps = 63", "64 transitions (batch_size)", "write 64 or more"],
@@ -250,12 +250,12 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         DQN + "replay: {secondary_batch_size: 32}\nlearners: {count: 2}\n",
         ["t:3", "replay.secondary_batch_size = 32", "2 learners in mode sync", "or 0"],
     ),
-    "rings shorter than a round": (
+    "rings shorter than a rollout": (
         DQN + "replay: {capacity_steps: 55}\nsimulators: {count: 2, envs: 4}\n",
         ["t:3", "replay.capacity_steps = 55", "8 environments", "(7 rows)", "write 56 or more"],
     ),
-    "target within a round": (
-        DQN + "simulators: {count: 2, envs: 4, weights: round}\n",
+    "target within a rollout": (
+        DQN + "simulators: {count: 2, envs: 4, weights: rollout}\n",
         ["t:", "algorithm.target_every_steps = 1000", "horizon 4 x 8 environments", "write 1024", "newest"],
     ),
     "memory and replay": (DQN + "model: {recurrence: gru}\n", ["t:3", "'gru'", "no memories", "another algorithm"]),
@@ -279,13 +279,13 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         OK + "model: {noisy: 0.5}\n",
         ["t:2", "model.noisy = 0.5", "dqn and c51 alone", "a2c", "write 0.0"],
     ),
-    "more rounds than versions": (
-        OK + "simulators: {weights: round, blocks: 4}\n",
-        ["t:2", "simulators.weights = 'round'", "3 versions", "4 rounds", "blocks: 3 or less"],
+    "more rollouts than versions": (
+        OK + "simulators: {weights: rollout, blocks: 4}\n",
+        ["t:2", "simulators.weights = 'rollout'", "3 versions", "4 rollouts", "blocks: 3 or less"],
     ),
-    "rows of several rounds": (
-        OK + "simulators: {weights: round}\ninference: {count: 1, batch_rows: 2}\n",
-        ["t:2", "simulators.weights = 'round'", "batch_rows", "leave both at 0"],
+    "rows of several rollouts": (
+        OK + "simulators: {weights: rollout}\ninference: {count: 1, batch_rows: 2}\n",
+        ["t:2", "simulators.weights = 'rollout'", "batch_rows", "leave both at 0"],
     ),
     "no deadline": (
         OK + "inference: {deadline_ms: null}\n",

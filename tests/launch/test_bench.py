@@ -173,7 +173,7 @@ def test_the_ways_of_fast_dqn_do_the_same_work() -> None:
             s = made.simulators
             assert s.count * s.envs == count and made.replay.ratio == 8.0
             steps = made.algorithm.horizon * count * s.blocks
-            assert steps == (2 * PERIOD_STEPS if s.weights == "round" else max(4, count))
+            assert steps == (2 * PERIOD_STEPS if s.weights == "rollout" else max(4, count))
             assert s.groups == (s.envs if way in ("standard", "concurrent") else 1)
 
 
@@ -188,7 +188,7 @@ def test_what_learners_are_counted_with_is_a_topology_and_batch_and_environments
                 assert s.decorrelation_steps > 0
                 steps, batch = count * s.count * s.envs * made.algorithm.horizon, count * made.replay.batch_size
                 assert (batch, made.replay.ratio, made.evaluator.count) == (int(name.rpartition("-")[2]), 8.0, 0)
-                assert (steps * 8) % batch == 0, "whole updates a round"
+                assert (steps * 8) % batch == 0, "whole updates a rollout"
 
 
 def test_hours_by_learners_are_those_of_the_rates_and_stand_over_the_papers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,7 @@ def test_a_new_incarnation_knows_nothing_of_the_last() -> None:
     child = started()
     child.applied, child.doom, child.finished, child.pid = 7, "hang", True, 100
     die(child, 1.0)
-    assert (child.pid, child.seat, child.admitted) == (None, None, False)
+    assert (child.pid, child.member, child.admitted) == (None, None, False)
     child.begin(2.0)
     assert (child.incarnation, child.applied, child.doom, child.finished) == (1, 0, "", False)
     assert child.greeted

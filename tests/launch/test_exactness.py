@@ -24,7 +24,7 @@ CARTPOLE = "env: {id: CartPole-v1}"
         [],
         ["learners.count=2"],
         ["inference.count=1", "simulators.groups=2", "simulators.reset=wait"],
-        ["simulators.blocks=2", "simulators.weights=round"],
+        ["simulators.blocks=2", "simulators.weights=rollout"],
     ],
 )
 def test_in_step_a_run_is_resumed_exactly_unless_it_is_asked_not_to(overrides: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""The suite gossip: what is made of runs, and one real round of them."""
+"""The suite gossip: what is made of runs, and one real rollout of them."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_one_learner_is_the_measure_and_all_modes_are_compared_with_most() -> No
 
 @pytest.mark.system
 @pytest.mark.timeout(400)
-def test_a_quick_round_on_a_small_environment(tmp_path: Path) -> None:
+def test_a_quick_rollout_on_a_small_environment(tmp_path: Path) -> None:
     found = gossip(Request(shipped(USUAL["gossip"]), ("simulators.count=1", "total_steps=10_000_000"), 1, 5.0))
     assert [line[0] for line in found.rows] == [
         "one learner",

@@ -1,4 +1,4 @@
-"""The suite neighbours: its table, what it puts beside a program, and one real round."""
+"""The suite neighbours: its table, what it puts beside a program, and one real rollout."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_every_program_meets_every_neighbour(monkeypatch: pytest.MonkeyPatch, re
 
 @pytest.mark.system
 @pytest.mark.timeout(120)
-def test_a_quick_round_on_a_small_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quick_rollout_on_a_small_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suite, "WARMUP_S", 0.5)
     monkeypatch.setattr(suite, "REPORT_S", 0.2)
     found = SUITES["neighbours"](Request(shipped("catch.yaml"), SMALL, 1, 1.0))

@@ -122,13 +122,13 @@ def test_each_learner_has_a_trainer_servers_and_simulators_of_its_own() -> None:
         ("evaluator-0", 0),
     ]
     for name, learner, server in (("simulator-0", 0, 0), ("simulator-1", 0, 1), ("simulator-3", 1, 3)):
-        settings, seat = instructions(made, name, 0), made.seat(name, 0)
+        settings, member = instructions(made, name, 0), made.member(name, 0)
         assert isinstance(settings, SimulatorSettings)
         assert settings.weights == made.weights(learner)
-        assert settings.rounds == made.rounds(learner)
-        assert settings.trainer_bell == made.bell(f"trainer-{learner}")
-        assert settings.inference_bell == made.bell(f"inference-{server}")
-        assert (seat.learner, seat.server) == (learner, server)
+        assert settings.rollouts == made.rollouts(learner)
+        assert settings.trainer_wakeup == made.wakeup(f"trainer-{learner}")
+        assert settings.inference_wakeup == made.wakeup(f"inference-{server}")
+        assert (member.learner, member.server) == (learner, server)
 
 
 def test_who_comes_later_is_dealt_to_the_learners_in_turn() -> None:
@@ -151,7 +151,7 @@ def test_no_two_simulators_of_any_learner_play_the_same_games() -> None:
 def test_gossip_has_messages_and_counts_and_numbers_its_trainers() -> None:
     made = planned("mode=gossip", "gossip.graph=[[1], [0]]", "gossip.gradient_every=5", "seed=3")
     names = [segment.name for segment in made.segments]
-    assert names[:7] == ["weights-0", "rounds-0", "account-0", "messages-0", "exchanges-0", "gradients-0", "counts"]
+    assert names[:7] == ["weights-0", "rollouts-0", "account-0", "messages-0", "exchanges-0", "gradients-0", "counts"]
     settings = instructions(made, "trainer-0", 0)
     assert isinstance(settings, TrainerSettings)
     exchange = msgspec.convert(settings.exchange, ExchangeSettings)
@@ -208,14 +208,14 @@ def test_a_learner_that_comes_has_processes_and_segments_of_its_own(living: Plan
     ]
     assert len(set(rows(living))) == len(living.processes) == 16
     kinds = {name.removesuffix("-0") for name in before if name.endswith("-0")}
-    assert {"weights", "rounds", "messages", "gradients"} <= kinds
+    assert {"weights", "rollouts", "messages", "gradients"} <= kinds
     assert segments(living) - before == {f"{kind}-{learner}" for kind in kinds for learner in (2, 3)}
-    settings, seat = instructions(living, "simulator-6", 0), living.seat("simulator-6", 0)
+    settings, member = instructions(living, "simulator-6", 0), living.member("simulator-6", 0)
     assert isinstance(settings, SimulatorSettings)
-    assert (settings.weights, settings.rounds) == (living.weights(3), living.rounds(3))
-    assert settings.trainer_bell == living.bell("trainer-3")
-    assert settings.inference_bell == living.bell("inference-3")
-    assert (seat.learner, seat.server) == (3, 3)
+    assert (settings.weights, settings.rollouts) == (living.weights(3), living.rollouts(3))
+    assert settings.trainer_wakeup == living.wakeup("trainer-3")
+    assert settings.inference_wakeup == living.wakeup("inference-3")
+    assert (member.learner, member.server) == (3, 3)
     trainer = instructions(living, "trainer-3", 0)
     assert isinstance(trainer, TrainerSettings)
     assert msgspec.convert(trainer.exchange, ExchangeSettings).rank == trainer.learner == 3
@@ -272,13 +272,13 @@ def test_a_learner_that_replays_has_a_replay_and_says_what_it_takes() -> None:
     made = plan(topology, Path("run"), "run-1", Path("/tmp/x"), msgspec.structs.replace(DESCRIPTION, replayed=True))
     found = {segment.name: segment for segment in made.segments if segment.name.startswith("replay")}
     assert found.keys() == {"replay-0", "replay-1"}
-    assert "8 rings of 126 + 5 rows" in found["replay-0"].what  # 1001 / 8, and a round of 4 with one row more
+    assert "8 rings of 126 + 5 rows" in found["replay-0"].what  # 1001 / 8, and a rollout of 4 with one row more
     settings = instructions(made, "trainer-1", 0)
     assert isinstance(settings, TrainerSettings) and settings.replay is not None
     assert settings.replay.secondary == ""
     assert settings.replay.segment.endswith("replay-1")
     assert found["replay-1"].bytes == segment_bytes(replay_fields(settings.replay.shape))
-    assert settings.round_steps == 4 * 2 * 8  # horizon, learners, environments of each
+    assert settings.rollout_steps == 4 * 2 * 8  # horizon, learners, environments of each
     assert settings.replay.numbers.capacity_steps == 1001
 
 

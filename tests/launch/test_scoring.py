@@ -37,7 +37,7 @@ def test_the_evaluator_plays_the_final_weights_while_all_others_go() -> None:
     story = running().at(2, finished("trainer", "total_steps", env_steps=500))
     assert {(kill.name, kill.signal) for kill in story.did(ev.Kill)} == {(name, TERM) for name in REST}
     order = story.orders["evaluator-0.0"]
-    assert (order.phase, order.roster) == ("score", [])
+    assert (order.phase, order.members) == ("score", [])
     said = "the final weights, by evaluator-0, for 30 minutes at most; Ctrl-C ends the run without their score"
     assert story.notes == [("scoring", "", 0, said)]
     story.at(2.1, ev.Exited("trainer", 0, 0), *exits(REST, 0))

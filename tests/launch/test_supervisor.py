@@ -20,6 +20,7 @@ from actorlearn.wire.messages import (
     Failed,
     Finished,
     Hello,
+    Member,
     Message,
     Order,
     Refused,
@@ -28,7 +29,6 @@ from actorlearn.wire.messages import (
     Report,
     Request,
     Saved,
-    Seat,
     Warned,
     encode,
 )
@@ -111,12 +111,12 @@ def planned(roles: dict[str, str]) -> list[PlannedProcess]:
     ]
 
 
-def seat(name: str, incarnation: int = 0) -> Seat:
-    return Seat(name=name, incarnation=incarnation, segment=f"/dev/shm/run-1/{name}.{incarnation}")
+def member(name: str, incarnation: int = 0) -> Member:
+    return Member(name=name, incarnation=incarnation, segment=f"/dev/shm/run-1/{name}.{incarnation}")
 
 
 def spawned(name: str, incarnation: int = 0) -> ev.Spawned:
-    return ev.Spawned(name, incarnation, 100, seat(name, incarnation) if name.startswith("simulator") else None)
+    return ev.Spawned(name, incarnation, 100, member(name, incarnation) if name.startswith("simulator") else None)
 
 
 def received(name: str, message: Message, incarnation: int = 0) -> ev.Received:
@@ -175,26 +175,26 @@ def test_a_resumed_run_tells_only_the_trainer() -> None:
     assert [spawn.name for spawn in story.did(ev.Spawn) if spawn.resume] == ["trainer"]
 
 
-def test_whoever_says_hello_gets_an_order_with_an_empty_roster_first() -> None:
+def test_whoever_says_hello_gets_an_order_with_an_empty_members_first() -> None:
     story = Story().at(0, ev.Begin()).at(1, *up("trainer"))
     assert story.orders == {"trainer.0": Order(version=1)}
     assert story.notes == [("spawned", "trainer", 0, ""), ("ready", "trainer", 0, "")]
 
 
-def test_the_first_roster_waits_for_all_first_simulators() -> None:
+def test_the_first_members_waits_for_all_first_simulators() -> None:
     story = Story().at(0, ev.Begin()).at(1, *up("trainer", "inference-0", "simulator-1"))
-    assert all(order.roster == [] for order in story.orders.values())
+    assert all(order.members == [] for order in story.orders.values())
     story.at(5, *up("simulator-0"))
-    expected = Order(version=2, roster=[seat("simulator-0"), seat("simulator-1")])
+    expected = Order(version=2, members=[member("simulator-0"), member("simulator-1")])
     assert story.orders["trainer.0"] == story.orders["inference-0.0"] == expected
 
 
-def test_the_first_roster_does_not_wait_for_a_simulator_that_was_given_up() -> None:
+def test_the_first_members_does_not_wait_for_a_simulator_that_was_given_up() -> None:
     story = Story().at(0, ev.Begin()).at(1, *up("trainer", "simulator-1"))
     for i in range(RESTARTS + 1):
         story.at(10.0 * i + 2, ev.Exited("simulator-0", i, 1)).at(10.0 * i + 10, ev.Tick())
     assert story.state("simulator-0") == "fatal"
-    assert story.supervisor.order.roster == [seat("simulator-1")]
+    assert story.supervisor.order.members == [member("simulator-1")]
     assert story.done is None
 
 
@@ -331,25 +331,25 @@ def test_versions_only_rise() -> None:
 # Deaths ---------------------------------------------------------------------------------------------------------------
 
 
-def test_a_dead_simulator_leaves_the_roster_and_its_successor_takes_the_place() -> None:
+def test_a_dead_simulator_leaves_the_members_and_its_successor_takes_the_place() -> None:
     story = running().at(2, ev.Exited("simulator-0", 0, -9))
     assert story.notes == [("died", "simulator-0", 0, "signal 9")]
-    assert story.orders["trainer.0"].roster == [seat("simulator-1")]
+    assert story.orders["trainer.0"].members == [member("simulator-1")]
     assert story.at(2.1, ev.Tick()).did(ev.Spawn) == []
     assert story.at(2.2, ev.Tick()).did(ev.Spawn) == [ev.Spawn("simulator-0", 1, False)]
     story.at(3, *up("simulator-0", incarnation=1))
     assert story.notes[-1] == ("restarted", "simulator-0", 1, "")
-    assert story.orders["trainer.0"].roster == [seat("simulator-0", 1), seat("simulator-1")]
+    assert story.orders["trainer.0"].members == [member("simulator-0", 1), member("simulator-1")]
 
 
-def test_the_seat_of_a_dead_simulator_is_listed_until_its_trainer_has_released_it() -> None:
+def test_the_member_of_a_dead_simulator_is_listed_until_its_trainer_has_released_it() -> None:
     story = running().at(2, ev.Exited("simulator-0", 0, -9))
-    assert story.orders["trainer.0"].gone == [seat("simulator-0")]
+    assert story.orders["trainer.0"].gone == [member("simulator-0")]
     story.at(3, ev.Exited("trainer", 0, -9)).at(4, ev.Tick(), *up("trainer", incarnation=1))
-    assert story.orders["trainer.1"].gone == [seat("simulator-0")], "who comes back needs what its predecessor did"
+    assert story.orders["trainer.1"].gone == [member("simulator-0")], "who comes back needs what its predecessor did"
     released = Released(peers=["simulator-0.0", "simulator-9.9"])
     story.at(5, received("simulator-1", released))
-    assert story.supervisor.order.gone == [seat("simulator-0")], "nobody else can say so"
+    assert story.supervisor.order.gone == [member("simulator-0")], "nobody else can say so"
     story.at(6, received("trainer", released, 1))
     assert story.orders["trainer.1"].gone == []
 
@@ -361,16 +361,16 @@ def test_an_order_lists_no_more_of_the_dead_than_a_message_may() -> None:
         story.at(now_s, ev.Exited("simulator-0", incarnation, -9)).at(now_s + 500, ev.Tick())
         story.at(now_s + 501, *up("simulator-0", incarnation=incarnation + 1))
     order = story.orders["trainer.0"]
-    assert order.gone == [seat("simulator-0", incarnation) for incarnation in range(MOST_NAMES)]
+    assert order.gone == [member("simulator-0", incarnation) for incarnation in range(MOST_NAMES)]
     encode(order)  # which refuses one that is too large
-    assert len(story.supervisor.gone_seats()) == MOST_NAMES + 4
+    assert len(story.supervisor.gone_members()) == MOST_NAMES + 4
     story.at(1e6, received("trainer", Released(peers=[f"simulator-0.{dead}" for dead in range(MOST_NAMES)])))
-    assert story.orders["trainer.0"].gone == [seat("simulator-0", MOST_NAMES + more) for more in range(4)]
+    assert story.orders["trainer.0"].gone == [member("simulator-0", MOST_NAMES + more) for more in range(4)]
 
 
-def test_the_seat_of_one_that_never_took_part_is_not_listed() -> None:
+def test_the_member_of_one_that_never_took_part_is_not_listed() -> None:
     story = running().at(2, ev.Exited("simulator-0", 0, -9)).at(2.2, ev.Tick(), spawned("simulator-0", 1))
-    assert story.at(3, ev.Exited("simulator-0", 1, -9)).supervisor.order.gone == [seat("simulator-0")]
+    assert story.at(3, ev.Exited("simulator-0", 1, -9)).supervisor.order.gone == [member("simulator-0")]
 
 
 @pytest.mark.parametrize("name", ["inference-0", "evaluator-0"])
@@ -427,7 +427,7 @@ def test_the_trainer_goes_on_from_its_checkpoint() -> None:
     story = running().at(2, ev.Exited("trainer", 0, -9)).at(3, ev.Tick())
     assert story.did(ev.Spawn) == [ev.Spawn("trainer", 1, True)]
     story.at(4, *up("trainer", incarnation=1))
-    assert story.orders["trainer.1"].roster == [seat("simulator-0"), seat("simulator-1")]
+    assert story.orders["trainer.1"].members == [member("simulator-0"), member("simulator-1")]
 
 
 def diverge(story: Story, times: int, first: int = 0) -> Story:
@@ -767,7 +767,7 @@ def test_attach() -> None:
     assert story.reply.data["names"] == ["simulator-2", "simulator-3"]
     assert story.reply.data["seconds"] == 2.0
     assert ("attached", "simulator-3", 0, "") in story.notes
-    assert [taken.name for taken in story.orders["trainer.0"].roster][2:] == ["simulator-2", "simulator-3"]
+    assert [taken.name for taken in story.orders["trainer.0"].members][2:] == ["simulator-2", "simulator-3"]
 
 
 def test_an_attach_that_the_plan_cannot_take() -> None:
@@ -816,14 +816,14 @@ def test_detach_drains_and_takes_off_the_list() -> None:
     story = running().at(2, asked("detach", names=["simulator-1"]))
     order = story.orders["trainer.0"]
     assert order.leaving == ["simulator-1"]
-    assert [taken.name for taken in order.roster] == ["simulator-0", "simulator-1"]
+    assert [taken.name for taken in order.members] == ["simulator-0", "simulator-1"]
     assert story.did(ev.Kill) == []
     story.at(4, finished("simulator-1", "drained"), ev.Exited("simulator-1", 0, 0))
     assert story.notes == [("detached", "simulator-1", 0, "drained")]
     assert story.reply.ok
     assert story.reply.data == {"names": ["simulator-1"], "seconds": 2.0}
     assert story.orders["trainer.0"].leaving == []
-    assert [taken.name for taken in story.orders["trainer.0"].roster] == ["simulator-0"]
+    assert [taken.name for taken in story.orders["trainer.0"].members] == ["simulator-0"]
     assert story.state("simulator-1") is None
 
 
@@ -915,10 +915,10 @@ def two() -> Story:
 
 def test_learners_begin_when_all_have_come() -> None:
     story = Story(TWO).at(0, ev.Begin(), *up(*(name for name in TWO if name != "trainer-1")))
-    assert story.supervisor.order.learners == story.supervisor.order.roster == []
+    assert story.supervisor.order.learners == story.supervisor.order.members == []
     story.at(1, *up("trainer-1"))
     assert story.supervisor.order.learners == BOTH
-    assert {seat.name for seat in story.supervisor.order.roster} == {"simulator-0", "simulator-1"}
+    assert {member.name for member in story.supervisor.order.members} == {"simulator-0", "simulator-1"}
 
 
 def test_a_learner_that_never_comes_ends_the_run_before_it_has_begun() -> None:
@@ -1032,7 +1032,7 @@ def test_a_learner_is_attached_with_all_its_own(resume: bool) -> None:
     )
     attached = [(note.process, note.cause) for note in story.ever(ev.Note) if note.kind == "attached"]
     assert attached == [("trainer-2", ""), ("inference-2", "with trainer-2"), ("simulator-2", "with trainer-2")]
-    assert story.orders["trainer-2.0"].roster == [seat(f"simulator-{i}") for i in range(3)]
+    assert story.orders["trainer-2.0"].members == [member(f"simulator-{i}") for i in range(3)]
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
@@ -1313,11 +1313,11 @@ class AnyHistory(RuleBasedStateMachine):
                 assert now_s - then_s >= WINDOW_S
 
     @invariant()
-    def the_roster_sits_on_the_living(self) -> None:
+    def the_members_sits_on_the_living(self) -> None:
         if hasattr(self, "story"):
             order, phase = self.story.supervisor.order, self.story.supervisor.phase
             ending = phase in ("ending", "over")  # orders are not renewed for processes that are all told to go
-            assert ending or {(seat.name, seat.incarnation) for seat in order.roster} <= self.living
+            assert ending or {(member.name, member.incarnation) for member in order.members} <= self.living
 
     @invariant()
     def whoever_has_no_trainer_is_on_the_way_out(self) -> None:

@@ -191,7 +191,7 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
                         "envs": st.integers(1, 4096 // groups).map(lambda n: n * groups),
                         "groups": st.just(groups),
                         "blocks": st.integers(1, 64),
-                        "weights": st.sampled_from(["newest", "round"]),
+                        "weights": st.sampled_from(["newest", "rollout"]),
                         "pin": st.booleans(),
                         "decorrelation_steps": st.integers(0, 100_000),
                         "reset": st.sampled_from(["inside", "wait"]),
@@ -247,7 +247,7 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
-    """The tree with what replay, weights of rounds and local steps ask of other keys."""
+    """The tree with what replay, weights of rollouts and local steps ask of other keys."""
     if tree["algorithm"]["name"] in algorithms.REPLAYED:
         tree["model"] |= {"recurrence": "none", "normalize_observation": False}
         tree["algorithm"] |= {"normalize_reward": False, "horizon": 1, "n_step": 3}
@@ -260,7 +260,7 @@ def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
         tree["model"]["noisy"] = 0.0
     if tree["env"]["id"].startswith("ALE/"):
         tree["env"] |= {"kwargs": {}, "wrappers": []}
-    if tree["simulators"]["weights"] == "round":
+    if tree["simulators"]["weights"] == "rollout":
         tree["simulators"]["blocks"] = min(tree["simulators"]["blocks"], VERSIONS)
         tree["learners"]["pull_rows"] = 0
     if tree["mode"] == "async" and tree["optimizer"]["name"] == "rmsprop":

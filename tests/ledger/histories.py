@@ -3,7 +3,7 @@
 A history is a small run in which one trainer dies at the nth hit of a failpoint. Then it is started again by the
 supervisor (``restart``), or so is a simulator of its own that dies while it is away (``both``), or everything has died
 with it and the run is resumed from its checkpoints (``resume``). Which failpoints there are to come to is found by
-playing the same run without a fault. ``drained`` are runs that are stopped, in each turn of a round, and resumed.
+playing the same run without a fault. ``drained`` are runs that are stopped, in each turn of a rollout, and resumed.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from tests.ledger.histories import ALGORITHMS, MODES, WAYS, History, a_choice, d
 from tests.sizes import PACKAGES, source_files
 from tests.test_failpoints import calls
 
-# Each mode with stale rows that are dropped, and each algorithm in one mode; a round takes three turns.
+# Each mode with stale rows that are dropped, and each algorithm in one mode; a rollout takes three turns.
 DRAINED = [
     *((mode, "a2c", True) for mode in MODES),
     ("alone", "uniform", False),
@@ -24,7 +24,7 @@ ELSEWHERE = {
     "files.renamed_older": "where the file system cannot exchange two folders: tests/test_files.py",
     "gathering.asked": "by who gathers snapshots, for exact resume: tests/system",
     "gathering.put": "likewise",
-    "rounds.hold_from": "likewise",
+    "rollouts.hold_from": "likewise",
     "standing.placed": "by simulators that write one",
     "standing.written": "likewise",
 }

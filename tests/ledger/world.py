@@ -104,7 +104,7 @@ class World:
         self.life = self.applied_before = 0
         """How many of them were produced before the run was resumed last."""
         self.cut: dict[str, tuple[int, list[Step]]] = {}
-        """Of each simulator that was killed in this life: its complete rounds, and its steps after them."""
+        """Of each simulator that was killed in this life: its complete rollouts, and its steps after them."""
         self.saved: dict[Path, list[int]] = {}
         """Steps that each learner's simulators had produced when a checkpoint was written."""
         self.resumed: dict[int, Path] = {}
@@ -237,7 +237,7 @@ class World:
                 learners = [step.learner for step in self.produced]
                 self.saved[folder] = [learners.count(learner) for learner in range(self.topology.learners.count)]
         for learner in range(self.topology.learners.count):
-            for kind, word in (("weights", "newest"), ("rounds", "open"), ("account", "commits")):
+            for kind, word in (("weights", "newest"), ("rollouts", "open"), ("account", "commits")):
                 self._watch(f"{kind}-{learner}", word)
 
     def _watch(self, name: str, word: str) -> None:

@@ -139,7 +139,7 @@ def test_first_adam_step_by_hand(hat, root):
     assert found.item() == pytest.approx(-0.5 * 2 / root, rel=1e-5)
 
 
-def test_centered_rmsprop_stays_finite_where_the_variance_rounds_below_nothing():
+def test_centered_rmsprop_stays_finite_where_the_variance_rollouts_below_nothing():
     """A constant gradient of 3.3 at decay .9 reaches -2.6e-6 after 139 steps."""
     settings = OptimizerSettings(
         centered=True, decay=0.9, accumulator_init=0.0, epsilon=1e-10, epsilon_inside_root=False

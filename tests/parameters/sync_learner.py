@@ -111,7 +111,7 @@ class SyncLearner:
         exchange.settle()
         told(update=self.updates, norm=stepped.norm, taken=stepped.taken)
         self.env_steps, self.updates = agreed.env_steps, agreed.updates
-        self.place = Place(self.place.round + 1, self.place.used + 10 * (self.rank + 1))
+        self.place = Place(self.place.rollout + 1, self.place.used + 10 * (self.rank + 1))
         return agreed
 
     def end(self, exchange: Exchange) -> None:

@@ -58,7 +58,7 @@ exchange.close()
 
 
 def place_of(path: Path, rank: int) -> Callable[[], Place]:
-    """Where a learner stands that goes on after each round that it has settled."""
+    """Where a learner stands that goes on after each rollout that it has settled."""
     store = Store(Segment.open(path), rank, PARAMETERS, lambda: None)
     return lambda: Place(store.record.learned, store.record.used) if store.record else Place()
 

@@ -160,12 +160,12 @@ def test_no_distance_exceeds_its_bound(
             fake.check()
 
 
-def coefficients_of_a_synchronous_run(graph: GraphSettings, learners: int, rounds: int) -> Vector:
+def coefficients_of_a_synchronous_run(graph: GraphSettings, learners: int, rollouts: int) -> Vector:
     """[updates, learners]: the product of the mixing matrices after each update; slow and obvious."""
     columns = []
-    for born in range(rounds):
+    for born in range(rollouts):
         product = np.eye(learners)
-        for exchange in range(born, rounds - 1):
+        for exchange in range(born, rollouts - 1):
             product = mixing_matrix(graph, range(learners), exchange) @ product
         columns.append(product.T)
     return np.concatenate(columns)
@@ -173,15 +173,15 @@ def coefficients_of_a_synchronous_run(graph: GraphSettings, learners: int, round
 
 @pytest.mark.parametrize("name", ["ring", "exponential", "exponential-varying", "complete", "random-matching"])
 def test_the_bound_of_a_synchronous_run_is_the_closed_form(folder: Path, name: str) -> None:
-    graph, learners, rounds, norm = GraphSettings(name=name), 4, 12, 0.5
+    graph, learners, rollouts, norm = GraphSettings(name=name), 4, 12, 0.5
     fake = Fake(folder, graph, learners, seed=0)
-    for _ in range(rounds):
+    for _ in range(rollouts):
         for learner in fake.members:
             fake.step(learner, norm * np.eye(SIZE)[learner])
-        if all(len(messages) < rounds for messages in fake.messages.values()):
+        if all(len(messages) < rollouts for messages in fake.messages.values()):
             for learner in fake.members:
                 assert fake.mix(learner)
-    expected = coefficients_of_a_synchronous_run(graph, learners, rounds)
+    expected = coefficients_of_a_synchronous_run(graph, learners, rollouts)
     _, bounds = fake.check()
     np.testing.assert_allclose(bounds, norm * np.abs(expected - 1 / learners).sum(0))
     told = fake.consensus.bound(fake.members, fake.measured())
@@ -203,7 +203,7 @@ def test_the_distance_of_a_single_update_is_the_bound(folder: Path) -> None:
             fake.step(learner, np.zeros(SIZE))
 
 
-def test_two_that_mix_in_the_same_round_agree_and_one_that_skips_does_not(folder: Path) -> None:
+def test_two_that_mix_in_the_same_rollout_agree_and_one_that_skips_does_not(folder: Path) -> None:
     fake = Fake(folder, GraphSettings(), 2, seed=0)
     for mixing in ([0, 1], [0]):
         for learner in fake.members:
@@ -255,7 +255,7 @@ def test_updates_on_which_all_agree_are_folded_and_never_forgotten(folder: Path)
     _, bounds = fake.check()
     bound = fake.consensus._bound
     assert bound._count < 1000 and len(bound._norms) <= 1024  # of 4500 updates
-    assert bounds.max() < 20  # the last round's, and nothing much besides
+    assert bounds.max() < 20  # the last rollout's, and nothing much besides
     assert bound._remainder < 4500 * 10 * consensus.AGREED
 
 

@@ -118,8 +118,8 @@ def test_in_any_order_weights_are_what_the_matrices_say(tmp_path_factory, graph,
         exchange.close()
 
 
-class InRounds:
-    """A mailbox that makes a round of it: nobody mixes before all have posted, nor posts before all have mixed."""
+class InRollouts:
+    """A mailbox that makes a rollout of it: nobody mixes before all have posted, nor posts before all have mixed."""
 
     def __init__(self, mailbox, barrier: threading.Barrier) -> None:
         self._mailbox, self._barrier = mailbox, barrier
@@ -133,22 +133,22 @@ class InRounds:
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
-def test_in_rounds_the_mean_moves_as_the_mixing_matrix_says(tmp_path: Path, graph: GraphSettings) -> None:
-    count, rounds = 4, 6
+def test_in_rollouts_the_mean_moves_as_the_mixing_matrix_says(tmp_path: Path, graph: GraphSettings) -> None:
+    count, rollouts = 4, 6
     folder, barrier = segments(tmp_path, count), threading.Barrier(count)
     learners = [learner(folder, rank, range(count), graph) for rank in range(count)]
     for rank, exchange in enumerate(learners):
         exchange.weights += rank  # as if they had begun apart
         exchange.join(0, 0)
-        exchange.mailbox = InRounds(exchange.mailbox, barrier)
+        exchange.mailbox = InRollouts(exchange.mailbox, barrier)
     expected = np.stack([exchange.weights.double().numpy() for exchange in learners])
     means = [expected.mean(0)]
-    for exchange in range(rounds):
+    for exchange in range(rollouts):
         expected = mixing_matrix(graph, range(count), exchange) @ expected
         means.append(expected.mean(0))
 
     def run(exchange) -> None:
-        for _ in range(rounds):
+        for _ in range(rollouts):
             exchange.step(torch.zeros(PARAMETERS), RATE)
 
     threads = [threading.Thread(target=run, args=[exchange], daemon=True) for exchange in learners]
@@ -415,7 +415,7 @@ def test_one_that_was_killed_comes_back_with_the_mean_of_its_in_peers(tmp_path: 
 
 
 @pytest.mark.parametrize("point", ["counts.claimed", "gossip.posted", "counts.written"])
-def test_a_round_of_which_others_may_have_something_is_not_learned_from_again(tmp_path: Path, point: str) -> None:
+def test_a_rollout_of_which_others_may_have_something_is_not_learned_from_again(tmp_path: Path, point: str) -> None:
     folder = segments(tmp_path, 2)
     learners = [learner(folder, rank, range(2)) for rank in range(2)]
     for exchange in learners:
@@ -430,7 +430,7 @@ def test_a_round_of_which_others_may_have_something_is_not_learned_from_again(tm
     again.close()
 
 
-def test_a_round_of_which_nobody_was_shown_anything_is_learned_again_and_counted_once(tmp_path: Path) -> None:
+def test_a_rollout_of_which_nobody_was_shown_anything_is_learned_again_and_counted_once(tmp_path: Path) -> None:
     folder = segments(tmp_path, 2)
     first = learner(folder, 0, range(2), local_steps=5)
     first.join(0, 0)
@@ -439,7 +439,7 @@ def test_a_round_of_which_nobody_was_shown_anything_is_learned_again_and_counted
         learn(first)
     again = learner(folder, 0, range(2), local_steps=5)
     assert again.join(0, 0) == (20, 2) and again.place() is None
-    again.counts.add(1, 10, 1)  # its trainer had not committed the round, and does it once more
+    again.counts.add(1, 10, 1)  # its trainer had not committed the rollout, and does it once more
     assert again.counts.total == (20, 2)
     first.close(), again.close()
 

@@ -145,7 +145,7 @@ def test_a_place_that_is_taken_is_refused(path: Path) -> None:
         Rendezvous(Segment.open(path), 0, lambda: True)
 
 
-def test_closing_twice_is_closing_once_and_keeps_no_lock_and_no_bell(path: Path) -> None:
+def test_closing_twice_is_closing_once_and_keeps_no_lock_and_no_wakeup(path: Path) -> None:
     with places(path, range(1)) as (place,):
         place.close()
         handles = Path("/proc/self/fd").iterdir()

@@ -125,8 +125,8 @@ def test_counts_add_up_over_learners_and_what_was_there_before(tmp_path: Path) -
     assert not first.filled
     first.fill(1000, 50)
     assert second.filled
-    for rounds in range(4):
-        first.settle(Record(7 + rounds, 70 + 10 * rounds, 70, rounds, 70, 2, 1, (1, rounds)))
+    for rollouts in range(4):
+        first.settle(Record(7 + rollouts, 70 + 10 * rollouts, 70, rollouts, 70, 2, 1, (1, rollouts)))
     second.settle(Record(1, 2**40, 0, 1, 0, 0, 0))
     assert (second.env_steps, second.updates) == (1030 + 2**40, 54)
     assert bind(path, 0).record == Record(10, 100, 70, 3, 70, 2, 1, (1, 3))

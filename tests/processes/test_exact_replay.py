@@ -1,4 +1,4 @@
-"""Value learning that is saved and restored, at every round and in the middle of passes, and goes on bit for bit.
+"""Value learning that is saved and restored, at every rollout and in the middle of passes, and goes on bit for bit.
 
 Simulators are played by hand: the blocks of one history, which come again after a restore under other names.
 """
@@ -16,7 +16,7 @@ import torch
 from actorlearn.learning.replay import ReplayLearning
 from actorlearn.learning.secondary import learning_by
 from actorlearn.memory.account import Account, account_fields
-from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, rounds_fields
+from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.models.interface import ModelSettings
@@ -27,12 +27,12 @@ from actorlearn.processes.batches import steps_in
 from actorlearn.processes.replay_batches import ReplayBatches
 from actorlearn.replay.rows import ReplayShape, replay_fields
 from actorlearn.replay.settings import ReplaySettings
-from actorlearn.wire.messages import Seat
+from actorlearn.wire.messages import Member
 from actorlearn.worker.settings import ReplayPlace
 from tests.processes.test_learning import learning
 from tests.replay.ledger import ENVS, LedgerEnv, Simulated
 
-HORIZON, ROUNDS = 5, 9
+HORIZON, ROLLOUTS = 5, 9
 CASES: dict[str, dict[str, Any]] = {
     "uniform": {},
     "prioritised": {"numbers": {"prioritised": True}, "algorithm": {"n_step": 3, "double": True}, "reset": "wait"},
@@ -48,7 +48,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 class Course:
-    """A learner of one case, and simulators that play one history to it, from a round on."""
+    """A learner of one case, and simulators that play one history to it, from a rollout on."""
 
     def __init__(self, folder: Path, case: dict[str, Any], history: list[dict[str, np.ndarray]], incarnation: int = 0):
         folder.mkdir()
@@ -72,7 +72,7 @@ class Course:
         place = ReplayPlace(segment=paths["replay"], shape=shape, numbers=numbers, secondary=paths["secondary"])
         Segment.create(folder / "secondary", weights_fields(1)).close()
         settings = msgspec.structs.replace(
-            settings, policy=policy, replay=place, round_steps=HORIZON * ENVS, incarnation=incarnation
+            settings, policy=policy, replay=place, rollout_steps=HORIZON * ENVS, incarnation=incarnation
         )
         made = learning_by(settings)
         assert isinstance(made, ReplayLearning)
@@ -84,28 +84,28 @@ class Course:
         shape = BlockShape(groups=1, blocks=2, horizon=HORIZON, envs_per_group=ENVS, **self.block)
         path = self.folder / self.peer
         self.blocks = Blocks(make_segment(path, shape))
-        words = (Segment.create(self.folder / "rounds", rounds_fields()), account_fields())
+        words = (Segment.create(self.folder / "rollouts", rollouts_fields()), account_fields())
         account = Account(Segment.create(self.folder / "account", words[1]))
-        self.batches = ReplayBatches(Rounds(words[0]), account, 2, "cpu", self.learner.replay, Episodes())
+        self.batches = ReplayBatches(Rollouts(words[0]), account, 2, "cpu", self.learner.replay, Episodes())
         self.blocks.mark_ready()
         name, _, incarnation = self.peer.rpartition(".")
-        seat = Seat(name=name, incarnation=int(incarnation), segment=str(path), bell="", server=0, learner=0)
-        self.batches.follow([seat], [])
+        member = Member(name=name, incarnation=int(incarnation), segment=str(path), wakeup="", server=0, learner=0)
+        self.batches.follow([member], [])
         self.batches.open_after(self.learned)
 
     def learn(self) -> dict[str, Any]:
-        """Play and learn one round; says what has come of it."""
-        round_ = self.learned
-        for name, rows in self.history[round_].items():
-            self.blocks.block(name, 0, round_)[:] = rows
-        self.blocks.mark_completed(0, round_)
-        parts = self.batches.parts(round_)
+        """Play and learn one rollout; says what has come of it."""
+        rollout = self.learned
+        for name, rows in self.history[rollout].items():
+            self.blocks.block(name, 0, rollout)[:] = rows
+        self.blocks.mark_completed(0, rollout)
+        parts = self.batches.parts(rollout)
         assert parts
-        batch = self.batches.take(round_, parts)
+        batch = self.batches.take(rollout, parts)
         self.learner.updates_from(batch, self.used, self.used)
         self.batches.keep()
-        told = self.learner.pass_over(batch, self.used, round_)
-        self.learned, self.used = round_ + 1, self.used + steps_in(batch)
+        told = self.learner.pass_over(batch, self.used, rollout)
+        self.learned, self.used = rollout + 1, self.used + steps_in(batch)
         self.batches.open_after(self.learned)
         return {**told, **{name: tensor.clone() for name, tensor in self.learner.tensors().items()}}
 
@@ -121,13 +121,13 @@ class Course:
 
 def history(folder: Path, case: dict[str, Any]) -> list[dict[str, np.ndarray]]:
     game = Simulated(folder, LedgerEnv(case.get("stack", 1), 3), HORIZON, case.get("reset", "inside"), 0)
-    return [{name: column.copy() for name, column in game.play()[1].items()} for _ in range(ROUNDS)]
+    return [{name: column.copy() for name, column in game.play()[1].items()} for _ in range(ROLLOUTS)]
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_restored_at_any_round_and_minibatch_it_goes_on_bit_for_bit(tmp_path: Path, case: dict[str, Any]) -> None:
-    rounds = history(tmp_path, case)
-    whole, said, places = Course(tmp_path / "whole", case, rounds), [], []
+def test_restored_at_any_rollout_and_minibatch_it_goes_on_bit_for_bit(tmp_path: Path, case: dict[str, Any]) -> None:
+    rollouts = history(tmp_path, case)
+    whole, said, places = Course(tmp_path / "whole", case, rollouts), [], []
 
     def going_on() -> bool:
         """Save in the midst of a pass, as who is told to end there does."""
@@ -141,45 +141,47 @@ def test_restored_at_any_round_and_minibatch_it_goes_on_bit_for_bit(tmp_path: Pa
 
     whole.begin()
     whole.learner.going_on = going_on
-    for round_ in range(ROUNDS):
+    for rollout in range(ROLLOUTS):
         said.append(whole.learn())
-        whole.save(tmp_path / f"{round_ + 1}-over")
+        whole.save(tmp_path / f"{rollout + 1}-over")
     saves = sorted({place for place in places if place != tmp_path} | set(tmp_path.glob("*-over")))
-    assert sum("among" in place.name for place in saves) >= 4 and sum("over" in place.name for place in saves) == ROUNDS
+    assert (
+        sum("among" in place.name for place in saves) >= 4 and sum("over" in place.name for place in saves) == ROLLOUTS
+    )
     for number, place in enumerate(saves):
-        again = Course(tmp_path / f"again-{number}", case, rounds, incarnation=1 + number)
+        again = Course(tmp_path / f"again-{number}", case, rollouts, incarnation=1 + number)
         again.restore(place)
         again.begin()
-        for round_ in range(again.learned, min(again.learned + 3, ROUNDS)):
+        for rollout in range(again.learned, min(again.learned + 3, ROLLOUTS)):
             for name, value in again.learn().items():
-                before = said[round_][name]
+                before = said[rollout][name]
                 if name.endswith("minibatches"):  # of a pass that was broken off, those that were left
                     continue
                 assert torch.equal(value, before) if isinstance(value, torch.Tensor) else value == before, (place, name)
     assert sum(not torch.equal(said[-1][n], said[-2][n]) for n in said[0] if n.startswith("weights")) > 0
 
 
-def test_where_simulators_begin_anew_the_round_that_was_begun_is_stored_again(tmp_path: Path) -> None:
-    """A trainer told to end within a pass has stored a round, and not learned it: it plays another one as that."""
-    rounds = history(tmp_path, {})
-    made = Course(tmp_path / "made", {}, rounds)
+def test_where_simulators_begin_anew_the_rollout_that_was_begun_is_stored_again(tmp_path: Path) -> None:
+    """A trainer told to end within a pass has stored a rollout, and not learned it: it plays another one as that."""
+    rollouts = history(tmp_path, {})
+    made = Course(tmp_path / "made", {}, rollouts)
     made.begin()
     for _ in range(4):
         made.learn()
     made.learner.going_on = lambda: False
     with pytest.raises(Stopped):
         made.learn()
-    assert (made.learned, made.learner.replay.rounds) == (4, 5)
+    assert (made.learned, made.learner.replay.rollouts) == (4, 5)
     made.save(tmp_path / "saved")
     for goes_on in (False, True):
-        other = [{**block, "reward": block["reward"] + 100} for block in rounds]
+        other = [{**block, "reward": block["reward"] + 100} for block in rollouts]
         again = Course(tmp_path / f"again-{goes_on}", {}, other, incarnation=1)
         again.restore(tmp_path / "saved", goes_on)
-        assert again.learner.replay.rounds == 4 + goes_on
+        assert again.learner.replay.rollouts == 4 + goes_on
         again.begin()
         again.learn()
         stored = again.learner.replay.sample(500, np.random.default_rng(0)).reward
-        assert (stored == 1.0).any() and again.learner.replay.rounds == 5
+        assert (stored == 1.0).any() and again.learner.replay.rollouts == 5
 
 
 def test_a_trainer_started_again_within_a_run_takes_the_random_numbers_of_its_checkpoint(tmp_path: Path) -> None:
@@ -194,4 +196,4 @@ def test_a_trainer_started_again_within_a_run_takes_the_random_numbers_of_its_ch
     again.restore(checkpoint.newest(tmp_path / "saved"))
     for one, two in ((again, made.learner), (again.secondary, made.learner.secondary)):  # type: ignore[attr-defined]
         assert one.random.bit_generator.state == two.random.bit_generator.state
-    assert again.replay.rounds == 4
+    assert again.replay.rollouts == 4

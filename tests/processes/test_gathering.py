@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from actorlearn.memory.account import Account, account_fields
-from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, rounds_fields
+from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes import gathering
 from actorlearn.processes.batches import Batches
 from actorlearn.processes.gathering import Gathering, of_the_first
-from actorlearn.wire.messages import Seat
+from actorlearn.wire.messages import Member
 from actorlearn.worker.settings import snapshot_of
 
 SHAPE = BlockShape(
@@ -27,16 +27,16 @@ class Stage:
     """Two simulators at work, as far as their trainer can see, and what they do when it waits for them."""
 
     def __init__(self, folder: Path, begun: bool = True) -> None:
-        """Both have joined the first round, if it has begun."""
+        """Both have joined the first rollout, if it has begun."""
         self.folder = folder / "checkpoints" / ".states"
         self.checkpoint = folder / "checkpoint"
         self.checkpoint.mkdir()
-        self.rounds = Rounds(Segment.create(folder / "rounds", rounds_fields()))
+        self.rollouts = Rollouts(Segment.create(folder / "rollouts", rollouts_fields()))
         account = Account(Segment.create(folder / "account", account_fields()))
-        self.batches = Batches(self.rounds, account, 1, "cpu", (), Episodes())
-        self.seats = [Seat(name=name, incarnation=2, segment=str(folder / f"{name}.2")) for name in NAMES]
+        self.batches = Batches(self.rollouts, account, 1, "cpu", (), Episodes())
+        self.members = [Member(name=name, incarnation=2, segment=str(folder / f"{name}.2")) for name in NAMES]
         self.blocks = [Blocks(make_segment(folder / f"{name}.2", SHAPE)) for name in NAMES]
-        self.batches.follow(self.seats, [])
+        self.batches.follow(self.members, [])
         if begun:
             for blocks in self.blocks:
                 blocks.mark_ready()
@@ -47,11 +47,11 @@ class Stage:
     def answer(self, number: int, taken: bool = True) -> None:
         """A simulator writes its file and says so."""
         if taken:
-            (self.folder / snapshot_of(NAMES[number])).write_text(f"{NAMES[number]} at {self.rounds.hold_from}")
-        self.blocks[number].mark_held(self.rounds.hold, taken)
+            (self.folder / snapshot_of(NAMES[number])).write_text(f"{NAMES[number]} at {self.rollouts.hold_from}")
+        self.blocks[number].mark_held(self.rollouts.hold, taken)
 
     def gather(self, *doings: Callable[[], object]) -> str:
-        """Ask for snapshots of round 7, with one deed at each look; what is said of them."""
+        """Ask for snapshots of rollout 7, with one deed at each look; what is said of them."""
 
         def wait() -> bool:
             self.waits += 1
@@ -77,7 +77,7 @@ def test_all_of_them_are_moved_into_the_checkpoint(tmp_path: Path) -> None:
         assert not stage.folder.exists()
         said = [(stage.checkpoint / snapshot_of(name)).read_text() for name in NAMES]
         assert said == ["simulator-0 at 7", "simulator-1 at 7"]
-    assert stage.rounds.hold == 2
+    assert stage.rollouts.hold == 2
 
 
 @pytest.mark.usefixtures("impatient")
@@ -97,12 +97,12 @@ def test_of_one_that_does_not_answer_none_are_taken_and_a_late_answer_is_none_to
 def test_who_refuses_dies_leaves_or_has_not_begun_is_named(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     assert stage.gather(lambda: stage.answer(0, taken=False)) == "simulator-0 could take no snapshot"
-    died = stage.gather(lambda: stage.batches.follow(stage.seats[1:], [], stage.seats[:1]))
+    died = stage.gather(lambda: stage.batches.follow(stage.members[1:], [], stage.members[:1]))
     assert died == "simulator-0 has ended"
     stage.batches.gone.clear()
-    stage.batches.follow(stage.seats[1:], ["simulator-1"])
+    stage.batches.follow(stage.members[1:], ["simulator-1"])
     assert stage.gather() == "simulator-1 is leaving"
-    new = Seat(name="simulator-2", incarnation=0, segment=str(tmp_path / "simulator-2.0"))
+    new = Member(name="simulator-2", incarnation=0, segment=str(tmp_path / "simulator-2.0"))
     make_segment(new.segment, SHAPE).close()
     stage.batches.follow([new], [])
     stage.batches.gone.clear()
@@ -117,7 +117,7 @@ def test_a_trainer_that_is_told_to_end_waits_for_nobody(tmp_path: Path) -> None:
 
 def test_before_anybody_begins_there_is_nothing_to_take(tmp_path: Path) -> None:
     stage = Stage(tmp_path, begun=False)
-    assert stage.gather() == "" and stage.waits == stage.rounds.hold == 0
+    assert stage.gather() == "" and stage.waits == stage.rollouts.hold == 0
     assert stage.gathering.put(stage.checkpoint) == {"inexact": "", "simulators": []}
 
 
@@ -125,7 +125,7 @@ def test_without_a_folder_nobody_is_asked(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     none = Gathering("", stage.batches)
     none.gather(7, lambda: None, lambda: True)
-    assert stage.rounds.hold == 0
+    assert stage.rollouts.hold == 0
     assert none.put(stage.checkpoint) == {"inexact": "checkpoint.exact is false", "simulators": []}
 
 

@@ -1,4 +1,4 @@
-"""Rows of different seats, groups and ticks in one batch: each is answered where it lies, by numbers of its own."""
+"""Rows of different members, groups and timesteps in one batch: each is answered where it lies, by numbers of its own."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import numpy as np
 import pytest
 import torch
 
-from actorlearn.memory.rollout import Blocks, Rounds, rounds_fields
+from actorlearn.memory.rollout import Blocks, Rollouts, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published, weights_fields
 from actorlearn.processes.inference import Policy
-from tests.blocks import make_seats
+from tests.blocks import make_members
 from tests.processes.test_evaluator import policy, policy_settings
 
 ENVS = 2
 
 
 @pytest.fixture
-def seats(tmp_path: Path) -> list[Blocks]:
-    """Two seats whose observations say in which seat, group and tick they were made."""
-    made = make_seats(tmp_path, 2, blocks=1, envs=ENVS, observation=4)
+def members(tmp_path: Path) -> list[Blocks]:
+    """Two members whose observations say in which member, group and timestep they were made."""
+    made = make_members(tmp_path, 2, blocks=1, envs=ENVS, observation=4)
     for number, blocks in enumerate(made):
         for group in range(2):
-            for tick in range(3):
-                blocks.row("observation", group, tick)[:] = (number, group, tick, 0)
+            for timestep in range(3):
+                blocks.row("observation", group, timestep)[:] = (number, group, timestep, 0)
     return made
 
 
@@ -42,49 +42,51 @@ def echoing(made: Policy, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return moments
 
 
-def test_every_row_is_answered_where_it_lies_and_no_other(seats: list[Blocks], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_row_is_answered_where_it_lies_and_no_other(
+    members: list[Blocks], monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = policy()
     made.version = 7
     echoing(made, monkeypatch)
-    first, second = seats
+    first, second = members
     asked = [(second, 0, 2), (first, 1, 1), (second, 1, 0)]
     made.act(asked)
     expected = {(1, 0, 2): 102, (0, 1, 1): 11, (1, 1, 0): 110}
-    for number, blocks in enumerate(seats):
+    for number, blocks in enumerate(members):
         for group in range(2):
-            for tick in range(3):
-                action = expected.get((number, group, tick), -1)
-                assert blocks.row("action", group, tick).tolist() == [action] * ENVS
-                version = blocks.block("policy_version", group, 0)[tick]
+            for timestep in range(3):
+                action = expected.get((number, group, timestep), -1)
+                assert blocks.row("action", group, timestep).tolist() == [action] * ENVS
+                version = blocks.block("policy_version", group, 0)[timestep]
                 assert version == (7 if action >= 0 else -1)
     assert [blocks.acted(group) for blocks, group, _ in asked] == [3, 2, 1]
 
 
-def test_no_two_batches_draw_the_same_random_numbers(seats: list[Blocks], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_two_batches_draw_the_same_random_numbers(members: list[Blocks], monkeypatch: pytest.MonkeyPatch) -> None:
     made = policy()
     moments = echoing(made, monkeypatch)
-    for tick in range(3):
+    for timestep in range(3):
         for group in range(2):
-            for number, blocks in enumerate(seats):
-                made.act([(blocks, group, tick)], seat=number)
+            for number, blocks in enumerate(members):
+                made.act([(blocks, group, timestep)], member=number)
     assert len(set(moments)) == len(moments) == 12
     assert np.max(moments) < 2**62
 
 
-@pytest.mark.parametrize(("weights", "versions"), [("newest", [2, 2, 2]), ("round", [0, 1, 0])])
-def test_rows_are_answered_by_the_newest_weights_or_by_their_rounds(
-    tmp_path: Path, seats: list[Blocks], weights: str, versions: list[int]
+@pytest.mark.parametrize(("weights", "versions"), [("newest", [2, 2, 2]), ("rollout", [0, 1, 0])])
+def test_rows_are_answered_by_the_newest_weights_or_by_their_rollouts(
+    tmp_path: Path, members: list[Blocks], weights: str, versions: list[int]
 ) -> None:
     published = Published(Segment.create(tmp_path / "weights", weights_fields(policy().flat.numel())))
-    rounds = Rounds(Segment.create(tmp_path / "rounds", rounds_fields()))
-    places = {"weights": str(tmp_path / "weights"), "rounds": str(tmp_path / "rounds")}
+    rollouts = Rollouts(Segment.create(tmp_path / "rollouts", rollouts_fields()))
+    places = {"weights": str(tmp_path / "weights"), "rollouts": str(tmp_path / "rollouts")}
     made = Policy(policy_settings(weights=weights), device="cpu", seed=0, stream=0, **places)
     for version in range(3):
         published.publish(np.full(published.size, version, np.float32), 0)
-        rounds.published(version, 0, version)
-        rounds.raise_to(version + 1)
+        rollouts.published(version, 0, version)
+        rollouts.raise_to(version + 1)
     answered = []
-    for group, tick in ((0, 2), (1, 3), (0, 1)):  # of rounds 0, 1 and 0 again: three ticks are one
-        made.act([(seats[0], group, tick)])
+    for group, timestep in ((0, 2), (1, 3), (0, 1)):  # of rollouts 0, 1 and 0 again: three timesteps are one
+        made.act([(members[0], group, timestep)])
         answered.append((made.version, made.flat.unique().tolist()))
     assert answered == [(version, [float(version)]) for version in versions]

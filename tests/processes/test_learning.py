@@ -30,7 +30,9 @@ def learning(model: ModelSettings | None = None, norms: bool = False, **algorith
         model=msgspec.to_builtins(model or ModelSettings(name="mlp", hidden_sizes=[4])),
         algorithm=msgspec.to_builtins(AlgorithmSettings(horizon=HORIZON, **algorithm)),
     )
-    nowhere = dict.fromkeys(("run_id", "control", "progress", "bell", "weights", "rounds", "account", "run_dir"), "")
+    nowhere = dict.fromkeys(
+        ("run_id", "control", "progress", "wakeup", "weights", "rollouts", "account", "run_dir"), ""
+    )
     return Learning(
         TrainerSettings(
             **nowhere,
@@ -62,11 +64,11 @@ def batch() -> Batch:
 
 
 def learned_from(made: Learning, monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
-    """The batches of the updates of one round."""
+    """The batches of the updates of one rollout."""
     parts: list[Batch] = []
     update = made.update
     monkeypatch.setattr(made, "update", lambda part, env_steps: parts.append(part) or update(part, env_steps))
-    made.learn(batch(), 0, round_=7)
+    made.learn(batch(), 0, rollout=7)
     return parts
 
 
@@ -98,16 +100,16 @@ def test_an_epoch_learns_from_every_environment_once(monkeypatch: pytest.MonkeyP
             torch.testing.assert_close(part.reward, whole.reward[:, chosen])
 
 
-def test_parts_depend_on_seed_and_round_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_depend_on_seed_and_rollout_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = (learned_from(learning(minibatches=4), monkeypatch) for _ in range(2))
     for one, again in zip(first, second, strict=True):
         torch.testing.assert_close(one.reward, again.reward)
     other = learning(minibatches=4)
     orders = []
-    for round_ in (7, 8):
+    for rollout in (7, 8):
         parts: list[Batch] = []
         monkeypatch.setattr(other, "update", lambda part, _, parts=parts: parts.append(part) or {})
-        other.learn(batch(), 0, round_)
+        other.learn(batch(), 0, rollout)
         orders.append([tuple(part.columns["extra"][0].tolist()) for part in parts])
     assert orders[0] != orders[1]
 
@@ -174,7 +176,7 @@ def test_an_algorithm_prepares_a_batch_once_and_learns_from_what_it_made(monkeyp
         return told[-1]
 
     monkeypatch.setattr(made, "update", watched)
-    made.learn(batch(), 250, round_=0)
+    made.learn(batch(), 250, rollout=0)
     assert [tuple(part.observation.shape[:2]) for part in parts] == [(2, 4)] * 4
     assert [numbers["progress"] for numbers in told] == [0.25] * 4
     for epoch in (told[:2], told[2:]):  # of the weights before the first epoch, also in the second

@@ -18,9 +18,9 @@ from tests.processes.test_learning import ENVIRONMENTS, HORIZON, batch, learning
 NORMALIZED = ModelSettings(name="mlp", hidden_sizes=[4], normalize_observation=True)
 
 
-def shifted(round_: int) -> Batch:
-    """Observations far from 0, other ones in every round."""
-    observation = batch().observation * (1.0 + round_) + 100.0
+def shifted(rollout: int) -> Batch:
+    """Observations far from 0, other ones in every rollout."""
+    observation = batch().observation * (1.0 + rollout) + 100.0
     columns = {name: torch.zeros(HORIZON, ENVIRONMENTS) for name in ("log_prob", "value")}
     valid = batch().valid.clone()
     valid[2, 3] = False
@@ -42,10 +42,10 @@ def test_rows_are_observed_once_and_the_optimizer_sees_parameters_alone(name: st
     parameters = made.gradients.numel()
     assert made.weights.numel() == parameters + 1 + 2 + 2
     assert all(tensor.numel() <= parameters for tensor in made.exchange.state().values())
-    for round_ in range(2):
-        made.learn(shifted(round_), 0, round_)
+    for rollout in range(2):
+        made.learn(shifted(rollout), 0, rollout)
     assert made.network.number == 2 * (HORIZON * ENVIRONMENTS - 1)
-    seen = torch.cat([shifted(round_).observation[:-1][shifted(round_).valid] for round_ in range(2)])
+    seen = torch.cat([shifted(rollout).observation[:-1][shifted(rollout).valid] for rollout in range(2)])
     torch.testing.assert_close(made.weights[parameters + 1 : parameters + 3], seen.mean(0))
     torch.testing.assert_close(made.weights[parameters + 3 :], seen.var(0, correction=0), rtol=1e-3, atol=1e-3)
 

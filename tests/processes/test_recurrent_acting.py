@@ -15,7 +15,7 @@ from actorlearn.algorithms.policies import Categorical
 from actorlearn.envs.interface import EnvSettings
 from actorlearn.envs.make import make
 from actorlearn.memory.account import Account, account_fields
-from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, rounds_fields
+from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.models.interface import ModelSettings
@@ -23,7 +23,7 @@ from actorlearn.processes.batches import Batches
 from actorlearn.processes.evaluator import play
 from actorlearn.processes.inference import Policy
 from actorlearn.processes.simulator import Group
-from actorlearn.wire.messages import Seat
+from actorlearn.wire.messages import Member
 from tests.processes.test_learning import ENVIRONMENTS as LEARNED
 from tests.processes.test_learning import HORIZON, batch, learning
 
@@ -46,7 +46,7 @@ class Short(gymnasium.ObservationWrapper[Any, Any, Any]):
 @pytest.mark.parametrize(("groups", "blocks"), [(1, 1), (2, 1), (2, 2)])
 @pytest.mark.parametrize("recurrence", ["lstm", "gru"])
 def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: str, groups: int, blocks: int) -> None:
-    """Over many rounds, with games that begin and end in the middle, and the bootstrap row that opens the next one.
+    """Over many rollouts, with games that begin and end in the middle, and the bootstrap row that opens the next one.
 
     By PPO, which keeps the value and the action's probability.
     """
@@ -65,24 +65,24 @@ def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: st
         columns=learner.algorithm.columns(2),
         state_size=learner.state_size,
     )
-    rounds = Rounds(Segment.create(tmp_path / "rounds", rounds_fields()))
-    seat = Blocks(make_segment(tmp_path / "simulator-0.0", shape))
+    rollouts = Rollouts(Segment.create(tmp_path / "rollouts", rollouts_fields()))
+    member = Blocks(make_segment(tmp_path / "simulator-0.0", shape))
     account = Account(Segment.create(tmp_path / "account", account_fields()))
-    batches = Batches(rounds, account, blocks, "cpu", learner.columns, Episodes())
-    batches.follow([Seat(name="simulator-0", incarnation=0, segment=str(tmp_path / "simulator-0.0"))], [])
+    batches = Batches(rollouts, account, blocks, "cpu", learner.columns, Episodes())
+    batches.follow([Member(name="simulator-0", incarnation=0, segment=str(tmp_path / "simulator-0.0"))], [])
     envs = [make(ENV, [7 * g + i for i in range(ENVIRONMENTS)]) for g in range(groups)]
-    players = [Group(g, env, seat, rounds) for g, env in enumerate(envs)]
+    players = [Group(g, env, member, rollouts) for g, env in enumerate(envs)]
     for player in players:
         list(player.starts.first(4, [player.index]))  # in the middle of a game, of which the network has seen nothing
-    seat.mark_ready()
+    member.mark_ready()
     batches.open_after(0)
     begun, bootstrap = 0, None
-    for round_ in range(8):
-        while (parts := batches.parts(round_)) is None:
+    for rollout in range(8):
+        while (parts := batches.parts(rollout)) is None:
             for player in players:
                 if player.advance() == "observed":
-                    policy.act([(seat, player.index, player.tick)])
-        taken = batches.take(round_, parts)
+                    policy.act([(member, player.index, player.timestep)])
+        taken = batches.take(rollout, parts)
         assert taken.columns["state"].shape == (1, groups * ENVIRONMENTS, learner.state_size)
         with torch.no_grad():
             outputs = learner.outputs(taken)
@@ -96,7 +96,7 @@ def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: st
         bootstrap = outputs["value"][-1:].squeeze(-1)
         torch.testing.assert_close(learner.outputs(taken, 1)["value"].squeeze(-1), bootstrap)
         begun += int(taken.first[1:-1].any())
-        batches.open_after(round_ + 1)
+        batches.open_after(rollout + 1)
     assert begun >= 2, "games should begin in the middle of blocks"
     for env in envs:
         env.close()

@@ -17,7 +17,7 @@ from actorlearn import failpoints
 from actorlearn.algorithms.interface import Batch
 from actorlearn.learning.replay import ReplayLearning
 from actorlearn.memory.account import Account, account_fields
-from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, rounds_fields
+from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.parameters import checkpoint
@@ -27,7 +27,7 @@ from actorlearn.processes.replay_batches import ReplayBatches
 from actorlearn.replay.rings import Rings
 from actorlearn.replay.rows import ReplayShape, replay_fields
 from actorlearn.replay.settings import ReplaySettings
-from actorlearn.wire.messages import Seat
+from actorlearn.wire.messages import Member
 from actorlearn.worker.settings import ReplayPlace
 from tests.processes.test_learning import batch as any_batch
 from tests.processes.test_learning import learning
@@ -41,7 +41,7 @@ Made = TypeVar("Made", bound=ReplayLearning)
 
 
 def replaying(folder: Path, numbers: dict[str, Any] | None = None, **algorithm: Any) -> ReplayLearning:
-    """A learner with a replay in this folder, which may be there already; a round has 10 steps of all learners."""
+    """A learner with a replay in this folder, which may be there already; a rollout has 10 steps of all learners."""
     return made_of(ReplayLearning, folder, numbers, **algorithm)
 
 
@@ -60,11 +60,11 @@ def made_of(kind: type[Made], folder: Path, numbers: dict[str, Any] | None = Non
     )
     if not (folder / "replay").exists():
         Segment.create(folder / "replay", replay_fields(shape)).close()
-    return kind(msgspec.structs.replace(settings, policy=policy, round_steps=HORIZON * ENVS), place)
+    return kind(msgspec.structs.replace(settings, policy=policy, rollout_steps=HORIZON * ENVS), place)
 
 
 class Played:
-    """One simulator's blocks, with rounds of random rows in which no game ends, and the batches made of them."""
+    """One simulator's blocks, with rollouts of random rows in which no game ends, and the batches made of them."""
 
     def __init__(self, folder: Path, learner: ReplayLearning) -> None:
         shape = BlockShape(
@@ -78,16 +78,16 @@ class Played:
         )
         path = folder / "simulator-0.0"
         self.blocks = Blocks(Segment.open(path) if path.exists() else make_segment(path, shape))
-        rounds = Rounds(Segment.create(folder / f"rounds-{len(list(folder.iterdir()))}", rounds_fields()))
+        rollouts = Rollouts(Segment.create(folder / f"rollouts-{len(list(folder.iterdir()))}", rollouts_fields()))
         account = Account(Segment.create(folder / f"account-{len(list(folder.iterdir()))}", account_fields()))
-        self.batches = ReplayBatches(rounds, account, 2, "cpu", learner.replay, Episodes())
+        self.batches = ReplayBatches(rollouts, account, 2, "cpu", learner.replay, Episodes())
         self.blocks.mark_ready()
-        seat = Seat(name="simulator-0", incarnation=0, segment=str(path), bell="", server=0, learner=0)
-        self.batches.follow([seat], [])
+        member = Member(name="simulator-0", incarnation=0, segment=str(path), wakeup="", server=0, learner=0)
+        self.batches.follow([member], [])
         self.batches.open_after(0)
 
     def round(self, number: int) -> Batch:
-        """Play a round, whose row 0 is row T of the one before, and store it."""
+        """Play a rollout, whose row 0 is row T of the one before, and store it."""
         random = np.random.default_rng(number)
         before = {name: self.blocks.last_row(name, 0, number - 1).copy() for name in ("observation", "reward")}
         for name in ("terminated", "truncated", "life_lost", "first"):
@@ -118,18 +118,18 @@ def test_the_optimizers_numbers_are_those_of_the_minibatches(tmp_path: Path) -> 
 
 
 @given(
-    rounds=st.lists(st.integers(1, 30), max_size=40),
+    rollouts=st.lists(st.integers(1, 30), max_size=40),
     ratio=st.sampled_from([0.3, 1.0, 8.0]),
     learners=st.sampled_from([1, 2]),
 )
 def test_the_minibatches_done_are_those_the_steps_allow_and_none_is_lost(
-    tmp_path_factory: pytest.TempPathFactory, rounds: list[int], ratio: float, learners: int
+    tmp_path_factory: pytest.TempPathFactory, rollouts: list[int], ratio: float, learners: int
 ) -> None:
     made = replaying(tmp_path_factory.mktemp("due"), {"ratio": ratio})
     if learners > 1:
         made._together = learners  # as when they have joined
     env_steps = done = 0
-    for steps in [0, *rounds]:
+    for steps in [0, *rollouts]:
         env_steps += steps
         due = made.updates_from(any_batch(), env_steps, own_steps=0 if learners > 1 else env_steps)
         done += due
@@ -151,22 +151,22 @@ def test_the_target_network_is_renewed_at_whole_periods_of_steps(
     made = replaying(tmp_path)
     played = Played(tmp_path, made)
     renewed: list[tuple[int, int]] = []
-    round_ = done = 0
+    rollout = done = 0
 
     def update(batch: Batch, env_steps: int) -> dict[str, float]:
         nonlocal done
         if torch.equal(made.target_weights, made.weights):
-            renewed.append((round_, done))
+            renewed.append((rollout, done))
         made.weights.add_(1.0)
         done += 1
         return {}
 
     monkeypatch.setattr(made, "update", update)
-    for round_ in range(9):
-        batch, done = played.round(round_), 0
-        made.updates_from(batch, 10 * round_, 10 * round_)
-        made.pass_over(batch, 10 * round_, round_)
-    # 5 minibatches a round of 10 steps, from round 2 on: 20 steps are over at rounds 2, 4, 6 and 8.
+    for rollout in range(9):
+        batch, done = played.rollout(rollout), 0
+        made.updates_from(batch, 10 * rollout, 10 * rollout)
+        made.pass_over(batch, 10 * rollout, rollout)
+    # 5 minibatches a rollout of 10 steps, from rollout 2 on: 20 steps are over at rollouts 2, 4, 6 and 8.
     assert renewed == [(2, 0), (4, 0), (6, 0), (8, 0)]
 
 
@@ -198,7 +198,7 @@ def test_a_pass_that_is_broken_off_is_finished_later_and_nothing_is_lost_or_done
 def test_a_target_network_is_not_renewed_again_where_a_pass_is_taken_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = replaying(tmp_path, target_every_steps=5)  # two periods to a round of 10
+    made = replaying(tmp_path, target_every_steps=5)  # two periods to a rollout of 10
     periods: list[int] = []
 
     def minibatch(env_steps: int) -> dict[str, float]:
@@ -220,16 +220,16 @@ def test_a_target_network_is_not_renewed_again_where_a_pass_is_taken_up(
     assert periods == [8] * 5 + [9] * 5
 
 
-def test_rounds_without_a_minibatch_make_up_for_no_update_that_was_not_finite(tmp_path: Path) -> None:
-    made = replaying(tmp_path, {"ratio": 0.2})  # a minibatch every other round
+def test_rollouts_without_a_minibatch_make_up_for_no_update_that_was_not_finite(tmp_path: Path) -> None:
+    made = replaying(tmp_path, {"ratio": 0.2})  # a minibatch every other rollout
     played = Played(tmp_path, made)
     made.weights.fill_(torch.nan)
     skipped = []
-    for round_ in range(8):
-        steps = 10 * (round_ + 1)
-        batch = played.round(round_)
+    for rollout in range(8):
+        steps = 10 * (rollout + 1)
+        batch = played.rollout(rollout)
         due = made.updates_from(batch, steps, steps)
-        made.pass_over(batch, steps, round_)
+        made.pass_over(batch, steps, rollout)
         skipped.append(made.skipped)
         assert made.finite == (due == 0)
     assert skipped[-1] > 2 and skipped == sorted(skipped)
@@ -270,12 +270,12 @@ def test_minibatches_that_were_due_before_learners_joined_are_due_after_it(tmp_p
     assert made.updates_from(any_batch(), 40, 0) == before > 0
 
 
-def test_a_long_round_renews_it_several_times_along_the_way(tmp_path: Path) -> None:
+def test_a_long_rollout_renews_it_several_times_along_the_way(tmp_path: Path) -> None:
     made = replaying(tmp_path, target_every_steps=5)
     periods = []
-    for round_ in range(3):
+    for rollout in range(3):
         for done in range(4):
-            made._renew_target(round_, done, 4)
+            made._renew_target(rollout, done, 4)
             periods.append(made._period)
     assert periods == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
 
@@ -283,7 +283,7 @@ def test_a_long_round_renews_it_several_times_along_the_way(tmp_path: Path) -> N
 @pytest.mark.parametrize("double", [False, True])
 def test_a_minibatch_is_regressed_on_what_the_target_network_says(tmp_path: Path, double: bool) -> None:
     made = replaying(tmp_path, double=double, n_step=2, discount=0.5)
-    Played(tmp_path, made).round(0)
+    Played(tmp_path, made).rollout(0)
     with torch.no_grad():
         made.target_weights.mul_(-1.5)
     batch = made._drawn(0)
@@ -299,7 +299,7 @@ def test_a_minibatch_is_regressed_on_what_the_target_network_says(tmp_path: Path
 
 def test_priorities_are_the_errors_of_what_was_drawn(tmp_path: Path) -> None:
     made = replaying(tmp_path, {"prioritised": True, "alpha": 1.0, "beta": 1.0})
-    Played(tmp_path, made).round(0)
+    Played(tmp_path, made).rollout(0)
     batch, sample = made._drawn(0), made._sample
     assert batch.columns["weight"].tolist() == [[1.0] * 4]  # nothing is known of any yet
     with torch.no_grad():
@@ -313,8 +313,8 @@ def test_priorities_are_the_errors_of_what_was_drawn(tmp_path: Path) -> None:
 def test_a_killed_learner_leaves_its_priorities_to_the_next(tmp_path: Path) -> None:
     made = replaying(tmp_path, {"prioritised": True})
     played = Played(tmp_path, made)
-    for round_ in range(3):
-        played.round(round_)
+    for rollout in range(3):
+        played.rollout(rollout)
     sample, given = made.replay.sample(8, made.random), np.linspace(0.5, 4.0, 8)
     made.replay.update(sample, given)
     before = made.replay.sampler.arrays()["priority"].copy()
@@ -326,20 +326,20 @@ def test_a_killed_learner_leaves_its_priorities_to_the_next(tmp_path: Path) -> N
     assert again.sampler.state()["largest"] == 4.0  # of what is new
 
 
-def test_what_a_killed_learner_had_stored_is_drawn_by_the_next_and_no_round_twice(tmp_path: Path) -> None:
+def test_what_a_killed_learner_had_stored_is_drawn_by_the_next_and_no_rollout_twice(tmp_path: Path) -> None:
     made = replaying(tmp_path)
     played = Played(tmp_path, made)
-    for round_ in range(3):
-        played.round(round_)
+    for rollout in range(3):
+        played.rollout(rollout)
     again = replaying(tmp_path)
     assert len(again.replay) == len(made.replay) == 3 * HORIZON * ENVS
-    Played(tmp_path, again).take(2)  # it was killed while it learned from this round
+    Played(tmp_path, again).take(2)  # it was killed while it learned from this rollout
     assert len(again.replay) == len(made.replay)
     rewards = [set(learner.replay.sample(1000, learner.random).reward.tolist()) for learner in (again, made)]
     assert rewards[0] == rewards[1]
 
 
-def test_a_round_is_stored_once_wherever_its_trainer_is_killed_and_joined_to_the_one_before(tmp_path: Path) -> None:
+def test_a_rollout_is_stored_once_wherever_its_trainer_is_killed_and_joined_to_the_one_before(tmp_path: Path) -> None:
     def folder(name: object) -> Path:
         made = tmp_path / str(name)
         made.mkdir()
@@ -347,34 +347,34 @@ def test_a_round_is_stored_once_wherever_its_trainer_is_killed_and_joined_to_the
 
     whole = replaying(folder("whole"))
     played = Played(tmp_path / "whole", whole)
-    played.round(0), played.round(1)
+    played.rollout(0), played.rollout(1)
     with failpoints.armed() as arms:
-        played.round(2)
-    played.round(3)
+        played.rollout(2)
+    played.rollout(3)
     points = [f"{name}=raise@{nth}" for name, hits in arms.hits.items() for nth in range(1, hits + 1)]
     assert len(points) > 10
     for number, point in enumerate(points):
         here = folder(number)
         before = Played(here, replaying(here))
-        before.round(0), before.round(1)
+        before.rollout(0), before.rollout(1)
         with failpoints.armed(point), pytest.raises(failpoints.Killed):
-            before.round(2)
+            before.rollout(2)
         again = replaying(here)
         after = Played(here, again)
-        after.take(2), after.round(3)
+        after.take(2), after.rollout(3)
         drawn = [sorted(learner.replay.sample(2000, learner.random).reward.tolist()) for learner in (again, whole)]
         assert set(drawn[0]) == set(drawn[1]), point
         assert len(again.replay) == len(whole.replay) == (4 * HORIZON) * ENVS
 
 
-def test_steps_that_find_no_room_are_dropped_and_not_learned_whether_or_not_their_round_is_stored(
+def test_steps_that_find_no_room_are_dropped_and_not_learned_whether_or_not_their_rollout_is_stored(
     tmp_path: Path,
 ) -> None:
     made = replaying(tmp_path)
     played = Played(tmp_path, made)
     made.replay._rings.owner[:] = b"somebody who stays"
     with mock.patch.object(Rings, "leave_to", lambda rings, owners: None):
-        assert steps_in(played.round(0)) == 0
+        assert steps_in(played.rollout(0)) == 0
         assert played.batches.account.counts.dropped["no_room"] == 0  # it may come again
         again = Played(tmp_path, replaying(tmp_path))
         assert steps_in(again.take(0)) == 0
@@ -385,10 +385,10 @@ def test_steps_that_find_no_room_are_dropped_and_not_learned_whether_or_not_thei
 def test_a_checkpoint_holds_the_target_network_the_counts_and_the_replay_if_asked(tmp_path: Path) -> None:
     made = replaying(tmp_path, {"save": True})
     played = Played(tmp_path, made)
-    for round_ in range(3):
-        batch = played.round(round_)
-        made.updates_from(batch, 10 * round_, 10 * round_)
-        made.pass_over(batch, 10 * round_, round_)
+    for rollout in range(3):
+        batch = played.rollout(rollout)
+        made.updates_from(batch, 10 * rollout, 10 * rollout)
+        made.pass_over(batch, 10 * rollout, rollout)
     checkpoint.save(tmp_path / "saved", 30, made.tensors(), {"env_steps": 30, "learned": 3}, 1, made.save)
     (tmp_path / "other").mkdir()
     other = replaying(tmp_path / "other", {"save": True})

@@ -39,7 +39,7 @@ def test_rewards_are_divided_by_the_deviation_of_the_returns(batch: Batch) -> No
 
 
 @given(batch=batches(), data=st.data())
-def test_rounds_go_on_where_the_last_one_ended_also_through_a_checkpoint(batch: Batch, data: st.DataObject) -> None:
+def test_rollouts_go_on_where_the_last_one_ended_also_through_a_checkpoint(batch: Batch, data: st.DataObject) -> None:
     horizon, count = batch.reward.shape
     cut = data.draw(st.integers(0, horizon))
     owners = [("a/0", count)]

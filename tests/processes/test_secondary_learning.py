@@ -19,7 +19,7 @@ from actorlearn.parameters.published import Published, weights_fields
 from tests.processes.test_learning import batch as any_batch
 from tests.processes.test_replay_learning import Played, made_of, replaying
 
-ROUND = 10
+ROLLOUT = 10
 """Steps, from which 5 minibatches of 4 are due, or 2.5 of 8."""
 
 
@@ -32,17 +32,17 @@ def pair(folder: Path, batch_size: int, numbers: dict[str, Any] | None = None, *
     return made_of(WithSecondary, folder, {"secondary_batch_size": batch_size, **(numbers or {})}, **algorithm)
 
 
-def learn(made: ReplayLearning, played: Played, rounds: range) -> list[dict[str, float]]:
+def learn(made: ReplayLearning, played: Played, rollouts: range) -> list[dict[str, float]]:
     told = []
-    for round_ in rounds:
-        batch, steps = played.round(round_), ROUND * round_
+    for rollout in rollouts:
+        batch, steps = played.rollout(rollout), ROLLOUT * rollout
         made.updates_from(batch, steps, steps)
-        told.append(made.pass_over(batch, steps, round_))
+        told.append(made.pass_over(batch, steps, rollout))
     return told
 
 
 def share_draws(made: WithSecondary) -> None:
-    """Let the secondary draw what the primary draws in the same round."""
+    """Let the secondary draw what the primary draws in the same rollout."""
     made.secondary.random = copy.deepcopy(made.random)
 
 
@@ -99,10 +99,10 @@ def test_restored_from_a_checkpoint_both_go_on_equal(tmp_path: Path) -> None:
     other = pair(tmp_path / "other", 8, {"save": True})
     other.restore(checkpoint.newest(tmp_path / "saved"))
     told = []
-    for learner in (made, other):  # from what was saved alone: new rounds are not joined to it
-        for round_ in (4, 5, 6):
-            learner.updates_from(any_batch(), ROUND * round_, ROUND * round_)
-            told.append(learner.pass_over(any_batch(), ROUND * round_, round_))
+    for learner in (made, other):  # from what was saved alone: new rollouts are not joined to it
+        for rollout in (4, 5, 6):
+            learner.updates_from(any_batch(), ROLLOUT * rollout, ROLLOUT * rollout)
+            told.append(learner.pass_over(any_batch(), ROLLOUT * rollout, rollout))
     assert told[:3] == told[3:]
     assert [numbers["secondary_minibatches"] for numbers in told[:3]] == [2, 3, 2]
     assert torch.equal(other.weights, made.weights) and torch.equal(other.secondary.weights, made.secondary.weights)
@@ -113,7 +113,7 @@ def test_a_pass_that_is_broken_off_in_it_is_finished_later_and_the_primarys_not_
     made = pair(tmp_path, 4)
     played = Played(tmp_path, made)
     learn(made, played, range(2))
-    batch, calls = played.round(2), iter(range(100))
+    batch, calls = played.rollout(2), iter(range(100))
     made.going_on = lambda: next(calls) < 5 + 3
     made.updates_from(batch, 20, 20)
     with pytest.raises(Stopped):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actorlearn.algorithms.interface import AlgorithmSettings, Batch
-from actorlearn.learning.staleness import lags, open_rounds, without_stale
+from actorlearn.learning.staleness import lags, open_rollouts, without_stale
 from actorlearn.processes.batches import steps_in
 
 VERSION = 10
@@ -50,7 +50,7 @@ def test_nothing_is_dropped_unasked(way: dict[str, Any]) -> None:
     assert without_stale(whole, VERSION, AlgorithmSettings(**way)) is whole
 
 
-def test_waiting_opens_fewer_rounds_and_dropping_does_not() -> None:
-    assert open_rounds(4, AlgorithmSettings()) == 4
-    assert [open_rounds(4, AlgorithmSettings(max_policy_lag=most)) for most in (0, 1, 3, 9)] == [1, 2, 4, 4]
-    assert open_rounds(4, AlgorithmSettings(max_policy_lag=0, on_policy_lag="drop")) == 4
+def test_waiting_opens_fewer_rollouts_and_dropping_does_not() -> None:
+    assert open_rollouts(4, AlgorithmSettings()) == 4
+    assert [open_rollouts(4, AlgorithmSettings(max_policy_lag=most)) for most in (0, 1, 3, 9)] == [1, 2, 4, 4]
+    assert open_rollouts(4, AlgorithmSettings(max_policy_lag=0, on_policy_lag="drop")) == 4

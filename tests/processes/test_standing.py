@@ -22,17 +22,17 @@ from actorlearn.envs.interface import EnvSettings
 from actorlearn.envs.make import make
 from actorlearn.failpoints import armed
 from actorlearn.memory.account import Account, account_fields
-from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, rounds_fields
+from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Batches
 from actorlearn.processes.simulator import Group
 from actorlearn.processes.snapshots import Snapshots, restore
-from actorlearn.wire.messages import Seat
+from actorlearn.wire.messages import Member
 from tests.ledger.env import Ledger, read_all
 
 ENV = EnvSettings(id="tests.ledger.env:Ledger", time_limit_steps=10)
-ROUNDS = 7
+ROLLOUTS = 7
 PARTS = 13
 """Of all moments to interrupt at; one is gated."""
 HORIZON, ENVS, ACTIONS, SEATS = 4, 2, 4, 2
@@ -54,22 +54,22 @@ def ledger_of_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Simulator:
-    """A simulator's seat, groups and snapshots."""
+    """A simulator's member, groups and snapshots."""
 
     def __init__(self, play: Play, number: int, resumes: Path | None) -> None:
         self.name = f"simulator-{number}"
         path = play.folder / f"{self.name}.0"
         self.blocks = Blocks(make_segment(path, play.shape, number))
-        self.seat = Seat(name=self.name, incarnation=0, segment=str(path))
+        self.member = Member(name=self.name, incarnation=0, segment=str(path))
         seeds = [[100 * number + 10 * g + b for b in range(ENVS)] for g in range(play.shape.groups)]
-        self.groups = [Group(g, make(ENV, own), self.blocks, play.rounds, play.reset) for g, own in enumerate(seeds)]
+        self.groups = [Group(g, make(ENV, own), self.blocks, play.rollouts, play.reset) for g, own in enumerate(seeds)]
         if resumes is None:
             for group, own in zip(self.groups, seeds, strict=True):
                 list(group.starts.first(3, own))
         else:
             restore(resumes / f"{self.name}.npz", self.groups, play.local)
         self.blocks.mark_ready()
-        self.snapshots = Snapshots(str(play.folder), self.name, self.groups, play.rounds, self.blocks)
+        self.snapshots = Snapshots(str(play.folder), self.name, self.groups, play.rollouts, self.blocks)
 
 
 class Play:
@@ -79,7 +79,7 @@ class Play:
         groups, blocks, self.reset, self.local = self.configuration = configuration
         self.folder = folder / str(next(COUNTER))
         self.folder.mkdir()
-        self.rounds = Rounds(Segment.create(self.folder / "rounds", rounds_fields()))
+        self.rollouts = Rollouts(Segment.create(self.folder / "rollouts", rollouts_fields()))
         self.shape = BlockShape(
             groups=groups,
             blocks=blocks,
@@ -92,16 +92,18 @@ class Play:
             state_size=2,
         )
         account = Account(Segment.create(self.folder / "account", account_fields()))
-        self.batches = Batches(self.rounds, account, blocks, "cpu", ["state", "value"], Episodes())
+        self.batches = Batches(self.rollouts, account, blocks, "cpu", ["state", "value"], Episodes())
         self.turns = Turns(0, 0.0)
         self.learned = before.learned if before else 0
         self.digests = list(before.digests) if before else [1]
         """What has been learned by version of the weights, the last being the newest."""
-        for version in range(len(self.digests)) if before else [0]:  # of each round that is open, what it was opened at
-            self.rounds.published(version, version, version)
-            self.rounds.raise_to(version + blocks)
+        for version in (
+            range(len(self.digests)) if before else [0]
+        ):  # of each rollout that is open, what it was opened at
+            self.rollouts.published(version, version, version)
+            self.rollouts.raise_to(version + blocks)
         self.simulators = [Simulator(self, n, before.folder if before else None) for n in range(SEATS)]
-        self.batches.follow([simulator.seat for simulator in self.simulators], [])
+        self.batches.follow([simulator.member for simulator in self.simulators], [])
         self.batches.open_after(self.learned)
 
     def event(self, random: np.random.Generator, learn: bool = True) -> None:
@@ -110,7 +112,7 @@ class Play:
         if who < SEATS:
             for group in self.simulators[who].groups:
                 if group.advance() == "observed" and self.local:
-                    self.answer([(group.blocks, group.index, group.tick)])
+                    self.answer([(group.blocks, group.index, group.timestep)])
         elif who == SEATS and not self.local:
             for asked in self.turns.batches([simulator.blocks for simulator in self.simulators]):
                 self.answer(asked)
@@ -118,19 +120,19 @@ class Play:
             self.learn(self.batches.take(self.learned, parts))
 
     def answer(self, asked: list[Asked]) -> None:
-        blocks, group, tick = asked[0]
-        version = self.rounds.version(tick // HORIZON)
-        random = np.random.default_rng([tick, group, self.digests[version]])
-        for blocks, group, tick in asked:
-            first = blocks.row("first", group, tick)[:, None]
-            seen = [zlib.crc32(row.tobytes()) for row in blocks.row("observation", group, tick)]
-            state = np.where(first, 0.0, blocks.row("state", group, tick))
-            blocks.row("value", group, tick)[:] = random.random(ENVS) + state.sum(axis=1)
+        blocks, group, timestep = asked[0]
+        version = self.rollouts.version(timestep // HORIZON)
+        random = np.random.default_rng([timestep, group, self.digests[version]])
+        for blocks, group, timestep in asked:
+            first = blocks.row("first", group, timestep)[:, None]
+            seen = [zlib.crc32(row.tobytes()) for row in blocks.row("observation", group, timestep)]
+            state = np.where(first, 0.0, blocks.row("state", group, timestep))
+            blocks.row("value", group, timestep)[:] = random.random(ENVS) + state.sum(axis=1)
             action = (random.integers(1000, size=ENVS) + seen + (state[:, 0] * 7).astype(np.int64)) % ACTIONS
-            blocks.row("action", group, tick)[:] = action
-            blocks.row_after("state", group, tick)[:] = state / 2 + action[:, None]
-        for blocks, group, tick in asked:
-            blocks.mark_acted(group, tick, version)
+            blocks.row("action", group, timestep)[:] = action
+            blocks.row_after("state", group, timestep)[:] = state / 2 + action[:, None]
+        for blocks, group, timestep in asked:
+            blocks.mark_acted(group, timestep, version)
 
     def learn(self, batch: Batch) -> None:
         digest = self.digests[-1]
@@ -141,12 +143,12 @@ class Play:
                 digest = zlib.crc32(np.ascontiguousarray(tensor.numpy()).tobytes(), digest)
         self.digests.append(digest)
         self.learned += 1
-        self.rounds.published(self.learned, 0, self.learned)
+        self.rollouts.published(self.learned, 0, self.learned)
         self.batches.open_after(self.learned)
 
     def interrupted(self, random: np.random.Generator) -> Play:
         """Take snapshots, of some later than of others, and go on from them in another run."""
-        number = self.rounds.ask(self.learned)
+        number = self.rollouts.ask(self.learned)
         waiting = list(self.simulators)
         while waiting:
             chosen = waiting[random.integers(len(waiting))]
@@ -160,10 +162,10 @@ class Play:
 
     def finish(self, random: np.random.Generator) -> list[int]:
         for _ in range(20_000):
-            if self.learned >= ROUNDS:
+            if self.learned >= ROLLOUTS:
                 return self.digests
             self.event(random)
-        raise AssertionError(f"stuck in round {self.learned}")
+        raise AssertionError(f"stuck in rollout {self.learned}")
 
 
 @pytest.fixture(scope="module", params=CONFIGURATIONS, ids=str)
@@ -180,7 +182,7 @@ def whole(configuration: tuple[int, int, str, bool], tmp_path_factory: pytest.Te
 def test_the_schedule_changes_nothing(
     configuration: tuple[int, int, str, bool], whole: list[int], tmp_path: Path
 ) -> None:
-    assert len(set(whole)) == ROUNDS + 1
+    assert len(set(whole)) == ROLLOUTS + 1
     assert Play(tmp_path, configuration).finish(np.random.default_rng(2)) == whole
 
 
@@ -188,7 +190,7 @@ def test_the_schedule_changes_nothing(
 def test_a_run_that_is_interrupted_anywhere_learns_the_same(
     configuration: tuple[int, int, str, bool], whole: list[int], tmp_path: Path, part: int
 ) -> None:
-    """After any number of events, in several groups at several ticks; and again soon after that."""
+    """After any number of events, in several groups at several timesteps; and again soon after that."""
     for events in range(part, 140, PARTS):
         random = np.random.default_rng(events)
         play = Play(tmp_path, configuration)
@@ -218,7 +220,7 @@ def test_an_environment_that_raises_is_told_of_once_and_the_run_goes_on(
     simulator = play.simulators[0]
     monkeypatch.setattr(simulator.groups[0].env, "state", Mute().state)
     for number in (1, 2):
-        assert play.rounds.ask(play.learned) == number
+        assert play.rollouts.ask(play.learned) == number
         assert simulator.snapshots.due
         said = simulator.snapshots.answer()
         assert said == ("no snapshot of the simulator can be taken: ArithmeticError: it forgot" if number == 1 else "")
@@ -231,11 +233,11 @@ def test_a_full_disk_is_told_of_and_the_file_before_stays(tmp_path: Path) -> Non
     play = Play(tmp_path, CONFIGURATIONS[0])
     path, simulator = play.folder / "simulator-0.npz", play.simulators[0]
     path.write_bytes(b"before")
-    play.rounds.ask(play.learned)
+    play.rollouts.ask(play.learned)
     with armed("standing.written=nospace"):
         assert "No space left on device" in simulator.snapshots.answer()
     assert simulator.blocks.held == -1
-    play.rounds.ask(play.learned)
+    play.rollouts.ask(play.learned)
     simulator.snapshots.answer()
     assert simulator.blocks.held == 2 and path.read_bytes()[:2] == b"PK"
 
@@ -243,18 +245,18 @@ def test_a_full_disk_is_told_of_and_the_file_before_stays(tmp_path: Path) -> Non
 def test_a_simulator_that_writes_no_snapshots_says_so(tmp_path: Path) -> None:
     play = Play(tmp_path, CONFIGURATIONS[0])
     simulator = play.simulators[0]
-    refuses = Snapshots("", simulator.name, simulator.groups, play.rounds, simulator.blocks)
-    play.rounds.ask(play.learned)
+    refuses = Snapshots("", simulator.name, simulator.groups, play.rollouts, simulator.blocks)
+    play.rollouts.ask(play.learned)
     assert "settings.states" in refuses.answer() and simulator.blocks.held == -1
 
 
-def test_a_snapshot_from_a_round_that_is_gone_is_refused(tmp_path: Path) -> None:
+def test_a_snapshot_from_a_rollout_that_is_gone_is_refused(tmp_path: Path) -> None:
     play = Play(tmp_path, CONFIGURATIONS[0])
     random = np.random.default_rng(0)
     while play.learned < 3:
         play.event(random)
-    play.rounds.ask(0)
-    assert "was asked for from round 0 on" in play.simulators[0].snapshots.answer()
+    play.rollouts.ask(0)
+    assert "was asked for from rollout 0 on" in play.simulators[0].snapshots.answer()
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "half", "of_others", "other_horizon", "env"])
@@ -294,7 +296,7 @@ def test_who_is_admitted_later_than_it_stood_begins_where_its_environments_are(t
     late.blocks.admit(on.learned + 3)
     late.groups[0].advance()
     assert late.groups[0].standing is None
-    on.rounds.raise_to(on.learned + 4)
+    on.rollouts.raise_to(on.learned + 4)
     assert late.groups[0].advance() == "observed"
     assert late.blocks.observed(0) == (on.learned + 3) * HORIZON + 1
     shown = read_all(late.blocks.row("observation", 0, (on.learned + 3) * HORIZON))

@@ -23,7 +23,7 @@ DQN = [
 ]
 TWO = ["learners.count=2", "simulators.count=1", "inference.count=1"]
 SERVED = ["inference.count=1"]
-ROUNDS = ["simulators.blocks=2", "simulators.weights=round", "simulators.groups=2"]
+ROLLOUTS = ["simulators.blocks=2", "simulators.weights=rollout", "simulators.groups=2"]
 RAINBOW = [
     *(*DQN, "algorithm.name=c51", "algorithm.value_min=-1.5", "algorithm.value_max=1.5", "algorithm.n_step=3"),
     *("replay.prioritised=true", "algorithm.double=true", "model.noisy=0.5", "algorithm.dueling=true"),
@@ -36,11 +36,11 @@ ALONE = {
     "two servers": ["inference.count=2", "simulators.decorrelation_steps=20"],
     "ppo": ["algorithm.name=ppo", "algorithm.horizon=16", "algorithm.minibatches=4", *SERVED],
     "recurrent": ["model.recurrence=lstm", *SERVED, "simulators.reset=wait"],
-    "lag": ["algorithm.name=ppo", "algorithm.horizon=8", *ROUNDS, *SERVED],
+    "lag": ["algorithm.name=ppo", "algorithm.horizon=8", *ROLLOUTS, *SERVED],
     "normalised": ["model.normalize_observation=true", "algorithm.normalize_reward=true", "simulators.groups=4"],
-    "recurrent lag": ["model.recurrence=gru", *ROUNDS],
+    "recurrent lag": ["model.recurrence=gru", *ROLLOUTS],
     "cartpole": ["env.id=CartPole-v1", "algorithm.horizon=5"],
-    "impala": ["algorithm.name=impala", *ROUNDS, *SERVED, "simulators.reset=wait"],
+    "impala": ["algorithm.name=impala", *ROLLOUTS, *SERVED, "simulators.reset=wait"],
 }
 SYNC = {
     "a2c": TWO,
@@ -52,7 +52,7 @@ SYNC = {
 REPLAY = {
     "dqn": DQN,
     "served": [*DQN, *SERVED],
-    "fast": [*DQN, "algorithm.horizon=6", *ROUNDS, "algorithm.target_every_steps=96", *SERVED],
+    "fast": [*DQN, "algorithm.horizon=6", *ROLLOUTS, "algorithm.target_every_steps=96", *SERVED],
     "rainbow": [*RAINBOW, *SERVED],
     "secondary": [*DQN, "replay.secondary_batch_size=64"],
 }

@@ -92,8 +92,8 @@ def test_a_living_run_listens_on_its_owner_s_planned_sockets_and_on_nothing_else
     sockets = [known[inode] for _, inode in held]
     assert {socket.path for socket in sockets if socket.listens} == {str(folder / name) for name in names}
     assert {Path(socket.path) for socket in sockets if socket.path} == {folder / name for name in names}  # not abstract
-    bells = {Path(bell).name for bell in planned["bells"]}
-    assert {path.name for path in folder.iterdir()} == names | bells | {"lock"}
+    wakeups = {Path(wakeup).name for wakeup in planned["wakeups"]}
+    assert {path.name for path in folder.iterdir()} == names | wakeups | {"lock"}
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700 and folder.stat().st_uid == os.getuid()
     assert [path.name for path in folder.iterdir() if stat.S_IMODE(path.stat().st_mode) != 0o600] == []
     run.ctrl_c()

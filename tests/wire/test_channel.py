@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from actorlearn.wire.bell import Bell, Bells
 from actorlearn.wire.channel import ChannelError, Dealer, Router, Waiter
 from actorlearn.wire.control import Control, TurnedAwayError
 from actorlearn.wire.messages import Applied, Hello, Order, Refused, decode, encode
+from actorlearn.wire.wakeup import Wakeup, Wakeups
 
 
 @pytest.fixture
@@ -95,19 +95,19 @@ def test_last_words_are_heard_beside_a_line_that_is_still_open(router: Router) -
 
 
 def test_waiting_ends_with_a_message_a_ring_or_at_the_deadline(router: Router, tmp_path: Path) -> None:
-    dealer, bell = Dealer(router.endpoint, "d"), Bell(tmp_path / "d.bell")
-    waiter = Waiter(bell, router)
+    dealer, wakeup = Dealer(router.endpoint, "d"), Wakeup(tmp_path / "d.wakeup")
+    waiter = Waiter(wakeup, router)
     began = time.monotonic()
     assert not waiter.wait(30)
     assert time.monotonic() - began >= 0.02  # the kernel counts whole milliseconds, from where one has begun
     dealer.send(b"x")
     assert waiter.wait(2000)
     assert router.recv(0) == ("d", b"x")
-    bells = Bells({"d": str(tmp_path / "d.bell")})
-    assert bells.ring("d") and bells.ring("d")
+    wakeups = Wakeups({"d": str(tmp_path / "d.wakeup")})
+    assert wakeups.wake("d") and wakeups.wake("d")
     assert waiter.wait(2000)
     assert not waiter.wait(0)  # two rings are one
-    for end in (dealer, bells, bell):
+    for end in (dealer, wakeups, wakeup):
         end.close()
 
 

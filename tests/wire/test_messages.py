@@ -15,6 +15,7 @@ from actorlearn.wire.messages import (
     Failed,
     Finished,
     Hello,
+    Member,
     Message,
     MessageError,
     Order,
@@ -23,14 +24,13 @@ from actorlearn.wire.messages import (
     Report,
     Request,
     Saved,
-    Seat,
     Warned,
     brief,
     decode,
     encode,
 )
 
-SEAT = Seat(name="simulator-0", incarnation=2, segment="/dev/shm/x/simulator-0.2", server=1)
+MEMBER = Member(name="simulator-0", incarnation=2, segment="/dev/shm/x/simulator-0.2", server=1)
 EXAMPLES: list[tuple[Message, str]] = [
     (Hello(name="a", incarnation=0, pid=1, run_id="r", protocol=1, version="0", shape={"k": "v"}), "supervisor"),
     (Applied(name="a", incarnation=0, order=3), "supervisor"),
@@ -45,14 +45,14 @@ EXAMPLES: list[tuple[Message, str]] = [
     ),
     (Warned(name="a", incarnation=0, text="t"), "supervisor"),
     (Request(protocol=1, version="0", command="attach", simulators=2), "supervisor"),
-    (Order(version=4, phase="drain", roster=[SEAT], leaving=["simulator-0"], save=1), "child"),
+    (Order(version=4, phase="drain", members=[MEMBER], leaving=["simulator-0"], save=1), "child"),
     (Refused(reason="why"), "child"),
     (Reply(ok=True, text="done", data={"names": ["a"]}), "command line"),
 ]
 
 
 @pytest.mark.parametrize(("message", "receiver"), EXAMPLES, ids=lambda value: type(value).__name__)
-def test_round_trip(message: Message, receiver: str) -> None:
+def test_rollout_trip(message: Message, receiver: str) -> None:
     assert decode(encode(message), receiver) == message
 
 
@@ -63,8 +63,8 @@ def test_no_one_accepts_what_is_meant_for_others(message: Message, receiver: str
             decode(encode(message), other)
 
 
-def test_seats_know_their_peer_id() -> None:
-    assert SEAT.peer == "simulator-0.2"
+def test_members_know_their_peer_id() -> None:
+    assert MEMBER.peer == "simulator-0.2"
 
 
 @given(st.binary(max_size=300))
@@ -122,6 +122,6 @@ def test_the_protocol_version_changes_with_the_messages() -> None:
     fields = {
         name: [(f.name, str(f.type)) for f in msgspec.structs.fields(kind)]
         for name, kind in sorted(vars(messages).items())
-        if isinstance(kind, type) and issubclass(kind, (Message, Seat)) and kind is not Message
+        if isinstance(kind, type) and issubclass(kind, (Message, Member)) and kind is not Message
     }
     assert (messages.PROTOCOL_VERSION, sum(len(f) for f in fields.values()), len(fields)) == (6, 59, 15)

@@ -1,7 +1,7 @@
 """The suite ``fast-dqn``: DQN's four ways by number of environments (Daley and Amato 2021, tables 1 to 3).
 
 Rates are measured, interleaved; hours are worked out from them. The paper's stand below ours: 4 cores (8 threads) and a
-GTX 1080, one thread to each environment, and epsilon fixed at 0.1 as here. A round is a tenth of the paper's 10,000
+GTX 1080, one thread to each environment, and epsilon fixed at 0.1 as here. A rollout is a tenth of the paper's 10,000
 steps between two target networks, so that a measurement sees several; the work a step brings is the same.
 """
 
@@ -19,7 +19,7 @@ STEPS = 50_000_000
 COUNTS = (1, 2, 4, 8)
 PERIOD_STEPS = 1_000
 UPDATE_STEPS = 4
-"""Between two minibatches (the paper's F): with fewer environments than that a round has several steps of each."""
+"""Between two minibatches (the paper's F): with fewer environments than that a rollout has several steps of each."""
 WARMUP_S = 10.0
 PAPER_HOURS = {
     "standard": (25.08, 19.10, 16.84, 16.92),
@@ -51,7 +51,7 @@ def keys(way: str, environments: int) -> tuple[str, ...]:
         f"simulators.envs={each}",
         f"simulators.groups={each if way in BY_THEMSELVES else 1}",
         f"simulators.blocks={2 if concurrent else 1}",
-        f"simulators.weights={'round' if concurrent else 'newest'}",
+        f"simulators.weights={'rollout' if concurrent else 'newest'}",
         f"algorithm.horizon={PERIOD_STEPS // environments if concurrent else max(1, UPDATE_STEPS // environments)}",
     )
 
@@ -86,7 +86,7 @@ def fast_dqn(request: Request) -> Report:
         bars=measured,
         unit="steps/s",
         notes=(
-            f"here: hours at the median rate, speed-up over standard with {_environments(counts[0])}; rounds of "
+            f"here: hours at the median rate, speed-up over standard with {_environments(counts[0])}; rollouts of "
             f"{PERIOD_STEPS:,} steps, 8 samples learned from a step. In the paper: 4 cores and a GTX 1080",
         ),
     )

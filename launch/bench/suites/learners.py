@@ -36,9 +36,9 @@ class System:
 def values(batch: int, environments: int, *more: str) -> Callable[[int], tuple[str, ...]]:
     """Value learning by DQN-Net with this batch and so many environments, of all learners; each has its part of both.
 
-    Environments as in the paper's code (max(32, batch / 32), horizon 4), which leaves one or two updates to a round. Of
-    several learners the paper does not say; a batch that did not grow with them is why DQN-512 stopped gaining at two.
-    Learning begins at once, and a replay of a tenth costs the same.
+    Environments as in the paper's code (max(32, batch / 32), horizon 4), which leaves one or two updates to a rollout.
+    Of several learners the paper does not say; a batch that did not grow with them is why DQN-512 stopped gaining at
+    two. Learning begins at once, and a replay of a tenth costs the same.
     """
 
     def keys(count: int) -> tuple[str, ...]:

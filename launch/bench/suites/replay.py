@@ -28,7 +28,7 @@ from launch.bench.measure.request import Request
 
 RINGS = 8
 MINIBATCH = 32
-ROUND = 20
+ROLLOUT = 20
 """Rows of a block; a game ends in the middle of each."""
 STEPS = (1, 3)
 _BUT_FOR = 1.5
@@ -64,7 +64,7 @@ def shape_of(size: int) -> ReplayShape:
     return ReplayShape(
         rings=RINGS,
         size=size // RINGS,
-        margin=ROUND + 1,
+        margin=ROLLOUT + 1,
         stack=4,
         observation_shape=(4, 84, 84),
         observation_dtype="uint8",
@@ -94,9 +94,9 @@ def cases(path: Path, shape: ReplayShape, seconds: float) -> tuple[dict[str, Cal
 def _fill(replay: Replay, random: np.random.Generator) -> float:
     """Store blocks until every ring is full; rows/s."""
     shape = replay.shape
-    batch = (ROUND + 1, shape.rings)
+    batch = (ROLLOUT + 1, shape.rings)
     over = np.zeros(batch, np.bool_)
-    over[ROUND // 2] = True
+    over[ROLLOUT // 2] = True
     none = np.zeros(batch, np.bool_)
     block: dict[str, NDArray[Any]] = {
         "observation": random.integers(256, size=(*batch, *shape.observation_shape), dtype=np.uint8),
@@ -107,13 +107,13 @@ def _fill(replay: Replay, random: np.random.Generator) -> float:
         "life_lost": none,
         "first": np.roll(over, 1, axis=0),
     }
-    block["observation"][0] = block["observation"][-1]  # where the round before has led to
-    rounds = shape.rows // ROUND + 1
+    block["observation"][0] = block["observation"][-1]  # where the rollout before has led to
+    rollouts = shape.rows // ROLLOUT + 1
     began_s = time.perf_counter()
-    for round_ in range(rounds):
-        replay.add("simulator", round_, block)
+    for rollout in range(rollouts):
+        replay.add("simulator", rollout, block)
         replay.flush()
-    return rounds * ROUND * shape.rings / (time.perf_counter() - began_s)
+    return rollouts * ROLLOUT * shape.rings / (time.perf_counter() - began_s)
 
 
 def _sampled(replay: Replay, seconds: float) -> float:

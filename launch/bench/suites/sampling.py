@@ -1,7 +1,7 @@
 """The suite ``sampling``: experience a second without learning, by shape of the simulators (Stooke & Abbeel, table 1).
 
 A topology with ``algorithm.epochs: 0`` does everything but learn. Every shape is measured with inference in the
-simulators and in a server, in lock-step (one round open) and running ahead (several), beside pure simulation of the
+simulators and in a server, in lock-step (one rollout open) and running ahead (several), beside pure simulation of the
 same environments, interleaved. A server still answers a step only when all have taken it.
 """
 
@@ -20,7 +20,7 @@ from launch.topology.load import load
 
 WARMUP_S = 2.0
 AHEAD = 8
-"""Rounds by which a simulator may run ahead of the slowest."""
+"""Rollouts by which a simulator may run ahead of the slowest."""
 WAYS = {
     "local, lock-step": (0, 1),
     "local, ahead": (0, AHEAD),

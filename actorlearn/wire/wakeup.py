@@ -1,7 +1,7 @@
-"""Bells: how a process that sleeps is told to look at the words in shared memory again.
+"""Wakeups: how a process that sleeps is told to look at the words in shared memory again.
 
 Reads and writes nothing but one byte in a named pipe, which says nothing and may be lost: whoever sleeps looks again by
-himself after a while. A bell belongs to one listener, anybody may ring it, and it outlives both.
+himself after a while. A wakeup belongs to one listener, anybody may ring it, and it outlives both.
 
 A pipe and not a message, because the hand-over of a step is made of wake-ups. On two cores of an AMD EPYC one through
 zmq's ipc took 110 to 170 us, as each side has a thread of zmq's own in between; cheap environments lost a third of
@@ -19,11 +19,11 @@ from pathlib import Path
 _PIPE_BYTES = 65_536
 
 
-class Bell:
+class Wakeup:
     """The listener's end."""
 
     def __init__(self, path: Path) -> None:
-        """Hang the bell up, for this user alone; one that hangs there from an earlier incarnation is used again.
+        """Hang the wakeup up, for this user alone; one that hangs there from an earlier incarnation is used again.
 
         What else lies there is removed: a file is never empty to who waits for it, and grows with every ring.
         """
@@ -35,8 +35,8 @@ class Bell:
         # Read and write: with a writer of its own the pipe never ends, whoever comes and goes.
         self.fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
 
-    def hush(self) -> None:
-        """Forget how often it was rung."""
+    def clear(self) -> None:
+        """Forget how often somebody woke it."""
         with suppress(BlockingIOError):
             os.read(self.fd, _PIPE_BYTES)
 
@@ -45,11 +45,11 @@ class Bell:
         os.close(self.fd)
 
 
-class Bells:
-    """The ringers' end: bells of several listeners, by the listener's id."""
+class Wakeups:
+    """The ringers' end: wakeups of several listeners, by the listener's id."""
 
     def __init__(self, paths: Mapping[str, str] | None = None) -> None:
-        """Nothing is opened before it is rung."""
+        """Nothing is opened before somebody is woken."""
         self._paths: dict[str, str] = dict(paths or {})
         self._fds: dict[str, int] = {}
 
@@ -59,8 +59,8 @@ class Bells:
             os.close(self._fds.pop(listener))
         self._paths = dict(paths)
 
-    def ring(self, listener: str) -> bool:
-        """Wake a listener; False when nobody listens. A bell that is full of rings has been heard or will be."""
+    def wake(self, listener: str) -> bool:
+        """Wake a listener; False when nobody listens. A wakeup that is full of rings has been heard or will be."""
         try:
             if listener not in self._fds:
                 handle = os.open(self._paths[listener], os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -76,10 +76,10 @@ class Bells:
             return False
         return True
 
-    def ring_all(self) -> None:
+    def wake_all(self) -> None:
         """Wake every listener."""
         for listener in self._paths:
-            self.ring(listener)
+            self.wake(listener)
 
     def close(self) -> None:
         """Ring no more."""
