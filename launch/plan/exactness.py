@@ -78,6 +78,8 @@ def begins_anew(states: Sequence[Mapping[str, Any]], simulators: Sequence[Sequen
     for state, names in zip(states, simulators, strict=True):
         if why := state.get("inexact", "its version saved no snapshots"):
             return f"the checkpoint is not exact: {why}"
+        if "rollouts" not in state:
+            return "the checkpoint was saved by a version that called its rollouts otherwise"
         if state["simulators"] and state["simulators"] != list(names):
             had, has = (" and ".join(listed) or "none" for listed in (state["simulators"], names))
             return f"the checkpoint is of {had}, and the run begins with {has}"
