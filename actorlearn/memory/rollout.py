@@ -161,7 +161,7 @@ class Rollouts:
         return int(self._version[rollout % MOST_BLOCKS])
 
     def env_steps(self, rollout: int) -> int:
-        """Environment steps before this rollout, which is open; those of rollouts then still being played are expected."""
+        """Environment steps before this rollout, which is open; those of rollouts still being played are expected."""
         return int(self._env_steps[rollout % MOST_BLOCKS])
 
     def published(self, version: int, env_steps: int, learned: int) -> None:
@@ -378,7 +378,7 @@ def unfinished_steps(blocks: Blocks, group: int) -> int:
 
 
 def steps_in_flight(blocks: Blocks, learned: int) -> int:
-    """Environment steps of a member that are not learned from yet: of complete rollouts from ``learned`` on, and after."""
+    """Environment steps of a member not learned from yet: of complete rollouts from ``learned`` on, and after."""
     steps = sum(unfinished_steps(blocks, group) for group in range(blocks.groups))
     for group in range(blocks.groups):
         for rollout in range(max(learned, blocks.joined), min(blocks.completed(group), blocks.left)):

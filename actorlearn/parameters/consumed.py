@@ -21,7 +21,7 @@ _FOR_ALL = 1
 
 
 class Consumed:
-    """A row for each learner, by number: next rollout, environment steps used before it, and how far that rollout is."""
+    """A row for each learner, by number: next rollout, environment steps used before it, how far that rollout is."""
 
     def __init__(self, learners: int) -> None:
         """Weights that nobody has learned."""

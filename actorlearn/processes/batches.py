@@ -182,7 +182,7 @@ class Batches:
         """Store the rollout taken last, where rollouts are stored: it is about to be learned."""
 
     def count_games(self) -> None:
-        """Count the games of the rollout taken last, once it has been learned from: until then it may be taken again."""
+        """Count the games of the rollout taken last, once it is learned from: until then it may be taken again."""
         rollout, parts = self._played
         for peer, blocks, group in parts:
             over = blocks.block("terminated", group, rollout) | blocks.block("truncated", group, rollout)

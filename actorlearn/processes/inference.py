@@ -130,7 +130,7 @@ class Policy:
         return self._passes.forward(*rows)
 
     def act(self, asked: Sequence[Asked], member: int = 0) -> None:
-        """Answer rows, of one timestep or of several, in that order; ``member`` tells first rows of one timestep apart."""
+        """Answer rows, of one timestep or several, in that order; ``member`` tells first rows of one timestep apart."""
         first, group, timestep = asked[0]
         self.ready(timestep // first.horizon)
         names = ("observation", "state", "first") if self.state_size else ("observation",)

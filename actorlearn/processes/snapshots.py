@@ -171,7 +171,7 @@ def _restore(group: Group, arrays: Arrays, answers_itself: bool) -> None:
 
 
 def _rows(group: Group, since: int) -> Arrays:
-    """Rows of a group from a rollout on that have been written; row T of the rollout before, where they begin with it."""
+    """Rows of a group written since a rollout began; row T of the rollout before, where they begin with it."""
     blocks = group.blocks
     if group.timestep < 0:
         return {}

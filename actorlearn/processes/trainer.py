@@ -155,7 +155,7 @@ class Trainer:
         counts.used, self.learned = place.used, max(self.learned, place.rollout)
 
     def _count_known(self, steps: int) -> None:
-        """Count a rollout that was learned before this trainer's time; others may have traces of what is used no more."""
+        """Count a rollout learned before this trainer's time; others may have traces of what is used no more."""
         counts, used = self.account.counts, self.known.used - self.account.counts.used
         self.stale = steps - used if self.learners.in_step else 0
         counts.dropped["rolled_back"] += steps - used - self.stale

@@ -124,7 +124,7 @@ class Supervisor:
         return self._orders.newest
 
     def gone_members(self) -> list[Member]:
-        """Members of simulators that have ended, whose segments a trainer still needs; orders list the first of them."""
+        """Members of ended simulators, whose segments a trainer still needs; orders list the first of them."""
         return self._orders.gone_members(self.phase)
 
     def processes(self) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Published weights: a writer that may be killed and come back, and readers of the newest and of a rollout's version."""
+"""Published weights: a writer that may be killed and come back; readers of the newest and of a rollout's version."""
 
 from __future__ import annotations
 

@@ -27,11 +27,11 @@ from launch.errors import FailedError
 from launch.machine.cgroups import Quota
 from launch.machine.cores import Cores
 from launch.runs import client, find
-from tests.launch.test_runs import make_run, me
+from tests.launch.runs.test_find import make_run, me
+from tests.sizes import ROOT
 
 COMMANDS = ["run", "check", "resume", "ps", "top", "logs", "stop", "save", "attach", "detach", "clean"]
 COMMANDS += ["eval", "plot", "bench", "tune", "doctor"]
-ROOT = Path(__file__).parents[2]
 TOPOLOGY = "name: cart\nenv: {id: CartPole-v1}\ntotal_steps: 1000\n"
 ROW = {"time_s": 9.0, "env_steps": 250, "env_steps_per_s": 50.0, "episode_return_mean": 21.5, "episodes": 4}
 

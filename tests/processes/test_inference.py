@@ -1,4 +1,4 @@
-"""Rows of different members, groups and timesteps in one batch: each is answered where it lies, by numbers of its own."""
+"""Rows of several members, groups and timesteps in one batch: each is answered where it lies, by its own numbers."""
 
 from __future__ import annotations
 

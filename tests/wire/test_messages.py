@@ -52,7 +52,7 @@ EXAMPLES: list[tuple[Message, str]] = [
 
 
 @pytest.mark.parametrize(("message", "receiver"), EXAMPLES, ids=lambda value: type(value).__name__)
-def test_rollout_trip(message: Message, receiver: str) -> None:
+def test_round_trip(message: Message, receiver: str) -> None:
     assert decode(encode(message), receiver) == message
 
 

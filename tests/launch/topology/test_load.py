@@ -25,8 +25,8 @@ from launch.topology.fields import Section
 from launch.topology.load import Topology, TopologyError, dump, json_schema, load, parse
 from launch.topology.replay import VERSIONS
 from launch.topology.supervision import SupervisionSection
+from tests.sizes import ROOT
 
-ROOT = Path(__file__).parent.parent.parent
 PONG = "env: {id: ALE/Pong-v5}\nmodel: {name: nips}\nalgorithm: {name: a2c}\n"
 CARTPOLE = "env: {id: CartPole-v1}\nmodel: {name: mlp}\nalgorithm: {name: a2c}\n"
 

@@ -15,7 +15,8 @@ from launch.plan.settings import instructions
 from launch.reports import evaluations
 from launch.runs import find
 from launch.topology.load import dump, load
-from tests.launch.test_plan import DESCRIPTION
+from tests.launch.plan.test_plan import DESCRIPTION
+from tests.sizes import ROOT
 
 ONE = Evaluated(name="evaluator-0", policy_version=7, env_steps=1_000, returns=[1.0, 3.0])
 SEVERAL = Evaluated(
@@ -83,7 +84,7 @@ def test_best_and_last_of_all_evaluations() -> None:
 def test_evaluations_follow_the_papers_and_eval_follows_them(
     name: str, epsilon: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topology = load(Path(__file__).parents[2] / "configs" / "atari" / f"{name}.yaml")
+    topology = load(ROOT / "configs" / "atari" / f"{name}.yaml")
     made = plan(topology, Path("run"), "run-1", Path("/tmp/x"), DESCRIPTION)
     during = instructions(made, "evaluator-0", 0, False)
     assert isinstance(during, EvaluatorSettings)

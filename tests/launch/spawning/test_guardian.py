@@ -19,7 +19,7 @@ from tests.system.launched import within
 
 SUPERVISOR = """
 import sys, time
-from launch.guardian import Guardian
+from launch.spawning.guardian import Guardian
 guardian = Guardian("run")
 print(guardian.pid, flush=True)
 guardian.start(sys.argv[1:], {"ACTORLEARN_PROCESS": "simulator-0.0"}, 1, 2)

@@ -32,7 +32,7 @@ from launch.spawning.spawner import Key
 from launch.supervision import events as ev
 from launch.topology.load import parse
 from tests import odd_messages
-from tests.launch.test_plan import DESCRIPTION
+from tests.launch.plan.test_plan import DESCRIPTION
 
 MESSAGES = 5_000
 

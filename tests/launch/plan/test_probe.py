@@ -13,8 +13,8 @@ import pytest
 
 from launch.plan import probe
 from launch.topology.load import TopologyError, parse
+from tests.sizes import ROOT
 
-ROOT = Path(__file__).parents[2]
 SLOW = "import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(60)\n"
 
 

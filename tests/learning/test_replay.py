@@ -29,8 +29,8 @@ from actorlearn.replay.rows import ReplayShape, replay_fields
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.wire.messages import Member
 from actorlearn.worker.settings import ReplayPlace
-from tests.processes.test_learning import batch as any_batch
-from tests.processes.test_learning import learning
+from tests.learning.test_update import batch as any_batch
+from tests.learning.test_update import learning
 
 ENVS, HORIZON = 2, 5
 SHAPE = ReplayShape(

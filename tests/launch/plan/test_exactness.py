@@ -12,7 +12,7 @@ from launch.commands import check
 from launch.plan.exactness import KEY, MOST_BYTES, begins_anew, chosen, depends_on, hindrances
 from launch.plan.plan import plan
 from launch.topology.load import TopologyError, parse
-from tests.launch.test_plan import DESCRIPTION
+from tests.launch.plan.test_plan import DESCRIPTION
 
 REPLAYED = msgspec.structs.replace(DESCRIPTION, replayed=True)
 CARTPOLE = "env: {id: CartPole-v1}"
