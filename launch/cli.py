@@ -258,5 +258,5 @@ def doctor(json: Json = False) -> int:
 
 
 def main() -> None:
-    """Entry point of ``actorlearn`` and ``python -m launch``."""
+    """Entry point of ``actorlearn``."""
     app(prog_name="actorlearn")

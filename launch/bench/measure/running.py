@@ -78,7 +78,7 @@ class Running:
 
     def __enter__(self) -> Running:
         """Start it and wait for its first report; raises BenchError with what it said when it ends early."""
-        command = [sys.executable, "-m", "launch", "run", self._topology, *self._overrides]
+        command = [sys.executable, "-m", "actorlearn", "run", self._topology, *self._overrides]
         self._process = subprocess.Popen(
             [*command, "--run-dir", str(self.run_dir)],
             stdin=subprocess.DEVNULL,
