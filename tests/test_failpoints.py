@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import ast
 import errno
 import os
 import re
@@ -15,19 +14,10 @@ import pytest
 from actorlearn import failpoints
 from actorlearn.failpoints import Killed, armed, hit, through
 from actorlearn.files import AppendedFile, write_atomically
+from tests.named_failpoints import calls
 from tests.sizes import PACKAGES, ROOT, source_files
 
 TEN = memoryview(b"0123456789")
-
-
-def calls(source: str) -> list[tuple[str | None, int]]:
-    """Names and lines of all failpoints in a source; None for one that is no literal."""
-    found = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("hit", "through"):
-            name = node.args[0]
-            found.append((str(name.value) if isinstance(name, ast.Constant) else None, node.lineno))
-    return found
 
 
 def test_every_name_stands_once_and_says_where() -> None:

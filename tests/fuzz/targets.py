@@ -45,9 +45,9 @@ from launch.topology.load import TopologyError
 from tests import odd_messages
 from tests.fuzz.nearly import as_json, edited_bytes, edited_tree, nearly
 from tests.fuzz.watched import watched
-from tests.launch.plan.test_plan import DESCRIPTION
-from tests.processes.test_snapshots import CONFIGURATIONS, Play
-from tests.replay.test_buffer import make as make_replay
+from tests.launch.described import DESCRIPTION
+from tests.processes.interrupted import CONFIGURATIONS, Play
+from tests.replay.buffers import make as make_replay
 
 CARTPOLE = "env: {id: CartPole-v1}\nmodel: {name: mlp}\nalgorithm: {name: a2c}\n"
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from launch.runs import find
 from launch.runtime import loop, resources
 from tests.fuzz.run_folders import answered, ask, commands, here, lay, odd_files
-from tests.launch.plan.test_plan import DESCRIPTION
-from tests.launch.runtime.test_odd_messages import NoProcesses
+from tests.launch.described import DESCRIPTION
+from tests.launch.runtime.no_processes import NoProcesses
 
 
 @pytest.fixture(autouse=True)

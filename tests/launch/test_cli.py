@@ -17,38 +17,22 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from actorlearn.wire.channel import Router
 from actorlearn.wire.messages import Reply, Request, decode, encode
-from launch.cli import app
 from launch.commands import doctor, manage
 from launch.errors import FailedError
 from launch.machine.cgroups import Quota
 from launch.machine.cores import Cores
 from launch.runs import client, find
-from tests.launch.runs.test_find import make_run, me
+from tests.launch.asking import ask, refused
+from tests.launch.runs.folders import make_run, me
 from tests.sizes import ROOT
 
 COMMANDS = ["run", "check", "resume", "ps", "top", "logs", "stop", "save", "attach", "detach", "clean"]
 COMMANDS += ["eval", "plot", "bench", "tune", "doctor"]
 TOPOLOGY = "name: cart\nenv: {id: CartPole-v1}\ntotal_steps: 1000\n"
 ROW = {"time_s": 9.0, "env_steps": 250, "env_steps_per_s": 50.0, "episode_return_mean": 21.5, "episodes": 4}
-
-
-def ask(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="actorlearn")
-
-
-def refused(*arguments: str | Path, code: int = 2) -> str:
-    """The one line a request is refused with."""
-    result = ask(*arguments)
-    assert result.exit_code == code, result.output
-    assert result.stdout == ""
-    lines = result.stderr.splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("actorlearn: ")
-    return lines[0].removeprefix("actorlearn: ")
 
 
 @pytest.fixture(autouse=True)

@@ -29,7 +29,7 @@ from actorlearn.replay.rows import ReplayShape, replay_fields
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.wire.messages import Member
 from actorlearn.worker.settings import ReplayPlace
-from tests.learning.test_update import learning
+from tests.learning.made import learning
 from tests.replay.ledger import ENVS, LedgerEnv, Simulated
 
 HORIZON, ROLLOUTS = 5, 9

@@ -13,7 +13,7 @@ from actorlearn.learning.update import Learning
 from actorlearn.models.interface import ModelSettings
 from actorlearn.parameters import checkpoint
 from actorlearn.processes.inference import Policy
-from tests.learning.test_update import ENVIRONMENTS, HORIZON, batch, learning
+from tests.learning.made import ENVIRONMENTS, HORIZON, batch, learning
 
 NORMALIZED = ModelSettings(name="mlp", hidden_sizes=[4], normalize_observation=True)
 

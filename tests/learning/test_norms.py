@@ -8,7 +8,7 @@ from torch import nn
 
 from actorlearn.learning.norms import Norms
 from actorlearn.models.make import flatten
-from tests.learning.test_update import batch, learning
+from tests.learning.made import batch, learning
 
 
 class Network(nn.Module):

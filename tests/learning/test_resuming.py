@@ -15,7 +15,7 @@ from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.checkpoint_folders import CheckpointError
 from actorlearn.worker.settings import TrainerSettings
-from tests.learning.test_update import learning
+from tests.learning.made import learning
 
 
 def settings(run_dir: Path, learner: int, mode: str) -> TrainerSettings:

@@ -16,8 +16,8 @@ from actorlearn.memory.shared import Segment
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.interface import Stopped
 from actorlearn.parameters.published import Published, weights_fields
-from tests.learning.test_replay import Played, made_of, replaying
-from tests.learning.test_update import batch as any_batch
+from tests.learning.made import batch as any_batch
+from tests.learning.replayed import Played, made_of, replaying
 
 ROLLOUT = 10
 """Steps, from which 5 minibatches of 4 are due, or 2.5 of 8."""

@@ -3,64 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from actorlearn.algorithms.a2c import A2C
-from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.interface import Batch
 from actorlearn.learning.update import Learning
-from actorlearn.models.interface import ModelSettings
-from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.parameters.interface import Stopped
-from actorlearn.worker.settings import PolicySettings, TrainerSettings
-
-HORIZON, ENVIRONMENTS = 3, 8
-
-
-def learning(model: ModelSettings | None = None, norms: bool = False, **algorithm: Any) -> Learning:
-    policy = PolicySettings(
-        observation_shape=(2,),
-        observation_dtype="float32",
-        actions=2,
-        model=msgspec.to_builtins(model or ModelSettings(name="mlp", hidden_sizes=[4])),
-        algorithm=msgspec.to_builtins(AlgorithmSettings(horizon=HORIZON, **algorithm)),
-    )
-    nowhere = dict.fromkeys(
-        ("run_id", "control", "progress", "wakeup", "weights", "rollouts", "account", "run_dir"), ""
-    )
-    return Learning(
-        TrainerSettings(
-            **nowhere,
-            **dict.fromkeys(("incarnation", "index", "learner", "checkpoint_every_steps", "checkpoint_keep"), 0),
-            **{"name": "trainer", "seed": 5, "policy": policy, "device": "cpu", "precision": "fp32"},
-            **{"layout": "plain", "compile": False, "total_steps": 1000, "blocks": 1, "frames_per_step": 1},
-            **{"report_every_s": 1.0, "began_s": 0.0, "resume": False, "norms": norms},
-            optimizer=msgspec.to_builtins(OptimizerSettings(name="adam", learning_rate=1e-2)),
-        )
-    )
-
-
-def batch() -> Batch:
-    generator = torch.Generator().manual_seed(0)
-    shape = (HORIZON, ENVIRONMENTS)
-    no = torch.zeros(shape, dtype=torch.bool)
-    return Batch(
-        observation=torch.rand((HORIZON + 1, ENVIRONMENTS, 2), generator=generator),
-        action=torch.randint(2, shape, generator=generator),
-        reward=torch.arange(HORIZON * ENVIRONMENTS, dtype=torch.float32).view(shape),
-        terminated=no,
-        truncated=no,
-        life_lost=no,
-        first=torch.zeros((HORIZON + 1, ENVIRONMENTS), dtype=torch.bool),
-        valid=~no,
-        policy_version=torch.zeros(shape, dtype=torch.int64),
-        columns={"extra": torch.arange(HORIZON * ENVIRONMENTS).view(shape)},
-    )
+from tests.learning.made import ENVIRONMENTS, HORIZON, batch, learning
 
 
 def learned_from(made: Learning, monkeypatch: pytest.MonkeyPatch) -> list[Batch]:

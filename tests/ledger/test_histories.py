@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.ledger.histories import ALGORITHMS, MODES, WAYS, History, a_choice, drained, histories, hits, played
+from tests.named_failpoints import calls
 from tests.sizes import PACKAGES, source_files
-from tests.test_failpoints import calls
 
 # Each mode with stale rows that are dropped, and each algorithm in one mode; a rollout takes three turns.
 DRAINED = [

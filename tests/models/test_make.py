@@ -11,9 +11,7 @@ from torch import Tensor, nn
 
 from actorlearn.models.interface import ModelSettings
 from actorlearn.models.make import make
-
-HEADS = {"logits": 6, "value": 1}
-ATARI = (4, 84, 84)
+from tests.models.networks import ATARI, HEADS, images, network
 
 
 class Own(nn.Module):
@@ -27,14 +25,6 @@ class Own(nn.Module):
     def forward(self, observation: Tensor) -> dict[str, Tensor]:
         mean = observation.float().flatten(1).mean(1, keepdim=True)
         return {name: head(mean) for name, head in self.heads.items()}
-
-
-def network(name: str = "nips", shape: tuple[int, ...] = ATARI, dtype: str = "uint8", seed: int = 0, **changes):
-    return make(ModelSettings(name=name, **changes), shape, dtype, HEADS, seed)
-
-
-def images(count: int, shape: tuple[int, ...] = ATARI) -> Tensor:
-    return torch.randint(256, (count, *shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 
 
 def weights(module: nn.Module) -> Tensor:

@@ -14,7 +14,7 @@ from actorlearn.models.make import autocast, flatten, make
 from actorlearn.models.recurrent import Recurrent
 from actorlearn.models.unroll import state_size, unroll
 from tests import reference
-from tests.models.test_make import images
+from tests.models.networks import images
 
 HEADS = {"logits": 3, "value": 1}
 ROWS, ENVIRONMENTS, SIZE = 7, 4, 5

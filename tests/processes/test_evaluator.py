@@ -1,7 +1,6 @@
 """Evaluation plays exactly the games it was asked for, each from start to end."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,30 +11,9 @@ from actorlearn.envs.interface import EnvSettings
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published, weights_fields
 from actorlearn.processes.evaluator import AVERAGE, Dates, Learners, play, players, summary
-from actorlearn.processes.inference import Policy
-from actorlearn.worker.settings import PolicySettings
+from tests.processes.policies import policy
 
 CARTPOLE = EnvSettings(id="CartPole-v1", frame_skip=1, stack=1, noop_max=0, time_limit_steps=0)
-
-
-def policy_settings(
-    numbers: int = 4, actions: int | tuple[int, ...] = 2, algorithm: str = "a2c", **others: Any
-) -> PolicySettings:
-    """What a policy for CartPole, or for another environment, is made from."""
-    model: dict[str, Any] = {"name": "mlp", "hidden_sizes": [8], "init": "torch"}
-    return PolicySettings(
-        observation_shape=(numbers,),
-        observation_dtype="float32",
-        actions=actions,
-        model=model,
-        algorithm={"name": algorithm},
-        **others,
-    )
-
-
-def policy(seed: int = 0, numbers: int = 4, actions: int | tuple[int, ...] = 2, algorithm: str = "a2c") -> Policy:
-    """An untrained one."""
-    return Policy(policy_settings(numbers, actions, algorithm), "", "cpu", seed, stream=0)
 
 
 @pytest.mark.parametrize("episodes", [1, 3, 8, 11])

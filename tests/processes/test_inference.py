@@ -14,7 +14,7 @@ from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published, weights_fields
 from actorlearn.processes.inference import Policy
 from tests.blocks import make_members
-from tests.processes.test_evaluator import policy, policy_settings
+from tests.processes.policies import policy, policy_settings
 
 ENVS = 2
 

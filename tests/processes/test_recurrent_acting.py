@@ -24,8 +24,8 @@ from actorlearn.processes.evaluator import play
 from actorlearn.processes.inference import Policy
 from actorlearn.processes.simulator import Group
 from actorlearn.wire.messages import Member
-from tests.learning.test_update import ENVIRONMENTS as LEARNED
-from tests.learning.test_update import HORIZON, batch, learning
+from tests.learning.made import ENVIRONMENTS as LEARNED
+from tests.learning.made import HORIZON, batch, learning
 
 ENV = EnvSettings(id=f"{__name__}:Short", time_limit_steps=4)
 ENVIRONMENTS = 3

@@ -16,24 +16,15 @@ from hypothesis import strategies as st
 from actorlearn import failpoints
 from actorlearn.envs.atari import Atari
 from actorlearn.envs.interface import EnvSettings
-from actorlearn.memory.shared import Segment
 from actorlearn.parameters import checkpoint
 from actorlearn.replay import buffer
-from actorlearn.replay.buffer import Replay
 from actorlearn.replay.nstep import NStep
-from actorlearn.replay.rows import ReplayShape, replay_bytes, replay_fields
-from actorlearn.replay.samplers import Prioritised, Uniform
+from actorlearn.replay.rows import ReplayShape, replay_bytes
+from tests.replay.buffers import FOLDERS, make
 from tests.replay.games import Stream, everything, owed, stored_and_right
 from tests.replay.ledger import ENVS, LedgerEnv, Simulated
 
-FOLDERS = itertools.count()
 RANDOM = np.random.default_rng(5)
-
-
-def make(folder: Path, shape: ReplayShape, returns: NStep, prioritised: bool = False) -> Replay:
-    cells = shape.rings * shape.rows
-    sampler = Prioritised(cells, alpha=1.0, new=1.0) if prioritised else Uniform(cells)
-    return Replay(Segment.create(folder / f"replay-{next(FOLDERS)}", replay_fields(shape)), shape, returns, sampler)
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])

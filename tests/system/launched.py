@@ -205,3 +205,25 @@ def within(seconds: float, happened: Callable[[], bool]) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+def finished(run: Launched) -> dict[str, object]:
+    """The summary of a run that has come to its end, left nothing and lost nobody."""
+    return _ended(run, 0, "finished")
+
+
+def learned(run: Launched, score: float) -> dict[str, object]:
+    """The summary of a run that came to this mean score before its steps were used up, and was stopped then."""
+    run.wait_for_score(score)
+    run.ctrl_c()
+    return _ended(run, 130, "stopped")
+
+
+def _ended(run: Launched, exit_code: int, status: str) -> dict[str, object]:
+    assert run.end() == exit_code, run.screen()
+    assert run.leftovers() == []
+    assert run.events("died") == []
+    summary = run.summary()
+    assert summary["status"] == status
+    assert run.stderr.read_text() == ""
+    return summary

@@ -5,24 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.system.conftest import Start
-from tests.system.test_whole_runs import finished, learned
+from tests.system.launched import finished, learned
+from tests.system.ways import CATCH, LEARNS
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
-
-CATCH = ["simulators.envs=16", "model.hidden_sizes=[128]", "model.init=orthogonal", "checkpoint.every_steps=1_000_000"]
-
-
-LEARNS = {
-    "a2c": [
-        *("algorithm.name=a2c", "algorithm.gae_lambda=0.95", "total_steps=1_000_000", "algorithm.horizon=10"),
-        *("algorithm.entropy_cost=0.02", "optimizer.learning_rate=0.003"),
-    ],
-    "ppo": ["algorithm.name=ppo", "total_steps=400_000", "algorithm.entropy_cost=0.01"],
-    "impala": [  # in mode async it takes up to 500,000 steps
-        *("algorithm.name=impala", "total_steps=1_000_000", "algorithm.horizon=10"),
-        *("algorithm.entropy_cost=0.05", "optimizer.learning_rate=0.006"),
-    ],
-}
 
 
 def test_catch_is_learned_by_impala(launched: Start) -> None:

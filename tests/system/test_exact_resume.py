@@ -11,8 +11,7 @@ from contextlib import suppress
 import pytest
 
 from tests.system.conftest import PACED, Start
-from tests.system.launched import Launched, processes_of, within
-from tests.system.test_whole_runs import finished
+from tests.system.launched import Launched, finished, processes_of, within
 
 pytestmark = [pytest.mark.system, pytest.mark.faults]
 

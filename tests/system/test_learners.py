@@ -11,8 +11,8 @@ from statistics import mean
 import pytest
 
 from tests.system.conftest import PACED, Command, Start
-from tests.system.test_algorithms import CATCH, LEARNS
-from tests.system.test_whole_runs import finished, learned
+from tests.system.launched import finished, learned
+from tests.system.ways import CATCH, LEARNS
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 

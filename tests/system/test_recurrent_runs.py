@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from tests.system.conftest import PACED, Start
-from tests.system.test_whole_runs import finished, learned
+from tests.system.launched import finished, learned
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 

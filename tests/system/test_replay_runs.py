@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from tests.system.conftest import PACED, Command, Start
-from tests.system.test_whole_runs import finished, learned
+from tests.system.launched import finished, learned
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 

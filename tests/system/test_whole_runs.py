@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.system.conftest import PACED, Command, Start
-from tests.system.launched import Launched
+from tests.system.launched import finished, learned
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 
@@ -22,28 +22,6 @@ SUMMARY_KEYS = {
 FILES = {"topology.yaml", "meta.json", "metrics.jsonl", "events.jsonl", "summary.json"}
 FOLDERS = {"logs", "checkpoints", "tensorboard", "settings"}
 PROCESSES = {"trainer", "inference-0", "simulator-0", "simulator-1"}
-
-
-def finished(run: Launched) -> dict[str, object]:
-    """The summary of a run that has come to its end, left nothing and lost nobody."""
-    return _ended(run, 0, "finished")
-
-
-def learned(run: Launched, score: float) -> dict[str, object]:
-    """The summary of a run that came to this mean score before its steps were used up, and was stopped then."""
-    run.wait_for_score(score)
-    run.ctrl_c()
-    return _ended(run, 130, "stopped")
-
-
-def _ended(run: Launched, exit_code: int, status: str) -> dict[str, object]:
-    assert run.end() == exit_code, run.screen()
-    assert run.leftovers() == []
-    assert run.events("died") == []
-    summary = run.summary()
-    assert summary["status"] == status
-    assert run.stderr.read_text() == ""
-    return summary
 
 
 def test_a_run_ends_at_total_steps_and_leaves_its_folder_and_nothing_else(launched: Start) -> None:

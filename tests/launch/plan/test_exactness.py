@@ -12,7 +12,7 @@ from launch.commands import check
 from launch.plan.exactness import KEY, MOST_BYTES, begins_anew, chosen, depends_on, hindrances
 from launch.plan.plan import plan
 from launch.topology.load import TopologyError, parse
-from tests.launch.plan.test_plan import DESCRIPTION
+from tests.launch.described import DESCRIPTION
 
 REPLAYED = msgspec.structs.replace(DESCRIPTION, replayed=True)
 CARTPOLE = "env: {id: CartPole-v1}"
@@ -79,7 +79,7 @@ def test_a_plan_says_what_was_decided_and_a_topology_keeps_the_question(tmp_path
 
 
 def test_simulators_go_on_where_they_stood_only_if_they_are_the_same() -> None:
-    own = {"inexact": "", "simulators": ["simulator-0"], "weights": "0a"}
+    own = {"inexact": "", "rollouts": 3, "simulators": ["simulator-0"], "weights": "0a"}
     saved = {**own, "depends_on": depends_on(parse(CARTPOLE))}
 
     def why(*overrides: str, state: dict[str, Any] = saved) -> str:
@@ -91,6 +91,8 @@ def test_simulators_go_on_where_they_stood_only_if_they_are_the_same() -> None:
     for other in ("seed=9", "simulators.envs=4", "inference.count=1", "algorithm.horizon=3", "learners.count=2"):
         assert why(other).startswith(other.partition("=")[0] + " was ")
     assert why(state={}) == "the checkpoint is not exact: its version saved no snapshots"
+    old = {key: value for key, value in saved.items() if key != "rollouts"}
+    assert why(state=old) == "the checkpoint was saved by a version that called its rollouts otherwise"
     assert why(state={**saved, "inexact": "simulator-0 has ended"}) == (
         "the checkpoint is not exact: simulator-0 has ended"
     )
@@ -104,6 +106,8 @@ def test_simulators_go_on_where_they_stood_only_if_they_are_the_same() -> None:
 def test_learners_in_step_go_on_from_one_moment() -> None:
     topology = parse(CARTPOLE, ["learners.count=2", "simulators.count=1"])
     names = [["simulator-0"], ["simulator-1"]]
-    one, other = ({"inexact": "", "simulators": own, "depends_on": depends_on(topology)} for own in names)
+    one, other = (
+        {"inexact": "", "rollouts": 3, "simulators": own, "depends_on": depends_on(topology)} for own in names
+    )
     assert begins_anew([{**one, "weights": "0a"}, {**other, "weights": "0a"}], names, topology) == ""
     assert "not of one moment" in begins_anew([{**one, "weights": "0a"}, {**other, "weights": "0b"}], names, topology)

@@ -16,19 +16,9 @@ from actorlearn.replay.rows import replay_fields
 from actorlearn.worker.settings import EvaluatorSettings, SimulatorSettings, TrainerSettings
 from launch.commands import check
 from launch.plan.plan import Plan, plan
-from launch.plan.probe import Description
 from launch.plan.settings import instructions
 from launch.topology.load import TopologyError, parse
-
-DESCRIPTION = Description(
-    observation_shape=(4,),
-    observation_dtype="float32",
-    actions=2,
-    frames_per_step=1,
-    columns={"action": ("int32", ())},
-    weights=10,
-    state_size=0,
-)
+from tests.launch.described import DESCRIPTION
 
 
 def planned(*overrides: str) -> Plan:

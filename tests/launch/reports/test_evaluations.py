@@ -15,7 +15,7 @@ from launch.plan.settings import instructions
 from launch.reports import evaluations
 from launch.runs import find
 from launch.topology.load import dump, load
-from tests.launch.plan.test_plan import DESCRIPTION
+from tests.launch.described import DESCRIPTION
 from tests.sizes import ROOT
 
 ONE = Evaluated(name="evaluator-0", policy_version=7, env_steps=1_000, returns=[1.0, 3.0])

@@ -13,20 +13,7 @@ import pytest
 
 from launch.errors import RunError
 from launch.runs import find
-
-
-def make_run(folder: Path, name: str, age_s: int = 0, **meta: Any) -> Path:
-    path = folder / name
-    path.mkdir(parents=True)
-    (path / "topology.yaml").write_text("env: {id: CartPole-v1}\n")
-    (path / "meta.json").write_text(json.dumps(meta))
-    made_s = 1_700_000_000 - age_s
-    os.utime(path / "topology.yaml", (made_s, made_s))
-    return path
-
-
-def me() -> dict[str, Any]:
-    return {"supervisor_pid": os.getpid(), "supervisor_started": find.start_time(os.getpid())}
+from tests.launch.runs.folders import make_run, me
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,7 @@ from launch.runtime.resources import Footing
 from launch.supervision import events as ev
 from launch.topology.load import load, parse
 from tests.failing_disk import TROUBLES, FailingDisk
-from tests.launch.plan.test_plan import DESCRIPTION
+from tests.launch.described import DESCRIPTION
 
 FILES = ("events.jsonl", "metrics.jsonl")
 

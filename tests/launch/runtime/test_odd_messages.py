@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import os
-import selectors
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,49 +26,16 @@ from launch.runs.find import Run, read
 from launch.runtime import loop
 from launch.runtime.loop import Runner
 from launch.runtime.resources import Footing
-from launch.spawning.spawner import Key
 from launch.supervision import events as ev
 from launch.topology.load import parse
 from tests import odd_messages
-from tests.launch.plan.test_plan import DESCRIPTION
+from tests.launch.described import DESCRIPTION
+from tests.launch.runtime.no_processes import NoProcesses
 
 MESSAGES = 5_000
 
 CHILDREN = ("trainer.0", "evaluator-0.0", "simulator-0.0", "simulator-1.0")
 STRANGERS = ("cli-1", "trainer.7", "simulator-0.3", "nobody.0", "x.y", ".0", "\x1b[31m.0", "trainer.9" + "9" * 200)
-
-
-class NoProcesses:
-    """In place of the spawner: processes that are nothing but an exit to come, when they are signalled."""
-
-    def __init__(self, selector: selectors.BaseSelector, _logs: Path, _run_id: str) -> None:
-        self._selector = selector
-        self._exits: dict[Key, tuple[int, int]] = {}
-        self._codes: dict[Key, int] = {}
-
-    def spawn(self, name: str, incarnation: int, *_: object) -> int:
-        self._exits[name, incarnation] = os.pipe()
-        self._selector.register(self._exits[name, incarnation][0], selectors.EVENT_READ, (name, incarnation))
-        return 1
-
-    def kill(self, name: str, incarnation: int, sent: int) -> None:
-        if (name, incarnation) in self._exits:
-            self._codes[name, incarnation] = -sent
-            os.write(self._exits[name, incarnation][1], b"x")
-
-    def reap(self, key: Key) -> int:
-        self._selector.unregister(self._exits[key][0])
-        for end in self._exits.pop(key):
-            os.close(end)
-        return self._codes.pop(key)
-
-    def bury_orphans(self) -> None:
-        pass
-
-    def close(self) -> None:
-        for key in list(self._exits):
-            self._codes[key] = -9
-            self.reap(key)
 
 
 def hello(run: Run, plan: Plan) -> list[Dealer]:

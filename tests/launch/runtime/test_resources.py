@@ -16,7 +16,7 @@ from launch.runs import find
 from launch.runtime.resources import SIGNALS, Footing, Signals
 from launch.topology.load import load, parse
 from tests.failing_disk import TROUBLES, FailingDisk
-from tests.launch.plan.test_plan import DESCRIPTION
+from tests.launch.described import DESCRIPTION
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import pytest
 
 from actorlearn.wire.messages import Evaluated
 from launch.supervision import events as ev
-from tests.launch.supervision.test_supervisor import (
+from tests.launch.supervision.story import (
     KILL,
     OTHERS,
     REST,

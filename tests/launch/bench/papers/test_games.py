@@ -13,7 +13,7 @@ from actorlearn.envs.atari import ids
 from launch.bench.papers.atari_games import games
 from launch.commands import run
 from launch.runs import find
-from tests.launch.test_cli import ask, refused
+from tests.launch.asking import ask, refused
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,42 @@
+"""A spawner that starts nobody."""
+
+from __future__ import annotations
+
+import os
+import selectors
+from pathlib import Path
+
+from launch.spawning.spawner import Key
+
+
+class NoProcesses:
+    """In place of the spawner: processes that are nothing but an exit to come, when they are signalled."""
+
+    def __init__(self, selector: selectors.BaseSelector, _logs: Path, _run_id: str) -> None:
+        self._selector = selector
+        self._exits: dict[Key, tuple[int, int]] = {}
+        self._codes: dict[Key, int] = {}
+
+    def spawn(self, name: str, incarnation: int, *_: object) -> int:
+        self._exits[name, incarnation] = os.pipe()
+        self._selector.register(self._exits[name, incarnation][0], selectors.EVENT_READ, (name, incarnation))
+        return 1
+
+    def kill(self, name: str, incarnation: int, sent: int) -> None:
+        if (name, incarnation) in self._exits:
+            self._codes[name, incarnation] = -sent
+            os.write(self._exits[name, incarnation][1], b"x")
+
+    def reap(self, key: Key) -> int:
+        self._selector.unregister(self._exits[key][0])
+        for end in self._exits.pop(key):
+            os.close(end)
+        return self._codes.pop(key)
+
+    def bury_orphans(self) -> None:
+        pass
+
+    def close(self) -> None:
+        for key in list(self._exits):
+            self._codes[key] = -9
+            self.reap(key)

@@ -1,0 +1,26 @@
+"""Untrained policies."""
+
+from typing import Any
+
+from actorlearn.processes.inference import Policy
+from actorlearn.worker.settings import PolicySettings
+
+
+def policy_settings(
+    numbers: int = 4, actions: int | tuple[int, ...] = 2, algorithm: str = "a2c", **others: Any
+) -> PolicySettings:
+    """What a policy for CartPole, or for another environment, is made from."""
+    model: dict[str, Any] = {"name": "mlp", "hidden_sizes": [8], "init": "torch"}
+    return PolicySettings(
+        observation_shape=(numbers,),
+        observation_dtype="float32",
+        actions=actions,
+        model=model,
+        algorithm={"name": algorithm},
+        **others,
+    )
+
+
+def policy(seed: int = 0, numbers: int = 4, actions: int | tuple[int, ...] = 2, algorithm: str = "a2c") -> Policy:
+    """An untrained one."""
+    return Policy(policy_settings(numbers, actions, algorithm), "", "cpu", seed, stream=0)
