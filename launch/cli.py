@@ -231,7 +231,7 @@ def bench(  # noqa: PLR0913 - one parameter for each word of the command
     json: Json = False,
 ) -> int:
     """Measure this machine: sampling, training, hand-over, peers on the same work; all cases interleaved."""
-    from launch.commands.run import bench
+    from launch.commands.bench import bench
 
     amount = {"repetitions": 1 if quick else repetitions, "seconds": 5.0 if quick else seconds, "score": score}
     return bench(suite, {"topology": topology, "overrides": tuple(overrides or ()), **amount}, output, json)

@@ -1,21 +1,19 @@
-"""Starts what runs in this process until it is done: a new run, a resumed one, a benchmark.
+"""``actorlearn run`` and ``resume``: start a run in this process and see it to its end.
 
-Reads topologies; makes the run folder. The work itself is ``launch/runtime/loop.py`` and ``launch/bench``.
+Reads topologies; makes the run folder. The work itself is ``launch/runtime/loop.py``.
 """
 
 from __future__ import annotations
 
-import json as json_format
 import os
-import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from launch.errors import FailedError, RunError
+from launch.errors import RunError
 from launch.runs import find
 
 if TYPE_CHECKING:
@@ -85,70 +83,3 @@ def _close(screen: Console | None) -> None:
     except OSError:
         with suppress(OSError), open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
-
-
-def bench(suite: str | None, wanted: Mapping[str, Any], output: Path | None, json: bool) -> int:
-    """Run a benchmark suite, or list them; returns the exit status. ``wanted`` are the fields of a Request."""
-    from launch.bench import OF_RUNS, SUITES
-    from launch.bench.measure import report
-    from launch.bench.measure.errors import BenchError
-    from launch.bench.measure.request import Request
-
-    if suite is None:
-        for name, function in SUITES.items():
-            print(f"{name:<14} {(function.__doc__ or '').strip().partition(chr(10))[0]}")
-        return 0
-    if suite not in SUITES:
-        raise RunError(f"{suite!r} is no suite: choose one of {', '.join(SUITES)}")
-    try:
-        topology, overrides = wanted["topology"], wanted["overrides"]
-        if suite in OF_RUNS:
-            words = tuple(word for word in (topology, *overrides) if word is not None)
-            request = Request(**{**wanted, "topology": "", "overrides": (), "runs": words})
-        else:
-            topology, overrides = _to_measure(suite, topology, overrides)
-            request = Request(**{**wanted, "topology": topology, "overrides": overrides})
-        if output is not None:
-            _make(output)
-        end_in_order()
-        found = SUITES[suite](request)
-    except BenchError as error:
-        raise FailedError(f"{suite}: {error}") from None
-    if json:
-        print(json_format.dumps(found.as_json()))
-    else:
-        report.show(found)
-    if output is not None:
-        try:
-            report.write(found, output)
-        except OSError as error:
-            raise FailedError(f"-o {output}: not written: {error}; what was found stands above") from None
-    return 0
-
-
-def _to_measure(suite: str, topology: str | None, overrides: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Topology and overrides of a suite; what is wrong with them is said before anything is measured."""
-    from launch.bench import OWN_TOPOLOGY, USUAL
-    from launch.bench.measure.request import shipped
-    from launch.topology.load import expand, load
-
-    if topology is not None and "=" in topology and not Path(topology).exists():
-        overrides, topology = (topology, *overrides), None
-    if suite in OWN_TOPOLOGY and topology is not None:
-        raise RunError(f"{suite} has topologies of its own: leave {topology!r} out")
-    topology, overrides = topology or shipped(USUAL.get(suite, "pong.yaml")), tuple(expand(overrides))
-    load(topology, overrides)
-    return topology, overrides
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"-o {folder}: {error.strerror}; name a folder that is there or can be made") from None
-
-
-def end_in_order() -> None:
-    """Let SIGTERM and SIGHUP end this process as Ctrl-C does, so that what it has started is ended too."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda received, _: sys.exit(128 + received))

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from actorlearn.files import write_atomically
-from launch.bench.measure.errors import BenchError
 from launch.bench.measure.interleaved import progress_bar
 from launch.bench.measure.report import machine_line
 from launch.bench.measure.running import rate_of
-from launch.commands.run import end_in_order
+from launch.commands.bench import end_in_order
 from launch.errors import FailedError, RunError
 from launch.machine.cores import begun_cores
 from launch.topology.load import Topology, expand, load
@@ -117,6 +116,6 @@ def _rate(path: str, overrides: Keys, seconds: float) -> float:
     """The rate of one way; 0, and why, for one that does not work."""
     try:
         return rate_of(path, overrides, seconds, WARMUP_S)
-    except BenchError as error:
+    except FailedError as error:
         print(f"{' '.join(overrides)}: {error}", file=sys.stderr)
         return 0.0

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import sysconfig
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,20 @@ class Actorlearn:
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+
+def test_the_wheel_carries_all_of_both_folders_and_no_top_level_launch(installed: Path) -> None:
+    (wheel,) = installed.glob("*.whl")
+    carried = set(zipfile.ZipFile(wheel).namelist())
+    source = installed / "source"
+    ours = {
+        file.relative_to(source).as_posix()
+        for folder in ("actorlearn", "launch")
+        for file in (source / folder).rglob("*")
+        if file.is_file()
+    }
+    assert not {f"actorlearn/{name}" if name.startswith("launch/") else name for name in ours} - carried
+    assert not [name for name in carried if name.startswith("launch/")]
 
 
 def test_the_installed_program_starts_beside_other_packages_called_launch(actorlearn: Actorlearn) -> None:

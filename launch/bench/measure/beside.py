@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from launch.bench.measure.errors import BenchError
+from launch.errors import FailedError
 from launch.machine.cgroups import PERIOD_FILE, QUOTA_FILE, Group, groups
 
 _PERIOD_US = 100_000
@@ -50,7 +50,7 @@ def busy(count: int, nice: int) -> Iterator[list[int]]:
 def rationed(cores: float) -> Iterator[Path]:
     """Give this process, and what it starts meanwhile, no more than so many cores' time; yields the group's folder.
 
-    Raises BenchError where no control group can be made, which is root's right or that of whom it was delegated to.
+    Raises FailedError where no control group can be made, which is root's right or that of whom it was delegated to.
     """
     made, home = _group(cores)
     try:
@@ -78,7 +78,7 @@ def _group(cores: float) -> tuple[Path, Path]:
                     folder.rmdir()
                 continue
             return folder, group.folder
-    raise BenchError(f"no control group with a quota can be made: {refused}")
+    raise FailedError(f"no control group with a quota can be made: {refused}")
 
 
 def _parents(group: Group) -> list[Path]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from actorlearn.worker import settings as all_settings
 from actorlearn.worker.settings import AloneSettings, SimulatorSettings, TrainerSettings
-from launch.bench.measure.errors import BenchError
+from launch.errors import FailedError
 from launch.plan.auto import rows_answered
 from launch.plan.plan import plan
 from launch.plan.probe import describe
@@ -107,10 +107,10 @@ class Parts:
         try:
             out, error = process.communicate(timeout=seconds + _LIMIT_S)
         except subprocess.TimeoutExpired:
-            raise BenchError(f"{part} alone: no answer within {seconds + _LIMIT_S:.0f} s") from None
+            raise FailedError(f"{part} alone: no answer within {seconds + _LIMIT_S:.0f} s") from None
         if process.returncode:
             said = error.strip().splitlines() or [f"no output, or not ready within {_LIMIT_S:.0f} s"]
-            raise BenchError(f"{part} alone: {said[-1]}")
+            raise FailedError(f"{part} alone: {said[-1]}")
         return float(json.loads(out.strip().splitlines()[-1])["steps_per_s"])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from launch.bench.measure.errors import BenchError
+from launch.errors import FailedError
 from launch.topology.load import examples
 
 
@@ -32,5 +32,5 @@ def shipped(name: str) -> str:
     """Path of a shipped topology."""
     path = examples() / name
     if not path.is_file():
-        raise BenchError(f"{path} is not there; install the package again")
+        raise FailedError(f"{path} is not there; install the package again")
     return str(path)

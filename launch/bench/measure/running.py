@@ -24,7 +24,7 @@ import psutil
 
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.timings import shares
-from launch.bench.measure.errors import BenchError
+from launch.errors import FailedError
 from launch.runs.find import Lines, read_object
 
 START_LIMIT_S = 120.0
@@ -77,7 +77,7 @@ class Running:
         """Every report so far."""
 
     def __enter__(self) -> Running:
-        """Start it and wait for its first report; raises BenchError with what it said when it ends early."""
+        """Start it and wait for its first report; raises FailedError with what it said when it ends early."""
         command = [sys.executable, "-m", "actorlearn", "run", self._topology, *self._overrides]
         self._process = subprocess.Popen(
             [*command, "--run-dir", str(self.run_dir)],
@@ -167,19 +167,19 @@ class Running:
         while not self._newest_report():
             self._check()
             if time.monotonic() > deadline_s:
-                raise BenchError(f"the run of {self._topology} reported nothing for {START_LIMIT_S:.0f} s")
+                raise FailedError(f"the run of {self._topology} reported nothing for {START_LIMIT_S:.0f} s")
             time.sleep(_TURN_S)
         return self.seen[-1]
 
     def _check(self) -> None:
-        """Raise BenchError when the run has ended, or has lost a process: its rate would mean nothing."""
+        """Raise FailedError when the run has ended, or has lost a process: its rate would mean nothing."""
         if self.ended:
             said = (self._process.stderr.read() if self._process.stderr else "").strip().splitlines()
             why = said[-1].removeprefix("actorlearn: ") if said else self.error() or "no reason given"
-            raise BenchError(f"the run of {self._topology} ended early: {why}")
+            raise FailedError(f"the run of {self._topology} ended early: {why}")
         for event in self._events.new():
             if event["kind"] == "died":
-                raise BenchError(f"the run of {self._topology} lost {event['process']}: {event['cause']}")
+                raise FailedError(f"the run of {self._topology} lost {event['process']}: {event['cause']}")
 
     def error(self) -> str:
         """What the run said was wrong when it ended; empty where nothing was, or it goes on."""

@@ -1,48 +1,35 @@
 """Compares training rates with other programs on the same work, each in an environment of its own, interleaved.
 
-Which programs and what work is in ``launch/bench/peers/works.py``.
+Which programs and what work is in ``launch/bench/peers/works.py``; ``install.sh`` installs them, never a suite.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
 import subprocess
 import sys
-import venv
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from launch.bench.measure.errors import BenchError
 from launch.bench.measure.interleaved import interleave
 from launch.bench.measure.parts import Parts
 from launch.bench.measure.report import Report, percent, rate
 from launch.bench.measure.request import Request
 from launch.bench.measure.running import rate_of
+from launch.errors import FailedError
 
 PEERS = Path(".peers")
-"""Virtual environments of the peers, made once, below the working directory."""
-TORCH = "torch==2.13.0"
-PACKAGES: Mapping[str, Sequence[Sequence[str]]] = {
-    "sb3": [(TORCH, "stable-baselines3==2.9.0", "ale-py", "gymnasium", "opencv-python-headless")],
-    "loops": [(TORCH, "ale-py", "gymnasium", "opencv-python-headless", "envpool==1.2.5")],
-    "sample-factory": [(TORCH, "sample-factory[atari]==2.1.1")],
-    # CleanRL's package pins an older Python and torch; its script runs with newer ones, and with EnvPool up to 1.0.
-    "cleanrl": [
-        (TORCH, "envpool==1.0.1", "numpy<2", "gym==0.23.1", "tensorboard", "setuptools<80"),
-        ("--no-deps", "--ignore-requires-python", "cleanrl==1.2.0"),
-    ],
-}
-"""Environment -> arguments of pip, one call after the other."""
+"""Virtual environments of the peers, below the working directory."""
+HERE = Path(__file__).parent
+REQUIREMENTS = HERE / "requirements"
+"""A file for each environment: the packages it is made of."""
 WARMUP_S = 5.0
-NEEDS_ROMS = "sample-factory"
-"""Its ale-py is from before ROMs were shipped with it."""
 SIMULATION = "pure simulation"
 _LIMIT_S = 180.0
 
@@ -88,38 +75,28 @@ def compare(suite: str, work: Work, request: Request) -> Report:
         ratios = "; ".join(f"{spread[case].median / measured.median:.2f}x: {case}" for case in met)
         rows.append((name, rate(measured), percent(measured.median / spread[SIMULATION].median), ratios))
     headings = ("program", "steps/s", "of pure simulation", "ours on the same work; other")
-    packages = {name: [" ".join(arguments) for arguments in PACKAGES[name]] for name in pythons}
-    return Report(suite, headings, rows, spread, "steps/s", (work.note,), {"peers": packages})
+    versions = {name: packages(python) for name, python in pythons.items()}
+    return Report(suite, headings, rows, spread, "steps/s", (work.note,), {"peers": versions})
 
 
 def environment(name: str) -> Path:
-    """Python of a peer's virtual environment, made on first use and when its packages change."""
+    """Python of a peer's virtual environment; raises FailedError, with the command, where it has to be installed."""
     folder = PEERS.absolute() / name
-    python = folder / "bin" / "python"
-    ready = folder / "ready"
-    wanted = "\n".join(" ".join(arguments) for arguments in PACKAGES[name]) + "\n"
-    if not ready.exists() or ready.read_text() != wanted:
-        print(f"making {folder}", file=sys.stderr)
-        try:
-            venv.create(folder, with_pip=True, clear=True)
-        except (OSError, subprocess.CalledProcessError) as error:
-            raise BenchError(f"{folder}: cannot be made: {error}") from None
-        commands = [[str(python), "-m", "pip", "install", "-q", *arguments] for arguments in PACKAGES[name]]
-        if name == NEEDS_ROMS:
-            commands.append([str(folder / "bin" / "ale-import-roms"), str(roms())])
-        for command in commands:
-            if subprocess.run(command, stdout=sys.stderr, check=False).returncode:
-                raise BenchError(f"{folder}: {' '.join(command[1:])} failed; see above, then try again")
-        ready.write_text(wanted)
-    return python
+    wanted, made = REQUIREMENTS / f"{name}.txt", folder / "requirements.txt"
+    if not made.is_file() or made.read_bytes() != wanted.read_bytes():
+        found = "has other versions than" if made.is_file() else "has not what is listed in"
+        command = f"PYTHON={sys.executable} sh {HERE / 'install.sh'} {name}"
+        raise FailedError(f"{folder} {found} {wanted}; install it, which takes minutes and a network: {command}")
+    return folder / "bin" / "python"
 
 
-def roms() -> Path:
-    """The folder of ROMs that our own ale-py ships."""
-    found = importlib.util.find_spec("ale_py")
-    if found is None or found.origin is None:
-        raise BenchError("ale-py is not installed; its ROMs are needed by Sample Factory's older one")
-    return Path(found.origin).parent / "roms"
+def packages(python: Path) -> list[str]:
+    """Packages of a peer's environment with their versions, as pip lists them; raises FailedError."""
+    command = [str(python), "-m", "pip", "--disable-pip-version-check", "freeze"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise FailedError(f"{python}: {(done.stderr.strip().splitlines() or ['no output'])[-1]}")
+    return done.stdout.split("\n")[:-1]
 
 
 def _rate(python: Path, peer: Peer, seconds: float) -> float:
@@ -127,20 +104,20 @@ def _rate(python: Path, peer: Peer, seconds: float) -> float:
 
 
 def answer(python: Path, peer: Peer, seconds: float) -> dict[str, Any]:
-    """What a peer's script says of this many seconds after its own warm-up; raises BenchError."""
-    script = Path(__file__).parent / "scripts" / peer.script
+    """What a peer's script says of this many seconds after its own warm-up; raises FailedError."""
+    script = HERE / "scripts" / peer.script
     command = [str(python), str(script), str(seconds), *peer.arguments]
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, process_group=0)
     try:
         out, error = process.communicate(timeout=seconds + _LIMIT_S)
     except subprocess.TimeoutExpired:
-        raise BenchError(f"{peer.script} took more than {seconds + _LIMIT_S:.0f} s") from None
+        raise FailedError(f"{peer.script} took more than {seconds + _LIMIT_S:.0f} s") from None
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # whatever it has started ends with it
         process.wait()
     lines = out.strip().splitlines()
     if process.returncode or not lines:
-        raise BenchError(f"{peer.script}: {(error.strip().splitlines() or ['no output'])[-1]}")
+        raise FailedError(f"{peer.script}: {(error.strip().splitlines() or ['no output'])[-1]}")
     return dict(json.loads(lines[-1]))

@@ -11,12 +11,12 @@ import dataclasses
 import time
 from math import sqrt
 
-from launch.bench.measure.errors import BenchError
 from launch.bench.measure.interleaved import Spread, progress_bar
 from launch.bench.measure.report import Report
 from launch.bench.measure.request import Request, shipped
 from launch.bench.measure.running import Running
 from launch.display.plot import Curve, read_curve
+from launch.errors import FailedError
 from launch.machine.cores import begun_cores
 
 BASE_ENVIRONMENTS = 16
@@ -93,13 +93,13 @@ def _curve(request: Request, name: str, topology: str, overrides: tuple[str, ...
 
 
 def curve_of(run: Running, name: str, seconds: float) -> Curve:
-    """What a run learns from now on until its steps are done or the seconds over; raises BenchError without a game."""
+    """What a run learns from now on until its steps are done or the seconds over; raises FailedError without a game."""
     until_s = time.monotonic() + seconds
     while time.monotonic() < until_s and not run.ended:
         time.sleep(_TURN_S)
     if error := run.error():
-        raise BenchError(f"{name}: the run failed: {error}")
+        raise FailedError(f"{name}: the run failed: {error}")
     try:
         return dataclasses.replace(read_curve(run.run_dir), label=name)
     except ValueError as no_curve:
-        raise BenchError(f"{name}: {no_curve}; give it more --seconds") from None
+        raise FailedError(f"{name}: {no_curve}; give it more --seconds") from None

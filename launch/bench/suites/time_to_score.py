@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 
-from launch.bench.measure.errors import BenchError
 from launch.bench.measure.interleaved import Spread
 from launch.bench.measure.report import Report
 from launch.bench.measure.request import Request
 from launch.bench.measure.running import Running
-from launch.errors import RunError
+from launch.errors import FailedError, RunError
 
 GAMES = 100
 """Whole training games that the mean is over."""
@@ -50,5 +49,5 @@ def _until(request: Request, seed: int) -> dict[str, float]:
             if run.ended:
                 minutes = (time.monotonic() - began_s) / 60
                 why = f": {error}" if (error := run.error()) else f" without a score of {request.score:g}"
-                raise BenchError(f"seed {seed} ended after {minutes:.0f} minutes{why}")
+                raise FailedError(f"seed {seed} ended after {minutes:.0f} minutes{why}")
             time.sleep(_TURN_S)

@@ -12,7 +12,6 @@ import pytest
 
 from launch.bench import SUITES
 from launch.bench.measure import report
-from launch.bench.measure.errors import BenchError
 from launch.bench.measure.interleaved import Spread, interleave
 from launch.bench.measure.parts import Parts, bound
 from launch.bench.measure.report import Report
@@ -20,13 +19,13 @@ from launch.bench.measure.request import Request, shipped
 from launch.bench.measure.running import Reading, Running
 from launch.bench.papers.fast_dqn import COUNTS, PAPER_HOURS, PERIOD_STEPS
 from launch.bench.papers.fast_dqn import keys as keys_of
-from launch.bench.peers.compare import PACKAGES
+from launch.bench.peers.compare import REQUIREMENTS
 from launch.bench.peers.works import CHEAP, OURS, on_cartpole, on_pong
 from launch.bench.suites.replay import cases, shape_of
 from launch.bench.suites.sampling import shapes
 from launch.bench.suites.stragglers import slowed
 from launch.bench.suites.training import ADVICE, slow_stage
-from launch.errors import RunError
+from launch.errors import FailedError, RunError
 from launch.topology.load import load
 
 by_learners = import_module("launch.bench.suites.learners")  # its package has the suite under that name
@@ -88,8 +87,8 @@ def test_a_report_is_written_with_machine_and_spread(tmp_path: Path) -> None:
 
 
 def test_every_suite_says_in_one_line_what_it_measures() -> None:
-    for function in SUITES.values():
-        assert 20 < len((function.__doc__ or "").partition("\n")[0]) < 120
+    for suite in SUITES.values():
+        assert 20 < len((suite.load().__doc__ or "").partition("\n")[0]) < 120
 
 
 def test_what_peers_are_compared_with_is_a_topology_and_their_environments_are_known() -> None:
@@ -100,7 +99,7 @@ def test_what_peers_are_compared_with_is_a_topology_and_their_environments_are_k
     scripts = Path(report.__file__).parents[1] / "peers" / "scripts"
     for ours, theirs in ((OURS, on_pong(cores=2)), (CHEAP, on_cartpole())):
         for name, peer in theirs.items():
-            assert peer.environment in PACKAGES
+            assert (REQUIREMENTS / f"{peer.environment}.txt").is_file()
             assert {peer.against, peer.also} <= {*ours, None}
             assert (scripts / peer.script).is_file()
             for word in ("nips", "nature", "fp32", "bf16"):  # the same network and precision on both sides
@@ -124,7 +123,7 @@ def test_every_way_of_drawing_from_a_replay_is_measured(tmp_path: Path) -> None:
 
 def test_a_score_must_be_named() -> None:
     with pytest.raises(RunError, match="--score"):
-        SUITES["time-to-score"](Request(CATCH, (), 1, 1.0))
+        SUITES["time-to-score"].load()(Request(CATCH, (), 1, 1.0))
 
 
 @pytest.mark.system
@@ -151,7 +150,7 @@ def test_whoever_is_slowed_on_purpose_is_named() -> None:
 @pytest.mark.timeout(120)
 def test_a_run_that_cannot_start_is_one_line_and_leaves_nothing() -> None:
     run = Running(CATCH, ("env.id=tests.system.environments:CannotBeMade",))
-    with pytest.raises(BenchError, match="the ball is at home") as error, run:
+    with pytest.raises(FailedError, match="the ball is at home") as error, run:
         pass
     assert "\n" not in str(error.value)
     assert not run.run_dir.parent.exists()
@@ -160,7 +159,7 @@ def test_a_run_that_cannot_start_is_one_line_and_leaves_nothing() -> None:
 @pytest.mark.system
 @pytest.mark.timeout(120)
 def test_a_rate_with_a_death_in_it_is_refused() -> None:
-    with Running(CATCH, SMALL) as run, pytest.raises(BenchError, match="lost simulator-1: signal 9"):
+    with Running(CATCH, SMALL) as run, pytest.raises(FailedError, match="lost simulator-1: signal 9"):
         os.kill(run.pids()["simulator-1"], signal.SIGKILL)
         run.read(5.0)
     assert not run.run_dir.parent.exists()
@@ -198,7 +197,7 @@ def test_hours_by_learners_are_those_of_the_rates_and_stand_over_the_papers(monk
 
     monkeypatch.setattr(by_learners, "rate_of", rate)
     monkeypatch.setattr(by_learners, "begun_cores", lambda: 4)
-    made = SUITES["learners-dqn"](Request("", ("trainer.precision=fp32",), 2, 1.0))
+    made = SUITES["learners-dqn"].load()(Request("", ("trainer.precision=fp32",), 2, 1.0))
     assert made.headings == ("50 million steps", "1 learner", "2 learners", "4 learners")
     assert made.rows == [
         ("DQN-512, hours here", "13.9", "6.9", "3.5"),
@@ -208,5 +207,5 @@ def test_hours_by_learners_are_those_of_the_rates_and_stand_over_the_papers(monk
         ("C51-2048, hours here", "6.9", "3.5", "1.7"),
         ("C51-2048, hours in the paper", "10.7", "6", "2.8"),
     ]
-    quick = SUITES["learners"](Request("", (), 1, 1.0))
+    quick = SUITES["learners"].load()(Request("", (), 1, 1.0))
     assert [row[0].partition(",")[0] for row in quick.rows] == ["a2c", "a2c", "ppo", "ppo"]

@@ -11,7 +11,7 @@ import pytest
 
 from actorlearn.envs.atari import ids
 from launch.bench.papers.atari_games import games
-from launch.commands import run
+from launch.commands import bench
 from launch.runs import find
 from tests.launch.asking import ask, refused
 
@@ -20,7 +20,7 @@ from tests.launch.asking import ask, refused
 def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(find, "living_runs", list)
-    monkeypatch.setattr(run, "end_in_order", lambda: None)
+    monkeypatch.setattr(bench, "end_in_order", lambda: None)
     return tmp_path
 
 

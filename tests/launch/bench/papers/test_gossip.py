@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from launch.bench import SUITES, USUAL
 from launch.bench.measure import report
 from launch.bench.measure.report import Report
 from launch.bench.measure.request import Request, shipped
 from launch.bench.papers.gossip import NO_MIXING, Case, Ran, figures, gossip, modes, overrides, since_first
 from launch.bench.papers.gossip_figures import NOT_SAID, draw
-from launch.commands import run
+from launch.commands import bench
 from launch.display.plot import Curve
 from launch.topology.load import TopologyError, load
 
@@ -98,11 +97,12 @@ def test_time_begins_with_the_first_report() -> None:
 
 def test_without_a_topology_it_measures_a_small_one(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Request] = []
-    monkeypatch.setitem(SUITES, "gossip", lambda request: asked.append(request) or Report("", (), (), {}, ""))
-    monkeypatch.setattr(run, "end_in_order", lambda: None)
+    measured = Report("", (), (), {}, "")
+    monkeypatch.setattr("launch.bench.papers.gossip.gossip", lambda request: asked.append(request) or measured)
+    monkeypatch.setattr(bench, "end_in_order", lambda: None)
     wanted = {"overrides": ("learners.local_steps=2",), "repetitions": 1, "seconds": 5.0}
     for topology in (None, shipped("cartpole.yaml")):
-        run.bench("gossip", {**wanted, "topology": topology}, None, json=True)
+        bench.bench("gossip", {**wanted, "topology": topology}, None, json=True)
     assert [Path(request.topology).name for request in asked] == ["catch.yaml", "cartpole.yaml"]
     assert asked[0].overrides == wanted["overrides"]
 
@@ -114,8 +114,8 @@ def test_one_learner_is_the_measure_and_all_modes_are_compared_with_most() -> No
 
 @pytest.mark.system
 @pytest.mark.timeout(400)
-def test_a_quick_rollout_on_a_small_environment(tmp_path: Path) -> None:
-    found = gossip(Request(shipped(USUAL["gossip"]), ("simulators.count=1", "total_steps=10_000_000"), 1, 5.0))
+def test_a_quick_measurement_on_a_small_environment(tmp_path: Path) -> None:
+    found = gossip(Request(shipped("catch.yaml"), ("simulators.count=1", "total_steps=10_000_000"), 1, 5.0))
     assert [line[0] for line in found.rows] == [
         "one learner",
         *(f"{mode}, 2 learners" for mode in ("sync", "async", "gossip", NO_MIXING)),

@@ -7,25 +7,26 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from pathlib import Path
 
 import psutil
 import pytest
 
-from launch.bench import SUITES, USUAL
+from launch.bench import SUITES
 from launch.bench.measure.beside import busy, rationed
-from launch.bench.measure.errors import BenchError
 from launch.bench.measure.request import Request, shipped
 from launch.bench.measure.running import rates
 from launch.bench.peers.compare import Peer, answer
-from launch.bench.suites.neighbours import ALONE, BESIDE, EVALUATED, OURS, RATIONED, peers_of, table
+from launch.bench.peers.neighbours import ALONE, BESIDE, EVALUATED, OURS, RATIONED, peers_of, table
+from launch.errors import FailedError
 from launch.machine.cgroups import Group, quota
 from launch.topology.load import load
 
-suite = import_module("launch.bench.suites.neighbours")  # its package has the suite under that name
+suite = import_module("launch.bench.peers.neighbours")  # its package has the suite under that name
 SCRIPTS = Path(import_module("launch.bench.peers.compare").__file__).parent / "scripts"
+PAAC = shipped("atari/paac.yaml")
 SMALL = ("simulators.count=1", "simulators.envs=4", "trainer.threads=1")
 
 
@@ -33,7 +34,7 @@ def may_ration() -> bool:
     try:
         with rationed(1.5):
             return True
-    except BenchError:
+    except FailedError:
         return False
 
 
@@ -60,7 +61,7 @@ def test_a_reports_rate_is_from_the_one_before() -> None:
 
 
 def test_peers_do_the_topologys_work_or_none() -> None:
-    paac = load(shipped(USUAL["neighbours"]), ["trainer.precision=bf16", "simulators.count=2", "simulators.envs=16"])
+    paac = load(PAAC, ["trainer.precision=bf16", "simulators.count=2", "simulators.envs=16"])
     peers = peers_of(paac, cores=2)
     assert [peer.arguments for peer in peers.values()] == [
         ("32", "5", "ale", "nips", "bf16", "2"),
@@ -68,7 +69,7 @@ def test_peers_do_the_topologys_work_or_none() -> None:
     ]
     assert all((SCRIPTS / peer.script).is_file() for peer in peers.values())
     for key in ("env.id=ALE/Breakout-v5", "model.name=impala", "algorithm.name=ppo"):
-        assert peers_of(load(shipped(USUAL["neighbours"]), [key]), cores=2) == {}
+        assert peers_of(load(PAAC, [key]), cores=2) == {}
 
 
 def test_busy_loops_compute_as_nice_as_asked_and_end_with_an_error() -> None:
@@ -108,10 +109,10 @@ def test_under_a_quota_this_process_has_so_many_cores_and_afterwards_what_it_had
 def test_where_no_group_can_be_made_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     beside = import_module("launch.bench.measure.beside")
     monkeypatch.setattr(beside, "groups", list)
-    with pytest.raises(BenchError, match="no hierarchy with the controller cpu"), rationed(1.5):
+    with pytest.raises(FailedError, match="no hierarchy with the controller cpu"), rationed(1.5):
         pass
     monkeypatch.setattr(beside, "groups", lambda: [Group(2, tmp_path, tmp_path)])
-    with pytest.raises(BenchError, match=r"cpu\.max|No such file"), rationed(1.5):
+    with pytest.raises(FailedError, match=r"cpu\.max|No such file"), rationed(1.5):
         pass
     assert not list(tmp_path.iterdir())
 
@@ -152,6 +153,7 @@ def faked(monkeypatch: pytest.MonkeyPatch, measured: dict[tuple[str, ...], list[
     monkeypatch.setattr(suite, "_ours", ours)
     monkeypatch.setattr(suite, "_theirs", theirs)
     monkeypatch.setattr(suite, "environment", lambda name: Path(name))
+    monkeypatch.setattr(suite, "packages", lambda python: [f"{python}==1"])
 
 
 @pytest.mark.parametrize("refused", [False, True])
@@ -161,12 +163,12 @@ def test_every_program_meets_every_neighbour(monkeypatch: pytest.MonkeyPatch, re
     @contextmanager
     def ration(_cores: float) -> Iterator[None]:
         if refused:
-            raise BenchError("not root")
+            raise FailedError("not root")
         yield
 
     faked(monkeypatch, measured)
     monkeypatch.setattr(suite, "rationed", ration)
-    found = SUITES["neighbours"](Request(shipped(USUAL["neighbours"]), ("trainer.precision=fp32",), 2, 1.0))
+    found = SUITES["neighbours"].load()(Request(PAAC, ("trainer.precision=fp32",), 2, 1.0))
     possible = [what for what in BESIDE if not (refused and what == RATIONED)]
     assert measured == {
         (OURS,): possible * 2,
@@ -177,15 +179,29 @@ def test_every_program_meets_every_neighbour(monkeypatch: pytest.MonkeyPatch, re
     assert len(found.rows) == 3 * len(possible) + 1
     assert found.bars["ours, alone"].values == (1.0, 2.0, 3.0) * 2
     assert any("not root" in note for note in found.notes) == refused
-    json.dumps(found.as_json())
+    assert json.loads(json.dumps(found.as_json()))["peers"] == {"loops": ["loops==1"], "sb3": ["sb3==1"]}
+
+
+def test_where_peers_are_not_installed_ours_is_measured_and_the_command_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    measured: dict[tuple[str, ...], list[str]] = {}
+    real = suite.environment
+    faked(monkeypatch, measured)
+    monkeypatch.setattr(suite, "environment", real)
+    monkeypatch.setattr(suite, "rationed", lambda _cores: nullcontext())
+    found = SUITES["neighbours"].load()(Request(PAAC, ("trainer.precision=fp32",), 1, 1.0))
+    assert {row[0] for row in found.rows} == {OURS}
+    assert any("install.sh loops" in note for note in found.notes)
 
 
 @pytest.mark.system
 @pytest.mark.timeout(120)
-def test_a_quick_rollout_on_a_small_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quick_measurement_on_a_small_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suite, "WARMUP_S", 0.5)
     monkeypatch.setattr(suite, "REPORT_S", 0.2)
-    found = SUITES["neighbours"](Request(shipped("catch.yaml"), SMALL, 1, 1.0))
+    found = SUITES["neighbours"].load()(Request(shipped("catch.yaml"), SMALL, 1, 1.0))
     assert [row[:2] for row in found.rows] == [
         *((OURS, what) for what in list(BESIDE)[:2]),
         (OURS, EVALUATED),

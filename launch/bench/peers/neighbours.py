@@ -14,12 +14,12 @@ from statistics import median
 from typing import Any
 
 from launch.bench.measure.beside import busy, rationed
-from launch.bench.measure.errors import BenchError
 from launch.bench.measure.interleaved import Spread, interleave
 from launch.bench.measure.report import Report, percent
 from launch.bench.measure.request import Request
 from launch.bench.measure.running import Running
-from launch.bench.peers.compare import PACKAGES, Peer, answer, environment
+from launch.bench.peers.compare import Peer, answer, environment, packages
+from launch.errors import FailedError
 from launch.machine.cgroups import autogroups
 from launch.machine.cores import Cores
 from launch.plan.auto import choose, cpu_flags
@@ -62,11 +62,14 @@ def neighbours(request: Request) -> Report:
     if request.quick:
         beside = dict(list(beside.items())[:2])
     theirs = peers_of(chosen, cores.allowed)
+    pythons, absent = _installed(theirs)
     if not theirs:
         notes.append(f"only ours: the peers play {GAME} by a2c with {' or '.join(NETWORKS)}")
+    elif absent:
+        notes.append(f"only ours: {absent}")
+        theirs = {}
     else:
         notes.append(f"ours and the plain loop learn in {chosen.trainer.precision}, Stable-Baselines3 in fp32")
-    pythons = {peer.environment: environment(peer.environment) for peer in theirs.values()}
     programs = {name: partial(_theirs, pythons[peer.environment], peer, request) for name, peer in theirs.items()}
     seen: dict[Case, list[float]] = {}
     cases: dict[str, Callable[[], float]] = {}
@@ -86,7 +89,7 @@ def neighbours(request: Request) -> Report:
         figures={
             "topology": request.topology,
             "overrides": list(request.overrides),
-            "peers": {name: [" ".join(arguments) for arguments in PACKAGES[name]] for name in pythons},
+            "peers": {name: packages(python) for name, python in pythons.items()},
         },
     )
 
@@ -101,6 +104,14 @@ def peers_of(topology: Topology, cores: int) -> dict[str, Peer]:
         "plain loop": Peer("loops", "loop_a2c.py", (*work, "ale", network, precision, str(cores)), OURS),
         "Stable-Baselines3": Peer("sb3", "sb3_a2c.py", (*work, "nips" if network == "nips" else "default"), OURS),
     }
+
+
+def _installed(theirs: Mapping[str, Peer]) -> tuple[dict[str, Path], str]:
+    """Pythons of the peers' environments; none where one is not installed, and how to install it."""
+    try:
+        return {peer.environment: environment(peer.environment) for peer in theirs.values()}, ""
+    except FailedError as absent:
+        return {}, str(absent)
 
 
 def table(seen: Mapping[Case, Sequence[float]]) -> list[tuple[str, ...]]:
@@ -123,7 +134,7 @@ def _possible() -> tuple[dict[str, Callable[[], AbstractContextManager[Any]]], l
     try:
         with rationed(QUOTA):
             return dict(BESIDE), []
-    except BenchError as error:
+    except FailedError as error:
         return {what: made for what, made in BESIDE.items() if what != RATIONED}, [f"without {RATIONED}: {error}"]
 
 
@@ -149,5 +160,5 @@ def _ours(request: Request, overrides: Sequence[str] = ()) -> Sequence[float]:
 def _theirs(python: Path, peer: Peer, request: Request) -> Sequence[float]:
     rates = [float(rate) for rate in answer(python, peer, request.seconds)["windows"]]
     if not rates:
-        raise BenchError(f"{peer.script}: no update ended in time; give it more than --seconds {request.seconds:g}")
+        raise FailedError(f"{peer.script}: no update ended in time; give it more than --seconds {request.seconds:g}")
     return rates
