@@ -49,15 +49,16 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, folder / "source" / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder / "source" / name)
+    bare = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     offline = ["--no-deps", "--no-index", "--no-build-isolation"]
-    subprocess.run([*pip, "wheel", *offline, "-w", folder, folder / "source"], check=True)
+    subprocess.run([*pip, "wheel", *offline, "-w", folder, folder / "source"], env=bare, check=True)
     venv.create(folder / "venv", symlinks=True)
     python = folder / "venv" / "bin" / "python"
     site = folder / "venv" / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     stranger(site, "site-packages")
-    subprocess.run([*pip, "--python", python, "install", *offline, *folder.glob("*.whl")], check=True)
+    subprocess.run([*pip, "--python", python, "install", *offline, *folder.glob("*.whl")], env=bare, check=True)
     assert (site / "launch" / "__init__.py").read_text() == STRANGER.format(whose="site-packages")
     stranger(folder / "ros", "PYTHONPATH")
     (folder / "ros" / "robots.py").write_text(ROBOT)
