@@ -30,21 +30,23 @@ Row 0 of a simulator's first rollout is the first of a game, or where ``simulato
 Turns are words, never messages. Time is cut in *rollouts* of T rows, numbered over the whole run; rollout r lies in
 block ``r % blocks`` of every group, and timestep n = r * T + t is row t of rollout r.
 
-==================  ==================  ========================================================================== word
-one writer          meaning ==================  ==================
-========================================================================== open (run)          trainer
-rollouts below it may be begun; raising it is what frees the older blocks version, env_steps  trainer             of
-each open rollout: newest weights when it was opened, and steps before it judged (run)        trainer             newest
-rollout whose rows may be too old; ``judged_by``: for which weights hold (run)          trainer             number of
-the newest snapshot it has asked for; 0 = none hold_from (run)     trainer             first rollout whose rows belong
-in that snapshot held (member)         simulator           number of the newest snapshot it has answered; negative = it
-could not take it ready (member)        simulator           1 from when it could begin its first rollout; it is not
-admitted before joined (member)       trainer             first rollout the simulator takes part in; -1 until it is
-admitted left (member)         trainer             first rollout it takes part in no more released (member)     trainer
-the commit of the account with which nothing of it is needed any more; 0 before observed[group]     simulator
-timesteps below it have their observation acted[group]        inference           timesteps below it have their action
-completed[group]    simulator           rollouts below it are complete ==================  ==================
-==========================================================================
+==================  ==================  ==========================================================================
+word                one writer          meaning
+==================  ==================  ==========================================================================
+open (run)          trainer             rollouts below it may be begun; raising it is what frees the older blocks
+version, env_steps  trainer             of each open rollout: newest weights when it was opened, and steps before it
+judged (run)        trainer             newest rollout whose rows may be too old; ``judged_by``: for which weights
+hold (run)          trainer             number of the newest snapshot it has asked for; 0 = none
+hold_from (run)     trainer             first rollout whose rows belong in that snapshot
+held (member)       simulator           number of the newest snapshot it has answered; negative = it could not take it
+ready (member)      simulator           1 from when it could begin its first rollout; it is not admitted before
+joined (member)     trainer             first rollout the simulator takes part in; -1 until it is admitted
+left (member)       trainer             first rollout it takes part in no more
+released (member)   trainer             the commit of the account with which nothing of it is needed any more; 0 before
+observed[group]     simulator           timesteps below it have their observation
+acted[group]        inference           timesteps below it have their action
+completed[group]    simulator           rollouts below it are complete
+==================  ==================  ==========================================================================
 
 Because membership is told by rollouts and ``open`` is one word for all, every process derives the same set of
 participants for every timestep: batches are composed alike in every run, whoever was faster.
@@ -164,9 +166,9 @@ class Rollouts:
         """Environment steps before this rollout, which is open; those of rollouts still being played are expected."""
         return int(self._env_steps[rollout % MOST_BLOCKS])
 
-    def published(self, version: int, env_steps: int, learned: int) -> None:
-        """Rollouts opened from now on have this version; ``env_steps`` are those of the rollouts below ``learned``."""
-        self._newest = (version, env_steps, learned)
+    def published(self, version: int, env_steps: int, rollouts_learned: int) -> None:
+        """Rollouts opened from now on have this version; ``env_steps`` are those of the rollouts learned before it."""
+        self._newest = (version, env_steps, rollouts_learned)
 
     def judge(self, rollout: int, version: int) -> int:
         """Version that the age of this rollout's rows is counted from: of those that are said, the first.
@@ -189,29 +191,29 @@ class Rollouts:
         """First rollout whose rows belong in that snapshot: the next to be learned."""
         return int(self._hold_from[0])
 
-    def ask(self, learned: int) -> int:
-        """Have all simulators take a snapshot, with their rows from this rollout on; returns its number."""
-        self._hold_from[0] = learned
+    def ask(self, rollouts_learned: int) -> int:
+        """Have all simulators take a snapshot, with their rows from the next rollout on; returns its number."""
+        self._hold_from[0] = rollouts_learned
         hit("rollouts.hold_from")
         self._hold[0] = self.hold + 1
         return self.hold
 
-    def state(self, learned: int) -> dict[str, Any]:
-        """What acting in rollouts from ``learned`` on is told, for a checkpoint: plain numbers."""
-        told = {str(r): [self.version(r), self.env_steps(r)] for r in range(learned, self.open)}
+    def state(self, rollouts_learned: int) -> dict[str, Any]:
+        """Return, as plain numbers for a checkpoint, what acting in rollouts not learned yet is told."""
+        told = {str(r): [self.version(r), self.env_steps(r)] for r in range(rollouts_learned, self.open)}
         return {"newest": list(self._newest), "open": told}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Tell those rollouts the same when they are opened, and the later ones what they would have been told."""
-        version, env_steps, learned = state["newest"]
-        self._newest = version, env_steps, learned
+        version, env_steps, rollouts_learned = state["newest"]
+        self._newest = version, env_steps, rollouts_learned
         self._before = {int(rollout): (version, steps) for rollout, (version, steps) in state["open"].items()}
 
     def raise_to(self, rollouts: int) -> None:
         """Let simulators begin rollouts below this number; the trainer's word alone."""
-        version, env_steps, learned = self._newest
+        version, env_steps, rollouts_learned = self._newest
         for rollout in range(max(self.open, rollouts - MOST_BLOCKS), rollouts):
-            told = self._before.pop(rollout, (version, env_steps + (rollout - learned) * self._steps))
+            told = self._before.pop(rollout, (version, env_steps + (rollout - rollouts_learned) * self._steps))
             self._version[rollout % MOST_BLOCKS], self._env_steps[rollout % MOST_BLOCKS] = told
         hit("rollouts.told")
         self._open[0] = rollouts
@@ -305,11 +307,11 @@ class Blocks:
     # Turns -----------------------------------------------------------------------------------------------------
 
     def observed(self, group: int) -> int:
-        """Ticks below this have their observation."""
+        """Timesteps below this have their observation."""
         return int(self._observed[group, 0])
 
     def acted(self, group: int) -> int:
-        """Ticks below this have their action."""
+        """Timesteps below this have their action."""
         return int(self._acted[group, 0])
 
     def completed(self, group: int) -> int:
@@ -327,7 +329,7 @@ class Blocks:
         self._acted[group, 0] = timestep + 1
 
     def go_on_at(self, group: int, timestep: int) -> None:
-        """Ticks below this have their action from before; a simulator that answers itself only."""
+        """Timesteps below this have their action from before; a simulator that answers itself only."""
         self._acted[group, 0] = timestep
 
     def mark_completed(self, group: int, rollout: int) -> None:
@@ -377,10 +379,10 @@ def unfinished_steps(blocks: Blocks, group: int) -> int:
     return int((~blocks.block("first", group, rollout)[1 : max(rows, 1)]).sum())
 
 
-def steps_in_flight(blocks: Blocks, learned: int) -> int:
-    """Environment steps of a member not learned from yet: of complete rollouts from ``learned`` on, and after."""
+def steps_in_flight(blocks: Blocks, rollouts_learned: int) -> int:
+    """Environment steps of a member that are not learned from yet: of complete rollouts, and of the one after them."""
     steps = sum(unfinished_steps(blocks, group) for group in range(blocks.groups))
     for group in range(blocks.groups):
-        for rollout in range(max(learned, blocks.joined), min(blocks.completed(group), blocks.left)):
+        for rollout in range(max(rollouts_learned, blocks.joined), min(blocks.completed(group), blocks.left)):
             steps += int((~blocks.block("first", group, rollout)[1:]).sum())
     return steps

@@ -75,44 +75,46 @@ class Batches:
             if names[peer] in leaving and blocks.left > self.rollouts.open:
                 blocks.leave(self.rollouts.open)
 
-    def open_after(self, learned: int) -> None:
-        """Commit the account, free the blocks of all rollouts below ``learned``, and admit who is waiting.
+    @property
+    def next(self) -> int:
+        """The rollout to be learned next."""
+        return self.account.rollouts_learned
 
-        To the first rollout not yet open; where nobody takes part (at the start, or when all have died) that is the
-        rollout to be learned next.
-        """
-        self._release(learned)
+    def open_next(self) -> None:
+        """Commit the account, free the blocks of all rollouts learned, and let simulators begin as many new ones."""
+        self._release()
         hit("batches.released")
-        self.account.commit(learned)
+        self.account.commit()
         hit("batches.committed")
-        self._admit(max(self.rollouts.open, learned) if self.members else learned)
+        self._admit()
         hit("batches.admitted")
-        self.rollouts.raise_to(learned + self.blocks)
+        self.rollouts.raise_to(self.next + self.blocks)
 
-    def unblock(self, learned: int) -> int:
-        """Open or pass over a round that no batch can come of otherwise; returns the round to be learned next.
+    def unblock(self) -> None:
+        """Open a rollout, or pass over one, where no batch can come of the next rollout otherwise.
 
-        Rollouts are stuck when nobody takes part yet, when a trainer died before it could open one, and when
-        all who took part have died while those who live join later. Called while there is nothing to learn from.
+        Called while there is nothing to learn from. That is so while members play, and then there is nothing to do. But
+        nobody plays when nobody takes part yet, when a trainer died before it opened the next rollout, and when all who
+        took part have died while those who live join later.
         """
-        someone = any(blocks.takes_part(learned) for blocks in self.members.values())
-        if someone and self.rollouts.open >= learned + self.blocks:
-            return learned
-        if not someone and not self._admissible() and any(blocks.joined > learned for blocks in self.members.values()):
-            learned += 1  # one by one: complete blocks of the dead in between still count
-        self.open_after(learned)
-        return learned
+        members = self.members.values()
+        taking_part = any(blocks.takes_part(self.next) for blocks in members)
+        if taking_part and self.rollouts.open >= self.next + self.blocks:
+            return
+        if not taking_part and not self._admissible() and any(blocks.joined > self.next for blocks in members):
+            self.account.rollouts_learned += 1  # one by one: complete blocks of the dead in between still count
+        self.open_next()
 
-    def in_flight(self, learned: int) -> int:
-        """Steps that lie in blocks and are not learned from, when the rollouts below ``learned`` are."""
-        return sum(steps_in_flight(blocks, learned) for blocks in (*self.gone.values(), *self.members.values()))
+    def in_flight(self) -> int:
+        """Steps that lie in blocks and are not learned from."""
+        return sum(steps_in_flight(blocks, self.next) for blocks in (*self.gone.values(), *self.members.values()))
 
-    def _release(self, learned: int) -> None:
+    def _release(self) -> None:
         """Count what was left unfinished by those who are gone and all of whose complete rollouts are learned.
 
         Their segments name the commit that this is counted in, as a trainer may be killed before it makes that.
         """
-        for peer in [peer for peer, blocks in self.gone.items() if not _remaining(blocks, learned)]:
+        for peer in [peer for peer, blocks in self.gone.items() if not _remaining(blocks, self.next)]:
             blocks = self.gone.pop(peer)
             for group in range(blocks.groups):
                 self.account.counts.dropped["unfinished"] += unfinished_steps(blocks, group)
@@ -120,7 +122,12 @@ class Batches:
             blocks.release(self.account.commits + 1)
             self.released.append(peer)
 
-    def _admit(self, first_rollout: int) -> None:
+    def _admit(self) -> None:
+        """Let those that are ready take part, from the first rollout that is not open yet.
+
+        Where nobody takes part, at the start or when all have died, that is the rollout to be learned next.
+        """
+        first_rollout = max(self.rollouts.open, self.next) if self.members else self.next
         admitted = self._admissible()
         for blocks in admitted.values():
             blocks.admit(first_rollout)
@@ -129,17 +136,17 @@ class Batches:
         self.pending = {peer: blocks for peer, blocks in self.pending.items() if peer not in admitted}
 
     def _admissible(self) -> dict[str, Blocks]:
-        """Who is ready of those that wait. Where nobody takes part yet all are awaited, so that they begin together."""
+        """Waiting members that are ready; none while nobody takes part and one is not, so that all begin together."""
         ready = {peer: blocks for peer, blocks in self.pending.items() if blocks.ready}
         return ready if self.members or len(ready) == len(self.pending) else {}
 
-    def parts(self, rollout: int) -> list[Part] | None:
-        """The blocks that make this rollout's batch, by their simulators' numbers; None while one is being written.
+    def parts(self) -> list[Part] | None:
+        """Return the blocks that make the next batch, by their simulators' numbers; None while one is being written.
 
         The order is the same whoever has died meanwhile: a trainer that takes up a rollout of which another one has
         made some minibatches draws the rest from the same rows.
         """
-        parts = []
+        parts, rollout = [], self.next
         for peer, blocks in sorted({**self.gone, **self.members}.items(), key=lambda member: member[1].number):
             for group in range(blocks.groups):
                 if not blocks.takes_part(rollout):
@@ -150,13 +157,15 @@ class Batches:
                     return None
         return parts or None
 
-    def rows(self, rollout: int) -> int:
-        """Rows of a rollout that every participant has been in: how far its gathering is."""
+    def rows(self) -> int:
+        """Count the rows of the next rollout that every participant has been in: how far its gathering is."""
+        rollout = self.next
         members = [blocks for blocks in self.members.values() if blocks.takes_part(rollout)]
         return max(0, min((b.observed(g) - rollout * b.horizon for b in members for g in range(b.groups)), default=0))
 
-    def take(self, rollout: int, parts: Sequence[Part]) -> Batch:
-        """Gather a rollout into a batch: observation and first [T + 1, B, …], the rest [T, B, …]."""
+    def take(self, parts: Sequence[Part]) -> Batch:
+        """Gather the next rollout's parts into a batch: observation and first [T + 1, B, …], the rest [T, B, …]."""
+        rollout = self.next
         self._played = rollout, parts
 
         def gather(name: str, rows: slice = slice(None)) -> Tensor:
@@ -192,13 +201,14 @@ class Batches:
 
 
 def _versions(rollout: int, parts: Sequence[Part]) -> Tensor:
-    """Policy version per row and environment [T + 1, B]; a row's actions all come from one version."""
+    """Return the policy version per row and environment [T + 1, B]; a row's actions all come from one version."""
     rows = [torch.from_numpy(blocks.block("policy_version", group, rollout))[:, None] for _, blocks, group in parts]
     return torch.cat([row.expand(-1, part[1].envs_per_group) for row, part in zip(rows, parts, strict=True)], dim=1)
 
 
-def _remaining(blocks: Blocks, learned: int) -> bool:
-    return any(min(blocks.completed(group), blocks.left) > learned for group in range(blocks.groups))
+def _remaining(blocks: Blocks, rollouts_learned: int) -> bool:
+    """Whether a member has complete rollouts that are not learned from yet."""
+    return any(min(blocks.completed(group), blocks.left) > rollouts_learned for group in range(blocks.groups))
 
 
 def steps_in(batch: Batch) -> int:

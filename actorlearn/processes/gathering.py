@@ -40,8 +40,8 @@ class Gathering:
         self._complained = False
         self._clear()
 
-    def gather(self, learned: int, wake: Callable[[], object], wait: Callable[[], bool]) -> None:
-        """Have every simulator take one, with its rows from rollout ``learned`` on.
+    def gather(self, wake: Callable[[], object], wait: Callable[[], bool]) -> None:
+        """Have every simulator take one, with its rows from the rollout on that is to be learned next.
 
         ``wake`` wakes them; ``wait`` sleeps a little and follows the members, and is False when it is time to end.
         """
@@ -59,7 +59,7 @@ class Gathering:
         except OSError as error:
             self.inexact = str(error)
             return
-        number = self._batches.rollouts.ask(learned)
+        number = self._batches.rollouts.ask(self._batches.next)
         hit("gathering.asked")
         wake()
         self.inexact = self._awaited(number, wait)

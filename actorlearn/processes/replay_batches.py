@@ -35,10 +35,10 @@ class ReplayBatches(Batches):
         self._no_room = 0
         """Steps of the rollout taken last whose environments have no ring."""
 
-    def take(self, rollout: int, parts: Sequence[Part]) -> Batch:
-        """Say what is in a rollout; more environments than there were at the start may find no room."""
-        batch = super().take(rollout, parts)
-        self._taken = rollout, {f"{peer}/{group}": (blocks, group) for peer, blocks, group in parts}
+    def take(self, parts: Sequence[Part]) -> Batch:
+        """Say what is in the next rollout; more environments than there were at the start may find no room."""
+        batch = super().take(parts)
+        self._taken = self.next, {f"{peer}/{group}": (blocks, group) for peer, blocks, group in parts}
         room = self._replay.room({owner: blocks.envs_per_group for owner, (blocks, _) in self._taken[1].items()})
         stored = [torch.full((blocks.envs_per_group,), owner in room) for owner, (blocks, _) in self._taken[1].items()]
         kept = replace(batch, valid=batch.valid & torch.cat(stored).to(batch.valid.device))

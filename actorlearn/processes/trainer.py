@@ -71,11 +71,9 @@ class Trainer:
         self.checkpoints = settings.checkpoints
         self.learners = Learners(settings, self.role, self.learning)
         self.learning.beat, self.learning.going_on = self.role.alive, self.learners.going_on
-        self.learning.place = lambda: Place(self.learned, self.account.counts.used)
+        self.learning.place = lambda: Place(self.account.rollouts_learned, self.account.counts.used)
         self.env_steps = self.updates = self.saves_done = self.pulls = 0
         """Of which the first two are all learners' together."""
-        self.learned = self.account.learned
-        """The round to be learned next."""
         self.saved_at = -1
         self.save_due = self.save_failed = False
         self.unlearned: Batch | None = None
@@ -148,11 +146,11 @@ class Trainer:
         It has learned a rollout, at most, that it had not committed: that is taken once more, to be counted.
         """
         counts = self.account.counts
-        if place.rollout > self.learned and self.account.commits:
+        if place.rollout > self.account.rollouts_learned and self.account.commits:
             self.known = place
             return
         counts.dropped["rolled_back"] += max(0, counts.used - place.used)  # more: of another's newer checkpoint
-        counts.used, self.learned = place.used, max(self.learned, place.rollout)
+        counts.used, self.account.rollouts_learned = place.used, max(self.account.rollouts_learned, place.rollout)
 
     def _count_known(self, steps: int) -> None:
         """Count a rollout learned before this trainer's time; others may have traces of what is used no more."""
@@ -169,19 +167,21 @@ class Trainer:
         if self.unlearned is not None:
             batch, self.unlearned = self.unlearned, None
             return batch
-        parts = self.batches.parts(self.learned)
+        parts = self.batches.parts()
         if parts is None:
-            self.learned = self.batches.unblock(self.learned)
+            self.batches.unblock()
             self._say_released()
             self._pull()
             return None
-        batch = self.batches.take(self.learned, parts)
+        batch = self.batches.take(parts)
         if self.rewards is not None:
             batch = self.rewards.scaled(batch, [(f"{peer}/{g}", b.envs_per_group) for peer, b, g in parts])
-        if self.learned < self.known.rollout and (self.learners.in_step or self.settings.replay is None):
+        if self.account.rollouts_learned < self.known.rollout and (
+            self.learners.in_step or self.settings.replay is None
+        ):
             self._count_known(steps_in(batch))
             return self._batch()
-        version = self.batches.rollouts.judge(self.learned, self.published.version)
+        version = self.batches.rollouts.judge(self.account.rollouts_learned, self.published.version)
         fresh = without_stale(batch, version, self.learning.algorithm_settings)
         self.stale = steps_in(batch) - steps_in(fresh)
         if self.stale and self.stale == steps_in(batch) and not self.learners.in_step:
@@ -194,7 +194,7 @@ class Trainer:
         """Act by what others have learned meanwhile, every so many rows."""
         if not self.settings.pull_rows:
             return
-        pulls = self.batches.rows(self.learned) // self.settings.pull_rows
+        pulls = self.batches.rows() // self.settings.pull_rows
         if pulls > self.pulls and self.learning.exchange.pull():
             self._publish()
         self.pulls = pulls
@@ -214,7 +214,7 @@ class Trainer:
         hit("trainer.agreed")
         self.batches.keep()
         hit("trainer.kept")
-        self.numbers = self.learning.pass_over(prepared, self.env_steps, self.learned)
+        self.numbers = self.learning.pass_over(prepared, self.env_steps, self.account.rollouts_learned)
         hit("trainer.learned")
         exchange.settle()
         hit("trainer.settled")
@@ -236,7 +236,7 @@ class Trainer:
         self.batches.count_games()
         if self.rewards is not None:
             self.rewards.learned()
-        self.learned += 1
+        self.account.rollouts_learned += 1
 
     def _after_learning(self) -> None:
         if not self.learning.finite:
@@ -261,7 +261,7 @@ class Trainer:
             self._save()
 
     def _open(self) -> None:
-        self.batches.open_after(self.learned)
+        self.batches.open_next()
         self.wakeups.wake_all()
         self._say_released()
 
@@ -293,7 +293,7 @@ class Trainer:
 
     def _gather(self) -> None:
         """Have the simulators say where they stand, for the checkpoint that is to be saved."""
-        self.gathering.gather(self.learned, self.wakeups.wake_all, self._wait_for_snapshots)
+        self.gathering.gather(self.wakeups.wake_all, self._wait_for_snapshots)
 
     def _wait_for_snapshots(self) -> bool:
         self.waiter.wait(POLL_MS)
@@ -303,7 +303,7 @@ class Trainer:
 
     def _publish(self) -> None:
         version = self.learning.publish(self.published, self.env_steps)
-        self.batches.rollouts.published(version, self.env_steps, self.learned)
+        self.batches.rollouts.published(version, self.env_steps, self.account.rollouts_learned)
 
     def _elapsed_s(self) -> float:
         return time.monotonic() - self.settings.began_s
@@ -341,8 +341,8 @@ class Trainer:
             "env_steps": self.env_steps,
             "updates": self.updates,
             "account": msgspec.to_builtins(self.account.counts),
-            "in_flight": self.batches.in_flight(self.learned),
-            "learned": self.learned,
+            "in_flight": self.batches.in_flight(),
+            "learned": self.account.rollouts_learned,  # checkpoints of before have it by this name
             "elapsed_s": self._elapsed_s(),
             "episodes_finished": self.episodes.finished,
             "recent_returns": list(self.episodes.recent),
@@ -351,7 +351,7 @@ class Trainer:
             "rewards": self.rewards.state() if self.rewards is not None else None,
             "games": self.episodes.state(),
             "skipped": self.learning.skipped,
-            "rollouts": self.batches.rollouts.state(self.learned),
+            "rollouts": self.batches.rollouts.state(self.account.rollouts_learned),
             "depends_on": self.settings.depends_on,
             "weights": self.learning.sha256(),
         }
@@ -364,7 +364,9 @@ class Trainer:
         if self.gathering.inexact:
             return {}, {}
         rollouts = self.batches.rollouts
-        versions = {rollouts.version(r) for r in range(self.learned, rollouts.open)} | {self.published.version}
+        versions = {rollouts.version(r) for r in range(self.account.rollouts_learned, rollouts.open)} | {
+            self.published.version
+        }
         kept = self.published.kept(versions)
         if gone := versions - kept.keys():
             self.gathering.inexact = f"versions {gone} of the weights are not kept any more"
@@ -451,7 +453,7 @@ class Trainer:
         """Take up the account of a trainer that died, or of a run that ended, which is in the checkpoint's state."""
         saved = msgspec.convert(state.get("account") or {"used": state["own_steps"]}, Counts)  # else an older version's
         if not self.account.commits:
-            self.learned, self.account.counts = state["learned"], saved
+            self.account.rollouts_learned, self.account.counts = state["learned"], saved
             if not self.goes_on_from:
                 saved.dropped["not_resumed"] += state.get("in_flight", 0)
                 self.learning.consumed.forget_parts()
@@ -471,7 +473,7 @@ class Trainer:
         if self.saved_at != self.env_steps or self.save_failed:
             self._gather()
             self._save()
-        flight = {"steps_in_flight": self.batches.in_flight(self.learned)}
+        flight = {"steps_in_flight": self.batches.in_flight()}
         summary = {**self._row(), **flight, "wall_time_s": self._elapsed_s(), "weights_sha256": self.learning.sha256()}
         reason = "total_steps" if self.env_steps >= self.settings.total_steps else "drained" if draining else "stopped"
         self.role.control.finished(reason, summary)

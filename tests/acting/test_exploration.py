@@ -20,7 +20,7 @@ ENVIRONMENTS = SIMULATORS * GROUPS * ENVS
 def run(folder: Path) -> tuple[Rollouts, list[Blocks]]:
     """A learner's rollouts, the first of which begins at step 120, and the blocks of its simulators."""
     rollouts = Rollouts(Segment.create(folder / "rollouts", rollouts_fields()), HORIZON * ENVIRONMENTS)
-    rollouts.published(0, 120, learned=0)
+    rollouts.published(0, 120, rollouts_learned=0)
     rollouts.raise_to(2)
     shape = BlockShape(
         groups=GROUPS,

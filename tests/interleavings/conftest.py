@@ -27,7 +27,7 @@ def _stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "open_members", arrays.open_members)
     reasons = {"unfinished": account.REASONS["unfinished"]}  # one is as good as five, and there are fewer words
     monkeypatch.setattr(account, "REASONS", reasons)
-    monkeypatch.setattr(account, "_WORDS", ("learned", "used", *reasons))
+    monkeypatch.setattr(account, "_WORDS", ("rollouts_learned", "used", *reasons))
     monkeypatch.setattr(snapshots, "_write", arrays.write_snapshot)
     monkeypatch.setattr(snapshots, "taken", lambda _groups, number, since: (number, since))
     monkeypatch.setattr(published, "_ATTEMPTS", ATTEMPTS)

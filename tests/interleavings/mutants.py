@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from actorlearn.memory import account
-from actorlearn.memory.account import Account, Counts
+from actorlearn.memory.record import CommittedRecord
 from actorlearn.memory.rollout import MOST_BLOCKS, Blocks, Rollouts
 from actorlearn.parameters import published
 from actorlearn.parameters.allgather import AllGather
@@ -18,7 +17,6 @@ from actorlearn.parameters.rendezvous import Rendezvous
 from actorlearn.parameters.store import Store
 from actorlearn.processes.batches import Batches
 from actorlearn.processes.simulator import Group
-from actorlearn.replay.flushed import Flushed
 from tests.interleavings.arrays import Flock
 
 # Published weights ---------------------------------------------------------------------------------------------------
@@ -301,47 +299,35 @@ class OpenedTooFar(Rollouts):
 class OpenedBeforeCommitted(Batches):
     """Blocks are freed before the account says that their rollout is learned."""
 
-    def open_after(self, learned: int) -> None:
-        self.rollouts.raise_to(learned + self.blocks)
-        super().open_after(learned)
+    def open_next(self) -> None:
+        self.rollouts.raise_to(self.next + self.blocks)
+        super().open_next()
 
 
-class CommitsFirst(Account):
-    """The word that says which record holds is raised before that is written."""
+class CommitsFirst(CommittedRecord):
+    """The word that says which slot holds is raised before that is written."""
 
-    def commit(self, learned: int) -> None:
-        commits = self.commits + 1
-        self._commits[0] = commits
-        counted = (learned, self.counts.used, *self.counts.dropped.values())
-        self._records[commits % 2, : len(counted)] = counted
-        self.learned = learned
+    def replace(self, *values: Any) -> None:
+        spare = self.before
+        self._commits[0] = self.commits + 1
+        for array, value in zip(spare, values, strict=True):
+            array[: len(value)] = value
 
 
-class OneLook(Account):
+class OneLook(CommittedRecord):
     """Who asks does not look at the word again after reading."""
 
-    def committed(self) -> tuple[int, Counts]:
-        learned, used, *dropped = self._records[self.commits % 2, : 2 + len(account.REASONS)].tolist()
-        return learned, Counts(used=used, dropped=dict(zip(account.REASONS, dropped, strict=True)))
+    def read(self) -> tuple[Any, ...]:
+        return tuple(array.copy() for array in self.now)
 
 
 class AskedFirst(Rollouts):
     """Snapshots are asked for before it is said from which rollout on."""
 
-    def ask(self, learned: int) -> int:
+    def ask(self, rollouts_learned: int) -> int:
         self._hold[0] = self.hold + 1
-        self._hold_from[0] = learned
+        self._hold_from[0] = rollouts_learned
         return self.hold
-
-
-class FlushedFirst(Flushed):
-    """The word that says which slot holds is raised before that is written."""
-
-    def commit(self, record: Any) -> None:
-        spare = self.before
-        self._flushes[0] += 1
-        for word, value in zip(spare, record, strict=True):
-            word[:] = value
 
 
 class ReadAtOnce:

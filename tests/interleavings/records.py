@@ -18,14 +18,14 @@ from tests.interleavings.code import Done, Process, expect
 from tests.interleavings.explore import Scenario
 
 
-def accounting(kind: type[Account] = Account, *, commits: int = 3, kills: int = 1) -> Scenario:
+def accounting(*, commits: int = 3, kills: int = 1) -> Scenario:
     """A trainer that commits, is killed anywhere and goes on from what it had committed; and another process that asks.
 
     Invariants: a record is of one commit; rollouts never go back, for whoever asks.
     """
     words = Words()
     segment: Any = words.create("account", account_fields())
-    trainer, other = kind(segment), kind(segment)
+    trainer, other = Account(segment), Account(segment)
 
     def asked(counted: Account, known: int) -> int:
         learned, counts = counted.committed()
@@ -40,7 +40,8 @@ def accounting(kind: type[Account] = Account, *, commits: int = 3, kills: int = 
             return Done()
         trainer.counts.used = 10 * (learned + 1)
         trainer.counts.dropped = dict.fromkeys(account.REASONS, 100 * (learned + 1))
-        trainer.commit(learned + 1)
+        trainer.rollouts_learned = learned + 1
+        trainer.commit()
         return learned + 1
 
     def ask(state: tuple[int, int]) -> Hashable:
@@ -51,7 +52,7 @@ def accounting(kind: type[Account] = Account, *, commits: int = 3, kills: int = 
     return Scenario("account", words, processes, kills, {"account": "trainer"})
 
 
-def flushing(kind: type[Flushed] = Flushed, *, flushes: int = 3, kills: int = 2) -> Scenario:
+def flushing(*, flushes: int = 3, kills: int = 2) -> Scenario:
     """A trainer that flushes rollouts into its replay, is killed anywhere, and goes on with what is there.
 
     Invariants: what holds is of one flush, and all of it.
@@ -60,7 +61,7 @@ def flushing(kind: type[Flushed] = Flushed, *, flushes: int = 3, kills: int = 2)
     segment: Any = words.create("replay", flushed_fields(2))
 
     def flush(_state: Any) -> Hashable:
-        flushed = kind(segment)
+        flushed = Flushed(segment)
         number = flushed.flushes
         now = [np.asarray(word).tolist() for word in flushed.now]
         expect(now == _flushed(number) or not number, f"flush {number} holds {now}")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from actorlearn.memory import account
 from tests.interleavings import mutants
 from tests.interleavings.explore import explore
 from tests.interleavings.turns import playing
@@ -57,10 +58,16 @@ def test_a_member_that_is_listed_later_is_answered_together_with_the_others() ->
         ("acted early", object, {"members": 1}),
         ("batches", mutants.OpenedBeforeCommitted, {"killed": ["trainer"], "rollouts": 3}),
         ("due", mutants.ReadAtOnce, {"members": 2}),
-        ("account", mutants.CommitsFirst, {"killed": ["trainer"]}),
     ],
 )
 def test_a_slip_in_turns_is_caught(part: str, mutant: type[Any], changed: dict[str, Any]) -> None:
     found = explore(playing({part: mutant}, **changed))
+    print(found)
+    assert found.violation
+
+
+def test_a_slip_in_the_account_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(account, "CommittedRecord", mutants.CommitsFirst)
+    found = explore(playing(killed=["trainer"]))
     print(found)
     assert found.violation

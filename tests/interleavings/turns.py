@@ -155,6 +155,7 @@ class Play:
             learned, counts = self.account.committed()
             state = learned, counts.used, counts.dropped["unfinished"], (), (), (), None
         learned, used, unfinished, *who, order = state
+        self.account.rollouts_learned = learned
         self.account.counts.used = used
         self.account.counts.dropped["unfinished"] = unfinished
         batches.members, batches.pending, batches.gone = (
@@ -170,24 +171,24 @@ class Play:
         if learned == self.rollouts_to_learn:
             self.told["over"][0] = 1
             return Done(learned)
-        parts = batches.parts(learned)
+        parts = batches.parts()
         if parts is None:
-            opened = batches.unblock(learned)
-            if opened == learned:
+            batches.unblock()
+            if batches.next == learned:
                 sleep()
-            learned = opened
         else:
             self.account.counts.used += sum(self._see(learned, blocks) for _, blocks, _ in parts)
             self._see_that_all_meant(learned, {blocks.number for _, blocks, _ in parts})
             learned += 1
+            self.account.rollouts_learned = learned
             self.rollouts.published(10 + learned, learned, learned)
-            batches.open_after(learned)
+            batches.open_next()
         counts = self.account.counts
         who = [
             tuple(member.number for member in members.values())
             for members in (batches.members, batches.pending, batches.gone)
         ]
-        return (learned, counts.used, counts.dropped["unfinished"], *who, order)
+        return (batches.next, counts.used, counts.dropped["unfinished"], *who, order)
 
     def _member(self, member: int) -> Member:
         return Member(name=self.names[member], incarnation=0, segment=self.names[member])

@@ -74,7 +74,7 @@ class Played:
         self.blocks.mark_ready()
         member = Member(name="simulator-0", incarnation=0, segment=str(path), wakeup="", server=0, learner=0)
         self.batches.follow([member], [])
-        self.batches.open_after(0)
+        self.batches.open_next()
 
     def rollout(self, number: int) -> Batch:
         """Play a rollout, whose row 0 is row T of the one before, and store it."""
@@ -92,8 +92,9 @@ class Played:
         return self.take(number)
 
     def take(self, number: int) -> Batch:
-        parts = self.batches.parts(number)
+        self.batches.account.rollouts_learned = number
+        parts = self.batches.parts()
         assert parts
-        batch = self.batches.take(number, parts)
+        batch = self.batches.take(parts)
         self.batches.keep()
         return batch

@@ -76,7 +76,7 @@ class Course:
         )
         made = learning_by(settings)
         assert isinstance(made, ReplayLearning)
-        self.learner, self.learned, self.used = made, 0, 0
+        self.learner, self.rollouts_learned, self.used = made, 0, 0
         self.folder, self.peer, self.block = folder, f"simulator-0.{incarnation}", {**observations}
 
     def begin(self) -> None:
@@ -91,32 +91,34 @@ class Course:
         name, _, incarnation = self.peer.rpartition(".")
         member = Member(name=name, incarnation=int(incarnation), segment=str(path), wakeup="", server=0, learner=0)
         self.batches.follow([member], [])
-        self.batches.open_after(self.learned)
+        account.rollouts_learned = self.rollouts_learned
+        self.batches.open_next()
 
     def learn(self) -> dict[str, Any]:
         """Play and learn one rollout; says what has come of it."""
-        rollout = self.learned
+        rollout = self.rollouts_learned
         for name, rows in self.history[rollout].items():
             self.blocks.block(name, 0, rollout)[:] = rows
         self.blocks.mark_completed(0, rollout)
-        parts = self.batches.parts(rollout)
+        parts = self.batches.parts()
         assert parts
-        batch = self.batches.take(rollout, parts)
+        batch = self.batches.take(parts)
         self.learner.updates_from(batch, self.used, self.used)
         self.batches.keep()
         told = self.learner.pass_over(batch, self.used, rollout)
-        self.learned, self.used = rollout + 1, self.used + steps_in(batch)
-        self.batches.open_after(self.learned)
+        self.rollouts_learned, self.used = rollout + 1, self.used + steps_in(batch)
+        self.batches.account.rollouts_learned = self.rollouts_learned
+        self.batches.open_next()
         return {**told, **{name: tensor.clone() for name, tensor in self.learner.tensors().items()}}
 
     def save(self, directory: Path) -> None:
-        state = {"learned": self.learned, "used": self.used}
-        checkpoint.save(directory, self.learned, self.learner.tensors(), state, 1, self.learner.save)
+        state = {"learned": self.rollouts_learned, "used": self.used}
+        checkpoint.save(directory, self.rollouts_learned, self.learner.tensors(), state, 1, self.learner.save)
 
     def restore(self, directory: Path, goes_on: bool = True) -> None:
         saved = checkpoint.newest(directory)
         self.learner.restore(saved, goes_on)
-        self.learned, self.used = saved.state["learned"], saved.state["used"]
+        self.rollouts_learned, self.used = saved.state["learned"], saved.state["used"]
 
 
 def history(folder: Path, case: dict[str, Any]) -> list[dict[str, np.ndarray]]:
@@ -133,7 +135,7 @@ def test_restored_at_any_rollout_and_minibatch_it_goes_on_bit_for_bit(tmp_path: 
         """Save in the midst of a pass, as who is told to end there does."""
         calls = len(places)
         if calls % 4 == 1:
-            places.append(tmp_path / f"{whole.learned}-among")
+            places.append(tmp_path / f"{whole.rollouts_learned}-among")
             whole.save(places[-1])
         else:
             places.append(tmp_path)
@@ -152,7 +154,7 @@ def test_restored_at_any_rollout_and_minibatch_it_goes_on_bit_for_bit(tmp_path: 
         again = Course(tmp_path / f"again-{number}", case, rollouts, incarnation=1 + number)
         again.restore(place)
         again.begin()
-        for rollout in range(again.learned, min(again.learned + 3, ROLLOUTS)):
+        for rollout in range(again.rollouts_learned, min(again.rollouts_learned + 3, ROLLOUTS)):
             for name, value in again.learn().items():
                 before = said[rollout][name]
                 if name.endswith("minibatches"):  # of a pass that was broken off, those that were left
@@ -171,7 +173,7 @@ def test_where_simulators_begin_anew_the_rollout_that_was_begun_is_stored_again(
     made.learner.going_on = lambda: False
     with pytest.raises(Stopped):
         made.learn()
-    assert (made.learned, made.learner.replay.rollouts) == (4, 5)
+    assert (made.rollouts_learned, made.learner.replay.rollouts) == (4, 5)
     made.save(tmp_path / "saved")
     for goes_on in (False, True):
         other = [{**block, "reward": block["reward"] + 100} for block in rollouts]

@@ -39,13 +39,13 @@ def weights_of(world: World, learner: int = 0) -> Any:
 
 def times_in(world: World, weights: Any) -> Counter[Row]:
     """How often each row is in weights: in that part of them where it is most often."""
-    counts = counts_of(weights).rollout(3).max(axis=0).tolist()
+    counts = counts_of(weights).round(3).max(axis=0).tolist()
     return Counter({row: counts[number] for row, number in world.numbers.of.items() if counts[number]})
 
 
 def torn(world: World, weights: Any) -> list[Row]:
     """Rows that are more often in one part of weights than in another."""
-    counts = counts_of(weights).rollout(3)
+    counts = counts_of(weights).round(3)
     uneven = counts.max(axis=0) != counts.min(axis=0)
     return [row for row, number in world.numbers.of.items() if uneven[number]]
 
@@ -57,7 +57,7 @@ def times_used(world: World, learner: int = 0) -> Counter[Row]:
 
 def minibatches(world: World, learner: int = 0) -> float:
     """How many minibatches are in a learner's final weights."""
-    counts = counts_of(weights_of(world, learner))[:, 0].rollout(3).tolist()
+    counts = counts_of(weights_of(world, learner))[:, 0].round(3).tolist()
     assert len(set(counts)) == 1, f"minibatches are {counts} times in the three parts of the weights"
     return float(counts[0])
 

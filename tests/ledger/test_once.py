@@ -77,7 +77,7 @@ def test_the_first_rollout_after_a_stop_and_a_resume_is_stored(tmp_path: Path, t
     seen = len(world.produced)
     assert world.run(resume=True) == 0
     twice = {row: times for row, times in stored(world).items() if times > 1}
-    learned = world.trainers[0].learned
+    learned = world.trainers[0].account.rollouts_learned
     new = [step.row for step in world.produced[seen:] if step.rollout < learned]
     assert twice == {}
     assert [row for row in new if row not in stored(world)] == []
@@ -95,12 +95,15 @@ def test_complete_rollouts_of_a_simulator_that_dies_while_its_trainer_is_away_ar
     world.interfere = both_die
     assert world.run() == 0
     used = times_used(world)
-    learned = world.trainers[0].learned
+    learned = world.trainers[0].account.rollouts_learned
     lost = [step for step in world.produced if step.rollout < learned and step.row not in used]
     assert len(lost) == world.rows[-1]["steps_dropped"]
 
 
-@pytest.mark.parametrize("place", ["flushed.field@15", "flushed.committed@4"])
+@pytest.mark.parametrize(
+    "place",  # of a rollout: four arrays of the replay's record and one of the account's, and the word of each
+    [*(f"record.written@{nth}" for nth in range(16, 21)), "record.committed@7", "record.committed@8"],
+)
 def test_a_rollout_is_stored_once_where_a_trainer_dies_while_it_stores(tmp_path: Path, place: str) -> None:
     world = died(tmp_path, topology(**DQN), "trainer.0", place.replace("@", "=raise@"))
     assert {row: times for row, times in stored(world).items() if times != 1} == {}
@@ -116,7 +119,7 @@ def test_steps_that_a_dead_trainer_learned_and_had_not_committed_are_not_counted
     tmp_path: Path, place: str
 ) -> None:
     world = died(tmp_path, topology(), "trainer.0", f"{place}=raise@5")
-    learned = world.trainers[0].learned
+    learned = world.trainers[0].account.rollouts_learned
     produced = sum(step.rollout < learned for step in world.produced)
     _, used, dropped = counted(world)
     assert produced == used + dropped
@@ -190,7 +193,9 @@ def test_steps_lost_when_all_learners_die_are_counted(tmp_path: Path) -> None:
     assert world.run() == 0
     used = times_used(world)
     lost = [
-        step for step in world.produced if step.row not in used and step.rollout < world.trainers[step.learner].learned
+        step
+        for step in world.produced
+        if step.row not in used and step.rollout < world.trainers[step.learner].account.rollouts_learned
     ]
     assert lost
     assert world.rows[-1]["steps_dropped"] == len(lost)

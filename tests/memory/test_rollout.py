@@ -48,7 +48,7 @@ def test_columns_of_an_algorithm_lie_beside(tmp_path: Path) -> None:
 
 def test_every_open_rollout_says_what_was_newest_when_it_was_opened_and_where_the_run_stood(tmp_path: Path) -> None:
     rollouts = Rollouts(Segment.create(tmp_path / "rollouts", rollouts_fields()), steps=40)
-    rollouts.published(0, 0, learned=0)
+    rollouts.published(0, 0, rollouts_learned=0)
     rollouts.raise_to(2)
     for learned in range(1, 200):
         rollouts.published(learned, 37 * learned, learned)  # of 40 steps 3 were void
@@ -81,7 +81,7 @@ def test_rollouts_that_were_open_are_told_the_same_in_the_run_that_goes_on(tmp_p
 
 def test_a_run_that_goes_on_from_far_opens_its_first_rollouts_alone(tmp_path: Path) -> None:
     rollouts = Rollouts(Segment.create(tmp_path / "rollouts", rollouts_fields()), steps=10)
-    rollouts.published(3, 9_000, learned=10**9)
+    rollouts.published(3, 9_000, rollouts_learned=10**9)
     rollouts.raise_to(10**9 + MOST_BLOCKS)
     assert [rollouts.env_steps(10**9 + n) for n in (0, 1, MOST_BLOCKS - 1)] == [9_000, 9_010, 9_000 + 630]
 

@@ -82,7 +82,7 @@ class Play:
         account = Account(Segment.create(self.folder / "account", account_fields()))
         self.batches = Batches(self.rollouts, account, blocks, "cpu", ["state", "value"], Episodes())
         self.turns = Turns(0, 0.0)
-        self.learned = before.learned if before else 0
+        account.rollouts_learned = before.learned if before else 0
         self.digests = list(before.digests) if before else [1]
         """What has been learned by version of the weights, the last being the newest."""
         for version in (
@@ -92,7 +92,11 @@ class Play:
             self.rollouts.raise_to(version + blocks)
         self.simulators = [Simulator(self, n, before.folder if before else None) for n in range(SEATS)]
         self.batches.follow([simulator.member for simulator in self.simulators], [])
-        self.batches.open_after(self.learned)
+        self.batches.open_next()
+
+    @property
+    def learned(self) -> int:
+        return self.batches.next
 
     def event(self, random: np.random.Generator, learn: bool = True) -> None:
         """Let somebody, drawn, do what they can do now."""
@@ -104,8 +108,8 @@ class Play:
         elif who == SEATS and not self.local:
             for asked in self.turns.batches([simulator.blocks for simulator in self.simulators]):
                 self.answer(asked)
-        elif who > SEATS and (parts := self.batches.parts(self.learned)):
-            self.learn(self.batches.take(self.learned, parts))
+        elif who > SEATS and (parts := self.batches.parts()):
+            self.learn(self.batches.take(parts))
 
     def answer(self, asked: list[Asked]) -> None:
         blocks, group, timestep = asked[0]
@@ -130,9 +134,9 @@ class Play:
             for _, tensor in sorted(parts.items()):
                 digest = zlib.crc32(np.ascontiguousarray(tensor.numpy()).tobytes(), digest)
         self.digests.append(digest)
-        self.learned += 1
+        self.batches.account.rollouts_learned += 1
         self.rollouts.published(self.learned, 0, self.learned)
-        self.batches.open_after(self.learned)
+        self.batches.open_next()
 
     def interrupted(self, random: np.random.Generator) -> Play:
         """Take snapshots, of some later than of others, and go on from them in another run."""

@@ -40,7 +40,7 @@ class Stage:
         if begun:
             for blocks in self.blocks:
                 blocks.mark_ready()
-            self.batches.unblock(0)
+            self.batches.unblock()
         self.gathering = Gathering(str(self.folder), self.batches)
         self.waits = 0
 
@@ -58,7 +58,8 @@ class Stage:
             return doings[self.waits - 1]() is not False if self.waits <= len(doings) else True
 
         self.waits = 0
-        self.gathering.gather(7, lambda: None, wait)
+        self.batches.account.rollouts_learned = 7
+        self.gathering.gather(lambda: None, wait)
         return self.gathering.inexact
 
 
@@ -124,7 +125,7 @@ def test_before_anybody_begins_there_is_nothing_to_take(tmp_path: Path) -> None:
 def test_without_a_folder_nobody_is_asked(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     none = Gathering("", stage.batches)
-    none.gather(7, lambda: None, lambda: True)
+    none.gather(lambda: None, lambda: True)
     assert stage.rollouts.hold == 0
     assert none.put(stage.checkpoint) == {"inexact": "checkpoint.exact is false", "simulators": []}
 

@@ -75,14 +75,14 @@ def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: st
     for player in players:
         list(player.starts.first(4, [player.index]))  # in the middle of a game, of which the network has seen nothing
     member.mark_ready()
-    batches.open_after(0)
+    batches.open_next()
     begun, bootstrap = 0, None
-    for rollout in range(8):
-        while (parts := batches.parts(rollout)) is None:
+    for _ in range(8):
+        while (parts := batches.parts()) is None:
             for player in players:
                 if player.advance() == "observed":
                     policy.act([(member, player.index, player.timestep)])
-        taken = batches.take(rollout, parts)
+        taken = batches.take(parts)
         assert taken.columns["state"].shape == (1, groups * ENVIRONMENTS, learner.state_size)
         with torch.no_grad():
             outputs = learner.outputs(taken)
@@ -96,7 +96,8 @@ def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: st
         bootstrap = outputs["value"][-1:].squeeze(-1)
         torch.testing.assert_close(learner.outputs(taken, 1)["value"].squeeze(-1), bootstrap)
         begun += int(taken.first[1:-1].any())
-        batches.open_after(rollout + 1)
+        account.rollouts_learned += 1
+        batches.open_next()
     assert begun >= 2, "games should begin in the middle of blocks"
     for env in envs:
         env.close()

@@ -190,7 +190,6 @@ class Protocol(RuleBasedStateMachine):
         """All that have ended."""
         self.simulators = [self._simulator() for _ in range(count)]
         self.leaving: list[str] = []
-        self.learned = 0
         self.version = 0
         self.steps_used = 0
         self.seen: set[Cell] = set()
@@ -267,15 +266,16 @@ class Protocol(RuleBasedStateMachine):
     @rule(killed=st.sampled_from(["", "released", "committed"]))
     def learn(self, killed: str = "") -> None:
         """Learn a rollout, or pass over one; the trainer may be killed when it has committed half of that, or all."""
-        parts = self.batches.parts(self.learned)
+        parts = self.batches.parts()
         if parts is None:
-            self.learned = self.batches.unblock(self.learned)
+            self.batches.unblock()
             return
         if killed == "released":  # what it learns of this rollout is lost: it has not been committed
-            self.batches._release(self.learned + 1)
+            self.account.rollouts_learned += 1
+            self.batches._release()
             self._restart()
             return
-        batch = self.batches.take(self.learned, parts)
+        batch = self.batches.take(parts)
         self.batches.count_games()
         for b in range(batch.action.shape[1]):
             self._check(batch.environments(torch.tensor([b])))
@@ -284,14 +284,14 @@ class Protocol(RuleBasedStateMachine):
         assert (lag >= 0).all() and (lag < self.at_once).all(), "older than the open rollouts allow"
         self.steps_used += int(batch.valid.sum())
         self.account.counts.used += int(batch.valid.sum())
-        self.learned += 1
+        self.account.rollouts_learned += 1
         self.version += 1
         if killed == "committed":
-            self.batches._release(self.learned)
-            self.account.commit(self.learned)
+            self.batches._release()
+            self.account.commit()
             self._restart()
             return
-        self.batches.open_after(self.learned)
+        self.batches.open_next()
 
     def _check(self, batch: Batch) -> None:
         """One environment's block is what its ledger wrote, and follows the block before."""
@@ -352,7 +352,6 @@ class Protocol(RuleBasedStateMachine):
 
     def _restart(self) -> None:
         self._start_trainer()
-        assert self.learned == self.account.learned
         self._order()
 
     @invariant()
@@ -363,7 +362,7 @@ class Protocol(RuleBasedStateMachine):
         produced = sum(env.steps_taken for s in (*self.simulators, *self.ended) for env in s.envs)
         _, counts = self.account.committed()
         in_flight = sum(
-            steps_in_flight(s.blocks, self.learned)
+            steps_in_flight(s.blocks, self.account.rollouts_learned)
             for s in (*self.simulators, *self.gone.values())
             if not 0 < s.blocks.released <= self.account.commits
         )
@@ -378,12 +377,12 @@ class Protocol(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Whatever happened, the run goes on: with everyone taking turns, rollouts are learned again."""
-        if not hasattr(self, "learned"):
+        if not hasattr(self, "leaving"):
             return
         self.leaving = []
         if not self.simulators:
             self.attach()
-        goal = self.learned + 3
+        goal = self.account.rollouts_learned + 3
         for _ in range(400):
             for simulator in list(self.simulators):
                 if all(result == "left" for result in simulator.advance()):
@@ -394,9 +393,9 @@ class Protocol(RuleBasedStateMachine):
                 self.infer(group)
             self.let_time_pass()
             self.learn()
-            if self.learned >= goal:
+            if self.account.rollouts_learned >= goal:
                 return
-        raise AssertionError(f"stuck in rollout {self.learned}: everyone waits for someone else")
+        raise AssertionError(f"stuck in rollout {self.account.rollouts_learned}: everyone waits for someone else")
 
 
 Protocol.TestCase.settings = settings(
@@ -421,7 +420,7 @@ def test_a_rollout_whose_only_participant_has_died_is_passed_over(machine: Proto
     machine.get_ready()
     machine.learn()
     first, second = (simulator.blocks for simulator in machine.simulators)
-    assert (machine.learned, machine.rollouts.open) == (1, 3)
+    assert (machine.account.rollouts_learned, machine.rollouts.open) == (1, 3)
     assert (first.joined, second.joined) == (0, 2)
     assert first.completed(0) == 1, "the first is in the middle of rollout 1"
     machine.simulators[0] = machine._simulator()
@@ -462,13 +461,13 @@ def test_who_arrives_later_is_not_waited_for(machine: Protocol) -> None:
             machine.infer(group=0)
         assert working.advance() == ["completed"]
         machine.learn()
-    assert (machine.learned, late.blocks.joined) == (3, -1)
+    assert (machine.account.rollouts_learned, late.blocks.joined) == (3, -1)
     late.start()
     for _ in range(HORIZON + 1):
         working.advance()
         machine.infer(group=0)
     machine.learn()
-    assert (machine.learned, late.blocks.joined) == (4, 4)
+    assert (machine.account.rollouts_learned, late.blocks.joined) == (4, 4)
 
 
 def test_only_steps_are_counted_as_lost(machine: Protocol) -> None:

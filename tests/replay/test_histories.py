@@ -32,8 +32,8 @@ from tests.replay.ledger import ENVS, Game, LedgerEnv, Simulated
 ADDING = ("buffer.history", "buffer.rows", "buffer.added")
 FLUSHING = (
     "buffer.whole",
-    "flushed.field",
-    "flushed.committed",
+    "record.written",
+    "record.committed",
     "buffer.removed",
     "buffer.inserted",
     "sum_tree.leaves",

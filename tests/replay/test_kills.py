@@ -159,7 +159,7 @@ def test_who_takes_it_up_may_be_killed_too(
     made, whole = (Kept(path, prioritised, stack, steps) for path in itertools.islice(copies(tmp_path), 2))
     for rollout, blocks in enumerate(rollouts):
         whole.store(rollout, blocks)
-        for point in ("flushed.committed=raise@1", "buffer.removed=raise@1"):  # the second time it is there already
+        for point in ("record.committed=raise@1", "buffer.removed=raise@1"):  # the second time it is there already
             if made.replay.rollouts <= rollout:
                 killed(point, partial(made.store, rollout, blocks))
                 for again in points(made.opened):
