@@ -33,7 +33,6 @@ Facts of ale-py 0.12.1 this file works around, each with a test:
 
 from __future__ import annotations
 
-import difflib
 import functools
 import re
 import zlib
@@ -52,6 +51,7 @@ from gymnasium.vector import AutoresetMode
 from actorlearn.actions import drawn
 from actorlearn.envs.history import KEEPS_MEMORY, History
 from actorlearn.envs.interface import EnvSettings, EnvSpec, Row, check_actions, seed31
+from actorlearn.nearest import nearest
 
 UNLIMITED_FRAMES = 2**30
 """Months of play, and far from where ALE's 32-bit counter overflows."""
@@ -246,8 +246,8 @@ def rom(env_id: str) -> str:
         return known[env_id]
     bare = re.sub(r"^ALE/|-v\d+$|[^A-Za-z0-9]", "", env_id).lower()
     by_name = {re.sub(r"\W", "", known_id[4:-3]).lower(): known_id for known_id in known}
-    nearest = difflib.get_close_matches(bare, by_name, n=1, cutoff=0.0)
-    raise ValueError(f"env.id: {env_id!r} is not a known game; did you mean {by_name[nearest[0]]!r}?")
+    closest = by_name[nearest(bare, by_name, likeness=0.0)]
+    raise ValueError(f"env.id: {env_id!r} is not a known game; did you mean {closest!r}?")
 
 
 @functools.cache

@@ -50,7 +50,7 @@ def _bare(settings: EnvSettings) -> tuple[Environment, int | None]:
         raise ValueError(f"{what} is {found!r}; it must be a subclass of gymnasium.Env, or an id that is registered")
     raise ValueError(
         f"{what}: {module_name} has no class {name!r} and registers no id {name!r}; "
-        f"{registered.nearest(name, registered.of_module(module))}{registered.EXAMPLES}"
+        f"{registered.did_you_mean(name, registered.of_module(module))}{registered.EXAMPLES}"
     )
 
 
@@ -79,7 +79,7 @@ def _wrapped(env: Environment, name: str, kwargs: Mapping[str, Any], key: str) -
     wrapper = getattr(module, attribute, None)
     if not callable(wrapper):
         known = {word: f"{module_name}:{word}" for word in dir(module) if not word.startswith("_")}
-        close = registered.nearest(attribute, known) or "wrappers are like 'gymnasium.wrappers:TimeLimit'"
+        close = registered.did_you_mean(attribute, known) or "wrappers are like 'gymnasium.wrappers:TimeLimit'"
         raise ValueError(f"{what}: {module_name} has no {attribute!r}; {close}".rstrip())
     wrapped = _called(wrapper, (env,), kwargs, what)
     if not isinstance(wrapped, gymnasium.Env):

@@ -5,7 +5,6 @@ Reads what is installed: entry points, and the source of packages that need gymn
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import re
 import warnings
@@ -18,6 +17,8 @@ from types import ModuleType
 import gymnasium
 from gymnasium.envs.registration import EnvSpec as Registered
 from gymnasium.envs.registration import namespace
+
+from actorlearn.nearest import ROUGHLY, nearest
 
 ENTRY_POINTS = ("gymnasium.envs", "gymnasium.envs.__root__")
 """Groups of entry points that register environments; the second is highway-env's."""
@@ -83,10 +84,10 @@ def of_module(module: ModuleType) -> dict[str, str]:
     return {name: f"{module.__name__}:{name}" for name in (*classes, *ids)}
 
 
-def nearest(word: str, known: Mapping[str, str]) -> str:
+def did_you_mean(word: str, known: Mapping[str, str]) -> str:
     """Suggest how to write what is probably meant; empty where nothing is like it."""
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
-    return f"did you mean {known[close[0]]!r}? " if close else ""
+    close = nearest(word, known, ROUGHLY)
+    return f"did you mean {known[close]!r}? " if close else ""
 
 
 def way_out(env_id: str) -> str:
@@ -102,7 +103,7 @@ def way_out(env_id: str) -> str:
             return f"such ids come with {package}: `pip install {package}`, and write '{package}:{env_id}'"
     here = [*(known for known, entry in gymnasium.registry.items() if not is_ale(entry)), *atari.ids()]
     failed = "".join(f"; an entry point failed: {failure}" for failure in load_entry_points())
-    return f"{nearest(env_id, packaged | dict(zip(here, here, strict=True)))}{EXAMPLES}{failed}"
+    return f"{did_you_mean(env_id, packaged | dict(zip(here, here, strict=True)))}{EXAMPLES}{failed}"
 
 
 def to_install(module: str, missing: str) -> str:

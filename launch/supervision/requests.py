@@ -7,10 +7,10 @@ checkpoints have been asked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from actorlearn import __version__
+from actorlearn.nearest import ROUGHLY, nearest
 from actorlearn.wire.messages import PROTOCOL_VERSION, Reply, Request, Saved, brief
 from launch.plan.processes import PlannedProcess
 from launch.supervision import events as ev
@@ -142,7 +142,7 @@ def mismatch(request: Request) -> str:
             f"{PROTOCOL_VERSION} of version {__version__}; use the actorlearn that started the run"
         )
     if request.command not in COMMANDS:
-        return f"{request.command!r} is no request; {_nearest(request.command, COMMANDS)}"
+        return f"{request.command!r} is no request; {_nearest_or_all(request.command, COMMANDS)}"
     return ""
 
 
@@ -177,7 +177,7 @@ def cannot_detach(names: Sequence[str], children: Mapping[str, Child], mode: str
             )
         if name not in known:
             what = "simulator and no trainer" if mode == ELASTIC else "simulator"
-            return f"{name!r} is no {what} of this run; {_nearest(name, known)}"
+            return f"{name!r} is no {what} of this run; {_nearest_or_all(name, known)}"
         if children[name].leaving:
             return f"{name} is already leaving; wait until it is gone"
     staying = [trainer for trainer in trainers if _stays(trainer, names)]
@@ -197,6 +197,6 @@ def _stays(child: Child, leaving: Sequence[str]) -> bool:
     return child.name not in leaving and not child.leaving and not child.guest and child.state is not State.FATAL
 
 
-def _nearest(word: str, known: Sequence[str]) -> str:
-    close = get_close_matches(word, known, n=1, cutoff=0.4)
-    return f"did you mean {close[0]}?" if close else f"choose from {', '.join(known)}"
+def _nearest_or_all(word: str, known: Sequence[str]) -> str:
+    close = nearest(word, known, ROUGHLY)
+    return f"did you mean {close}?" if close else f"choose from {', '.join(known)}"
