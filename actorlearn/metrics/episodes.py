@@ -12,11 +12,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+RECENT_GAMES = 100
+"""Whole games that means are of: the last ones."""
+
 
 class Episodes:
     """Scores per environment, for one simulator group or several in a row."""
 
-    def __init__(self, window: int = 100) -> None:
+    def __init__(self, window: int = RECENT_GAMES) -> None:
         """Keep the last ``window`` whole games for the mean."""
         self.finished = 0
         self.recent: deque[float] = deque(maxlen=window)

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from launch.errors import FailedError
-from launch.reports.format import clock, number, whole
+from launch.reports.format import as_whole, metric_value
 from launch.runs import find
 from launch.runs.client import ask
 from launch.runs.find import Run
@@ -29,6 +29,10 @@ _CHANGE_S = 75.0
 
 _NOW_S = 5.0
 """A supervisor told to stop now has nothing to save; what takes longer than this is stuck."""
+
+
+_METRICS = ("env_steps", "env_steps_per_s", "episode_return_mean", "time_s")
+"""Shown of each run by ``ps``."""
 
 
 def ps(ended: bool, json: bool) -> int:
@@ -49,11 +53,8 @@ def ps(ended: bool, json: bool) -> int:
         table.add_row(
             row["run"],
             row["status"],
-            whole(row["processes"]),
-            whole(row["env_steps"]),
-            whole(row["env_steps_per_s"]),
-            number(row["episode_return_mean"]),
-            clock(row["time_s"]),
+            as_whole(row["processes"]),
+            *(metric_value(row, name) for name in _METRICS),
             _short(row["folder"]),
         )
     Console(soft_wrap=not os.isatty(1)).print(table)
@@ -63,7 +64,7 @@ def ps(ended: bool, json: bool) -> int:
 def _about(run: Run) -> dict[str, Any]:
     last = run.summary() if not run.alive else {}
     row = run.metrics().last() or {}
-    known = {key: last.get(key, row.get(key)) for key in ("env_steps", "env_steps_per_s", "episode_return_mean")}
+    known = {key: last.get(key, row.get(key)) for key in _METRICS[:-1]}
     return {
         "run": run.name,
         "folder": str(run.path),

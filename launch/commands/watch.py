@@ -19,7 +19,7 @@ from rich.live import Live
 
 from launch.display.screen import Known, picture
 from launch.errors import FailedError, RunError
-from launch.reports.merge import believed
+from launch.reports.checks import believed
 from launch.runs import find
 from launch.runs.client import ask
 from launch.runs.find import Run

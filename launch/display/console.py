@@ -16,7 +16,7 @@ from rich.console import Console as Terminal
 from rich.live import Live
 
 from launch.display.screen import Known, picture
-from launch.reports.format import clock, event_text, number, whole
+from launch.reports.format import as_duration, event_line, metric_value
 
 if TYPE_CHECKING:
     from launch.supervision.events import Console, Note
@@ -112,7 +112,7 @@ class PlainConsole:
         elapsed_s = self._now_s() - self._started_s
         event = as_event(note, elapsed_s)
         self.known.add_event(event)
-        self._say(f"{clock(elapsed_s):>8}  {event_text(event)}")
+        self._say(f"{as_duration(elapsed_s):>8}  {event_line(event)}")
 
     def row(self, row: Mapping[str, Any]) -> None:
         """A report of the trainer; the first is always said."""
@@ -132,7 +132,7 @@ class PlainConsole:
 
     def _say_row(self) -> None:
         self._said_s, self._unsaid = self._now_s(), False
-        self._say(f"{clock(self._now_s() - self._started_s):>8}  {row_text(self.known)}")
+        self._say(f"{as_duration(self._now_s() - self._started_s):>8}  {row_text(self.known)}")
 
     def _say(self, line: str) -> None:
         self._stream.write(line + "\n")
@@ -147,12 +147,12 @@ def row_text(known: Known) -> str:
     return " · ".join(
         (
             f"{steps:,} steps ({share:.1f}%)",
-            f"{whole(row.get('env_steps_per_s'))} steps/s",
-            f"{whole(row.get('frames_per_s'))} frames/s",
-            f"score {number(row.get('episode_return_mean'))} ({whole(row.get('episodes'))} games)",
-            f"{whole(row.get('updates'))} updates",
-            f"lag {number(row.get('policy_lag_mean'))}",
-            f"{clock(known.left_s)} left",
+            f"{metric_value(row, 'env_steps_per_s')} steps/s",
+            f"{metric_value(row, 'frames_per_s')} frames/s",
+            f"score {metric_value(row, 'episode_return_mean')} ({metric_value(row, 'episodes')} games)",
+            f"{metric_value(row, 'updates')} updates",
+            f"lag {metric_value(row, 'policy_lag_mean')}",
+            f"{as_duration(known.left_s)} left",
         )
     )
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from actorlearn.files import write_atomically
-from launch.reports.format import is_number, printable
+from launch.reports.checks import is_number
+from launch.reports.format import printable
 from launch.topology import strict_yaml
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def read_curve(run: Path, column: str = SCORE) -> Curve:
     rows = _read_rows(run / "metrics.jsonl")
     stretches = _stretches(rows, column)
     if not stretches and column != SCORE:
-        there = ", ".join(sorted({name for row in rows for name in row if _number(row, name) is not None}))
+        there = ", ".join(sorted({name for row in rows for name in row if _value(row, name) is not None}))
         raise ValueError(f"{run}: no numbers in a column {column!r}; there are {there}")
     if not stretches:
         raise ValueError(f"{run}: no whole game finished in {len(rows)} reports; let the run go on, then plot again")
@@ -97,7 +98,7 @@ def read_curve(run: Path, column: str = SCORE) -> Curve:
     name, env = topology.get("name"), topology.get("env")
     game = env.get("id") if isinstance(env, dict) else None
     last = rows[-1]
-    steps, frames = _number(last, "env_steps"), _number(last, "frames")
+    steps, frames = _value(last, "env_steps"), _value(last, "frames")
     return Curve(
         label=name if name and isinstance(name, str) else run.resolve().name,
         game=game if isinstance(game, str) else "",
@@ -135,7 +136,7 @@ def read_topology(path: Path) -> dict[str, Any]:
     return topology if isinstance(topology, dict) else {}
 
 
-def _number(row: dict[str, Any], name: str) -> float | None:
+def _value(row: dict[str, Any], name: str) -> float | None:
     """The number of that name; None for null, text or nothing."""
     value = row.get(name)
     return float(value) if is_number(value) and not isinstance(value, bool) else None
@@ -146,7 +147,7 @@ def _stretches(rows: list[dict[str, Any]], column: str) -> list[list[tuple[float
     stretches: list[list[tuple[float, float, float]]] = []
     steps_before, restored = -1.0, True
     for row in rows:
-        steps, clock_s, number = (_number(row, name) for name in ("env_steps", "time_s", column))
+        steps, clock_s, number = (_value(row, name) for name in ("env_steps", "time_s", column))
         if steps is None or clock_s is None:
             continue
         restored |= steps < steps_before
@@ -162,7 +163,7 @@ def _stretches(rows: list[dict[str, Any]], column: str) -> list[list[tuple[float
 
 def _steps_per_s(rows: list[dict[str, Any]]) -> float | None:
     """The median over reports, which a slow start or a pause does not move."""
-    speeds = sorted(speed for row in rows if (speed := _number(row, "env_steps_per_s")) is not None)
+    speeds = sorted(speed for row in rows if (speed := _value(row, "env_steps_per_s")) is not None)
     return speeds[len(speeds) // 2] if speeds else None
 
 

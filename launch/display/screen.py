@@ -17,11 +17,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from launch.reports.format import DASH, clock, event_text, is_number, number, printable, whole
-from launch.reports.merge import DROPPED
+from actorlearn.metrics.registry import DROPPED, metric
+from actorlearn.metrics.timings import SECTIONS
+from launch.reports.checks import is_number
+from launch.reports.format import DASH, as_duration, as_number, as_percent, event_line, metric_value, printable
 
-STAGES = ("simulate", "infer", "learn", "copy", "publish", "wait")
-_COLOURS = dict(zip(STAGES, ("cyan", "magenta", "yellow", "blue", "green", "bright_black"), strict=True))
+_COLOURS = dict(zip(SECTIONS, ("cyan", "magenta", "yellow", "blue", "green", "bright_black"), strict=True))
 _STATES = {
     "running": "green",
     "finished": "green",
@@ -96,7 +97,7 @@ def picture(known: Known, elapsed_s: float, width: int, height: int) -> Renderab
     parts = [
         [_header(known, elapsed_s, width), _progress(known, width)],
         _numbers(known),
-        _losses(loss_terms(known.row), width),
+        _learning(known.row, width),
         _stages(stage_shares(known.row), width),
         _chosen(known.chosen, why=height >= _VERY_HIGH),
     ]
@@ -113,8 +114,8 @@ def picture(known: Known, elapsed_s: float, width: int, height: int) -> Renderab
 
 def _header(known: Known, elapsed_s: float, width: int) -> RenderableType:
     colour = _STATES.get(known.status, "yellow")
-    rest = "" if known.status in _ENDS else f" · {clock(known.left_s)} left"
-    right = Text.assemble((known.status, colour), f" · {clock(elapsed_s)}{rest} ")
+    rest = "" if known.status in _ENDS else f" · {as_duration(known.left_s)} left"
+    right = Text.assemble((known.status, colour), f" · {as_duration(elapsed_s)}{rest} ")
     left = Text.assemble((f" {known.name}", "bold"), "  ", (known.game, "cyan"))
     if len(left) + len(right) + 2 > width:  # the name usually says the game too
         left = Text(f" {known.name}", style="bold")
@@ -141,27 +142,32 @@ def _numbers(known: Known) -> list[RenderableType]:
     row = known.row
     return [
         _cells(
-            (whole(row.get("env_steps_per_s")), "steps/s", "bold"),
-            (number(row.get("episode_return_mean")), "mean score", "bold"),
-            (whole(row.get("episodes")), "games", ""),
-            (whole(row.get("updates")), "updates", ""),
+            _cell(row, "env_steps_per_s", "bold"),
+            _cell(row, "episode_return_mean", "bold"),
+            _cell(row, "episodes"),
+            _cell(row, "updates"),
         ),
         _cells(
-            (whole(row.get("frames_per_s")), "frames/s", ""),
-            (number(known.best), "best mean", ""),
-            (whole(row.get("episode_length_mean")), "length", ""),
-            (number(row.get("policy_lag_mean")), "policy lag", ""),
+            _cell(row, "frames_per_s"),
+            (as_number(known.best), "best mean", ""),
+            _cell(row, "episode_length_mean"),
+            _cell(row, "policy_lag_mean"),
         ),
         *([_account(row)] if row.get("steps_used") is not None else []),
     ]
 
 
 def _account(row: Mapping[str, Any]) -> RenderableType:
-    """What became of the steps that were taken."""
+    """How many steps were used, and how many dropped for which reasons."""
     dropped = row.get("steps_dropped") or 0
-    why = ", ".join(f"{reason.replace('_', ' ')} {row[key]:,}" for key, reason in DROPPED.items() if row.get(key))
+    why = ", ".join(f"{metric(name).shown_as} {row[name]:,}" for name in DROPPED if row.get(name))
     said = f" {row['steps_used']:,} steps used, {dropped:,} dropped{f': {why}' if why else ''}"
     return Text(said, style="bold red" if dropped else "bright_black", no_wrap=True, overflow="ellipsis")
+
+
+def _cell(row: Mapping[str, Any], name: str, style: str = "") -> tuple[str, str, str]:
+    """A metric of a row as its value, what stands beside it, and a style."""
+    return metric_value(row, name), printable(metric(name).shown_as), style
 
 
 def _cells(*cells: tuple[str, str, str]) -> RenderableType:
@@ -175,18 +181,17 @@ def _cells(*cells: tuple[str, str, str]) -> RenderableType:
     return grid
 
 
-def _losses(terms: Mapping[str, float | None], width: int) -> list[RenderableType]:
-    names = list(terms)
+def _learning(row: Mapping[str, Any], width: int) -> list[RenderableType]:
+    """The metrics that say how learning goes, in as many columns as there is room for."""
+    names = learning_metrics(row)
     columns = max(1, width // 26)
     lines: list[RenderableType] = []
     for start in range(0, len(names), columns):
         grid = Table.grid(expand=True)
         for _ in range(columns):
             grid.add_column(no_wrap=True, ratio=1)
-        parts = names[start : start + columns]
-        grid.add_row(
-            *(Text.assemble((f"{number(terms[n]):>9}", ""), (f" {n.replace('_', ' ')}", "bright_black")) for n in parts)
-        )
+        cells = (_cell(row, name) for name in names[start : start + columns])
+        grid.add_row(*(Text.assemble(f"{value:>9}", (f" {label}", "bright_black")) for value, label, _ in cells))
         lines.append(grid)
     return lines
 
@@ -197,14 +202,14 @@ def _stages(shares: Mapping[str, float], width: int) -> list[RenderableType]:
         return []
     slow, bar, legend = slow_stage(shares), Text(" "), Text(" ", no_wrap=True, overflow="ellipsis")
     edge = total = 0.0
-    for stage, told in shares.items():
-        share = min(max(told, 0.0), 1.0)  # a child may say anything
+    for stage, reported in shares.items():
+        share = min(max(reported, 0.0), 1.0)  # a child may say anything
         total += share
         until = round(min(1.0, total) * (width - 2))
         bar.append("█" * int(until - edge), style=_COLOURS[stage])
         edge = until
         legend.append("■ ", style=_COLOURS[stage])
-        legend.append(f"{stage} {100 * share:.0f}%", style="bold" if stage == slow else "")
+        legend.append(f"{stage} {as_percent(share)}", style="bold" if stage == slow else "")
         legend.append("  ")
     heading = Text.assemble((" time by stage", "bold"), (f"   most work: {slow}" if slow else "", "yellow"))
     return [heading, bar, legend]
@@ -242,7 +247,7 @@ def _processes(lines: Sequence[Mapping[str, Any]], width: int) -> RenderableType
             Text(state, style=_STATES.get(state, "yellow")),
             _text(line.get("incarnation")),
             _text(line.get("pid")),
-            DASH if busy is None else f"{100 * busy:.0f}%",
+            as_percent(busy),
             Text("━" * filled, style="cyan"),
         )
     return table
@@ -274,23 +279,21 @@ def fit(processes: Sequence[Mapping[str, Any]], room: int) -> list[Mapping[str, 
 
 
 def _event(event: Mapping[str, Any]) -> Text:
-    text, alarm = event_text(event), event.get("kind") in _ALARMS
-    line = Text.assemble((f" {clock(event.get('time_s')):>8}  ", "bright_black"), (text, "red" if alarm else ""))
+    text, alarm = event_line(event), event.get("kind") in _ALARMS
+    line = Text.assemble((f" {as_duration(event.get('time_s')):>8}  ", "bright_black"), (text, "red" if alarm else ""))
     line.no_wrap = True
     line.overflow = "ellipsis"
     return line
 
 
-def loss_terms(row: Mapping[str, Any]) -> dict[str, float | None]:
-    """The numbers of a row that say how learning goes: losses, entropy, norms, ratios, learning rate, explained."""
-    words = ("loss", "entropy", "norm", "learning_rate", "explained", "clipped", "divergence", "ratio")
-    numbers = {name: value for name, value in row.items() if value is None or is_number(value)}
-    return {name: value for name, value in numbers.items() if any(word in name for word in words)}
+def learning_metrics(row: Mapping[str, Any]) -> list[str]:
+    """Names of a row's metrics that say how learning goes, those that nobody registered included."""
+    return [name for name, value in row.items() if metric(name).learning and (value is None or is_number(value))]
 
 
 def stage_shares(row: Mapping[str, Any]) -> dict[str, float]:
     """Share of each stage, 0 to 1, those that are known, in the order of the data path."""
-    return {stage: row[f"share_{stage}"] for stage in STAGES if is_number(row.get(f"share_{stage}"))}
+    return {stage: row[f"share_{stage}"] for stage in SECTIONS if is_number(row.get(f"share_{stage}"))}
 
 
 def slow_stage(shares: Mapping[str, float]) -> str | None:

@@ -1,19 +1,19 @@
-"""What an evaluation came to, for events, rows and people: one policy, or several learners and their average. Pure."""
+"""Results of evaluations for events, rows and people: of one policy, or of several learners and their average. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from statistics import fmean, stdev
 from typing import Any
 
 import msgspec
 
 from actorlearn.wire.messages import Evaluated
-from launch.reports.format import MOST, is_number
+from launch.reports.checks import MOST, is_number
 
 
-def fields(message: Evaluated) -> dict[str, Any]:
-    """What the event has: the message's own, the mean of its scores, and of several learners the best and the mean.
+def event_fields(message: Evaluated) -> dict[str, Any]:
+    """Fields of the event: the message's own, the mean of its scores, and of several learners the best and the mean.
 
     Raises ValueError for scores that no mean can be taken of.
     """
@@ -32,13 +32,13 @@ def fields(message: Evaluated) -> dict[str, Any]:
 
 
 def compared(means: Mapping[str, float]) -> dict[str, Any]:
-    """Learners compared by the mean score of each."""
+    """Return the best of several learners and their mean, by the mean score of each."""
     best = max(means, key=means.__getitem__)
     return {"best": best, "best_mean": means[best], "learners_mean": fmean(means.values())}
 
 
-def words(event: Mapping[str, Any]) -> str:
-    """The same in one line."""
+def event_cause(event: Mapping[str, Any]) -> str:
+    """The result in one line, from the fields of its event."""
     said = _score(event["mean"], len(event["returns"]), event["env_steps"])
     if "secondary" in event:
         said += f"; secondary learner {event['secondary']:,.1f}"
@@ -49,8 +49,8 @@ def words(event: Mapping[str, Any]) -> str:
     return f"average of the weights {said}; {best}, mean {event['learners_mean']:,.1f}: {each}"
 
 
-def row(event: Mapping[str, Any]) -> dict[str, Any]:
-    """What the rows after it say of it."""
+def metrics(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Metrics ``eval_…`` of the rows after it, from the fields of its event."""
     keys = {
         "eval_return_mean": event["mean"],
         "eval_episodes": len(event["returns"]),
@@ -65,21 +65,26 @@ def row(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def best_and_last(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Of all events of a run, those before it was resumed included: how many evaluations, the best by mean, the last.
+    """Number of evaluations among all events of a run, the best of them by mean, and the last.
 
     Empty where there was none. Of equal ones the first is the best.
     """
-    told = [_told(event) for event in events if event.get("kind") == "evaluated" and _whole(event)]
-    return {"count": len(told), "best": max(told, key=lambda one: one["mean"]), "last": told[-1]} if told else {}
+    found = list(results(events))
+    return {"count": len(found), "best": max(found, key=lambda one: one["mean"]), "last": found[-1]} if found else {}
 
 
-def _whole(event: Mapping[str, Any]) -> bool:
-    """Whether it is an evaluation as ``fields`` makes it; a file may hold anything."""
+def results(events: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Evaluations among events, in order; those that are not as ``event_fields`` makes them are left out."""
+    return (_result(event) for event in events if event.get("kind") == "evaluated" and _is_whole(event))
+
+
+def _is_whole(event: Mapping[str, Any]) -> bool:
+    """Whether the numbers are there and are numbers; a file may hold anything."""
     games = [event.get("mean"), *(returns if isinstance(returns := event.get("returns"), list) else [None])]
     return all(map(is_number, (*games, event.get("env_steps"))))
 
 
-def _told(event: Mapping[str, Any]) -> dict[str, Any]:
+def _result(event: Mapping[str, Any]) -> dict[str, Any]:
     """An evaluation without its single scores; with their sample deviation, as Daley and Amato's code has it."""
     returns = event["returns"]
     std = stdev(returns) if len(returns) > 1 else 0.0
@@ -88,7 +93,7 @@ def _told(event: Mapping[str, Any]) -> dict[str, Any]:
     return {"mean": event["mean"], "std": std, "episodes": len(returns), **about}
 
 
-def words_at_the_end(found: Mapping[str, Any]) -> str:
+def best_and_last_line(found: Mapping[str, Any]) -> str:
     """Best and last in one line."""
     best, last = (_score(one["mean"], one["episodes"], one["env_steps"]) for one in (found["best"], found["last"]))
     return f"best {best}, last {last}; {found['count']} in all"

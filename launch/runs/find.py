@@ -17,8 +17,8 @@ import msgspec
 
 from actorlearn.memory.shared import living_runs
 from launch.errors import RunError
+from launch.reports.checks import believed
 from launch.reports.format import printable
-from launch.reports.merge import believed
 
 RUNS = Path("runs")
 """Where runs go when no --run-dir is given, relative to the working directory."""

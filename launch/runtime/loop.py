@@ -26,7 +26,7 @@ from launch.plan.plan import Plan
 from launch.plan.probe import describe
 from launch.plan.settings import instructions
 from launch.reports import evaluations
-from launch.reports.merge import Rows, believed
+from launch.reports.merge import LearnerRows
 from launch.runs.find import Lines, attached_before
 from launch.runtime import metadata
 from launch.runtime.clock import AwakeClock, Shares
@@ -93,14 +93,14 @@ class Runner:
         self.now_s = 0.0
         self.hangs = HangDetector(plan.progress["beat_ns"], limits.by_role, limits.start_s)
         self.row_shares, self.shown_shares = (Shares(plan.progress["section_ns"]) for _ in range(2))
-        self.rows = Rows(self.plan.topology.report.every_s)
+        self.rows = LearnerRows(plan.topology.report.every_s)
         self.energy = Energy()
         self.members: dict[Key, Member] = {}
         self.gone_members: list[Member] = []
         """Of simulators that have ended, with segments that are still there."""
         self.environments: dict[str, dict[str, Any]] = {}
         """Changes to the environment of simulators that were attached with some."""
-        self.last_row = believed(Lines(plan.run_dir / "metrics.jsonl").last() or {}) if resume else {}
+        self.last_row = Lines(plan.run_dir / "metrics.jsonl").last() or {} if resume else {}
         self.attached_before = attached_before(plan.run_dir / "events.jsonl") if resume else []
         self.evaluation: dict[str, Any] = {}
         self.shown_s = -SHOW_EVERY_S
@@ -145,7 +145,7 @@ class Runner:
             )
             self.journal.summary(summary)
             if found:
-                said = ev.Note("evaluated", cause=evaluations.words_at_the_end(found))
+                said = ev.Note("evaluated", cause=evaluations.best_and_last_line(found))
                 self._tell(lambda console: console.event(said))
 
     def _turn(self) -> None:
@@ -304,18 +304,18 @@ class Runner:
     def _note(self, note: ev.Note) -> None:
         self.deaths += note.kind == "died"
         if note.kind == "evaluated":
-            self.evaluation = evaluations.row(note.fields)
+            self.evaluation = evaluations.metrics(note.fields)
         self.journal.event(note)
         if note.kind not in QUIET:
             self._tell(lambda console: console.event(note))
 
     def _row(self, action: ev.Row) -> None:
-        together = self.rows.add(action.name, action.values, self.now_s)
-        if together is None:
+        merged = self.rows.add(action.name, action.values, self.now_s)
+        if merged is None:
             return
         rows = [process.index for process in self.plan.processes]
-        energy = self.energy.row(together.get("frames"))
-        self.last_row = {**together, **energy, **self.row_shares.of_all(rows), **self.evaluation}
+        energy = self.energy.row(merged.get("frames"))
+        self.last_row = {**merged, **energy, **self.row_shares.of_all(rows), **self.evaluation}
         self.journal.row(self.last_row)
         self._tell(lambda console: console.row(self.last_row))
 

@@ -19,12 +19,15 @@ from typing import Any
 
 from actorlearn import __version__
 from actorlearn.files import write_atomically
+from actorlearn.metrics.registry import METRICS, Kind, Merge
 from launch.machine.cores import Cores
 from launch.plan.plan import Plan
-from launch.reports.merge import COUNTED
 from launch.runs.find import read_object, start_time
 
 PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "pyzmq", "msgspec", "pydantic", "safetensors")
+
+SUMMED = tuple(m.name for m in METRICS.values() if (m.kind, m.merge) == (Kind.COUNTER, Merge.SUM))
+"""Metrics that each learner counts for itself."""
 
 
 def write(path: Path, values: Mapping[str, Any]) -> None:
@@ -131,7 +134,7 @@ def summary(
         "updates": known.get("updates") or 0,
         "wall_time_s": wall_time_s,
         "env_steps_per_s": env_steps / wall_time_s if wall_time_s else 0.0,
-        **{key: known.get(key) or 0 for key in COUNTED},
+        **{key: known.get(key) or 0 for key in SUMMED},
         "episode_return_mean": known.get("episode_return_mean"),
         "evaluations": dict(evaluated) or None,
         "weights_sha256": finished.get("weights_sha256"),

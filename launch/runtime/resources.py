@@ -35,7 +35,7 @@ from launch.plan import exactness
 from launch.plan.plan import Plan, plan
 from launch.plan.probe import Description
 from launch.plan.segments import replay_shape
-from launch.reports.format import is_number
+from launch.reports.checks import is_number
 from launch.runs.find import detached_before, read_object
 from launch.runtime import metadata
 from launch.topology.load import Topology, dump

@@ -1,4 +1,4 @@
-"""What the ends of its trainers make of a run. Pure."""
+"""The outcome of a run, from the ends of its trainers. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from launch.reports.merge import together
+from launch.reports.merge import merged
 from launch.supervision import events as ev
 from launch.supervision.children import Children
 
@@ -23,5 +23,5 @@ def verdict(children: Children, said: Mapping[str, Mapping[str, Any]], wanted: e
     left = [summary for name, summary in said.items() if name not in children.named]
     lost = next((t for t in trainers if not t.finished and t.cause not in ("", "exit 0")), None)
     if lost is None or words:
-        return dataclasses.replace(wanted, summary=together(words, left) if words else {})
+        return dataclasses.replace(wanted, summary=merged(words, left) if words else {})
     return ev.Done("failed", 1, f"the trainer died before it had finished: {lost.error or lost.cause}")

@@ -28,7 +28,7 @@ from actorlearn.wire.messages import (
 )
 from launch.plan.processes import PlannedProcess
 from launch.reports import evaluations
-from launch.reports.merge import checked
+from launch.reports.checks import checked
 from launch.supervision import events as ev
 from launch.supervision.child import Child, Jitter, State, cause_of, spread
 from launch.supervision.children import Children
@@ -166,8 +166,8 @@ class Supervisor:
             self._orders.say(child)
 
     def _evaluated(self, child: Child, message: Evaluated) -> None:
-        found = evaluations.fields(message)
-        self._children.note("evaluated", child, evaluations.words(found), **found)
+        found = evaluations.event_fields(message)
+        self._children.note("evaluated", child, evaluations.event_cause(found), **found)
 
     def _saved(self, child: Child, saved: Saved) -> None:
         child.saved(saved.env_steps)

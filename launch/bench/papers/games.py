@@ -17,7 +17,7 @@ from launch.bench.papers.atari_games import Game, games
 from launch.display.plot import read_topology
 from launch.errors import RunError
 from launch.reports import evaluations
-from launch.reports.format import whole
+from launch.reports.format import as_whole
 from launch.runs import find
 from launch.runs.find import Run
 
@@ -102,7 +102,7 @@ def compare(played: list[Played]) -> Report:
         (
             one["game"],
             one["run"],
-            whole(one["frames"]),
+            as_whole(one["frames"]),
             one["over"],
             *(f"{one[name]:,.1f}" for name in ("random", "human")),
             *(f"{one[name]:,.1f} ({one['percent'][name]:.1f} %)" for name in columns),

@@ -10,7 +10,7 @@ from rich.console import Console as Terminal
 
 from launch.display.console import LiveConsole, PlainConsole, make
 from launch.display.screen import Known, fit, picture, slow_stage, stage_shares
-from launch.reports.format import clock, event_text, number
+from launch.reports.format import as_duration, as_number, event_line
 from launch.supervision.events import Console, Note
 
 ROW: dict[str, Any] = {
@@ -183,7 +183,7 @@ def test_an_event_of_the_run_itself_ends_it() -> None:
 )
 def test_events_in_words(event: Note, text: str) -> None:
     assert (
-        event_text(
+        event_line(
             {"kind": event.kind, "process": event.process, "incarnation": event.incarnation} | {"cause": event.cause}
         )
         == text
@@ -191,8 +191,8 @@ def test_events_in_words(event: Note, text: str) -> None:
 
 
 def test_numbers_in_words() -> None:
-    assert [clock(s) for s in (None, 0, 61.9, 3723, 90061)] == ["-:--", "0:00", "1:01", "1:02:03", "1 d 01:01:01"]
-    assert [number(v) for v in (None, 0.0, 21.34, -5.1, 0.01234, 0.00001, 12345.6)] == [
+    assert [as_duration(s) for s in (None, 0, 61.9, 3723, 90061)] == ["-:--", "0:00", "1:01", "1:02:03", "1 d 01:01:01"]
+    assert [as_number(v) for v in (None, 0.0, 21.34, -5.1, 0.01234, 0.00001, 12345.6)] == [
         "–",
         "0.0",
         "21.3",

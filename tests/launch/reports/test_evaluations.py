@@ -29,10 +29,10 @@ SEVERAL = Evaluated(
 
 
 def test_one_policy_has_a_mean() -> None:
-    found = evaluations.fields(ONE)
+    found = evaluations.event_fields(ONE)
     assert found == {"policy_version": 7, "env_steps": 1_000, "returns": [1.0, 3.0], "mean": 2.0}
-    assert evaluations.words(found) == "2.0 over 2 games at 1,000 steps"
-    assert evaluations.row(found) == {
+    assert evaluations.event_cause(found) == "2.0 over 2 games at 1,000 steps"
+    assert evaluations.metrics(found) == {
         "eval_return_mean": 2.0,
         "eval_episodes": 2,
         "eval_env_steps": 1_000,
@@ -41,22 +41,22 @@ def test_one_policy_has_a_mean() -> None:
 
 
 def test_a_secondary_learner_is_told_beside_the_one_that_acts() -> None:
-    found = evaluations.fields(msgspec.structs.replace(ONE, secondary=0.5))
+    found = evaluations.event_fields(msgspec.structs.replace(ONE, secondary=0.5))
     assert (found["mean"], found["secondary"]) == (2.0, 0.5)
-    assert evaluations.words(found) == "2.0 over 2 games at 1,000 steps; secondary learner 0.5"
-    row = evaluations.row(found)
+    assert evaluations.event_cause(found) == "2.0 over 2 games at 1,000 steps; secondary learner 0.5"
+    row = evaluations.metrics(found)
     assert (row["eval_return_mean"], row["eval_return_secondary"]) == (2.0, 0.5)
 
 
 def test_several_learners_are_told_each_with_the_best_the_mean_and_the_average() -> None:
-    found = evaluations.fields(SEVERAL)
+    found = evaluations.event_fields(SEVERAL)
     assert found["learners"] == SEVERAL.learners
     assert (found["mean"], found["best"], found["best_mean"], found["learners_mean"]) == (5.0, "trainer-1", 5.5, 3.0)
-    assert evaluations.words(found) == (
+    assert evaluations.event_cause(found) == (
         "average of the weights 5.0 over 2 games at 2,000 steps; best trainer-1 5.5, mean 3.0: "
         "trainer-0 1.0, trainer-1 5.5, trainer-4 2.5"
     )
-    row = evaluations.row(found)
+    row = evaluations.metrics(found)
     assert (row["eval_return_mean"], row["eval_return_best"], row["eval_return_learners_mean"]) == (5.0, 5.5, 3.0)
 
 
@@ -66,17 +66,17 @@ def test_best_and_last_of_all_evaluations() -> None:
         Evaluated(name="evaluator-0", policy_version=i, env_steps=1_000 * i, returns=list(returns))
         for i, returns in enumerate(means, start=1)
     ]
-    events = [{"kind": "evaluated", **evaluations.fields(message)} for message in told]
+    events = [{"kind": "evaluated", **evaluations.event_fields(message)} for message in told]
     others = [{"kind": "spawned", "process": "trainer"}, {"kind": "saved", "env_steps": 9}]
     found = evaluations.best_and_last([*others, *events, *others])
     best = {"mean": 6.0, "std": pytest.approx(2**0.5), "episodes": 2, "env_steps": 2_000, "policy_version": 2}
     last = {"mean": 4.0, "std": 0.0, "episodes": 1, "env_steps": 4_000, "policy_version": 4}
     assert found == {"count": 4, "best": best, "last": last}
-    assert evaluations.words_at_the_end(found) == (
+    assert evaluations.best_and_last_line(found) == (
         "best 6.0 over 2 games at 2,000 steps, last 4.0 over 1 games at 4,000 steps; 4 in all"
     )
     assert evaluations.best_and_last(others) == {}
-    several = evaluations.best_and_last([{"kind": "evaluated", **evaluations.fields(SEVERAL)}])["best"]
+    several = evaluations.best_and_last([{"kind": "evaluated", **evaluations.event_fields(SEVERAL)}])["best"]
     assert (several["mean"], several["best"], several["best_mean"]) == (5.0, "trainer-1", 5.5)
 
 

@@ -221,7 +221,7 @@ class Heard:
 def test_the_end_tells_best_and_last_evaluation_of_all_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def evaluated(run: Runner, env_steps: int, *returns: float) -> None:
         message = Evaluated(name="evaluator-0", policy_version=1, env_steps=env_steps, returns=list(returns))
-        run._note(ev.Note("evaluated", "evaluator-0", fields=evaluations.fields(message)))
+        run._note(ev.Note("evaluated", "evaluator-0", fields=evaluations.event_fields(message)))
 
     def end(run: Runner) -> dict[str, Any]:
         monkeypatch.setattr(run.supervisor, "handle", lambda _event, _now_s: [])
