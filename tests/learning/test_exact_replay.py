@@ -80,7 +80,7 @@ class Course:
         self.folder, self.peer, self.block = folder, f"simulator-0.{incarnation}", {**observations}
 
     def begin(self) -> None:
-        """Take a seat for the round to be learned next."""
+        """Take a place from the rollout to be learned next."""
         shape = BlockShape(groups=1, blocks=2, horizon=HORIZON, envs_per_group=ENVS, **self.block)
         path = self.folder / self.peer
         self.blocks = Blocks(make_segment(path, shape))
