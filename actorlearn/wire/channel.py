@@ -12,6 +12,7 @@ from pathlib import Path
 
 import zmq
 
+from actorlearn.wire import MINIMUM_LIBZMQ
 from actorlearn.wire.wakeup import Wakeup
 
 HIGH_WATER_MARK = 1000
@@ -19,7 +20,6 @@ RECONNECT_MS = 20
 RECONNECT_MOST_MS = 200
 _FRAMES = 2
 """Of what a Router receives: the peer's id and the body."""
-_MINIMUM_LIBZMQ = (4, 3, 5)  # older ones have known remote crashes
 
 
 class ChannelError(RuntimeError):
@@ -27,8 +27,9 @@ class ChannelError(RuntimeError):
 
 
 def _socket(kind: int) -> zmq.Socket[bytes]:
-    if zmq.zmq_version_info() < _MINIMUM_LIBZMQ:
-        raise ChannelError(f"libzmq {zmq.zmq_version()}: at least 4.3.5 is needed; pip install -U pyzmq")
+    if zmq.zmq_version_info() < MINIMUM_LIBZMQ:
+        least = ".".join(map(str, MINIMUM_LIBZMQ))
+        raise ChannelError(f"libzmq {zmq.zmq_version()}: at least {least} is needed; pip install -U pyzmq")
     socket: zmq.Socket[bytes] = zmq.Context.instance().socket(kind)
     socket.linger = 0
     socket.sndhwm = socket.rcvhwm = HIGH_WATER_MARK

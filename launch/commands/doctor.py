@@ -1,6 +1,6 @@
 """``actorlearn doctor``: looks at this machine and says what will bite, and what to do about it.
 
-Reads limits, /proc, /dev/shm and library versions; child processes ask torch and the scheduler. Changes nothing.
+Reads limits, memory, /dev/shm and library versions; child processes ask torch and the scheduler. Changes nothing.
 """
 
 from __future__ import annotations
@@ -18,25 +18,27 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from actorlearn.memory.progress import ROWS as MOST_PROCESSES
 from actorlearn.memory.shared import SHM_ROOT
 from actorlearn.metrics.energy import Energy
+from actorlearn.wire import MINIMUM_LIBZMQ
 from launch.commands.check import size
 from launch.machine.cgroups import autogroups
 from launch.machine.cores import Cores
 from launch.plan.memory_order import disorder
+from launch.spawning.answers import NoAnswerError, ask
 
 OK, WARN, STOP = "ok", "warn", "stop"
 _COLOURS = {OK: "green", WARN: "yellow", STOP: "bold red"}
 
 _MINIMUM_PYTHON = (3, 11)
 _EEVDF, _SLICES = (6, 6), (6, 12)  # Linux that has them
-_MINIMUM_LIBZMQ = (4, 3, 5)  # as wire/channel.py
 _FILES_A_PROCESS = 8  # the supervisor's log, pidfd and pipes for each child, with a margin
-_MOST_PROCESSES = 256  # as memory/progress.py: a run never has more
 _SMALL_SHM = 256 * 1024**2  # PAAC on Atari needs 60 to 130 MiB; docker gives 64 MiB unless told otherwise
 _TIMEOUT_S = 60.0
 _SOCKET_PATH = 107  # bytes of a unix socket's path
@@ -80,8 +82,8 @@ def examine() -> list[Finding]:
         _memory(),
         _shared_memory(),
         _sockets(),
-        _limit("open files", resource.RLIMIT_NOFILE, 64 + _FILES_A_PROCESS * _MOST_PROCESSES, "ulimit -n"),
-        _limit("processes", resource.RLIMIT_NPROC, 4 * _MOST_PROCESSES, "ulimit -u"),
+        _limit("open files", resource.RLIMIT_NOFILE, 64 + _FILES_A_PROCESS * MOST_PROCESSES, "ulimit -n"),
+        _limit("processes", resource.RLIMIT_NPROC, 4 * MOST_PROCESSES, "ulimit -u"),
         _libzmq(),
         *_torch(),
         _energy(),
@@ -124,7 +126,7 @@ def _scheduler() -> list[Finding]:
     version = tuple(int(number) for number in re.findall(r"\d+", release)[:2])
     try:
         sliced, batch, idle = _ask(_ASK_SCHEDULER)
-    except _NoAnswerError as error:
+    except NoAnswerError as error:
         return [Finding("scheduler", f"cannot be asked: {error}", WARN, "beside other programs training may be slow")]
     known = "EEVDF" if version >= _EEVDF else "before EEVDF"
     found = f"{known}, slices of one's own {'accepted' if sliced else 'not to be had'}"
@@ -155,10 +157,9 @@ def _autogroup() -> Finding:
 
 
 def _memory() -> Finding:
-    rows = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-    total, free = (int(rows[key].split()[0]) * 1024 for key in ("MemTotal", "MemAvailable"))
-    found = f"{size(free)} of {size(total)} available"
-    if free < 2 * 1024**3:
+    memory = psutil.virtual_memory()
+    found = f"{size(memory.available)} of {size(memory.total)} available"
+    if memory.available < 2 * 1024**3:
         return Finding("memory", found, WARN, "torch takes 200 to 400 MiB in each inference server and trainer")
     return Finding("memory", found)
 
@@ -197,17 +198,17 @@ def _limit(what: str, kind: int, needed: int, command: str) -> Finding:
     if soft != resource.RLIM_INFINITY and soft < needed:
         more = "" if hard == resource.RLIM_INFINITY or hard >= needed else f" (the hard limit is {hard:,}: ask root)"
         verdict = STOP if soft < needed // 16 else WARN
-        return Finding(what, found, verdict, f"{command} {needed}: enough for {_MOST_PROCESSES} processes{more}")
+        return Finding(what, found, verdict, f"{command} {needed}: enough for {MOST_PROCESSES} processes{more}")
     return Finding(what, found)
 
 
 def _libzmq() -> Finding:
     try:
         libzmq, pyzmq = _ask(_ASK_ZMQ)
-    except _NoAnswerError as error:
+    except NoAnswerError as error:
         return Finding("libzmq", f"cannot be imported: {error}", STOP, "pip install pyzmq")
     found = f"{'.'.join(map(str, libzmq))} (pyzmq {pyzmq})"
-    if tuple(libzmq) < _MINIMUM_LIBZMQ:
+    if tuple(libzmq) < MINIMUM_LIBZMQ:
         return Finding("libzmq", found, STOP, "older ones have known remote crashes: pip install -U pyzmq")
     return Finding("libzmq", found)
 
@@ -223,35 +224,21 @@ _ASK_TORCH = (
 )
 
 
-class _NoAnswerError(RuntimeError):
-    """A child that was asked about a library failed; the text is its last line."""
-
-
 def _ask(code: str) -> Any:
-    """Have a new interpreter import a library and say one line of JSON.
+    """Have a new interpreter import a library and say what it found; raises NoAnswerError.
 
     Here it would stay: torch costs a second and, with CUDA, a context; and a broken library may end the process.
     """
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
-        return json_format.loads(done.stdout.strip().splitlines()[-1])
+        return ask([sys.executable, "-c", code], _TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        raise _NoAnswerError(f"no answer in {_TIMEOUT_S:g} s") from None
-    except (IndexError, ValueError):
-        raise _NoAnswerError((done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]) from None
+        raise NoAnswerError(f"no answer in {_TIMEOUT_S:g} s") from None
 
 
 def _torch() -> list[Finding]:
     try:
         version, devices = _ask(_ASK_TORCH)
-    except _NoAnswerError as error:
+    except NoAnswerError as error:
         return [Finding("torch", f"cannot be imported: {error}", STOP, "pip install torch; with a GPU, try nvidia-smi")]
     gpu = Finding("gpu", ", ".join(devices) or "none")
     if not devices and shutil.which("nvidia-smi"):

@@ -24,7 +24,7 @@ from launch.plan.settings import own_weights, policy
 from launch.reports.evaluations import compared
 from launch.runs import find
 from launch.runs.find import Run
-from launch.spawning import guardian
+from launch.spawning.answers import NoAnswerError, ask
 from launch.topology.load import load
 
 BEHIND = 2
@@ -82,15 +82,11 @@ def play(run: Run, wanted: EvaluateSettings) -> dict[str, Any]:
         path = Path(folder) / "evaluate.json"
         process_settings.write(wanted, path)
         command = [sys.executable, "-m", "actorlearn.processes", "evaluate", str(path)]
-        done = guardian.run(command, OMP_WAIT_POLICY="PASSIVE")  # idle threads must not spin: a run may need the cores
-    try:
-        answer = json_format.loads(done.stdout.strip().splitlines()[-1])
-    except (IndexError, ValueError):
-        answer = None
-    if not isinstance(answer, dict) or done.returncode != 0 or "error" in answer:
-        said = answer.get("error") if isinstance(answer, dict) else None
-        last = said or (done.stderr.strip().splitlines() or [f"exit status {done.returncode}, no output"])[-1]
-        raise FailedError(f"{run.name} cannot be evaluated: {last}")
+        try:
+            # Idle threads must not spin: a run may need the cores.
+            answer: dict[str, Any] = ask(command, OMP_WAIT_POLICY="PASSIVE")
+        except NoAnswerError as error:
+            raise FailedError(f"{run.name} cannot be evaluated: {error}") from None
     if learners := answer.get("learners"):
         answer |= compared({name: own["mean"] for name, own in learners.items()})
     return answer

@@ -6,11 +6,11 @@ cannot be built is one line of error before anything is started.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -18,7 +18,7 @@ from actorlearn.actions import Actions
 from actorlearn.envs.interface import EnvSettings
 from actorlearn.worker import settings as all_settings
 from actorlearn.worker.settings import DescribeSettings
-from launch.spawning import guardian
+from launch.spawning.answers import NoAnswerError, ask
 from launch.topology.load import Topology, TopologyError
 
 LIMIT_S = 60.0
@@ -69,21 +69,18 @@ def describe(topology: Topology) -> Description:
         path = Path(folder) / "describe.json"
         all_settings.write(question, path)
         command = [sys.executable, "-m", "actorlearn.processes", "describe", str(path)]
-        done = _run(command, topology)
-    try:
-        answer = json.loads(done.stdout.strip().splitlines()[-1])
-    except (IndexError, ValueError):
-        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        raise TopologyError(f"env.id {topology.env.id!r}: cannot be described: {last}") from None
+        answer = _ask(command, topology)
     if "error" in answer:
         raise TopologyError(answer["error"])
     return msgspec.convert(answer, Description, strict=False)
 
 
-def _run(command: list[str], topology: Topology) -> subprocess.CompletedProcess[str]:
-    """Run the child to its end; it ends with us, and by Ctrl-C, whatever it is doing, and what it has started too."""
+def _ask(command: list[str], topology: Topology) -> Any:
+    """Run the child to its end, within a limit, and return its answer."""
     try:
-        return guardian.run(command, LIMIT_S)
+        return ask(command, LIMIT_S)
+    except NoAnswerError as error:
+        raise TopologyError(f"env.id {topology.env.id!r}: cannot be described: {error}") from None
     except subprocess.TimeoutExpired:
         raise TopologyError(
             f"env.id {topology.env.id!r}: not described within {LIMIT_S:g} s; "

@@ -409,7 +409,7 @@ def test_doctor_says_that_a_nice_shell_makes_nice_runs(monkeypatch: pytest.Monke
 def test_doctor_survives_a_broken_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_ASK_TORCH", "import os; os._exit(7)")
     (finding,) = doctor._torch()
-    assert (finding.verdict, finding.found) == (doctor.STOP, "cannot be imported: exit status 7")
+    assert (finding.verdict, finding.found) == (doctor.STOP, "cannot be imported: exit status 7, no answer")
 
 
 @pytest.mark.parametrize(

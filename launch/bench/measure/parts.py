@@ -6,8 +6,8 @@ measured by ``tasks/measure.py``, with the same settings and threads as the run'
 
 from __future__ import annotations
 
-import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +24,7 @@ from launch.plan.plan import plan
 from launch.plan.probe import describe
 from launch.plan.processes import trainer_name
 from launch.plan.settings import instructions
+from launch.spawning.answers import NoAnswerError, answer
 from launch.spawning.guardian import PARENT
 from launch.spawning.spawner import environment
 from launch.topology.load import load
@@ -108,10 +109,12 @@ class Parts:
             out, error = process.communicate(timeout=seconds + _LIMIT_S)
         except subprocess.TimeoutExpired:
             raise FailedError(f"{part} alone: no answer within {seconds + _LIMIT_S:.0f} s") from None
-        if process.returncode:
-            said = error.strip().splitlines() or [f"no output, or not ready within {_LIMIT_S:.0f} s"]
-            raise FailedError(f"{part} alone: {said[-1]}")
-        return float(json.loads(out.strip().splitlines()[-1])["steps_per_s"])
+        if process.returncode == -signal.SIGKILL:
+            raise FailedError(f"{part} alone: killed, or not ready within {_LIMIT_S:.0f} s")
+        try:
+            return float(answer(out, error, process.returncode)["steps_per_s"])
+        except NoAnswerError as none:
+            raise FailedError(f"{part} alone: {none}") from None
 
 
 def _wait_until_ready(running: Sequence[subprocess.Popen[str]]) -> None:

@@ -5,7 +5,6 @@ Which programs and what work is in ``launch/bench/peers/works.py``; ``install.sh
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -23,6 +22,7 @@ from launch.bench.measure.report import Report, percent, rate
 from launch.bench.measure.request import Request
 from launch.bench.measure.running import rate_of
 from launch.errors import FailedError
+from launch.spawning import answers
 
 PEERS = Path(".peers")
 """Virtual environments of the peers, below the working directory."""
@@ -117,7 +117,7 @@ def answer(python: Path, peer: Peer, seconds: float) -> dict[str, Any]:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # whatever it has started ends with it
         process.wait()
-    lines = out.strip().splitlines()
-    if process.returncode or not lines:
-        raise FailedError(f"{peer.script}: {(error.strip().splitlines() or ['no output'])[-1]}")
-    return dict(json.loads(lines[-1]))
+    try:
+        return dict(answers.answer(out, error, process.returncode))
+    except answers.NoAnswerError as none:
+        raise FailedError(f"{peer.script}: {none}") from None
