@@ -47,7 +47,7 @@ def waiting(members: Sequence[Blocks]) -> list[Asked]:
     ]
 
 
-class Turns:
+class Batching:
     """Batches of rows to answer now, by either rule."""
 
     def __init__(self, batch_rows: int, deadline_ms: float, now_s: Callable[[], float] = time.monotonic) -> None:

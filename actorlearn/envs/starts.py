@@ -16,7 +16,7 @@ from actorlearn.envs.decorrelation import decorrelate
 from actorlearn.envs.interface import Row, VectorEnv, empty_row
 
 
-class Starts:
+class GameStarts:
     """The environments of a group that begin the next block anew: all at first, later those whose game has ended."""
 
     def __init__(self, env: VectorEnv, reset: str) -> None:

@@ -22,7 +22,7 @@ from actorlearn.parameters.graph import neighbours
 from actorlearn.parameters.interface import ExchangeSettings, PeerLost, Stopped
 from actorlearn.parameters.rendezvous import rendezvous_fields
 from actorlearn.worker.settings import TrainerSettings
-from actorlearn.worker.worker import Role
+from actorlearn.worker.worker import Worker
 
 PATIENCE_S = 60.0
 """Longest that a new list of learners is awaited after one was lost; the supervisor sees a death within a second."""
@@ -44,11 +44,11 @@ class Members(NamedTuple):
 class Learners:
     """Which learners this one is joined with."""
 
-    def __init__(self, settings: TrainerSettings, role: Role, learning: Learning) -> None:
+    def __init__(self, settings: TrainerSettings, worker: Worker, learning: Learning) -> None:
         """Joined with nobody yet."""
         self._settings = settings
         self._exchange = msgspec.convert(settings.exchange, ExchangeSettings)
-        self._role = role
+        self._worker = worker
         self._learning = learning
         self._members = self._lost = self._in_want = Members()
         self._lost_s = 0.0
@@ -78,12 +78,12 @@ class Learners:
     @property
     def leaving(self) -> bool:
         """Whether the order tells this learner to finish."""
-        order = self._role.control.order
+        order = self._worker.control.order
         return order.phase == "drain" or self._settings.name in order.leaving
 
     def going_on(self) -> bool:
         """Whether a long pass goes on; asked once between two of its updates, because those in step ask together."""
-        alive, now_s = self._role.alive(), time.monotonic()
+        alive, now_s = self._worker.alive(), time.monotonic()
         self._leaving_s = min(self._leaving_s, now_s) if self.leaving else inf
         late = now_s - self._leaving_s >= self._learning.finish_s
         return alive and not self._learning.exchange.ending(late)
@@ -94,16 +94,16 @@ class Learners:
         if self._exchange.mode == "alone":
             self._members = wanted
             return self._learning.exchange.join(env_steps, updates)
-        if self._exchange.mode == "gossip" and not self._role.control.order.version:
+        if self._exchange.mode == "gossip" and not self._worker.control.order.version:
             return None  # it says who else there is
-        if self._role.peer not in wanted.peers or wanted == self._lost:
+        if self._worker.peer not in wanted.peers or wanted == self._lost:
             if self._lost.peers and time.monotonic() - self._lost_s > PATIENCE_S:
                 among = ", ".join(wanted.peers)
                 raise PeerLost(f"no other list of learners came within {PATIENCE_S:g} s of losing one of {among}")
             return None
 
         def alive() -> bool:  # once joined, a newer list ends no wait: others still come, or are seen to have left
-            return self._role.alive() and wanted in (self._wanted(), self._members)
+            return self._worker.alive() and wanted in (self._wanted(), self._members)
 
         try:
             self._learning.exchange_by(self._exchange_with(wanted), alive, self._present, self._warn)
@@ -139,11 +139,11 @@ class Learners:
         return f"{name} is slow: the other learners waited {waited_s:.1f} of the last {seconds:.1f} s for it"
 
     def _warn(self, text: str) -> None:
-        self._role.control.warned(text)
+        self._worker.control.warned(text)
 
     def _present(self) -> tuple[int, ...]:
         """Numbers of the learners that the newest order lists; a change of those this one mixes with is told."""
-        order = self._role.control.order
+        order = self._worker.control.order
         if order.version != self._order:
             before, self._order = self._numbers, order.version
             listed = (int(peer.rpartition(".")[0].rpartition("-")[2]) for peer in order.learners)
@@ -169,7 +169,7 @@ class Learners:
         settings = msgspec.structs.replace(self._exchange, incarnation=self._settings.incarnation)
         if settings.mode != "sync":
             return settings
-        rank, count = members.peers.index(self._role.peer), len(members.peers)
+        rank, count = members.peers.index(self._worker.peer), len(members.peers)
         return msgspec.structs.replace(settings, rank=rank, learners=count, rendezvous=self._meeting(members))
 
     def _meeting(self, members: Members) -> str:
@@ -198,9 +198,9 @@ class Learners:
 
     def _wanted(self) -> Members:
         if self._exchange.mode == "sync" and self._settings.learners > 1:
-            order = self._role.control.order
+            order = self._worker.control.order
             return Members(tuple(order.learners), order.generation)
-        return Members((self._role.peer,))
+        return Members((self._worker.peer,))
 
 
 def _names(learners: Collection[int]) -> str:

@@ -216,9 +216,9 @@ class ReplayLearning(Learning):
         if self.algorithm.prepared_rows:
             draw(self.network, self._noise)
             passes[""] = self.passes
-        if len(passes) == self.shares.count:  # a network for each core: halves of 32 rows take 0.8 of the time of all
+        if len(passes) == self.pool.count:  # a network for each core: halves of 32 rows take 0.8 of the time of all
             both = list(passes.values())
-            outputs = self.shares.run(lambda index: both[index].whole(rows), len(both))
+            outputs = self.pool.run(lambda index: both[index].whole(rows), len(both))
         else:
             outputs = [made.forward(rows)[0] for made in passes.values()]
         following = {

@@ -30,14 +30,14 @@ from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.interface import Exchange, ExchangeSettings, Learner, Place, Stopped
 from actorlearn.parameters.make import make as make_exchange
 from actorlearn.parameters.published import Published
+from actorlearn.worker.passes import ComputePool, Passes
 from actorlearn.worker.settings import TrainerSettings
-from actorlearn.worker.shares import Passes, Shares
 
 
 def make_ready() -> None:
     """Choose how this process computes; before anything else, as threads inherit it.
 
-    torch itself has one thread: what several cores share out is a pass (``worker/shares.py``), not an operation.
+    torch itself has one thread: what several cores share out is a pass (``worker/passes.py``), not an operation.
 
     What an optimizer remembers of dead units decays into numbers too small to be normal, whose roots take 30 times as
     long: half of Adam's squares after 125,000 updates of Pong by DQN. Here they are zeros.
@@ -72,7 +72,7 @@ class Learning:
         self.norms = Norms(self.network, self.parameters, self.gradients) if settings.norms else None
         self.columns = [*self.algorithm.columns(policy.actions), *(["state"] if self.state_size else [])]
         """Of batches, besides those that all have."""
-        self.shares = Shares(settings.threads if settings.device == "cpu" else 1)
+        self.pool = ComputePool(settings.threads if settings.device == "cpu" else 1)
         self.passes = self.passes_of(self.network, self.gradients)
         self.optimizer_settings = self._optimizer()
         self.consumed = Consumed(max(settings.learners, settings.learner + 1))
@@ -83,7 +83,7 @@ class Learning:
             place=lambda: self.place(),
             number=settings.learner,
             consumed=self.consumed,
-            spread=self.shares.spread,
+            spread=self.pool.spread,
         )
         self.exchange: Exchange = make_exchange(ExchangeSettings(), self.learner)
         """How a gradient becomes new weights: by this learner alone, until others are joined."""
@@ -97,7 +97,7 @@ class Learning:
 
     def passes_of(self, network: nn.Module, gradients: Tensor | None = None) -> Passes:
         """Passes of a network on this learner's cores; without gradients only forward ones."""
-        return Passes(network, self.shares, self.settings.precision, gradients, self.settings.compile)
+        return Passes(network, self.pool, self.settings.precision, gradients, self.settings.compile)
 
     def _optimizer(self) -> OptimizerSettings:
         return msgspec.convert(self.settings.optimizer, OptimizerSettings)

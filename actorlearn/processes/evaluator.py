@@ -17,16 +17,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from actorlearn.acting.policy import Policy
 from actorlearn.envs.interface import EnvSettings, empty_row
 from actorlearn.envs.make import make
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published
-from actorlearn.processes.inference import Policy
 from actorlearn.wire.channel import Waiter
 from actorlearn.wire.messages import Evaluated
 from actorlearn.worker.scheduling import set_policy
 from actorlearn.worker.settings import EvaluatorSettings
-from actorlearn.worker.worker import POLL_MS, Role
+from actorlearn.worker.worker import POLL_MS, Worker
 
 SETTINGS = EvaluatorSettings
 _NICEST = 19
@@ -50,13 +50,14 @@ def play(
     left = np.array([len(range(i, episodes, count)) for i in range(count)])
     games = make(env, [seed + i for i in range(count)], beat)
     row = empty_row(games.spec, count)
-    memory = [torch.zeros(count, policy.state_size), torch.from_numpy(row.first)] if policy.state_size else []
+    first = torch.from_numpy(row.first) if policy.state_size else None
+    state = torch.zeros(count, policy.state_size) if policy.state_size else None
     returns = np.zeros(count)
     games.reset(row)
     moment = 0
     while left.any():
-        chosen = policy.choose(torch.from_numpy(row.observation), moment, greedy, *memory)
-        memory[:1] = [chosen["state"]] if memory else []
+        chosen = policy.choose(torch.from_numpy(row.observation), moment, greedy, state, first)
+        state = chosen.get("state")
         games.step(chosen["action"].cpu().numpy(), row)
         moment += 1
         returns += row.reward
@@ -143,38 +144,38 @@ def run(settings: EvaluatorSettings) -> None:
     if not set_policy(settings.scheduling):
         os.nice(_NICEST)
         print(f"the kernel refused the class {settings.scheduling}: at nice {_NICEST} instead", flush=True)
-    role = Role(settings)
+    worker = Worker(settings)
     torch.set_num_threads(1)
-    policy = Policy(settings.policy, "", "cpu", settings.seed, stream=settings.index, threads=settings.threads)
+    policy = Policy(settings.policy, "cpu", settings.seed, stream=settings.index, threads=settings.threads)
     learners = Learners(settings.weights)
     secondary = Published(Segment.open(Path(settings.secondary))) if settings.secondary else None
-    waiter = Waiter(None, role.control.dealer)
+    waiter = Waiter(None, worker.control.dealer)
     dates = Dates(settings.every_steps)
-    role.hello()
-    while role.alive():
-        if role.control.ordered:
-            learners.follow(role.control.order.learners)
-            role.control.applied()
-        last = role.control.order.phase == "score"
+    worker.hello()
+    while worker.alive():
+        if worker.control.ordered:
+            learners.follow(worker.control.order.learners)
+            worker.control.applied()
+        last = worker.control.order.phase == "score"
         env_steps = learners.env_steps
         if env_steps is None or not dates.due(env_steps, last):
             if last:
-                role.control.finished("scored")
+                worker.control.finished("scored")
                 break
             waiter.wait(POLL_MS)
-            role.timings.add("wait")
+            worker.timings.add("wait")
             continue
         dates.played(env_steps)
         version, weights = learners.weights()
         wanted = players(weights)
         if secondary and (newest := _newest(secondary)):
             wanted[SECONDARY] = newest[1]
-        scores = _evaluate(settings, role, policy, wanted, version)
+        scores = _evaluate(settings, worker, policy, wanted, version)
         if scores is None:
             break
         returns = scores.pop(AVERAGE)
         means = {name: fmean(own) for name, own in scores.items()}
-        role.control.send(
+        worker.control.send(
             Evaluated(
                 name=settings.name,
                 policy_version=version,
@@ -184,23 +185,23 @@ def run(settings: EvaluatorSettings) -> None:
                 learners=means,
             )
         )
-    role.control.close()
+    worker.control.close()
 
 
 def _evaluate(
-    settings: EvaluatorSettings, role: Role, policy: Policy, wanted: Mapping[str, Tensor], version: int
+    settings: EvaluatorSettings, worker: Worker, policy: Policy, wanted: Mapping[str, Tensor], version: int
 ) -> dict[str, list[float]] | None:
     """Scores of each player, all in the same games; None when it is time to end."""
     scores: dict[str, list[float]] = {name: [] for name in wanted}
     for name, weights in wanted.items():
         policy.flat.copy_(weights)
         seed = settings.seed + version
-        for score in play(policy, settings.env, settings.episodes, settings.greedy, seed, role.progress.beat):
+        for score in play(policy, settings.env, settings.episodes, settings.greedy, seed, worker.progress.beat):
             if score is not None:
                 scores[name].append(score)
-            elif not role.alive():
+            elif not worker.alive():
                 return None
-            role.timings.add("simulate")
+            worker.timings.add("simulate")
     return scores
 
 

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 
 from actorlearn.envs.interface import Row, VectorEnv
 from actorlearn.envs.make import make
-from actorlearn.envs.starts import Starts
+from actorlearn.envs.starts import GameStarts
 from actorlearn.memory.rollout import ARRIVAL_COLUMNS, Blocks, Rollouts
 from actorlearn.memory.shared import Segment
 from actorlearn.processes.snapshots import Snapshots, Standing, restore
 from actorlearn.wire.channel import Waiter
 from actorlearn.wire.wakeup import Wakeup, Wakeups
 from actorlearn.worker.settings import SimulatorSettings
-from actorlearn.worker.worker import POLL_MS, Role
+from actorlearn.worker.worker import POLL_MS, Worker
 
 if TYPE_CHECKING:
-    from actorlearn.processes.inference import Policy
+    from actorlearn.acting.policy import Policy
 
 SETTINGS = SimulatorSettings
 
@@ -38,7 +38,7 @@ class Group:
         self.env = env
         self.blocks = blocks
         self.rollouts = rollouts
-        self.starts = Starts(env, reset)
+        self.starts = GameStarts(env, reset)
         self.timestep = -1
         """Newest timestep whose observation is written; -1 before the first."""
         self.between_rollouts = True
@@ -97,69 +97,71 @@ class Group:
 
 def run(settings: SimulatorSettings) -> None:
     """Step the groups in turn until told to stop or drained."""
-    role = Role(settings)
+    worker = Worker(settings)
     if settings.core is not None:
         os.sched_setaffinity(0, {settings.core})  # before the environments start threads, which inherit it
     blocks = Blocks(Segment.open(Path(settings.segment)))
     rollouts = Rollouts(Segment.open(Path(settings.rollouts)))
     size = blocks.envs_per_group
     seeds = [settings.env_seeds[g * size : (g + 1) * size] for g in range(blocks.groups)]
-    envs = [make(settings.env, own, role.progress.beat) for own in seeds]
+    envs = [make(settings.env, own, worker.progress.beat) for own in seeds]
     groups = [Group(g, env, blocks, rollouts, settings.reset) for g, env in enumerate(envs)]
     policy = _local_policy(settings) if not settings.inference_wakeup else None
     wakeups = Wakeups({"trainer": settings.trainer_wakeup, "inference": settings.inference_wakeup})
-    waiter = Waiter(Wakeup(Path(settings.wakeup)), role.control.dealer)
+    waiter = Waiter(Wakeup(Path(settings.wakeup)), worker.control.dealer)
     snapshots = Snapshots(settings.states, settings.name, groups, rollouts, blocks)
-    role.hello(describe(settings, blocks, groups[0].env))
-    if _started(groups, seeds, settings, role):
+    worker.hello(describe(settings, blocks, groups[0].env))
+    if _started(groups, seeds, settings, worker):
         blocks.mark_ready()
         wakeups.wake("trainer")
-    while role.alive():
-        if role.control.ordered:
-            role.control.applied()  # membership comes to a simulator through its segment's words
+    while worker.alive():
+        if worker.control.ordered:
+            worker.control.applied()  # membership comes to a simulator through its segment's words
         if snapshots.due:
             if failure := snapshots.answer():
-                role.control.warned(failure)
+                worker.control.warned(failure)
             wakeups.wake("trainer")
-            role.timings.add("copy")
-        results = [_advance(group, policy, wakeups, role) for group in groups]
+            worker.timings.add("copy")
+        results = [_advance(group, policy, wakeups, worker) for group in groups]
         if all(result == "left" for result in results):
-            role.control.finished("drained")
+            worker.control.finished("drained")
             break
         if not any(result in ("observed", "completed") for result in results):
             waiter.wait(POLL_MS)
-            role.timings.add("wait")
+            worker.timings.add("wait")
     for group in groups:
         group.env.close()
-    role.control.close()
+    worker.control.close()
 
 
-def _advance(group: Group, policy: Policy | None, wakeups: Wakeups, role: Role) -> str:
+def _advance(group: Group, policy: Policy | None, wakeups: Wakeups, worker: Worker) -> str:
     """Do what a group can do now, and tell who waits for it; says what happened."""
     result = group.advance()
-    role.timings.add("simulate")
+    worker.timings.add("simulate")
     if result == "completed":
         wakeups.wake("trainer")
     elif result == "observed" and policy is None:
         wakeups.wake("inference")
     elif result == "observed" and policy is not None:
         policy.act([(group.blocks, group.index, group.timestep)])
-        role.timings.add("infer")
+        worker.timings.add("infer")
     return result
 
 
-def _started(groups: Sequence[Group], seeds: Sequence[Sequence[int]], settings: SimulatorSettings, role: Role) -> bool:
+def _started(
+    groups: Sequence[Group], seeds: Sequence[Sequence[int]], settings: SimulatorSettings, worker: Worker
+) -> bool:
     """Bring all environments to where they begin or go on; False when told to stop meanwhile."""
     if settings.resumes:
         try:
             restore(Path(settings.resumes), groups, answers_itself=not settings.inference_wakeup)
             return True
         except ValueError as error:
-            role.control.warned(f"the run does not go on exactly: environments start from their seeds, as {error}")
+            worker.control.warned(f"the run does not go on exactly: environments start from their seeds, as {error}")
     for group in groups:
         for _ in group.starts.first(settings.decorrelation_steps, seeds[group.index]):
-            role.timings.add("simulate")
-            if not role.alive():
+            worker.timings.add("simulate")
+            if not worker.alive():
                 return False
     return True
 
@@ -179,7 +181,9 @@ def describe(settings: SimulatorSettings, blocks: Blocks, env: VectorEnv) -> dic
 
 def _local_policy(settings: SimulatorSettings) -> Policy:
     """Stage 2 inside this process; the only way torch comes into a simulator."""
-    from actorlearn.processes.inference import Policy
+    from actorlearn.acting.policy import Policy
 
     number = int(settings.name.rpartition("-")[2])  # never used again, unlike the row in the progress segment
-    return Policy(settings.policy, settings.weights, "cpu", settings.seed, stream=number, rollouts=settings.rollouts)
+    return Policy(
+        settings.policy, "cpu", settings.seed, stream=number, weights=settings.weights, rollouts=settings.rollouts
+    )

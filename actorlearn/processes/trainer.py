@@ -42,7 +42,7 @@ from actorlearn.wire.channel import Waiter
 from actorlearn.wire.messages import MOST_NAMES, Order, Released, Report, Saved
 from actorlearn.wire.wakeup import Wakeup, Wakeups
 from actorlearn.worker.settings import TrainerSettings
-from actorlearn.worker.worker import POLL_MS, Role
+from actorlearn.worker.worker import POLL_MS, Worker
 
 SETTINGS = TrainerSettings
 SKIPS_ALLOWED = 10
@@ -55,7 +55,7 @@ class Trainer:
     def __init__(self, settings: TrainerSettings) -> None:
         """Build, restore if asked to, publish the first weights."""
         self.settings = settings
-        self.role = Role(settings)
+        self.worker = Worker(settings)
         self.learning = learning_by(settings)
         self.episodes = Episodes()
         algorithm = self.learning.algorithm_settings
@@ -67,10 +67,10 @@ class Trainer:
         self.batches = batches_for(self.learning, rollouts, self.account, at_once, self.episodes)
         self.gathering = Gathering(settings.states, self.batches)
         self.wakeups = Wakeups()
-        self.waiter = Waiter(Wakeup(Path(settings.wakeup)), self.role.control.dealer)
+        self.waiter = Waiter(Wakeup(Path(settings.wakeup)), self.worker.control.dealer)
         self.checkpoints = settings.checkpoints
-        self.learners = Learners(settings, self.role, self.learning)
-        self.learning.beat, self.learning.going_on = self.role.alive, self.learners.going_on
+        self.learners = Learners(settings, self.worker, self.learning)
+        self.learning.beat, self.learning.going_on = self.worker.alive, self.learners.going_on
         self.learning.place = lambda: Place(self.account.rollouts_learned, self.account.counts.used)
         self.env_steps = self.updates = self.saves_done = self.pulls = 0
         """Of which the first two are all learners' together."""
@@ -99,20 +99,20 @@ class Trainer:
 
     def run(self) -> None:
         """Learn until total_steps, a drain order or SIGTERM."""
-        self.role.hello()
-        while not self.role.control.order.version and self.role.alive():  # it says who has died, and is not counted
+        self.worker.hello()
+        while not self.worker.control.order.version and self.worker.alive():  # it says who has died, and is not counted
             self.waiter.wait(POLL_MS)
         draining = self._follow_orders()  # whose blocks lie here counts also where there is nothing left to learn
-        while self.env_steps < self.settings.total_steps and not draining and self.role.alive():
+        while self.env_steps < self.settings.total_steps and not draining and self.worker.alive():
             draining = self._follow_orders()
             joined = self._joined()
             batch = self._batch() if joined and not draining else None
-            self.role.timings.add("copy")
+            self.worker.timings.add("copy")
             if draining and not joined:
                 break
             if batch is None and not draining:
                 self.waiter.wait(POLL_MS)
-                self.role.timings.add("wait")
+                self.worker.timings.add("wait")
                 continue
             try:
                 draining = self._learn(batch, draining)
@@ -205,10 +205,10 @@ class Trainer:
         if batch is None:
             return exchange.agree(0, 0, draining).draining
         steps, prepared = steps_in(batch), self.learning.prepare(batch)
-        self.role.timings.add("learn")
+        self.worker.timings.add("learn")
         updates = self.learning.updates_from(prepared, self.env_steps, self.account.counts.used)
         agreed = exchange.agree(steps, updates, draining)
-        self.role.timings.add("wait")
+        self.worker.timings.add("wait")
         if agreed.draining:
             return True
         hit("trainer.agreed")
@@ -226,7 +226,7 @@ class Trainer:
         self.account.counts.used += steps
         self.updates = agreed.updates
         self._count_rollout()
-        self.role.timings.add("learn")
+        self.worker.timings.add("learn")
         self._after_learning()
         return False
 
@@ -254,7 +254,7 @@ class Trainer:
             self._gather()  # while simulators stand between two rollouts, if only one is open
         self._open()
         hit("trainer.opened")
-        self.role.timings.add("publish")
+        self.worker.timings.add("publish")
         if time.monotonic() - self.last_report[0] >= self.settings.report_every_s:
             self._report()
         if self.save_due:
@@ -267,11 +267,11 @@ class Trainer:
 
     def _say_released(self) -> None:
         if released := self.batches.released[:MOST_NAMES]:
-            self.role.control.send(Released(peers=released))
+            self.worker.control.send(Released(peers=released))
             del self.batches.released[: len(released)]
 
     def _follow_orders(self) -> bool:
-        control = self.role.control
+        control = self.worker.control
         while control.ordered:
             order = control.order
             self._follow_members(order)
@@ -297,9 +297,9 @@ class Trainer:
 
     def _wait_for_snapshots(self) -> bool:
         self.waiter.wait(POLL_MS)
-        if self.role.control.ordered:
-            self._follow_members(self.role.control.order)
-        return self.role.alive()
+        if self.worker.control.ordered:
+            self._follow_members(self.worker.control.order)
+        return self.worker.alive()
 
     def _publish(self) -> None:
         version = self.learning.publish(self.published, self.env_steps)
@@ -329,12 +329,12 @@ class Trainer:
         between = self.learning.numbers()
         if self.settings.learner == 0 and (said := self.learners.straggler(between, time.monotonic() - then_s)):
             self._warn(said)
-        self.role.control.send(Report(row={**self._row(), **rates, **self.lags.row(), **self.numbers, **between}))
+        self.worker.control.send(Report(row={**self._row(), **rates, **self.lags.row(), **self.numbers, **between}))
         self.last_report = (time.monotonic(), self.account.counts.used)
         self.lags = Lags()
 
     def _warn(self, text: str) -> None:
-        self.role.control.warned(text)
+        self.worker.control.warned(text)
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -402,7 +402,7 @@ class Trainer:
         self._say_saved(path)
 
     def _say_saved(self, path: Path) -> None:
-        self.role.control.send(Saved(path=str(path), env_steps=self.env_steps, order=self.saves_done))
+        self.worker.control.send(Saved(path=str(path), env_steps=self.env_steps, order=self.saves_done))
 
     def _more(self, folder: Path) -> dict[str, Any]:
         return {**self.learning.save(folder), **self.gathering.put(folder)}
@@ -476,8 +476,8 @@ class Trainer:
         flight = {"steps_in_flight": self.batches.in_flight()}
         summary = {**self._row(), **flight, "wall_time_s": self._elapsed_s(), "weights_sha256": self.learning.sha256()}
         reason = "total_steps" if self.env_steps >= self.settings.total_steps else "drained" if draining else "stopped"
-        self.role.control.finished(reason, summary)
-        self.role.control.close()
+        self.worker.control.finished(reason, summary)
+        self.worker.control.close()
 
 
 def run(settings: TrainerSettings) -> None:

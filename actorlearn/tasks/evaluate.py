@@ -10,10 +10,10 @@ from pathlib import Path
 
 import torch
 
+from actorlearn.acting.policy import Policy
 from actorlearn.parameters.checkpoint import Checkpoint, opened, taken
 from actorlearn.parameters.checkpoint_folders import CheckpointError, Found, directories, newest
 from actorlearn.processes.evaluator import AVERAGE, SECONDARY, play, players, summary
-from actorlearn.processes.inference import Policy
 from actorlearn.worker.settings import EvaluateSettings
 
 SETTINGS = EvaluateSettings
@@ -23,7 +23,7 @@ def run(settings: EvaluateSettings) -> None:
     """Play and print; the policy is sampled from, or followed greedily."""
     torch.set_num_threads(1)
     saved, warnings = newest_opened(Path(settings.run_dir) / "checkpoints", settings.behind_steps)
-    policy = Policy(settings.policy, "", "cpu", settings.seed, stream=0, threads=settings.threads)
+    policy = Policy(settings.policy, "cpu", settings.seed, stream=0, threads=settings.threads)
     weights, results = {}, {}
     for name, own in saved.items():
         policy.network.load_state_dict(own.section("weights"))

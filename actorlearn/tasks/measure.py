@@ -62,21 +62,22 @@ def infer(settings: AloneSettings) -> float:
     """Choose actions for one batch after another."""
     import torch
 
-    from actorlearn.processes.inference import Policy
+    from actorlearn.acting.policy import Policy
 
     torch.set_num_threads(1)
     policy = Policy(
-        settings.simulator.policy, "", settings.device, settings.simulator.seed, stream=0, threads=settings.threads
+        settings.simulator.policy, settings.device, settings.simulator.seed, stream=0, threads=settings.threads
     )
     shape, dtype = settings.simulator.policy.observation_shape, settings.simulator.policy.observation_dtype
-    memory = [torch.zeros(settings.environments, policy.state_size), torch.zeros(settings.environments).bool()]
+    state = torch.zeros(settings.environments, policy.state_size) if policy.state_size else None
+    first = torch.zeros(settings.environments).bool() if policy.state_size else None
     batches = min(MOST_BATCHES, max(2, POOL_BYTES // observations(shape, dtype, (settings.environments,)).nbytes))
     pool = observations(shape, dtype, (batches, settings.environments))
     moment = 0
 
     def once() -> None:
         nonlocal moment
-        chosen = policy.choose(pool[moment % batches], moment, False, *(memory if policy.state_size else []))
+        chosen = policy.choose(pool[moment % batches], moment, False, state, first)
         for column in chosen.values():
             column.cpu()
         moment += 1

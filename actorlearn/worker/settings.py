@@ -33,7 +33,7 @@ class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     index: int
     seed: int
     threads: int = 1
-    """Shares of a pass, each computed by a thread of its own (``worker/shares.py``); simulators have one."""
+    """Shares of a pass, each computed by a thread of its own (``worker/passes.py``); simulators have one."""
 
 
 class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -24,7 +24,7 @@ POLL_MS = 50
 """Longest sleep of any loop before it looks at the words in shared memory again: what a lost ring costs."""
 
 
-class Role:
+class Worker:
     """The part of a process that has nothing to do with learning."""
 
     def __init__(self, settings: ProcessSettings) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from actorlearn.acting.batching import Turns, due, waiting
+from actorlearn.acting.batching import Batching, due, waiting
 from actorlearn.memory.rollout import Blocks
 from tests.blocks import make_members
 
@@ -44,10 +44,10 @@ def act(asked: list[tuple[Blocks, int, int]]) -> None:
 def test_all_of_a_timestep_are_awaited(members: list[Blocks]) -> None:
     rows = [observe(blocks, 0) for blocks in members[:2]]
     assert due(members, 0) == []
-    assert list(Turns(0, 0.0).batches(members)) == []
+    assert list(Batching(0, 0.0).batches(members)) == []
     rows.append(observe(members[2], 0))
     assert due(members, 0) == rows
-    assert list(Turns(0, 0.0).batches(members)) == [rows]
+    assert list(Batching(0, 0.0).batches(members)) == [rows]
 
 
 def test_members_that_are_admitted_while_they_are_looked_at_are_answered_together(members: list[Blocks]) -> None:
@@ -78,7 +78,7 @@ def test_rows_of_any_member_group_and_timestep_wait(members: list[Blocks]) -> No
 
 
 def test_a_batch_is_answered_when_it_is_full(members: list[Blocks]) -> None:
-    turns = Turns(2 * ENVS, DEADLINE_MS, Clock())
+    turns = Batching(2 * ENVS, DEADLINE_MS, Clock())
     assert list(turns.batches(members)) == []
     rows = [observe(members[1], 0)]
     assert list(turns.batches(members)) == []
@@ -91,7 +91,7 @@ def test_a_batch_is_answered_when_it_is_full(members: list[Blocks]) -> None:
 
 def test_rows_that_have_waited_long_enough_are_answered(members: list[Blocks]) -> None:
     clock = Clock()
-    turns = Turns(3 * ENVS, DEADLINE_MS, clock)
+    turns = Batching(3 * ENVS, DEADLINE_MS, clock)
     assert turns.sleep_ms(50) == 50, "nothing waits"
     rows = [observe(members[1], 0)]
     assert list(turns.batches(members)) == []
@@ -112,7 +112,7 @@ def test_rows_that_have_waited_long_enough_are_answered(members: list[Blocks]) -
 
 def test_the_deadline_of_a_member_that_has_gone_is_forgotten(members: list[Blocks]) -> None:
     clock = Clock()
-    turns = Turns(3 * ENVS, DEADLINE_MS, clock)
+    turns = Batching(3 * ENVS, DEADLINE_MS, clock)
     observe(members[0], 0)
     assert list(turns.batches(members)) == []
     assert list(turns.batches(members[1:])) == []
@@ -123,4 +123,4 @@ def test_the_deadline_of_a_member_that_has_gone_is_forgotten(members: list[Block
 
 def test_without_a_deadline_what_is_there_is_answered(members: list[Blocks]) -> None:
     row = observe(members[0], 0)
-    assert list(Turns(3 * ENVS, 0.0, Clock()).batches(members)) == [[row]]
+    assert list(Batching(3 * ENVS, 0.0, Clock()).batches(members)) == [[row]]

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from actorlearn.acting.policy import Policy
 from actorlearn.algorithms.interface import Batch
 from actorlearn.learning.update import Learning
 from actorlearn.models.interface import ModelSettings
 from actorlearn.parameters import checkpoint
-from actorlearn.processes.inference import Policy
 from tests.learning.made import ENVIRONMENTS, HORIZON, batch, learning
 
 NORMALIZED = ModelSettings(name="mlp", hidden_sizes=[4], normalize_observation=True)
@@ -63,7 +63,7 @@ def test_learning_goes_on_from_a_checkpoint_as_if_nothing_had_happened(tmp_path:
 def test_who_plays_from_a_checkpoint_sees_what_the_learner_saw(tmp_path: Path) -> None:
     made = learning(NORMALIZED)
     made.learn(shifted(0), 0, 0)
-    policy = Policy(made.settings.policy, "", "cpu", seed=99, stream=0)
+    policy = Policy(made.settings.policy, "cpu", seed=99, stream=0)
     checkpoint.save(tmp_path, 0, made.tensors(), {}, keep=1)
     policy.network.load_state_dict(checkpoint.newest(tmp_path).section("weights"))
     seen = shifted(3).observation[0]

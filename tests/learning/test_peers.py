@@ -34,20 +34,20 @@ def test_the_exchange_decides_when_a_pass_is_broken_off_and_who_is_to_end_at_onc
         return told or others
 
     order = SimpleNamespace(phase=phase, leaving=leaving)
-    role: Any = SimpleNamespace(alive=lambda: alive, control=SimpleNamespace(order=order))
+    worker: Any = SimpleNamespace(alive=lambda: alive, control=SimpleNamespace(order=order))
     settings: Any = SimpleNamespace(exchange={}, name="trainer-1")
     learning: Any = SimpleNamespace(exchange=SimpleNamespace(ending=ending), finish_s=0.0)
     told = phase == "drain" or bool(leaving)
-    assert Learners(settings, role, learning).going_on() == (alive and not told and not others)
+    assert Learners(settings, worker, learning).going_on() == (alive and not told and not others)
     assert asked == ([told] if alive else [])
 
 
 def test_a_pass_that_counts_nothing_before_its_end_is_given_time_to_finish(monkeypatch: pytest.MonkeyPatch) -> None:
     order = SimpleNamespace(phase="run", leaving=[])
-    role: Any = SimpleNamespace(alive=lambda: True, control=SimpleNamespace(order=order))
+    worker: Any = SimpleNamespace(alive=lambda: True, control=SimpleNamespace(order=order))
     settings: Any = SimpleNamespace(exchange={}, name="trainer-1")
     learning: Any = SimpleNamespace(exchange=SimpleNamespace(ending=lambda told: told), finish_s=5.0)
-    learners = Learners(settings, role, learning)
+    learners = Learners(settings, worker, learning)
 
     def goes_on(now_s: float, phase: str) -> bool:
         monkeypatch.setattr("actorlearn.learning.peers.time.monotonic", lambda: now_s)
@@ -56,7 +56,7 @@ def test_a_pass_that_counts_nothing_before_its_end_is_given_time_to_finish(monke
 
     asked = [(0.0, "run"), (10.0, "drain"), (14.9, "drain"), (15.0, "drain"), (16.0, "run"), (17.0, "drain")]
     assert [goes_on(*when) for when in asked] == [True, True, True, False, True, True]
-    role.alive = lambda: False
+    worker.alive = lambda: False
     assert not goes_on(18.0, "run")
 
 
@@ -64,7 +64,7 @@ def test_another_list_breaks_off_joining_and_no_wait_of_who_is_joined(tmp_path: 
     """Or whoever waits for a slower one would end when a third that was killed comes back."""
     first, second = ["trainer-0.0", "trainer-1.0"], ["trainer-0.0", "trainer-1.0", "trainer-2.1"]
     order = SimpleNamespace(version=1, phase="run", leaving=[], learners=first, generation=1)
-    role: Any = SimpleNamespace(peer="trainer-1.0", alive=lambda: True, control=SimpleNamespace(order=order))
+    worker: Any = SimpleNamespace(peer="trainer-1.0", alive=lambda: True, control=SimpleNamespace(order=order))
     exchange = {"mode": "sync", "rendezvous": str(tmp_path / "learners")}
     settings: Any = SimpleNamespace(exchange=exchange, name="trainer-1", incarnation=0, learners=3)
     asked: list[bool] = []
@@ -85,19 +85,19 @@ def test_another_list_breaks_off_joining_and_no_wait_of_who_is_joined(tmp_path: 
             return env_steps, updates
 
     learning: Any = Joining()
-    learners = Learners(settings, role, learning)
+    learners = Learners(settings, worker, learning)
     assert learners.join(30, 2) == (30, 2) and learners.joined
     assert asked == [True, False, True]
     order.learners, order.generation = second, 2
     assert not learners.joined and learning.alive()
-    role.alive = lambda: False
+    worker.alive = lambda: False
     assert not learning.alive()
 
 
 def test_who_is_left_alone_a_second_time_meets_nobody_it_met_before(tmp_path: Path) -> None:
     """A peer that dies twice within the life of this one: the list of those who are left is the same both times."""
     order = SimpleNamespace(version=1, phase="run", leaving=[], learners=["trainer-0.0"], generation=1)
-    role: Any = SimpleNamespace(peer="trainer-0.0", alive=lambda: True, control=SimpleNamespace(order=order))
+    worker: Any = SimpleNamespace(peer="trainer-0.0", alive=lambda: True, control=SimpleNamespace(order=order))
     exchange = {"mode": "sync", "rendezvous": str(tmp_path / "learners"), "gradients": str(tmp_path / "gradients")}
     settings: Any = SimpleNamespace(exchange=exchange, name="trainer-0", incarnation=0, learners=2)
     Segment.create(tmp_path / "gradients", rows_fields(2, 4)).close()
@@ -111,7 +111,7 @@ def test_who_is_left_alone_a_second_time_meets_nobody_it_met_before(tmp_path: Pa
                 before.close()
 
     learning: Any = Joining()
-    learners = Learners(settings, role, learning)
+    learners = Learners(settings, worker, learning)
     newer = tmp_path / "learners.10.of-others"
     newer.touch()
     for order.generation in (1, 4, 9):
@@ -132,7 +132,7 @@ def test_who_finds_no_room_to_meet_the_others_says_so_once_and_tries_again(
     order = SimpleNamespace(version=1, phase="run", leaving=[], learners=["trainer-0.0"], generation=1)
     warnings: list[str] = []
     control = SimpleNamespace(order=order, warned=warnings.append)
-    role: Any = SimpleNamespace(peer="trainer-0.0", alive=lambda: True, control=control)
+    worker: Any = SimpleNamespace(peer="trainer-0.0", alive=lambda: True, control=control)
     exchange = {"mode": "sync", "rendezvous": str(tmp_path / "learners"), "gradients": ""}
     settings: Any = SimpleNamespace(exchange=exchange, name="trainer-0", incarnation=0, learners=2)
 
@@ -143,7 +143,7 @@ def test_who_finds_no_room_to_meet_the_others_says_so_once_and_tries_again(
             pass
 
     learning: Any = Joining()
-    learners = Learners(settings, role, learning)
+    learners = Learners(settings, worker, learning)
     with monkeypatch.context() as full:
         full.setattr(os, "posix_fallocate", lambda *_: raise_full())
         assert [learners.join(30, 2) for _ in range(3)] == [None] * 3

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from actorlearn.acting.batching import Asked, Turns
+from actorlearn.acting.batching import Asked, Batching
 from actorlearn.algorithms.interface import Batch
 from actorlearn.envs.interface import EnvSettings
 from actorlearn.envs.make import make
@@ -81,7 +81,7 @@ class Play:
         )
         account = Account(Segment.create(self.folder / "account", account_fields()))
         self.batches = Batches(self.rollouts, account, blocks, "cpu", ["state", "value"], Episodes())
-        self.turns = Turns(0, 0.0)
+        self.batching = Batching(0, 0.0)
         account.rollouts_learned = before.learned if before else 0
         self.digests = list(before.digests) if before else [1]
         """What has been learned by version of the weights, the last being the newest."""
@@ -106,7 +106,7 @@ class Play:
                 if group.advance() == "observed" and self.local:
                     self.answer([(group.blocks, group.index, group.timestep)])
         elif who == SEATS and not self.local:
-            for asked in self.turns.batches([simulator.blocks for simulator in self.simulators]):
+            for asked in self.batching.batches([simulator.blocks for simulator in self.simulators]):
                 self.answer(asked)
         elif who > SEATS and (parts := self.batches.parts()):
             self.learn(self.batches.take(parts))

@@ -11,7 +11,7 @@ from actorlearn.envs.interface import EnvSettings
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published, weights_fields
 from actorlearn.processes.evaluator import AVERAGE, Dates, Learners, play, players, summary
-from tests.processes.policies import policy
+from tests.acting.policies import policy
 
 CARTPOLE = EnvSettings(id="CartPole-v1", frame_skip=1, stack=1, noop_max=0, time_limit_steps=0)
 

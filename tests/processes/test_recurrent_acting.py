@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from actorlearn.acting.policy import Policy
 from actorlearn.algorithms.policies import Categorical
 from actorlearn.envs.interface import EnvSettings
 from actorlearn.envs.make import make
@@ -21,7 +22,6 @@ from actorlearn.metrics.episodes import Episodes
 from actorlearn.models.interface import ModelSettings
 from actorlearn.processes.batches import Batches
 from actorlearn.processes.evaluator import play
-from actorlearn.processes.inference import Policy
 from actorlearn.processes.simulator import Group
 from actorlearn.wire.messages import Member
 from tests.learning.made import ENVIRONMENTS as LEARNED
@@ -52,7 +52,7 @@ def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: st
     """
     model = ModelSettings(name="mlp", hidden_sizes=[6], recurrence=recurrence, recurrent_size=SIZE)
     learner = learning(model, name="ppo")
-    policy = Policy(learner.settings.policy, "", "cpu", seed=5, stream=0)
+    policy = Policy(learner.settings.policy, "cpu", seed=5, stream=0)
     policy.flat.copy_(learner.weights)
     shape = BlockShape(
         groups=groups,
@@ -116,7 +116,7 @@ def test_parts_of_a_batch_are_whole_environments_with_their_state(recurrence: st
 
 def test_an_evaluation_remembers_its_games_and_forgets_between_them() -> None:
     learner = learning(ModelSettings(name="mlp", recurrence="gru", recurrent_size=1))
-    policy = Policy(learner.settings.policy, "", "cpu", seed=5, stream=0)
+    policy = Policy(learner.settings.policy, "cpu", seed=5, stream=0)
     seen: list[tuple[list[bool], Tensor]] = []
     choose = policy.choose
 

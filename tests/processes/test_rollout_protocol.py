@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from actorlearn.acting.batching import Asked, Turns, due
+from actorlearn.acting.batching import Asked, Batching, due
 from actorlearn.algorithms.interface import AlgorithmSettings, Batch
 from actorlearn.envs.interface import EnvSpec, Row
 from actorlearn.learning.staleness import open_rollouts
@@ -180,7 +180,7 @@ class Protocol(RuleBasedStateMachine):
         )
         self.reset, self.decorrelation = reset, decorrelation
         self.now_s = 0.0
-        self.turns = Turns(batch_rows, DEADLINE_S * 1000, lambda: self.now_s) if batch_rows else None
+        self.batching = Batching(batch_rows, DEADLINE_S * 1000, lambda: self.now_s) if batch_rows else None
         self.at_once = open_rollouts(blocks, AlgorithmSettings(max_policy_lag=most))
         self.gone: dict[str, Simulator] = {}
         """Those that have ended and whose segments are still there."""
@@ -241,8 +241,8 @@ class Protocol(RuleBasedStateMachine):
     @rule(group=st.integers(0, 1), killed=st.booleans())
     def infer(self, group: int, killed: bool = False) -> None:
         members = [simulator.blocks for simulator in self.simulators]
-        if self.turns is not None:
-            for asked in self.turns.batches(members):
+        if self.batching is not None:
+            for asked in self.batching.batches(members):
                 self._act(asked, killed)
         elif group < self.shape.groups:
             self._act(due(members, group), killed)

@@ -39,7 +39,7 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_the_one_before_stays(tm
     control = SimpleNamespace(send=lambda message: said.append(type(message).__name__))
     trainer = SimpleNamespace(
         **{"env_steps": 10, "saved_at": -1, "saves_done": 0, "checkpoints": tmp_path, "learning": learning},
-        **{"settings": SimpleNamespace(checkpoint_keep=3), "role": SimpleNamespace(control=control)},
+        **{"settings": SimpleNamespace(checkpoint_keep=3), "worker": SimpleNamespace(control=control)},
         **{"_state": lambda: {"env_steps": 10}, "_warn": said.append, "_say_saved": lambda path: said.append("Saved")},
         **{"_more": lambda folder: {"replay": folder.name}, "_spared": set, "goes_on_from": ""},
         **{"_acted_by": lambda: ({}, {}), "gathering": SimpleNamespace(close=lambda: None, complaint=str)},

@@ -13,7 +13,7 @@ from actorlearn.models.make import flatten, make
 from actorlearn.models.unroll import unroll
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.make import make as make_optimizer
-from actorlearn.worker.shares import SLICED, Passes, Shares
+from actorlearn.worker.passes import SLICED, ComputePool, Passes
 
 ROWS, ENVIRONMENTS = 3, 5
 NETWORKS = {
@@ -52,7 +52,7 @@ def loss(outputs: Mapping[str, Tensor]) -> Tensor:
 
 def gradients(name: str, shares: int) -> tuple[Mapping[str, Tensor], Tensor]:
     made, _, flat = network(name)
-    passes = Passes(made, Shares(shares), "fp32", flat)
+    passes = Passes(made, ComputePool(shares), "fp32", flat)
     flat.fill_(7.0)  # what was there before is no part of it
     outputs, _ = passes.forward(*seen(name))
     passes.backward(loss(outputs))
@@ -82,7 +82,7 @@ def test_one_share_is_the_reference() -> None:
 
 def test_all_shares_follow_the_weights() -> None:
     made, weights, flat = network("perceptron")
-    passes = Passes(made, Shares(2), "fp32", flat)
+    passes = Passes(made, ComputePool(2), "fp32", flat)
     passes.backward(loss(passes.forward(*seen("perceptron"))[0]))
     weights.mul_(2.0)
     outputs, _ = passes.forward(*seen("perceptron"))
@@ -93,7 +93,7 @@ def test_all_shares_follow_the_weights() -> None:
 
 def test_forward_passes_alone_keep_no_graph_and_return_the_state() -> None:
     made, _, _ = network("recurrent")
-    passes = Passes(made, Shares(2), "fp32")
+    passes = Passes(made, ComputePool(2), "fp32")
     with torch.inference_mode():
         outputs, state = passes.forward(*seen("recurrent"))
         expected, after = unroll(made, *seen("recurrent"))
@@ -105,7 +105,7 @@ def test_forward_passes_alone_keep_no_graph_and_return_the_state() -> None:
 
 def test_a_parameter_that_the_loss_does_not_reach_has_gradient_zero() -> None:
     made, _, flat = network("convolutions")
-    passes = Passes(made, Shares(2), "fp32", flat)
+    passes = Passes(made, ComputePool(2), "fp32", flat)
     flat.fill_(7.0)
     passes.backward(passes.forward(*seen("convolutions"))[0]["logits"].sum())
     value = dict(made.named_parameters())["heads.value.weight"].grad
@@ -121,7 +121,7 @@ def test_an_error_in_any_share_is_raised_once_all_have_ended() -> None:
             raise ValueError(f"share {index}")
         ended.append(index)
 
-    shares = Shares(3)
+    shares = ComputePool(3)
     with pytest.raises(ValueError, match="share 1"):
         shares.run(work, 3)
     assert ended == [0]
@@ -135,7 +135,7 @@ def test_a_step_in_slices_has_the_bits_of_a_whole_one(settings: dict[str, object
     for shares in (1, 3):
         generator = torch.Generator().manual_seed(0)
         parameters = torch.rand(length, generator=generator)
-        optimizer = make_optimizer(OptimizerSettings(**settings), parameters, Shares(shares).spread)  # type: ignore[arg-type]
+        optimizer = make_optimizer(OptimizerSettings(**settings), parameters, ComputePool(shares).spread)  # type: ignore[arg-type]
         for _ in range(3):
             optimizer.step(parameters, torch.rand(length, generator=generator), 0.01)
         results.append(parameters)
@@ -146,7 +146,7 @@ def test_what_is_frozen_stays_frozen_in_every_share() -> None:
     made, _, flat = network("perceptron")
     frozen = dict(made.named_parameters())["trunks.value.encoder.layers.0.weight"]
     frozen.requires_grad_(False)
-    passes = Passes(made, Shares(2), "fp32", flat)
+    passes = Passes(made, ComputePool(2), "fp32", flat)
     passes.backward(loss(passes.forward(*seen("perceptron"))[0]))
     assert frozen.grad is not None and not frozen.grad.any()
     assert flat.any()

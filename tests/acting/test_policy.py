@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from actorlearn.acting.policy import Policy
 from actorlearn.memory.rollout import Blocks, Rollouts, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published, weights_fields
-from actorlearn.processes.inference import Policy
+from tests.acting.policies import policy, policy_settings
 from tests.blocks import make_members
-from tests.processes.policies import policy, policy_settings
 
 ENVS = 2
 

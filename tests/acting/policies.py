@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from actorlearn.processes.inference import Policy
+from actorlearn.acting.policy import Policy
 from actorlearn.worker.settings import PolicySettings
 
 
@@ -23,4 +23,4 @@ def policy_settings(
 
 def policy(seed: int = 0, numbers: int = 4, actions: int | tuple[int, ...] = 2, algorithm: str = "a2c") -> Policy:
     """An untrained one."""
-    return Policy(policy_settings(numbers, actions, algorithm), "", "cpu", seed, stream=0)
+    return Policy(policy_settings(numbers, actions, algorithm), "cpu", seed, stream=0)

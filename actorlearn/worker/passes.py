@@ -33,7 +33,7 @@ SLICED = 250_000
 """Numbers in a vector from which work on it is shared out too: Adam's step on 0.7M takes 1.5 ms, in two shares 1.1."""
 
 
-class Shares:
+class ComputePool:
     """Threads of one computing thread each, besides the caller's, which has the first share."""
 
     def __init__(self, count: int = 1) -> None:
@@ -97,7 +97,7 @@ class Passes:
     def __init__(
         self,
         network: nn.Module,
-        shares: Shares,
+        pool: ComputePool,
         precision: str,
         gradients: Tensor | None = None,
         compiled: bool = False,
@@ -107,10 +107,10 @@ class Passes:
         Without gradients there is no backward pass. The copies for other shares have the network's own weights and
         gradients apart.
         """
-        self._shares, self._precision = shares, precision
+        self._pool, self._precision = pool, precision
         self._gradients = gradients
         networks, self._apart = [network], []
-        for _ in range(1, shares.count if gradients is not None else 1):
+        for _ in range(1, pool.count if gradients is not None else 1):
             networks.append(_with_weights_of(network))
             self._apart.append(torch.zeros_like(gradients))  # type: ignore[arg-type]
             _lay_gradients(networks[-1], self._apart[-1])
@@ -122,7 +122,7 @@ class Passes:
         self, observation: Tensor, state: Tensor | None = None, first: Tensor | None = None
     ) -> tuple[Outputs, Tensor | None]:
         """Outputs {head: [T, B, size]} and the state after the last row, as `models.unroll.unroll` gives them."""
-        count = max(1, min(self._shares.count, observation.shape[1]))
+        count = max(1, min(self._pool.count, observation.shape[1]))
         if count == 1:
             self._pending = None
             return self._pass(0, observation, state, first)
@@ -139,7 +139,7 @@ class Passes:
                     self._apart[index - 1].zero_()
                 return self._pass(index if modes[0] else 0, rows[index], states[index], firsts[index])
 
-        passed = self._shares.run(share, count)
+        passed = self._pool.run(share, count)
         parts = [outputs for outputs, _ in passed]
         joined = {name: torch.cat([part[name].detach() for part in parts], 1) for name in parts[0]}
         if modes[0]:
@@ -178,7 +178,7 @@ class Passes:
             outputs = [parts[index][name] for name in reached]
             torch.autograd.backward(outputs, [slopes[name][index] for name in reached])
 
-        self._shares.run(share, count)
+        self._pool.run(share, count)
         for apart in self._apart[: count - 1]:
             self._gradients.add_(apart)
 
