@@ -24,7 +24,7 @@ from launch.plan.auto import crowded
 from launch.plan.memory_order import disorder
 from launch.plan.plan import Plan, plan
 from launch.plan.probe import Description, describe
-from launch.topology.load import load
+from launch.topology.load import load, tree
 
 
 def check(topology: str, overrides: list[str], json: bool) -> int:
@@ -98,15 +98,16 @@ def as_json(made: Plan) -> dict[str, Any]:
         "optimizer": optimizer(made),
         "mixing": facts(made.graph, topology.learners.count)._asdict() if topology.mode == "gossip" else None,
         "choices": [asdict(choice) for choice in made.choices],
-        "topology": topology.model_dump(mode="json"),
+        "topology": tree(topology),
     }
 
 
 def optimizer(made: Plan) -> dict[str, float]:
     """The optimizer's numbers that depend on learners and batches, as they are learned with."""
     t = made.topology
-    written = msgspec.convert(t.optimizer.model_dump(), OptimizerSettings)
-    batches = msgspec.convert(t.replay.model_dump(), ReplaySettings).batches if made.description.replayed else 1.0
+    written = msgspec.convert(msgspec.to_builtins(t.optimizer), OptimizerSettings)
+    replay = msgspec.convert(msgspec.to_builtins(t.replay), ReplaySettings)
+    batches = replay.batches if made.description.replayed else 1.0
     scaling, learners = t.learners.rate_scaling, t.learners.count
     found = for_batches(written, batches, scaling)
     return {
@@ -118,7 +119,7 @@ def optimizer(made: Plan) -> dict[str, float]:
 
 def tables(made: Plan) -> list[Table]:
     """The plan for people."""
-    return [_processes(made), _segments(made), _topology(made.topology.model_dump(mode="json"))]
+    return [_processes(made), _segments(made), _topology(tree(made.topology))]
 
 
 def _environment(found: Description) -> str:

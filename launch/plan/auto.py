@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from actorlearn.algorithms.interface import BY_RATIO, REPLAYED
 from actorlearn.models.interface import CONVOLUTIONAL
 from launch.machine.cores import Cores
@@ -101,7 +103,7 @@ def _by_cores(topology: Topology, cores: Cores) -> list[Choice]:
         if kind == "atari"
         else "a network this small is not worth sharing out",
     }
-    left = [(section, key) for section, key in BY_CORES if key not in getattr(topology, section).model_fields_set]
+    left = [(section, key) for section, key in BY_CORES if f"{section}.{key}" in topology.left_to_cores]
     return [Choice(f"{s}.{key}", getattr(getattr(topology, s), key), whys[f"{s}.{key}"]) for s, key in left]
 
 
@@ -154,5 +156,5 @@ def _with(topology: Topology, chosen: dict[str, tuple[Any, str]]) -> Topology:
     for key, (value, _) in chosen.items():
         section, _, name = key.partition(".")
         sections.setdefault(section, {})[name] = value
-    changed = {name: getattr(topology, name).model_copy(update=values) for name, values in sections.items()}
-    return topology.model_copy(update=changed)
+    changed = {name: replace(getattr(topology, name), **values) for name, values in sections.items()}
+    return replace(topology, **changed)

@@ -14,7 +14,7 @@ from actorlearn.memory.shared import segment_bytes
 from launch.plan.auto import AUTO, Choice
 from launch.plan.probe import Description
 from launch.plan.segments import block_shape
-from launch.topology.load import Topology, TopologyError
+from launch.topology.load import Topology, TopologyError, tree
 
 KEY = "checkpoint.exact"
 MOST_BYTES = 256 << 20
@@ -63,7 +63,7 @@ def depends_on(topology: Topology) -> dict[str, Any]:
 
     Whatever else is changed at a resume changes how the run goes on, and not from where.
     """
-    t = topology.model_dump(mode="json")
+    t = tree(topology)
     keys = ["seed", "mode", "learners.count", "algorithm.name", "algorithm.horizon"]
     keys += [f"{section}.{key}" for section in ("env", "model", "simulators", "inference") for key in t[section]]
     parts = {key: key.partition(".") for key in keys}

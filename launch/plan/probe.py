@@ -60,9 +60,9 @@ def describe(topology: Topology) -> Description:
     """Build environment and network once in a child process; raises TopologyError with its one line."""
     question = DescribeSettings(
         env=env_settings(topology),
-        model=topology.model.model_dump(),
-        algorithm=topology.algorithm.model_dump(),
-        optimizer=topology.optimizer.model_dump(),
+        model=msgspec.to_builtins(topology.model),
+        algorithm=msgspec.to_builtins(topology.algorithm),
+        optimizer=msgspec.to_builtins(topology.optimizer),
         devices={"inference.device": topology.inference.device, "trainer.device": topology.trainer.device},
     )
     with tempfile.TemporaryDirectory(prefix="actorlearn-") as folder:
@@ -90,4 +90,4 @@ def _ask(command: list[str], topology: Topology) -> Any:
 
 def env_settings(topology: Topology) -> EnvSettings:
     """The environment section as processes read it."""
-    return msgspec.convert(topology.env.model_dump(), EnvSettings)
+    return msgspec.convert(msgspec.to_builtins(topology.env), EnvSettings)

@@ -90,7 +90,7 @@ def run_segments(t: Topology, d: Description) -> list[tuple[str, list[Field], st
     if t.mode == "gossip":
         made.insert(0, ("counts", counts_fields(MOST_LEARNERS), "what each learner has learned from"))
     if t.mode == "async":
-        vectors = len(state_vectors(msgspec.convert(t.optimizer.model_dump(), OptimizerSettings)))
+        vectors = len(state_vectors(msgspec.convert(msgspec.to_builtins(t.optimizer), OptimizerSettings)))
         sizes = (d.weights - d.statistics, vectors, d.statistics, learners, t.learners.chunks)
         what = f"weights and optimizer state of all learners, in {t.learners.chunks} chunks"
         made.insert(0, ("store", store_fields(*sizes), what))

@@ -84,8 +84,8 @@ def policy(plan: Plan) -> PolicySettings:
         observation_shape=plan.description.observation_shape,
         observation_dtype=plan.description.observation_dtype,
         actions=plan.description.actions,
-        model=plan.topology.model.model_dump(),
-        algorithm=plan.topology.algorithm.model_dump(),
+        model=msgspec.to_builtins(plan.topology.model),
+        algorithm=msgspec.to_builtins(plan.topology.algorithm),
         precision=plan.topology.inference.precision,
         weights=plan.topology.simulators.weights,
         environments=environments(plan.topology),
@@ -103,7 +103,7 @@ def _simulator(
     cores = in_turn() if t.simulators.pin else []
     return SimulatorSettings(
         **base,
-        env=msgspec.convert({**t.env.model_dump(), **env}, EnvSettings),
+        env=msgspec.convert({**msgspec.to_builtins(t.env), **env}, EnvSettings),
         segment=str(plan.shm / f"{process.name}.{incarnation}"),
         rollouts=plan.rollouts(process.learner),
         wakeup=plan.wakeup(process.name),
@@ -138,7 +138,7 @@ def _trainer(plan: Plan, process: PlannedProcess, base: dict[str, Any], resume: 
         rate_scaling=t.learners.rate_scaling,
         pull_rows=t.learners.pull_rows if t.mode == "async" else 0,
         policy=policy(plan),
-        optimizer=t.optimizer.model_dump(),
+        optimizer=msgspec.to_builtins(t.optimizer),
         weights=plan.weights(process.learner),
         rollouts=plan.rollouts(process.learner),
         account=plan.account(process.learner),
@@ -171,7 +171,7 @@ def _replay(plan: Plan, learner: int) -> ReplayPlace | None:
     return ReplayPlace(
         segment=plan.replay(learner),
         shape=replay_shape(plan.topology, plan.description),
-        numbers=msgspec.convert(plan.topology.replay.model_dump(), ReplaySettings),
+        numbers=msgspec.convert(msgspec.to_builtins(plan.topology.replay), ReplaySettings),
         secondary=_secondary(plan, learner),
     )
 

@@ -15,6 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from actorlearn.files import DISK_ERRORS
 from actorlearn.metrics.energy import Energy
 from actorlearn.wire.channel import Router
@@ -85,7 +87,7 @@ class Runner:
             plan.expected_shape,
             plan.run_id,
             drain_s=limits.drain_s,
-            budget=limits.budget,
+            budget=limits,
             mode=plan.topology.mode,
             resume=resume,
         )
@@ -270,7 +272,7 @@ class Runner:
         own = self.plan.topology
         try:
             changed = parse(dump(own), action.overrides, "the run's topology")
-            if changed.model_copy(update={"env": own.env}) != own:
+            if msgspec.structs.replace(changed, env=own.env) != own:
                 raise TopologyError(
                     f"attach {' '.join(action.overrides)}: only env.* can be changed; start another run"
                 )
@@ -281,7 +283,7 @@ class Runner:
             return
         if changed != own:
             names = [process.name for process in new if process.role == "simulator"]
-            self.environments.update(dict.fromkeys(names, changed.env.model_dump()))
+            self.environments.update(dict.fromkeys(names, msgspec.to_builtins(changed.env)))
         self._events.append(ev.Enlarged(action.client, tuple(new)))
 
     def _say_beforehand(self) -> None:

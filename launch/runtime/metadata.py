@@ -24,7 +24,7 @@ from launch.machine.cores import Cores
 from launch.plan.plan import Plan
 from launch.runs.find import read_object, start_time
 
-PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "pyzmq", "msgspec", "pydantic", "safetensors")
+PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "pyzmq", "msgspec", "safetensors")
 
 SUMMED = tuple(m.name for m in METRICS.values() if (m.kind, m.merge) == (Kind.COUNTER, Merge.SUM))
 """Metrics that each learner counts for itself."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from actorlearn.wire.messages import Member
-from launch.topology.supervision import BUDGET, Budget
+from launch.topology.schema import BUDGET, Budget
 
 Jitter = Callable[[str, int], float]
 """(name, incarnation) -> factor on the delay before that incarnation's successor."""

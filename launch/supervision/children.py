@@ -15,7 +15,7 @@ from launch.plan.processes import PlannedProcess
 from launch.supervision import events as ev
 from launch.supervision.admission import refusal
 from launch.supervision.child import Child, Jitter, State
-from launch.topology.supervision import Budget
+from launch.topology.schema import Budget
 
 REFUSED_LIMIT_S = 2.0
 COMPANY_LIMIT_S = 5.0  # from the SIGTERM to who must leave with its trainer, to SIGKILL

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from launch.machine.activity import Activity, Watch
 from launch.supervision import events as ev
-from launch.topology.supervision import Limits
+from launch.topology.schema import Limits
 
 GRACE_S = 1.0
 """A healthy process shows a sign of life at least every 100 ms; who does, the kernel is not asked about."""

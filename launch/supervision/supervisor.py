@@ -35,7 +35,7 @@ from launch.supervision.children import Children
 from launch.supervision.desired import Orders
 from launch.supervision.outcome import verdict
 from launch.supervision.requests import ELASTIC, OPEN, Desk
-from launch.topology.supervision import BUDGET, Budget
+from launch.topology.schema import BUDGET, Budget
 
 SCORE_LIMIT_S = 1800.0
 """For the evaluation of the final weights: 30 games of 27,000 steps, the longest there are of Atari, take 10 minutes at

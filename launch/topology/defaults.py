@@ -11,77 +11,16 @@ from __future__ import annotations
 import copy
 import math
 import re
-from dataclasses import asdict
 from typing import Any
+
+from msgspec import NODEFAULT
 
 from launch.machine.cores import usable_cores
 from launch.topology import defaults_replay as values
-from launch.topology.supervision import BUDGET
+from launch.topology.keys import keys_of
+from launch.topology.schema import Topology
 
 Tree = dict[str, Any]
-
-EVERYWHERE: Tree = {
-    "seed": 1,
-    "mode": "sync",
-    "env": {"kwargs": {}, "wrappers": []},
-    "model": {
-        "hidden_sizes": [64, 64],
-        "init": "torch",
-        "recurrence": "none",
-        "recurrent_size": 256,
-        "normalize_observation": False,
-    },
-    "algorithm": {
-        "name": "a2c",
-        "reduction": "mean",
-        "normalize_reward": False,
-        "gae_lambda": 1.0,
-        "ratio_clip": 0.2,
-        "value_clip": None,
-        "normalize_advantage": False,
-        "rho_clip": 1.0,
-        "c_clip": 1.0,
-        "epochs": 1,
-        "minibatches": 1,
-        "batch_steps": None,
-        "max_policy_lag": None,
-        "on_policy_lag": "wait",
-    },
-    "learners": {"count": 1, "rate_scaling": "none", "chunks": 3, "local_steps": 1, "pull_rows": 0},
-    "gossip": {"graph": "ring", "peers": 1, "max_staleness": None, "transport": "shm", "gradient_every": 0},
-    "simulators": {
-        "groups": 1,
-        "blocks": 1,
-        "weights": "newest",
-        "pin": False,
-        "decorrelation_steps": 0,
-        "reset": "inside",
-    },
-    "inference": {"device": "cpu", "threads": 1, "precision": "auto", "batch_rows": 0, "deadline_ms": 10.0},
-    "trainer": {"device": "cpu", "precision": "auto", "layout": "auto", "compile": "auto"},
-    # Beside PAAC on two cores an evaluator in class idle got a fifth of a core and cost 1 % of the rate; in others 40.
-    "evaluator": {"scheduling": "idle"},
-    "checkpoint": {"every_steps": 1_000_000, "keep": 3, "exact": "auto"},
-    "report": {"every_s": 2.0, "norms": False},
-    # A healthy process shows a sign of life every 100 ms, but not within one call of an environment, one pass of a
-    # network or one write to a disk. An environment may wait for a program of its own; only servers wait for nothing.
-    # Before Hello: importing torch from a slow disk takes tens of seconds. Drained trainers may be writing a replay: a
-    # million transitions of Atari are 7.1 GB, 12 minutes at 10 MB/s.
-    "supervision": {
-        "start_s": 120.0,
-        "drain_s": 900.0,
-        "simulator_hang_s": 30.0,
-        "inference_hang_s": 10.0,
-        "trainer_hang_s": 30.0,
-        "evaluator_hang_s": 30.0,
-        "simulator_spin_s": 600.0,
-        "inference_spin_s": 600.0,
-        "trainer_spin_s": 1800.0,
-        "evaluator_spin_s": 3600.0,  # it takes what others leave, and who waits for a processor counts as computing
-        **asdict(BUDGET),
-        "any_memory_order": False,
-    },
-}
 
 # Atari with a2c: PAAC as its authors released it (Clemente et al. 2017; configs/atari/paac.yaml says where the paper
 # differs). The learning rate is 0.0007 x 32 environments and belongs to loss_scale 5 and these 32 environments.
@@ -227,15 +166,15 @@ def resolve(raw: Tree, cores: float | None = None) -> Tree:
     """Return a copy of ``raw`` with every missing key filled in; ``cores`` stands in for this machine's."""
     resolved: Tree = copy.deepcopy(raw)
     kind = kind_of(section(resolved, "env").get("id"))
-    algorithm = str(section(resolved, "algorithm").get("name", EVERYWHERE["algorithm"]["name"]))
+    algorithm = str(section(resolved, "algorithm").get("name", _everywhere()["algorithm"]["name"]))
     cores = usable_cores() if cores is None else cores
     _fill(resolved, {"simulators": _simulators(resolved, kind, cores)})
     _fill(resolved, {"algorithm": _horizon(resolved)})
     _fill(resolved, (ALGORITHMS | values.ALGORITHMS).get((kind, algorithm), {}))
     _fill(resolved, {"atari": values.ATARI, "vector": values.VECTOR}[kind])
     _fill(resolved, KINDS[kind])
-    _fill(resolved, EVERYWHERE)
-    _fill(resolved, values.EVERYWHERE)
+    _fill(resolved, _everywhere())
+    _name_wrappers(section(resolved, "env"))
     _fill(resolved, {"inference": {"count": 0 if section(resolved, "inference").get("device") == "cpu" else 1}})
     own_optimizer = KINDS[kind]["optimizer"]["name"]
     chosen = str(section(resolved, "optimizer").get("name"))
@@ -262,6 +201,25 @@ def _fill(tree: Tree, defaults: Tree) -> None:
             tree[key] = copy.deepcopy(default)
         elif isinstance(default, dict) and isinstance(tree[key], dict):
             _fill(tree[key], default)
+
+
+def _everywhere() -> Tree:
+    """What a key is in every topology that does not say otherwise (``schema.py``)."""
+    sections = {name: keys_of(key.section) if key.section else {} for name, key in keys_of(Topology).items()}
+    of_sections: Tree = {
+        name: {inner: key.default for inner, key in keys.items() if key.default is not NODEFAULT}
+        for name, keys in sections.items()
+        if keys
+    }
+    return of_sections | {n: key.default for n, key in keys_of(Topology).items() if key.default is not NODEFAULT}
+
+
+def _name_wrappers(env: Tree) -> None:
+    """A wrapper's name alone will do."""
+    wrappers = env.get("wrappers")
+    if isinstance(wrappers, list):
+        named = ({"name": wrapper} if isinstance(wrapper, str) else wrapper for wrapper in wrappers)
+        env["wrappers"] = [{"kwargs": {}, **wrapper} if isinstance(wrapper, dict) else wrapper for wrapper in named]
 
 
 def _simulators(tree: Tree, kind: str, cores: float) -> Tree:

@@ -12,33 +12,6 @@ from actorlearn.algorithms.interface import REPLAYED
 
 Tree = dict[str, Any]
 
-EVERYWHERE: Tree = {
-    "model": {"noisy": 0.0, "stream_gradient": 2**-0.5},
-    "algorithm": {
-        "double": False,
-        "dueling": False,
-        "n_step": 1,
-        "huber_delta": 1.0,
-        "atoms": 51,
-        "value_min": -10.0,
-        "value_max": 10.0,
-        "epsilon_initial": 1.0,
-        "epsilon_final": 0.1,
-        "epsilon_final_min": None,
-    },
-    "replay": {
-        "batch_size": 32,
-        "base_batch_size": None,
-        "ratio": 8.0,
-        "prioritised": False,
-        "alpha": 0.6,
-        "beta": 0.4,
-        "beta_final": 1.0,
-        "save": False,
-        "secondary_batch_size": 0,
-    },
-}
-
 ATARI: Tree = {
     "algorithm": {
         "target_every_steps": 10_000,

@@ -17,13 +17,14 @@ from collections.abc import Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
-from pydantic import ValidationError
+import msgspec
 
-from launch.topology import defaults, strict_yaml
-from launch.topology.fields import Section
-from launch.topology.messages import Place, dotted, explain, field_at, is_mapping, number, unknown_key
+from launch.topology import defaults, rules, strict_yaml
+from launch.topology.keys import key_at, keys_of
+from launch.topology.messages import Place, explain
 from launch.topology.schema import Topology
-from launch.topology.strict_yaml import Path, TopologyError, fault, show
+from launch.topology.strict_yaml import Path, TopologyError, fault, number, show
+from launch.topology.validate import Problem, dotted, problems, unknown_key
 
 __all__ = ["SCHEMA_FILE", "Topology", "TopologyError", "dump", "json_schema", "load", "parse"]
 
@@ -52,33 +53,41 @@ def parse(text: str | bytes, overrides: Sequence[str] = (), source: str = "topol
         raise fault(f"{source}:1", show(raw), "a topology is a mapping of keys", "start with 'env: {id: ALE/Pong-v5}'")
     for override in overrides:
         _apply(override, raw, places)
-    try:
-        made = Topology.model_validate(defaults.resolve(raw))
-    except ValidationError as error:
-        raise explain(error, places, _defaults_alone(raw, error)) from None
-    for section, key in defaults.BY_CORES:
-        if key not in defaults.section(raw, section):
-            getattr(made, section).model_fields_set.discard(key)  # nobody has written it: choices says why it is so
+    resolved = defaults.resolve(raw)
+    if found := [*problems(resolved, Topology)]:
+        raise explain(found, places, _defaults_alone(raw, found))
+    made = msgspec.convert(resolved, Topology)
+    if found := [*rules.broken(made)]:
+        raise explain(found, places, _defaults_alone(raw, found))
+    left = (f"{section}.{key}" for section, key in defaults.BY_CORES if key not in defaults.section(raw, section))
+    made.__dict__["left_to_cores"] = frozenset(left)
     return made
+
+
+def tree(topology: Topology) -> dict[str, Any]:
+    """Every key of a topology and its value, as plain as they are read from a file."""
+    plain: dict[str, Any] = _plain(msgspec.to_builtins(topology))
+    return plain
 
 
 def dump(topology: Topology) -> str:
     """Write a topology as YAML, every key with its unit; ``parse(dump(t)) == t``."""
     lines = ["# A resolved topology: every key, defaults included. Steps are agent steps."]
-    for key, field in Topology.model_fields.items():
-        value = getattr(topology, key)
-        if isinstance(value, Section):
-            lines += ["", f"{key}:"]
-            for inner, unit in type(value).model_fields.items():
-                lines.append(_entry(f"  {inner}", getattr(value, inner), unit.description))
+    values = tree(topology)
+    for name, key in keys_of(Topology).items():
+        if key.section:
+            inside = keys_of(key.section).items()
+            lines += ["", f"{name}:", *(_entry(f"  {k}", values[name][k], inner.description) for k, inner in inside)]
         else:
-            lines.append(_entry(key, value, field.description))
+            lines.append(_entry(name, values[name], key.description))
     return "\n".join(lines) + "\n"
 
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON schema of a topology file as users write it: defaults may be left out, digits may be grouped."""
-    schema = Topology.model_json_schema()
+    schema = msgspec.json.schema(Topology)
+    schema |= schema["$defs"].pop("Topology")
+    del schema["$ref"]
     _loosen(schema)
     schema["required"] = ["env"]
     schema["$defs"]["EnvSection"]["required"] = ["id"]
@@ -131,12 +140,13 @@ def _apply(override: str, raw: dict[str, Any], places: dict[Path, Place]) -> Non
     path: Path = tuple(dotted_key.strip().split("."))
     if not equals or "" in path:
         raise fault(COMMAND_LINE, show(override), "an override is key=value", "write for example simulators.count=4")
-    if field_at(path[:1]) is None or (len(path) > 1 and field_at(path[:2]) is None):
-        known = path[: 1 if field_at(path[:1]) is None else 2]
-        raise fault(COMMAND_LINE, show(override), *unknown_key(known))
-    if len(path) > 1 and not is_mapping(path[: min(2, len(path) - 1)]):
-        rule = f"{dotted(path[:-1])} is one value, not a section"
-        raise fault(COMMAND_LINE, show(override), rule, f"write {dotted(path[:-1])}=VALUE")
+    for end in range(1, min(2, len(path)) + 1):
+        known = key_at(path[:end])
+        if known is None:
+            raise fault(COMMAND_LINE, show(override), *unknown_key(path[:end]))
+        if len(path) > end and not known.is_mapping:
+            rule = f"{dotted(path[:-1])} is one value, not a section"
+            raise fault(COMMAND_LINE, show(override), rule, f"write {dotted(path[:-1])}=VALUE")
     where = f"{COMMAND_LINE}, {show(override)}"
     value = strict_yaml.read(text, where).value
     target = raw
@@ -148,22 +158,28 @@ def _apply(override: str, raw: dict[str, Any], places: dict[Path, Place]) -> Non
             rule = f"{dotted(path[:depth])} is {show(target)}, no mapping"
             raise fault(COMMAND_LINE, show(override), rule, f"write {dotted(path[:depth])}={{...}}")
     target[str(path[-1])] = value
-    stale = [known for known in places if known[: len(path)] == path]
-    for known in stale:
-        del places[known]
+    stale = [found for found in places if found[: len(path)] == path]
+    for found in stale:
+        del places[found]
     places[path] = Place(COMMAND_LINE, over=bool(stale))
 
 
-def _defaults_alone(raw: dict[str, Any], error: ValidationError) -> dict[str, Any]:
+def _defaults_alone(raw: dict[str, Any], found: Sequence[Problem]) -> dict[str, Any]:
     """Return what the refused keys would be if they were left out."""
     remaining = copy.deepcopy(raw)
-    for details in error.errors(include_url=False):
+    for path, *_ in found:
         section: Any = remaining
-        for part in details["loc"][:1] if len(details["loc"]) > 1 else ():
+        for part in path[:1] if len(path) > 1 else ():
             section = section.get(part)
-        if isinstance(section, dict) and details["loc"]:
-            section.pop(details["loc"][min(1, len(details["loc"]) - 1)], None)
+        if isinstance(section, dict) and path:
+            section.pop(path[min(1, len(path) - 1)], None)
     return defaults.resolve(remaining)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return {key: _plain(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _entry(key: str, value: object, unit: str | None) -> str:
@@ -175,8 +191,6 @@ def _literal(value: object) -> str:
     """Write one value so that strict YAML reads the same value back."""
     if isinstance(value, list):
         return f"[{', '.join(_literal(item) for item in value)}]"
-    if isinstance(value, Section):
-        return _literal(value.model_dump())
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_literal(key)}: {_literal(item)}" for key, item in value.items()) + "}"
     if value is None or isinstance(value, bool):

@@ -1,8 +1,10 @@
-"""The keys of a topology: one class per section, every field with its range and its unit.
+"""The keys of a topology: the sections that belong to launch, and where those of others are put in.
 
-Pure pydantic models without defaults (``defaults.py`` fills those in first) and the rules that tie fields
-together. What stands here lands in ``topology.schema.json`` and, as comments, in a dumped topology. Says nothing
-about files or error lines, and does not look at the machine: whether a device or a core exists is the plan's question.
+Pure. Each key is told once: its type, range, unit and, where it depends on neither the environment nor the algorithm,
+its default. Everything else about keys is made of this: what is refused (``validate.py``), the comments of a resolved
+topology, ``topology.schema.json`` and ``docs/topology.md``. Rules that tie keys together are in ``rules.py``; defaults
+that depend on the environment, the algorithm or the machine are filled in by ``defaults.py``. Says nothing about files
+or error lines, and does not look at the machine: whether a device or a core exists is the plan's question.
 
 ``env.id``, ``env.wrappers``, ``model.name`` and ``algorithm.name`` may name code (``package.module:Name``): it is
 trusted like code.
@@ -10,179 +12,354 @@ trusted like code.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import AfterValidator, Field, model_validator
+import msgspec
+from msgspec import Meta
 
-from actorlearn.algorithms.interface import PARTS_OF_TRANSITIONS
-from actorlearn.algorithms.interface import SHIPPED as ALGORITHMS
-from actorlearn.models.interface import SHIPPED as MODELS
-from launch.topology.algorithm import AlgorithmSection
-from launch.topology.env import EnvSection
-from launch.topology.fields import Beta, Device, Name, Precision, Section, Width, known_or_code, refuse
-from launch.topology.gossip import GossipSection
-from launch.topology.replay import ReplaySection, replay_of_values, weights_of_rollouts
-from launch.topology.supervision import SupervisionSection
+from launch.topology.provisional import (
+    AlgorithmSection,
+    EnvSection,
+    ModelSection,
+    OptimizerSection,
+    ReplaySection,
+)
 
-ModelName = Annotated[str, AfterValidator(known_or_code(MODELS)), Field(json_schema_extra={"examples": [*MODELS]})]
+ROLES = ("simulator", "inference", "trainer", "evaluator")
 
-
-class ModelSection(Section):
-    """The network (actorlearn.models.interface.ModelSettings)."""
-
-    name: ModelName = Field(description=f"{', '.join(MODELS)} or package.module:Name")
-    hidden_sizes: list[Width] = Field(max_length=16, description="units per hidden layer of mlp")
-    init: Literal["torch", "orthogonal"] = Field(description="initial weights; torch = U(+-1/sqrt(fan_in)), biases too")
-    recurrence: Literal["none", "lstm", "gru"] = Field(description="a cell between encoder and heads; none = no memory")
-    recurrent_size: Width = Field(description="units of the cell")
-    normalize_observation: bool = Field(description="running mean and deviation per element; not of images")
-    noisy: float = Field(ge=0, le=100, description="dqn, c51: deviation of noisy layers x sqrt(inputs); 0 = none")
-    stream_gradient: float = Field(gt=0, le=1, description="dueling: of what both streams send back; 1 = all of it")
-
-
-class OptimizerSection(Section):
-    """The optimizer (actorlearn.optim.interface.OptimizerSettings)."""
-
-    name: Literal["rmsprop", "adam"] = Field(description="rmsprop or adam")
-    learning_rate: float = Field(gt=0, le=1_000, description="at step 0")
-    learning_rate_final: float = Field(ge=0, le=1_000, description="reached linearly at total_steps")
-    decay: float = Field(ge=0, lt=1, description="rmsprop: decay of the squared gradients, per update")
-    betas: list[Beta] = Field(min_length=2, max_length=2, description="adam: decay of both moments, per update")
-    epsilon: float = Field(gt=0, le=1_000, description="added to the denominator")
-    epsilon_inside_root: bool = Field(description="rmsprop: sqrt(a + epsilon) instead of sqrt(a) + epsilon")
-    epsilon_hat: bool = Field(description="adam: TensorFlow's form, epsilon not rescaled by the bias correction")
-    accumulator_init: float = Field(ge=0, le=1_000_000, description="rmsprop: squared gradients at the start")
-    centered: bool = Field(description="rmsprop: subtract the squared mean gradient")
-    clip_norm: float = Field(ge=0, le=1_000_000, description="largest global norm of the gradient; 0 = not clipped")
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,64}$",
+        description="the run's name, also its folder's",
+        extra={
+            "rule": "a run's name is 1 to 64 letters, digits, dots, dashes or underscores",
+            "way_out": "write for example pong-1",
+        },
+    ),
+]
+Device = Annotated[
+    str,
+    Meta(
+        pattern=r"^(cpu|cuda|cuda:(0|[1-9][0-9]?))$",
+        description="cpu, cuda or cuda:N",
+        extra={"rule": "a device is cpu, cuda or cuda:0 to cuda:99", "way_out": "write cpu, cuda or cuda:0"},
+    ),
+]
+Precision = Literal["auto", "fp32", "bf16"]
+Graph = Literal["none", "ring", "k-peer", "exponential", "exponential-varying", "complete", "random-matching"]
+Hang = Annotated[
+    float, Meta(ge=2, le=1_000_000, description="no sign of life, and no processor time, for so long is a hang")
+]
+Spin = Annotated[
+    float, Meta(ge=2, le=1_000_000, description="no sign of life for so long is a hang, though it computes")
+]
 
 
-class LearnersSection(Section):
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A mapping of known keys: unknown ones are errors, nothing is converted, nothing changes afterwards."""
+
+
+class LearnersSection(Section, frozen=True, kw_only=True):
     """Learners: each is a trainer with its inference servers and simulators."""
 
-    count: int = Field(ge=1, le=64, description="learners, each with its own simulators and inference servers")
-    rate_scaling: Literal["none", "sqrt", "linear"] = Field(
-        description="of the learning rate with count x replay.batch_size / base_batch_size, which make a larger batch"
-    )
-    chunks: int = Field(ge=1, le=1_024, description="async: parts of the parameter store, each with its own lock")
-    local_steps: int = Field(
-        ge=1, le=10_000, description="async, with adam: updates between two of the store; gossip: between two exchanges"
-    )
-    pull_rows: int = Field(
-        ge=0, le=10_000, description="async: steps of each environment between two pulls of the store; 0 = no pulls"
-    )
+    count: Annotated[
+        int, Meta(ge=1, le=64, description="learners, each with its own simulators and inference servers")
+    ] = 1
+    rate_scaling: Annotated[
+        Literal["none", "sqrt", "linear"],
+        Meta(
+            description="of the learning rate with count x replay.batch_size / base_batch_size, "
+            "which make a larger batch"
+        ),
+    ] = "none"
+    chunks: Annotated[
+        int, Meta(ge=1, le=1_024, description="async: parts of the parameter store, each with its own lock")
+    ] = 3
+    local_steps: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=10_000,
+            description="async, with adam: updates between two of the store; gossip: between two exchanges",
+        ),
+    ] = 1
+    pull_rows: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=10_000,
+            description="async: steps of each environment between two pulls of the store; 0 = no pulls",
+        ),
+    ] = 0
 
 
-class SimulatorsSection(Section):
-    """Simulator processes."""
+class GossipSection(Section, frozen=True, kw_only=True):
+    """How learners mix their weights in mode gossip (actorlearn/parameters/graph.py has what a graph means)."""
 
-    count: int = Field(ge=1, le=1_024, description="processes of each learner")
-    envs: int = Field(ge=1, le=4_096, description="environments per process, all groups together")
-    groups: int = Field(ge=1, le=16, description="alternating groups per process: one waits while another simulates")
-    blocks: int = Field(ge=1, le=64, description="blocks per group: 1 = on-policy, 2 = one update of lag, ...")
-    weights: Literal["newest", "rollout"] = Field(
-        description="rows are answered by the newest, or by those published when their rollout was opened: repeatable"
-    )
-    pin: bool = Field(description="each process stays on one of the allowed cores, in turn")
-    decorrelation_steps: int = Field(
-        ge=0, le=100_000, description="most random actions of each environment before its first rollout; no env steps"
-    )
-    reset: Literal["inside", "wait"] = Field(
-        description="a game begins inside a block, or waits for the next one; the steps until then do not count"
-    )
+    graph: Annotated[
+        Graph | list[list[int]],
+        Meta(
+            description="who mixes whose weights; none: nobody; lists: the in-peers of each learner, by number",
+            examples=[[[2], [0], [1]]],
+            extra={"or": "lists of in-peers"},
+        ),
+    ] = "ring"
+    peers: Annotated[
+        int, Meta(ge=1, le=63, description="k-peer: in-peers of each learner; all others where there are fewer")
+    ] = 1
+    max_staleness: (
+        Annotated[
+            int,
+            Meta(
+                ge=0,
+                le=1_000_000,
+                description="exchanges without mixing after which a learner waits for its in-peers; null = never",
+            ),
+        ]
+        | None
+    ) = None
+    transport: Annotated[
+        Literal["shm", "zmq"], Meta(description="of weights: shared memory, or ZeroMQ from learner to learner")
+    ] = "shm"
+    gradient_every: Annotated[
+        int,
+        Meta(ge=0, le=1_000_000, description="updates between two gradients kept for comparing learners; 0 = none are"),
+    ] = 0
+
+
+class SimulatorsSection(Section, frozen=True, kw_only=True):
+    """Simulator processes; how many follows the machine's cores."""
+
+    count: Annotated[int, Meta(ge=1, le=1_024, description="processes of each learner")]
+    envs: Annotated[int, Meta(ge=1, le=4_096, description="environments per process, all groups together")]
+    groups: Annotated[
+        int, Meta(ge=1, le=16, description="alternating groups per process: one waits while another simulates")
+    ] = 1
+    blocks: Annotated[
+        int, Meta(ge=1, le=64, description="blocks per group: 1 = on-policy, 2 = one update of lag, ...")
+    ] = 1
+    weights: Annotated[
+        Literal["newest", "rollout"],
+        Meta(
+            description="rows are answered by the newest, or by those published when their rollout was opened: "
+            "repeatable"
+        ),
+    ] = "newest"
+    pin: Annotated[bool, Meta(description="each process stays on one of the allowed cores, in turn")] = False
+    decorrelation_steps: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=100_000,
+            description="most random actions of each environment before its first rollout; no env steps",
+        ),
+    ] = 0
+    reset: Annotated[
+        Literal["inside", "wait"],
+        Meta(description="a game begins inside a block, or waits for the next one; the steps until then do not count"),
+    ] = "inside"
 
     @property
     def environments(self) -> int:
         """Those of each learner."""
         return self.count * self.envs
 
-    @model_validator(mode="after")
-    def _whole_groups(self) -> SimulatorsSection:
-        if self.envs % self.groups:
-            lower, upper = self.envs // self.groups * self.groups, -(-self.envs // self.groups) * self.groups
-            ways = f"{lower} or {upper}" if lower else f"{upper}"
-            refuse(
-                f"environments split evenly into groups, and {self.envs} is no multiple of {self.groups} (groups)",
-                f"write envs: {ways}, or another number of groups",
-                "envs",
-            )
-        return self
 
-
-class InferenceSection(Section):
+class InferenceSection(Section, frozen=True, kw_only=True):
     """Inference servers: they run the policy on batches of observations."""
 
-    count: int = Field(ge=0, le=1_024, description="processes of each learner; 0 = simulators act themselves")
-    device: Device = Field(description="cpu, cuda or cuda:N")
-    threads: int = Field(ge=1, le=1_024, description="shares of a server's rows, each computed by a thread of its own")
-    precision: Precision = Field(description="auto, fp32 or bf16 (autocast)")
-    batch_rows: int = Field(
-        ge=0,
-        le=65_536,
-        description="environments answered as soon as so many wait; 0 = all of a timestep, deterministic",
-    )
-    deadline_ms: float = Field(ge=0, le=10_000, description="batch_rows > 0: longest wait of a row for others, in ms")
+    count: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_024,
+            description="processes of each learner; 0 = simulators act themselves, as they do on a cpu by default",
+        ),
+    ]
+    device: Device = "cpu"
+    threads: Annotated[
+        int, Meta(ge=1, le=1_024, description="shares of a server's rows, each computed by a thread of its own")
+    ] = 1
+    precision: Annotated[Precision, Meta(description="auto, fp32 or bf16 (autocast)")] = "auto"
+    batch_rows: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=65_536,
+            description="environments answered as soon as so many wait; 0 = all of a timestep, deterministic",
+        ),
+    ] = 0
+    deadline_ms: Annotated[
+        float, Meta(ge=0, le=10_000, description="batch_rows > 0: longest wait of a row for others, in ms")
+    ] = 10.0
 
 
-class TrainerSection(Section):
+class TrainerSection(Section, frozen=True, kw_only=True):
     """The trainer: batches to gradients to updates."""
 
-    device: Device = Field(description="cpu, cuda or cuda:N")
-    threads: int = Field(
-        ge=1,
-        le=1_024,
-        description="shares of a batch, each in a thread of its own; part of what decides results",
-    )
-    precision: Precision = Field(
-        description="of the two passes: auto, fp32 or bf16 (autocast); weights and updates are always float32"
-    )
-    layout: Literal["auto", "plain", "space-to-depth"] = Field(
-        description="of the first convolution: the same function, faster in one way or the other"
-    )
-    compile: Literal["auto"] | bool = Field(description="torch.compile the network; takes a minute at the start")
+    device: Device = "cpu"
+    threads: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_024,
+            description="shares of a batch, each in a thread of its own; part of what decides results",
+        ),
+    ]
+    precision: Annotated[
+        Precision,
+        Meta(description="of the two passes: auto, fp32 or bf16 (autocast); weights and updates are always float32"),
+    ] = "auto"
+    layout: Annotated[
+        Literal["auto", "plain", "space-to-depth"],
+        Meta(description="of the first convolution: the same function, faster in one way or the other"),
+    ] = "auto"
+    compile: Annotated[
+        Literal["auto"] | bool, Meta(description="torch.compile the network; takes a minute at the start")
+    ] = "auto"
 
 
-class EvaluatorSection(Section):
+class EvaluatorSection(Section, frozen=True, kw_only=True):
     """The evaluator: whole games with frozen weights."""
 
-    count: int = Field(ge=0, le=1, description="0 = no evaluation; 1 = one process that plays while the run goes on")
-    every_steps: int = Field(ge=1, le=10**12, description="agent steps between evaluations")
-    episodes: int = Field(ge=1, le=10_000, description="whole games per evaluation; their scores are one message")
-    greedy: bool = Field(description="the likeliest action instead of a sampled one")
-    noop_max: int = Field(ge=0, le=1_000, description="most random no-op frames at the start of a game")
-    scheduling: Literal["idle", "batch", "other"] = Field(
-        description="Linux's class: idle takes only what others leave, batch never preempts, other is as everybody"
-    )
+    count: Annotated[
+        int, Meta(ge=0, le=1, description="0 = no evaluation; 1 = one process that plays while the run goes on")
+    ] = 0
+    every_steps: Annotated[int, Meta(ge=1, le=10**12, description="agent steps between evaluations")]
+    episodes: Annotated[
+        int, Meta(ge=1, le=10_000, description="whole games per evaluation; their scores are one message")
+    ]
+    greedy: Annotated[bool, Meta(description="the likeliest action instead of a sampled one")]
+    noop_max: Annotated[int, Meta(ge=0, le=1_000, description="most random no-op frames at the start of a game")]
+    # Beside PAAC on two cores an evaluator in class idle got a fifth of a core and cost 1 % of the rate; in others 40.
+    scheduling: Annotated[
+        Literal["idle", "batch", "other"],
+        Meta(
+            description="Linux's class: idle takes only what others leave, batch never preempts, other is as everybody"
+        ),
+    ] = "idle"
 
 
-class CheckpointSection(Section):
+class CheckpointSection(Section, frozen=True, kw_only=True):
     """Checkpoints."""
 
-    every_steps: int = Field(ge=1, le=10**12, description="agent steps between checkpoints; one more at the end")
-    keep: int = Field(ge=1, le=100_000, description="newest checkpoints kept")
-    exact: Literal["auto"] | bool = Field(
-        description="with the simulators' states, so that a resumed run goes on as if it had not been interrupted; "
-        "auto = where that can be and they are not large"
-    )
+    every_steps: Annotated[
+        int, Meta(ge=1, le=10**12, description="agent steps between checkpoints; one more at the end")
+    ] = 1_000_000
+    keep: Annotated[int, Meta(ge=1, le=100_000, description="newest checkpoints kept")] = 3
+    exact: Annotated[
+        Literal["auto"] | bool,
+        Meta(
+            description="with the simulators' states, so that a resumed run goes on as if it had not been interrupted; "
+            "auto = where that can be and they are not large"
+        ),
+    ] = "auto"
 
 
-class ReportSection(Section):
+class ReportSection(Section, frozen=True, kw_only=True):
     """Progress reports."""
 
-    every_s: float = Field(ge=0.1, le=3_600, description="seconds between rows of metrics.jsonl")
-    norms: bool = Field(
-        description="columns *_l2: norms of parameters, gradients and update steps, also of the first layers"
+    every_s: Annotated[float, Meta(ge=0.1, le=3_600, description="seconds between rows of metrics.jsonl")] = 2.0
+    norms: Annotated[
+        bool,
+        Meta(description="columns *_l2: norms of parameters, gradients and update steps, also of the first layers"),
+    ] = False
+
+
+class Limits(NamedTuple):
+    """Seconds of silence after which a process of a role hangs (launch/supervision/hangs.py says what silence is)."""
+
+    hang_s: float
+    """When it does not compute either."""
+    spin_s: float
+    """Though it computes."""
+
+
+class Budget(Section, frozen=True, kw_only=True):
+    """How often a process may be started again, and when (launch/supervision/child.py reckons with it)."""
+
+    restarts: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000,
+            description="most restarts of a process within restarts_within_s, and most starts in a row that never "
+            "come to anything; dies it once more, it is given up",
+        ),
+    ] = 5
+    restarts_within_s: Annotated[
+        float, Meta(gt=0, le=1_000_000, description="seconds; a restart so long ago counts no more")
+    ] = 60.0
+    unsaved_restarts: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000,
+            description="most restarts of a trainer that saves nothing newer: it would die of the same update for ever",
+        ),
+    ] = 3
+    restart_delay_s: Annotated[
+        float,
+        Meta(ge=0, le=3_600, description="from a death to the first restart; twice as long to each of the next"),
+    ] = 0.2
+    longest_restart_delay_s: Annotated[float, Meta(ge=0, le=3_600, description="to which that delay grows")] = 30.0
+
+
+BUDGET = Budget()
+"""Of a topology that says nothing of it."""
+
+
+class SupervisionSection(Budget, frozen=True, kw_only=True):
+    """When a process hangs, and is replaced, and how often; seconds in which the machine was awake."""
+
+    # A healthy process shows a sign of life every 100 ms, but not within one call of an environment, one pass of a
+    # network or one write to a disk. An environment may wait for a program of its own; only servers wait for nothing.
+    # Before Hello: importing torch from a slow disk takes tens of seconds. Drained trainers may be writing a replay: a
+    # million transitions of Atari are 7.1 GB, 12 minutes at 10 MB/s.
+    start_s: Annotated[float, Meta(ge=2, le=1_000_000, description="*_hang_s of a process that is still starting")] = (
+        120.0
     )
+    drain_s: Annotated[
+        float,
+        Meta(
+            ge=2,
+            le=1_000_000,
+            description="longest that trainers, alive, take to finish and save when a run is to end",
+        ),
+    ] = 900.0
+    simulator_hang_s: Hang = 30.0
+    inference_hang_s: Hang = 10.0
+    trainer_hang_s: Hang = 30.0
+    evaluator_hang_s: Hang = 30.0
+    simulator_spin_s: Spin = 600.0
+    inference_spin_s: Spin = 600.0
+    trainer_spin_s: Spin = 1800.0
+    evaluator_spin_s: Spin = 3600.0  # it takes what others leave, and who waits for a processor counts as computing
+    any_memory_order: Annotated[
+        bool, Meta(description="also start on processors other than x86-64: rows may be read torn")
+    ] = False
+
+    @property
+    def by_role(self) -> dict[str, Limits]:
+        """The limits of each role."""
+        return {role: Limits(getattr(self, f"{role}_hang_s"), getattr(self, f"{role}_spin_s")) for role in ROLES}
 
 
-class Topology(Section):
+class Topology(Section, frozen=True, kw_only=True, dict=True):
     """Which processes, where, with which numbers; steps are agent steps (Atari: frame_skip frames each)."""
 
-    name: Name = Field(description="the run's name, also its folder's")
-    seed: int = Field(ge=0, le=2**31 - 1, description="of everything random in the run")
-    mode: Literal["sync", "async", "gossip"] = Field(
-        description="how learners exchange: sync (mean gradients), async (a central store), gossip (mixed weights)"
-    )
-    total_steps: int = Field(ge=1, le=10**12, description="agent steps in all environments together; the run's end")
+    name: Name
+    seed: Annotated[int, Meta(ge=0, le=2**31 - 1, description="of everything random in the run")] = 1
+    mode: Annotated[
+        Literal["sync", "async", "gossip"],
+        Meta(
+            description="how learners exchange: sync (mean gradients), async (a central store), gossip (mixed weights)"
+        ),
+    ] = "sync"
+    total_steps: Annotated[
+        int, Meta(ge=1, le=10**12, description="agent steps in all environments together; the run's end")
+    ]
     env: EnvSection
     model: ModelSection
     algorithm: AlgorithmSection
@@ -198,88 +375,8 @@ class Topology(Section):
     report: ReportSection
     supervision: SupervisionSection
 
-    @model_validator(mode="after")
-    def _servers_with_work(self) -> Topology:
-        if self.inference.count > self.simulators.count:
-            refuse(
-                f"each simulator has one inference server, and simulators.count is {self.simulators.count}",
-                f"write a number from 1 to {self.simulators.count}, or more simulators",
-                "inference.count",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _local_steps_by_adam(self) -> Topology:
-        if self.mode == "async" and self.learners.local_steps > 1 and self.optimizer.name != "adam":
-            refuse(
-                f"in mode async several are Adam's (appendix A of Stooke and Abbeel), not {self.optimizer.name}'s",
-                "write 1, or optimizer.name: adam",
-                "learners.local_steps",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _in_peers_of_all_learners(self) -> Topology:
-        graph, learners = self.gossip.graph, self.learners.count
-        if self.mode == "gossip" and isinstance(graph, list) and len(graph) < learners:
-            refuse(
-                f"each learner has a list of its in-peers, and {len(graph)} lists are too few for {learners} learners",
-                f"write {learners} lists, or learners.count: {len(graph)}",
-                "gossip.graph",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _horizon_of_batch_steps(self) -> Topology:
-        steps, environments = self.algorithm.batch_steps, self.simulators.environments
-        if steps is None or steps == self.algorithm.horizon * environments:
-            return self
-        lower = steps // environments * environments
-        if lower == steps:
-            refuse(
-                f"{steps} steps (batch_steps) of {environments} environments are {steps // environments} of each",
-                "leave the horizon out, or batch_steps",
-                "algorithm.horizon",
-            )
-        refuse(
-            f"all environments give as many steps, and {steps} is no multiple of {environments} (environments)",
-            f"write {f'{lower} or ' if lower else ''}{lower + environments}, or other simulators.envs",
-            "algorithm.batch_steps",
-        )
-
-    @model_validator(mode="after")
-    def _inference_batches_that_fill(self) -> Topology:
-        rows, servers = self.inference.batch_rows, self.inference.count
-        if rows and not servers:
-            refuse(
-                "batches are gathered by inference servers, and inference.count is 0",
-                "write inference.count: 1 or more, or batch_rows: 0",
-                "inference.batch_rows",
-            )
-        environments = self.simulators.count // max(servers, 1) * self.simulators.envs
-        if rows > environments:
-            refuse(
-                f"a server answers {environments} environments, so that batch never fills",
-                f"write a number from 0 to {environments}",
-                "inference.batch_rows",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _weights_and_replay(self) -> Topology:
-        weights_of_rollouts(self)
-        replay_of_values(self)
-        return self
-
-    @model_validator(mode="after")
-    def _minibatches_with_transitions(self) -> Topology:
-        most, what = self.simulators.environments, "whole environments"
-        if self.algorithm.name in PARTS_OF_TRANSITIONS and self.model.recurrence == "none":
-            most, what = most * self.algorithm.horizon, "transitions"
-        if self.algorithm.name in ALGORITHMS and self.algorithm.minibatches > most:
-            refuse(
-                f"a part of a batch is {what}, and there are {most}",
-                f"write a number from 1 to {most}, or more simulators.envs",
-                "algorithm.minibatches",
-            )
-        return self
+    @property
+    def left_to_cores(self) -> frozenset[str]:
+        """Keys that nobody has written, and whose values followed the machine's cores. No key itself."""
+        found: frozenset[str] = self.__dict__.get("left_to_cores", frozenset())
+        return found

@@ -9,6 +9,7 @@ disagree on what 0777 is. Knows nothing of what the values mean.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterator
@@ -58,6 +59,14 @@ def show(value: object) -> str:
 def short(text: str) -> str:
     """Cut a text to what an error message may repeat."""
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
+
+
+def number(value: float) -> str:
+    """Write a number as topologies do, 250_000; a float so that YAML 1.1 readers see a float too, 1.0e-05."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:_}"
+    text = json.dumps(value)
+    return text.replace("e", ".0e") if "e" in text and "." not in text and isinstance(value, float) else text
 
 
 def fault(where: str, value: str, rule: str, way_out: str) -> TopologyError:

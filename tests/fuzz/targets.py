@@ -50,6 +50,7 @@ from tests.processes.interrupted import CONFIGURATIONS, Play
 from tests.replay.buffers import make as make_replay
 
 CARTPOLE = "env: {id: CartPole-v1}\nmodel: {name: mlp}\nalgorithm: {name: a2c}\n"
+load.parse(CARTPOLE)  # what the types say of keys is found out once, by evaluating annotations, and not from any bytes
 
 
 @dataclass(frozen=True)

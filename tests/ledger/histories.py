@@ -17,6 +17,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+import msgspec
+
 from launch.errors import RunError
 from launch.topology.load import Topology
 from tests.ledger.oracle import violations
@@ -137,7 +139,7 @@ def _resumed(world: World) -> list[str]:
             return []
         if "has learned from" not in str(error):
             return [f"it cannot be resumed: {error}"]
-        world.topology = world.topology.model_copy(update={"total_steps": 2 * world.topology.total_steps})
+        world.topology = msgspec.structs.replace(world.topology, total_steps=2 * world.topology.total_steps)
         world.run(resume=True)
     return violations(world)
 

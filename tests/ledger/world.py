@@ -317,9 +317,9 @@ def described(text: str) -> Description:
     topology = parse(text)
     question = DescribeSettings(
         env=env_settings(topology),
-        model=topology.model.model_dump(),
-        algorithm=topology.algorithm.model_dump(),
-        optimizer=topology.optimizer.model_dump(),
+        model=msgspec.to_builtins(topology.model),
+        algorithm=msgspec.to_builtins(topology.algorithm),
+        optimizer=msgspec.to_builtins(topology.optimizer),
     )
     with redirect_stdout(StringIO()) as said:
         describe.run(question)

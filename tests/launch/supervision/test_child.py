@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from launch.supervision.child import ALIVE, TRANSITIONS, Child, State, TransitionError, spread
-from launch.topology.supervision import Budget
+from launch.topology.schema import BUDGET, Budget
 
-RESTARTS, WINDOW_S = Budget.restarts, Budget.restarts_within_s
+RESTARTS, WINDOW_S = BUDGET.restarts, BUDGET.restarts_within_s
 
 
 def no_jitter(_name: str, _incarnation: int) -> float:
@@ -71,7 +71,7 @@ def test_what_could_not_be_started_for_want_of_room_has_never_been_and_costs_no_
         child.begin(now_s)
     assert (
         delays[:4] == pytest.approx([0.2, 0.4, 0.8, 1.6])
-        and max(delays) == delays[-1] == Budget.longest_restart_delay_s
+        and max(delays) == delays[-1] == BUDGET.longest_restart_delay_s
     )
     child.admit(40.0)
     assert (child.incarnation, die(child, 40.0)) == (1, pytest.approx(0.4))  # the second restart, as without the tries
@@ -121,7 +121,7 @@ def test_only_a_trainer_needs_checkpoints_for_its_restarts() -> None:
         child.begin(0.0)
         child.admit(0.0)
         child.saved(100)
-        for i in range(1, Budget.unsaved_restarts + 1):
+        for i in range(1, BUDGET.unsaved_restarts + 1):
             assert die(child, i * WINDOW_S) is not None
             child.begin(i * WINDOW_S)
             child.admit(i * WINDOW_S)
@@ -129,7 +129,13 @@ def test_only_a_trainer_needs_checkpoints_for_its_restarts() -> None:
 
 
 def test_another_budget_allows_other_restarts() -> None:
-    often = Budget(1000, 3600.0, 1000, 0.0, 0.0)
+    often = Budget(
+        restarts=1000,
+        restarts_within_s=3600.0,
+        unsaved_restarts=1000,
+        restart_delay_s=0.0,
+        longest_restart_delay_s=0.0,
+    )
     trainer = Child("trainer", "trainer", budget=often)
     trainer.begin(0.0)
     for i in range(often.restarts):

@@ -10,7 +10,7 @@ import pytest
 from launch.machine.activity import Activity
 from launch.supervision import events as ev
 from launch.supervision.hangs import STACK_S, HangDetector, Watched
-from launch.topology.supervision import Limits
+from launch.topology.schema import Limits
 
 RUNNING, DISK, WAITING, STOPPED = Activity.RUNNING, Activity.DISK, Activity.WAITING, Activity.STOPPED
 LIMITS = {"simulator": Limits(10.0, 100.0)}

@@ -149,7 +149,10 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "graph of none": (OK + "gossip: {graph: []}\n", ["t:2", "= []", "or lists of in-peers", "[[2], [0], [1]]"]),
     "in-peer of itself": (OK + "gossip: {graph: [[0]]}\n", ["t:2", "= [[0]]", "learner 0", "others of 0 to 0"]),
     "in-peer twice": (OK + "gossip: {graph: [[], [0, 0]]}\n", ["t:2", "learner 1", "each once"]),
-    "in-peers no list": (OK + "gossip: {graph: [1, 0]}\n", ["t:2", "learner 0", "each once"]),
+    "in-peers no list": (
+        OK + "gossip: {graph: [1, 0]}\n",
+        ["t:2", "gossip.graph[0] = 1", "must be a list", "write for example [2]"],
+    ),
     "learner without in-peers": (
         OK + "mode: gossip\nlearners: {count: 3}\ngossip: {graph: [[1], [0]]}\n",
         ["t:4", "gossip.graph = [[1], [0]]", "2 lists are too few for 3 learners", "write 3 lists"],
