@@ -5,8 +5,7 @@ Pure. Reads the structs of ``schema.py`` and of the owners they are put together
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -42,6 +41,9 @@ class Key(NamedTuple):
         return isinstance(self.kind, inspect.StructType | inspect.DictType)
 
 
+_TOPOLOGY = Key(inspect.type_info(Topology))
+
+
 @cache
 def keys_of(section: Struct) -> dict[str, Key]:
     """The keys of a section, in their order."""
@@ -70,7 +72,7 @@ def told(kind: inspect.Type) -> Key:
 
 def key_at(path: Path) -> Key | None:
     """What a path names, items of lists included; None where nothing is known of it."""
-    found: Key | None = _root()
+    found: Key | None = _TOPOLOGY
     for part in path:
         found = _below(found, part) if found else None
     return found
@@ -80,16 +82,6 @@ def leaves() -> Iterator[str]:
     """Every dotted key of a topology."""
     for name, key in keys_of(Topology).items():
         yield from (f"{name}.{inner}" for inner in keys_of(key.section)) if key.section else [name]
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return the known word closest to a mistyped one, or nothing."""
-    return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)), "")
-
-
-@cache
-def _root() -> Key:
-    return Key(inspect.type_info(Topology))
 
 
 def _below(key: Key, part: str | int) -> Key | None:

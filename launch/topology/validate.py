@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from msgspec import inspect
 
-from launch.topology.keys import Key, Struct, key_at, keys_of, leaves, nearest, told
+from actorlearn.nearest import nearest
+from launch.topology.keys import Key, Struct, key_at, keys_of, leaves, told
 from launch.topology.strict_yaml import MAX_SHOWN, Path, number, short, show
 
 USUAL_NAMES = {
@@ -196,7 +197,7 @@ def _of_text(value: Any, key: Key, kind: inspect.StrType, path: Path) -> Iterato
     if not key.examples:
         yield Problem(path, value, key.words["rule"], key.words["way_out"])
         return
-    closest = nearest(value[:64], key.examples)
+    closest = nearest(value, key.examples)
     way_out = f"did you mean {closest}?" if closest else f"write for example {key.examples[0]}"
     yield Problem(path, value, f"must be {', '.join(key.examples)} or {key.words['or']}", way_out)
 

@@ -21,9 +21,9 @@ from actorlearn.wire.messages import (
 from launch.plan.processes import PlannedProcess
 from launch.supervision import events as ev
 from launch.supervision.supervisor import Supervisor
-from launch.topology.supervision import Budget
+from launch.topology.schema import BUDGET
 
-RESTARTS, WINDOW_S, UNSAVED_RESTARTS = Budget.restarts, Budget.restarts_within_s, Budget.unsaved_restarts
+RESTARTS, WINDOW_S, UNSAVED_RESTARTS = BUDGET.restarts, BUDGET.restarts_within_s, BUDGET.unsaved_restarts
 
 TERM, KILL = signal.SIGTERM, signal.SIGKILL
 
