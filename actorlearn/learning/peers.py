@@ -21,6 +21,7 @@ from actorlearn.memory.shared import Segment, SegmentError, SharedMemoryFull
 from actorlearn.parameters.graph import neighbours
 from actorlearn.parameters.interface import ExchangeSettings, PeerLost, Stopped
 from actorlearn.parameters.rendezvous import rendezvous_fields
+from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import TrainerSettings
 from actorlearn.worker.worker import Worker
 
@@ -36,7 +37,7 @@ NAME_EVERY_S = 30.0
 class Members(NamedTuple):
     """Learners that exchange with one another, and since which order."""
 
-    peers: tuple[str, ...] = ()
+    trainers: tuple[ProcessId, ...] = ()
     generation: int = 0
     """Of who is listed anew, though under the same names: of those who were there meanwhile one has died."""
 
@@ -63,7 +64,7 @@ class Learners:
     @property
     def joined(self) -> bool:
         """Whether this learner is joined with all that there are now."""
-        return bool(self._members.peers) and self._members == self._wanted()
+        return bool(self._members.trainers) and self._members == self._wanted()
 
     @property
     def in_step(self) -> bool:
@@ -79,7 +80,7 @@ class Learners:
     def leaving(self) -> bool:
         """Whether the order tells this learner to finish."""
         order = self._worker.control.order
-        return order.phase == "drain" or self._settings.name in order.leaving
+        return order.phase == "drain" or self._settings.id.name in order.leaving
 
     def going_on(self) -> bool:
         """Whether a long pass goes on; asked once between two of its updates, because those in step ask together."""
@@ -96,9 +97,9 @@ class Learners:
             return self._learning.exchange.join(env_steps, updates)
         if self._exchange.mode == "gossip" and not self._worker.control.order.version:
             return None  # it says who else there is
-        if self._worker.peer not in wanted.peers or wanted == self._lost:
-            if self._lost.peers and time.monotonic() - self._lost_s > PATIENCE_S:
-                among = ", ".join(wanted.peers)
+        if self._settings.id not in wanted.trainers or wanted == self._lost:
+            if self._lost.trainers and time.monotonic() - self._lost_s > PATIENCE_S:
+                among = ", ".join(own.peer for own in wanted.trainers)
                 raise PeerLost(f"no other list of learners came within {PATIENCE_S:g} s of losing one of {among}")
             return None
 
@@ -128,14 +129,14 @@ class Learners:
     def straggler(self, numbers: Mapping[str, float], seconds: float) -> str:
         """Who kept the others waiting for a good part of this time, in words, now and then; mostly nothing."""
         waited_s, rank = numbers.get("straggler_wait_s", 0.0), int(numbers.get("straggler", -1))
-        slow = bool(self._members.peers) and waited_s >= STRAGGLING * seconds
+        slow = bool(self._members.trainers) and waited_s >= STRAGGLING * seconds
         self._suspected = self._suspected + 1 if slow and rank == self._suspect else int(slow)
         self._suspect = rank
         now_s = time.monotonic()
         if self._suspected < SURE_AFTER or now_s - self._named_s < NAME_EVERY_S:
             return ""
         self._named_s = now_s
-        name = self._members.peers[rank].rpartition(".")[0]
+        name = self._members.trainers[rank].name
         return f"{name} is slow: the other learners waited {waited_s:.1f} of the last {seconds:.1f} s for it"
 
     def _warn(self, text: str) -> None:
@@ -146,8 +147,7 @@ class Learners:
         order = self._worker.control.order
         if order.version != self._order:
             before, self._order = self._numbers, order.version
-            listed = (int(peer.rpartition(".")[0].rpartition("-")[2]) for peer in order.learners)
-            self._numbers = tuple(sorted({self._exchange.rank, *listed}))
+            self._numbers = tuple(sorted({self._exchange.rank, *(own.learner for own in order.learners)}))
             if before and order.phase == "run" and (said := self._change(before, self._numbers)):
                 self._warn(said)
         return self._numbers
@@ -166,18 +166,18 @@ class Learners:
 
     def _exchange_with(self, members: Members) -> ExchangeSettings:
         """How this one exchanges with these; raises SharedMemoryFull."""
-        settings = msgspec.structs.replace(self._exchange, incarnation=self._settings.incarnation)
+        settings = msgspec.structs.replace(self._exchange, incarnation=self._settings.id.incarnation)
         if settings.mode != "sync":
             return settings
-        rank, count = members.peers.index(self._worker.peer), len(members.peers)
+        rank, count = members.trainers.index(self._settings.id), len(members.trainers)
         return msgspec.structs.replace(settings, rank=rank, learners=count, rendezvous=self._meeting(members))
 
     def _meeting(self, members: Members) -> str:
         """Where these learners meet, made by whoever comes first. Who was there once never comes back to it."""
-        said = " ".join(members.peers).encode()
+        said = " ".join(own.peer for own in members.trainers).encode()
         path = f"{self._exchange.rendezvous}.{members.generation}.{hashlib.sha256(said).hexdigest()[:16]}"
         with suppress(FileExistsError):
-            Segment.create(Path(path), rendezvous_fields(len(members.peers))).close()
+            Segment.create(Path(path), rendezvous_fields(len(members.trainers))).close()
         return path
 
     def _forget_meetings(self, members: Members) -> None:
@@ -200,8 +200,8 @@ class Learners:
         if self._exchange.mode == "sync" and self._settings.learners > 1:
             order = self._worker.control.order
             return Members(tuple(order.learners), order.generation)
-        return Members((self._worker.peer,))
+        return Members((self._settings.id,))
 
 
 def _names(learners: Collection[int]) -> str:
-    return " and ".join(f"trainer-{learner}" for learner in sorted(learners))
+    return " and ".join(ProcessId("trainer", learner).name for learner in sorted(learners))

@@ -67,8 +67,7 @@ def main(arguments: list[str]) -> int:
     except Exception as error:
         traceback.print_exc()
         if isinstance(settings, all_settings.ProcessSettings):
-            who = settings.name, settings.incarnation, settings.run_id
-            line = Control(settings.control, *who, last_words=True)
+            line = Control(settings.control, settings.id, settings.run_id, last_words=True)
             line.failed(f"{type(error).__name__}: {error}")
             line.close()
         return 1

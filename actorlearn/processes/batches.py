@@ -19,6 +19,7 @@ from actorlearn.failpoints import hit
 from actorlearn.memory.account import Account
 from actorlearn.memory.rollout import Blocks, Rollouts, steps_in_flight, unfinished_steps
 from actorlearn.metrics.episodes import Episodes
+from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Member
 from actorlearn.worker.staging import Staging
 from actorlearn.worker.worker import open_members
@@ -48,6 +49,8 @@ class Batches:
         """Members of which nothing is needed any more, and nobody has been told yet."""
         self.pending: dict[str, Blocks] = {}
         """Members that are to be admitted with the next rollout."""
+        self.ids: dict[str, ProcessId] = {}
+        """Who all these are, by their peer ids."""
         self._listed: list[str] = []
         self._played: tuple[int, Sequence[Part]] = (-1, ())
 
@@ -67,12 +70,13 @@ class Batches:
                 self.gone[peer] = blocks
         self.members = {peer: blocks for peer, blocks in listed.items() if blocks.joined >= 0}
         self.pending = {peer: blocks for peer, blocks in listed.items() if blocks.joined < 0}
-        names = {member.peer: member.name for member in members}
-        for peer in [peer for peer in self.pending if names[peer] in leaving]:
+        ids = {member.id.peer: member.id for member in (*gone, *members)} | self.ids
+        self.ids = {peer: ids[peer] for peer in (*self.gone, *listed)}
+        for peer in [peer for peer in self.pending if ids[peer].name in leaving]:
             self.members[peer] = self.pending.pop(peer)
             self.members[peer].admit(self.rollouts.open)  # never takes part, and is told so by the next lines
         for peer, blocks in self.members.items():
-            if names[peer] in leaving and blocks.left > self.rollouts.open:
+            if ids[peer].name in leaving and blocks.left > self.rollouts.open:
                 blocks.leave(self.rollouts.open)
 
     @property

@@ -23,6 +23,7 @@ from actorlearn.envs.make import make
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published
 from actorlearn.wire.channel import Waiter
+from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Evaluated
 from actorlearn.worker.scheduling import set_policy
 from actorlearn.worker.settings import EvaluatorSettings
@@ -75,18 +76,17 @@ class Learners:
     def __init__(self, weights: str) -> None:
         """`weights` is EvaluatorSettings.weights; until the order lists learners there is the first."""
         self._path = weights
-        self._opened: dict[str, Published] = {}
+        self._opened: dict[ProcessId, Published] = {}
         self.follow(())
 
-    def follow(self, listed: Sequence[str]) -> None:
-        """These are there now: peer ids, as an order has them."""
-        names = [peer.rpartition(".")[0] for peer in listed] if "{}" in self._path and listed else ["trainer-0"]
-        self._opened = {name: self._opened[name] for name in names if name in self._opened}
-        for name in names:
-            if name not in self._opened:
+    def follow(self, listed: Sequence[ProcessId]) -> None:
+        """These are there now: trainers, as an order has them."""
+        trainers = [own.again(0) for own in listed] if "{}" in self._path and listed else [ProcessId("trainer")]
+        self._opened = {trainer: self._opened[trainer] for trainer in trainers if trainer in self._opened}
+        for trainer in trainers:
+            if trainer not in self._opened:
                 with suppress(FileNotFoundError):  # it left since the order was written: the next one says so
-                    path = self._path.format(name.rpartition("-")[2])
-                    self._opened[name] = Published(Segment.open(Path(path)))
+                    self._opened[trainer] = Published(Segment.open(Path(self._path.format(trainer.learner))))
 
     @property
     def env_steps(self) -> int | None:
@@ -96,10 +96,10 @@ class Learners:
     def weights(self) -> tuple[int, dict[str, Tensor]]:
         """The newest version among them, and the weights of each that has published any, copied."""
         versions, weights = [0], {}
-        for name, published in self._opened.items():
+        for trainer, published in self._opened.items():
             if newest := _newest(published):
                 versions.append(newest[0])
-                weights[name] = newest[1]
+                weights[trainer.name] = newest[1]
         return max(versions), weights
 
 
@@ -177,7 +177,6 @@ def run(settings: EvaluatorSettings) -> None:
         means = {name: fmean(own) for name, own in scores.items()}
         worker.control.send(
             Evaluated(
-                name=settings.name,
                 policy_version=version,
                 env_steps=env_steps,
                 returns=returns,

@@ -31,16 +31,16 @@ class Server:
 
     def __init__(self, settings: InferenceSettings) -> None:
         """Start with none."""
-        self.index = settings.server
+        self.number = settings.id.number
         self.members: dict[str, Blocks] = {}
         self.wakeups = Wakeups()
         self.batching = Batching(settings.batch_rows, settings.deadline_ms)
 
     def follow(self, members: Sequence[Member]) -> None:
         """Follow the members: map new simulators' segments, let go of those that are gone."""
-        own = [member for member in members if member.server == self.index]
+        own = [member for member in members if member.server == self.number]
         self.members = open_members(own, self.members)
-        self.wakeups.follow({member.peer: member.wakeup for member in own})
+        self.wakeups.follow({member.id.peer: member.wakeup for member in own})
 
     def answer(self, policy: Policy, beat: Callable[[], object] = lambda: None) -> bool:
         """Answer every row whose turn it is; False when there was none. ``beat`` is called between batches of them."""
@@ -63,7 +63,7 @@ def run(settings: InferenceSettings) -> None:
         settings.policy,
         settings.device,
         settings.seed,
-        stream=settings.server,
+        stream=settings.id.number,
         weights=settings.weights,
         rollouts=settings.rollouts,
         threads=settings.threads,

@@ -109,7 +109,7 @@ def run(settings: SimulatorSettings) -> None:
     policy = _local_policy(settings) if not settings.inference_wakeup else None
     wakeups = Wakeups({"trainer": settings.trainer_wakeup, "inference": settings.inference_wakeup})
     waiter = Waiter(Wakeup(Path(settings.wakeup)), worker.control.dealer)
-    snapshots = Snapshots(settings.states, settings.name, groups, rollouts, blocks)
+    snapshots = Snapshots(settings.states, settings.id.name, groups, rollouts, blocks)
     worker.hello(describe(settings, blocks, groups[0].env))
     if _started(groups, seeds, settings, worker):
         blocks.mark_ready()
@@ -183,7 +183,7 @@ def _local_policy(settings: SimulatorSettings) -> Policy:
     """Stage 2 inside this process; the only way torch comes into a simulator."""
     from actorlearn.acting.policy import Policy
 
-    number = int(settings.name.rpartition("-")[2])  # never used again, unlike the row in the progress segment
+    number = settings.id.number
     return Policy(
         settings.policy, "cpu", settings.seed, stream=number, weights=settings.weights, rollouts=settings.rollouts
     )

@@ -36,7 +36,7 @@ from actorlearn.parameters.checkpoint_folders import directory_of, in_all
 from actorlearn.parameters.interface import PeerLost, Place, Stopped
 from actorlearn.parameters.published import Published
 from actorlearn.processes.batches import steps_in
-from actorlearn.processes.gathering import Gathering, of_the_first
+from actorlearn.processes.gathering import Gathering, of_the_first, simulators_of
 from actorlearn.processes.replay_batches import batches_for
 from actorlearn.wire.channel import Waiter
 from actorlearn.wire.messages import MOST_NAMES, Order, Released, Report, Saved
@@ -284,12 +284,12 @@ class Trainer:
 
     def _follow_members(self, order: Order) -> None:
         own, gone = (
-            [member for member in members if member.learner == self.settings.learner]
+            [member for member in members if member.id.learner == self.settings.learner]
             for members in (order.members, order.gone)
         )
         self.batches.follow(own, order.leaving, gone)
         self._say_released()
-        self.wakeups.follow({member.peer: member.wakeup for member in own})
+        self.wakeups.follow({member.id.peer: member.wakeup for member in own})
 
     def _gather(self) -> None:
         """Have the simulators say where they stand, for the checkpoint that is to be saved."""
@@ -430,7 +430,8 @@ class Trainer:
         self.episodes.recent_lengths.extend(state["recent_lengths"])
         if self.rewards is not None and state.get("rewards"):
             returns = state["rewards"]["returns"]
-            self.rewards.restore({**state["rewards"], "returns": of_the_first(returns) if goes_on else returns})
+            owned = of_the_first(returns, simulators_of(state)) if goes_on else returns
+            self.rewards.restore({**state["rewards"], "returns": owned})
         if goes_on:
             self._go_on(saved)
         else:
@@ -446,7 +447,7 @@ class Trainer:
             self.published.go_on_after(state["policy_version"] - 1)
             self._publish()
         self.batches.rollouts.restore(state["rollouts"])
-        self.episodes.restore(of_the_first(state["games"]))
+        self.episodes.restore(of_the_first(state["games"], simulators_of(state)))
         self.learning.skipped = state["skipped"]
 
     def _go_on_counting(self, state: Mapping[str, Any]) -> None:

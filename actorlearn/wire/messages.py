@@ -27,7 +27,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-PROTOCOL_VERSION = 6
+from actorlearn.wire.identity import Count, Name, ProcessId
+
+PROTOCOL_VERSION = 7
 """Raised whenever a struct below changes; processes of different versions refuse one another."""
 
 LIMIT_BYTES = 256 * 1024
@@ -42,15 +44,8 @@ _WRONG_CHARACTERS = 500
 MOST_NAMES = 256
 """In a request: a run never has more processes."""
 
-Name = Annotated[str, Meta(max_length=255)]
-"""Of a process, run, command, version or column."""
 Text = Annotated[str, Meta(max_length=TEXT_CHARACTERS)]
 """An error, warning, path or override, for people."""
-Count = Annotated[int, Meta(ge=0, le=2**53)]
-"""Of what there has been so far: steps, orders, incarnations. JSON, and TensorBoard's axis, have room for it."""
-
-LAST_WORDS = ".failed"
-"""Behind a child's id on the control socket, name.incarnation, where it speaks a second time."""
 
 
 class MessageError(ValueError):
@@ -64,8 +59,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknow
 class Hello(Message, frozen=True):
     """First word of a child: who it is and what it was built with. The supervisor compares before it admits."""
 
-    name: Name
-    incarnation: Count
+    id: ProcessId
     pid: Count
     run_id: Name
     protocol: int
@@ -77,8 +71,6 @@ class Hello(Message, frozen=True):
 class Applied(Message, frozen=True):
     """The child has put the Order of this version into effect."""
 
-    name: Name
-    incarnation: Count
     order: Count
 
 
@@ -91,7 +83,6 @@ class Report(Message, frozen=True):
 class Evaluated(Message, frozen=True):
     """One evaluation of one policy version: whole games, raw scores."""
 
-    name: Name
     policy_version: int
     env_steps: Count
     returns: list[float]
@@ -122,16 +113,12 @@ class Released(Message, frozen=True):
 class Failed(Message, frozen=True):
     """A child's last words before it exits with an error."""
 
-    name: Name
-    incarnation: Count
     error: Text
 
 
 class Finished(Message, frozen=True):
     """A child has done all it was asked for and is about to exit 0."""
 
-    name: Name
-    incarnation: Count
     reason: Name
     summary: dict[Name, float | int | str | None] = {}
 
@@ -139,28 +126,19 @@ class Finished(Message, frozen=True):
 class Warned(Message, frozen=True):
     """Something a user should see that stops nothing (for example a skipped non-finite update)."""
 
-    name: Name
-    incarnation: Count
     text: Text
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One simulator that takes part: its name, incarnation and the segment with its blocks."""
+    """One simulator that takes part: who it is, and where its blocks are."""
 
-    name: str
-    incarnation: int
+    id: ProcessId
     segment: str
+    """Path of the segment with its blocks."""
     wakeup: str = ""
     """Path of its wakeup; without one it looks by itself."""
     server: int = 0
-    """Index of the inference server that answers it."""
-    learner: int = 0
-    """The learner whose trainer learns from it."""
-
-    @property
-    def peer(self) -> str:
-        """Its id on every socket."""
-        return f"{self.name}.{self.incarnation}"
+    """Number of the inference server that answers it."""
 
 
 class Order(Message, frozen=True):
@@ -178,8 +156,8 @@ class Order(Message, frozen=True):
     """
     save: int = 0
     """Raised by one for every checkpoint asked for."""
-    learners: list[str] = []
-    """Peer ids of the trainers that exchange what they learn, in order, without those that are leaving; empty until all
+    learners: list[ProcessId] = []
+    """The trainers that exchange what they learn, in order, without those that are leaving; empty until all
     have come, and for one that is alone to the end. In phase score those that have finished."""
     generation: Count = 0
     """Version of the order in which ``learners`` became what it is: the same names may be listed twice."""

@@ -17,14 +17,14 @@ from actorlearn.files import write_atomically
 from actorlearn.parameters.checkpoint_folders import directory_of
 from actorlearn.replay.rows import ReplayShape
 from actorlearn.replay.settings import ReplaySettings
+from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.scheduling import SchedulingClass
 
 
 class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What every process is told."""
 
-    name: str
-    incarnation: int
+    id: ProcessId
     run_id: str
     control: str
     """Endpoint of the supervisor's control socket; empty when started by hand without one."""
@@ -84,8 +84,6 @@ class InferenceSettings(ProcessSettings, frozen=True):
     """An inference server: answers the simulators that ring its wakeup."""
 
     wakeup: str
-    server: int
-    """Which of the inference servers this is; it answers the members that name it."""
     policy: PolicySettings
     weights: str
     rollouts: str
@@ -111,8 +109,6 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     """The trainer: batches, gradients, updates, checkpoints."""
 
     wakeup: str
-    learner: int
-    """Which of the learners this is; it learns from the members that name it."""
     policy: PolicySettings
     optimizer: dict[str, Any]
     weights: str
@@ -157,6 +153,11 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     """Of the learning rate with the number of learners, and with larger minibatches: none, sqrt or linear."""
     pull_rows: int = 0
     """Rows of a batch after which the store is looked at, again and again, while it is gathered; 0 = never."""
+
+    @property
+    def learner(self) -> int:
+        """Which of the learners this is; it learns from the members that work for it."""
+        return self.id.learner
 
     @property
     def checkpoints(self) -> Path:

@@ -30,8 +30,7 @@ class Worker:
     def __init__(self, settings: ProcessSettings) -> None:
         """Connect to the supervisor and bind to the progress row."""
         self.settings = settings
-        self.peer = f"{settings.name}.{settings.incarnation}"
-        self.control = Control(settings.control, settings.name, settings.incarnation, settings.run_id)
+        self.control = Control(settings.control, settings.id, settings.run_id)
         self.progress = Progress(Segment.open(Path(settings.progress)), settings.index)
         self.progress.beat()
         self.timings = Timings(self.progress.section_ns)
@@ -68,11 +67,11 @@ def open_members(members: Sequence[Member], known: Mapping[str, Blocks]) -> dict
     """
     blocks_of = {}
     for member in members:
-        blocks = known.get(member.peer)
+        blocks = known.get(member.id.peer)
         if blocks is None:
             try:
                 blocks = Blocks(Segment.open(Path(member.segment)))
             except FileNotFoundError:
                 continue
-        blocks_of[member.peer] = blocks
+        blocks_of[member.id.peer] = blocks
     return blocks_of

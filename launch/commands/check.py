@@ -81,9 +81,9 @@ def as_json(made: Plan) -> dict[str, Any]:
         "name": topology.name,
         "cores": made.cores.allowed,
         "usable_cores": made.cores.usable,
-        "processes": [{"name": p.name, "role": p.role} for p in made.processes],
+        "processes": [{"name": p.name, "role": p.id.role} for p in made.processes],
         "sockets": made.sockets,
-        "wakeups": [made.wakeup(p.name) for p in made.processes if p.role != "evaluator"],
+        "wakeups": [made.wakeup(p.name) for p in made.processes if p.id.role != "evaluator"],
         "segments": [{"name": s.name, "bytes": s.bytes, "what": s.what} for s in made.segments],
         "bytes_total": made.bytes_total,
         "bytes_free": free_bytes(),
@@ -163,9 +163,9 @@ def _processes(made: Plan) -> Table:
     }
     table.add_row("supervisor", "starts, watches, restarts, stops", Path(made.endpoint("control")).name)
     for process in made.processes:
-        wakers = ["" if process.role == "evaluator" else made.wakeup(process.name), made.mailbox(process)]
+        wakers = ["" if process.id.role == "evaluator" else made.wakeup(process.name), made.mailbox(process)]
         woken_by = ", ".join(Path(waker).name for waker in wakers if waker)
-        table.add_row(process.name, does.get(process.role, process.role), woken_by)
+        table.add_row(process.name, does.get(process.id.role, process.id.role), woken_by)
     return table
 
 

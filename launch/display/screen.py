@@ -260,8 +260,8 @@ def fit(processes: Sequence[Mapping[str, Any]], room: int) -> list[Mapping[str, 
     lines: list[Mapping[str, Any]] = []
     together: dict[str, list[Mapping[str, Any]]] = {}
     for process in processes:
-        role, _, number_ = str(process.get("name", "")).rpartition("-")
-        if role and number_.isdigit() and process.get("state") == "running":
+        role = str(process.get("role", ""))
+        if role and process.get("state") == "running":
             together.setdefault(role, []).append(process)
         else:
             lines.append(process)

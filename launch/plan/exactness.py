@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from actorlearn.memory.rollout import block_fields
 from actorlearn.memory.shared import segment_bytes
+from actorlearn.wire.identity import ProcessId
 from launch.plan.auto import AUTO, Choice
 from launch.plan.probe import Description
 from launch.plan.segments import block_shape
@@ -78,10 +81,11 @@ def begins_anew(states: Sequence[Mapping[str, Any]], simulators: Sequence[Sequen
     for state, names in zip(states, simulators, strict=True):
         if why := state.get("inexact", "its version saved no snapshots"):
             return f"the checkpoint is not exact: {why}"
-        if "rollouts" not in state:
-            return "the checkpoint was saved by a version that called its rollouts otherwise"
-        if state["simulators"] and state["simulators"] != list(names):
-            had, has = (" and ".join(listed) or "none" for listed in (state["simulators"], names))
+        if "rollouts" not in state or any(isinstance(simulator, str) for simulator in state["simulators"]):
+            return "the checkpoint was saved by a version that called its rollouts, or its simulators, otherwise"
+        saved = [own.name for own in msgspec.convert(state["simulators"], list[ProcessId])]
+        if saved and saved != list(names):
+            had, has = (" and ".join(listed) or "none" for listed in (saved, names))
             return f"the checkpoint is of {had}, and the run begins with {has}"
         if said := _changed(state["depends_on"], depends_on(topology)):
             return said

@@ -18,6 +18,7 @@ from actorlearn.memory.rollout import BlockShape, block_fields, make_segment
 from actorlearn.memory.shared import SHM_ROOT, Segment, segment_bytes
 from actorlearn.parameters.checkpoint_folders import directory_of
 from actorlearn.parameters.graph import GraphSettings
+from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Member
 from launch.machine.cores import Cores
 from launch.plan import exactness
@@ -85,7 +86,7 @@ class Plan:
         blocks = [
             PlannedSegment(p.name, size, f"{rows} x {s.envs // s.groups} environments")
             for p in self.processes
-            if p.role == "simulator"
+            if p.id.role == "simulator"
         ]
         learners = range(self.topology.learners.count)
         own = [(f"{kind}-{k}", *made) for k in learners for kind, made in self._learner_segments.items()]
@@ -107,8 +108,8 @@ class Plan:
     def mailbox(self, process: PlannedProcess) -> str:
         """Where a trainer listens for messages of other learners; "" where nobody sends it any."""
         t = self.topology
-        listens = process.role == "trainer" and t.mode == "gossip" and t.gossip.transport == "zmq"
-        return self.messages(process.learner) if listens else ""
+        listens = process.id.role == "trainer" and t.mode == "gossip" and t.gossip.transport == "zmq"
+        return self.messages(process.id.learner) if listens else ""
 
     @property
     def expected_shape(self) -> dict[str, str]:
@@ -127,6 +128,10 @@ class Plan:
     def weights(self, learner: int | str) -> str:
         """Path of the segment with a learner's published weights; "{}" stands for any learner."""
         return str(self.shm / f"weights-{learner}")
+
+    def blocks(self, simulator: ProcessId) -> str:
+        """Path of the segment with the blocks of one incarnation of a simulator."""
+        return str(self.shm / simulator.peer)
 
     def rollouts(self, learner: int) -> str:
         """Path of the segment with a learner's rollouts."""
@@ -215,21 +220,14 @@ class Plan:
 
     def member(self, name: str, incarnation: int) -> Member:
         """Where one incarnation of a simulator is found."""
-        path = self.shm / f"{name}.{incarnation}"
         process = self.process(name)
-        return Member(
-            name=name,
-            incarnation=incarnation,
-            segment=str(path),
-            wakeup=self.wakeup(name),
-            server=self.server_of(process),
-            learner=process.learner,
-        )
+        own = process.id.again(incarnation)
+        return Member(id=own, segment=self.blocks(own), wakeup=self.wakeup(name), server=self.server_of(own).number)
 
     def create_member(self, name: str, incarnation: int) -> Member:
         """Make one incarnation's segment. A dead incarnation may go on writing to its own, to no effect."""
         member = self.member(name, incarnation)
-        make_segment(Path(member.segment), self.block_shape, self.process(name).number).close()
+        make_segment(Path(member.segment), self.block_shape, member.id.number).close()
         return member
 
     def drop_member(self, member: Member) -> None:
@@ -240,7 +238,7 @@ class Plan:
         """Plan more simulators for a running run; raises TopologyError when there is no room for them."""
         new = self.places.add_simulators(count)
         most = self.topology.simulators.count
-        members = Counter(process.learner for process in self.processes if process.role == "simulator")
+        members = Counter(process.id.learner for process in self.processes if process.id.role == "simulator")
         if self.description.replayed and max(members.values()) > most:
             for process in new:
                 self.remove(process.name)
@@ -257,7 +255,7 @@ class Plan:
         """
         new = self.places.add_learners(count)
         try:
-            for learner in sorted({process.learner for process in new}):
+            for learner in sorted({process.id.learner for process in new}):
                 self.create_learner(learner)
         except BaseException:
             for process in new:
@@ -269,8 +267,8 @@ class Plan:
         """Forget a process that is gone for good: its row is free, its name is never given again."""
         process = self.process(name)
         self.places.remove(process)
-        if process.role == "trainer":
-            self._drop_learner(process.learner)
+        if process.id.role == "trainer":
+            self._drop_learner(process.id.learner)
 
     def _drop_learner(self, learner: int) -> None:
         """Remove what a learner had of its own; whoever still has it mapped keeps it."""
@@ -283,10 +281,11 @@ class Plan:
         """The planned process of that name."""
         return self.places.named(name)
 
-    def server_of(self, simulator: PlannedProcess) -> int:
-        """Number of the inference server that answers a simulator."""
+    def server_of(self, simulator: ProcessId) -> ProcessId:
+        """The inference server that answers a simulator; number 0 where it answers itself."""
         servers = self.topology.inference.count
-        return simulator.learner * servers + simulator.number % max(servers, 1)
+        number = simulator.learner * servers + simulator.number % max(servers, 1)
+        return ProcessId("inference", number, simulator.learner)
 
 
 def plan(topology: Topology, run_dir: Path, run_id: str, sockets_dir: Path, description: Description) -> Plan:

@@ -6,24 +6,23 @@ from dataclasses import dataclass
 
 from actorlearn.memory.progress import ROWS
 from actorlearn.parameters.interface import MOST_LEARNERS
+from actorlearn.wire.identity import ProcessId
 from launch.topology.load import Topology, TopologyError
 
 
 @dataclass(frozen=True)
 class PlannedProcess:
-    """One process of the run."""
+    """One process of the run, through all its incarnations."""
 
-    name: str
-    role: str
+    id: ProcessId
+    """Of its first incarnation."""
     index: int
     """Row in the progress segment; that of a process that has left is used again."""
-    learner: int = 0
-    """The learner it works for."""
 
     @property
-    def number(self) -> int:
-        """What the name ends in. A simulator's tells its random numbers from those of others: it is used only once."""
-        return int(self.name.rsplit("-", 1)[1])
+    def name(self) -> str:
+        """What it is called."""
+        return self.id.name
 
 
 @dataclass(frozen=True)
@@ -46,15 +45,14 @@ class Processes:
         self.next_learner = 0
         """Number of the learner that comes next."""
         self._next_simulator = 0
-        evaluators = [(f"evaluator-{i}", "evaluator", 0) for i in range(t.evaluator.count)]
-        names = [*self._of_learners(t.learners.count), *evaluators]
-        if len(names) > ROWS:
+        ids = [*self._of_learners(t.learners.count), *(ProcessId("evaluator", i) for i in range(t.evaluator.count))]
+        if len(ids) > ROWS:
             raise TopologyError(
                 f"simulators.count {t.simulators.count}, inference.count {t.inference.count}, "
-                f"learners.count {t.learners.count}: {len(names)} processes, and a run has at most {ROWS}; "
+                f"learners.count {t.learners.count}: {len(ids)} processes, and a run has at most {ROWS}; "
                 "write fewer simulators, with more simulators.envs"
             )
-        self._add(names)
+        self._add(ids)
 
     def named(self, name: str) -> PlannedProcess:
         """The process of that name."""
@@ -63,8 +61,8 @@ class Processes:
     def add_simulators(self, count: int) -> list[PlannedProcess]:
         """Deal more simulators to the learners in turn; raises TopologyError when there is no room for them."""
         self._make_sure_of_room(f"attach {count} simulators", count, 1)
-        learners = [process.learner for process in self.listed if process.role == "trainer"]
-        return self._add([(f"simulator-{n}", "simulator", learners[n % len(learners)]) for n in self._numbers(count)])
+        learners = [process.id.learner for process in self.listed if process.id.role == "trainer"]
+        return self._add([ProcessId("simulator", n, learners[n % len(learners)]) for n in self._numbers(count)])
 
     def add_learners(self, count: int) -> list[PlannedProcess]:
         """Add learners, each with servers and simulators of its own; raises TopologyError when there is no room."""
@@ -88,15 +86,15 @@ class Processes:
         """Forget one that is gone for good; its row is free."""
         self.listed.remove(process)
 
-    def _of_learners(self, count: int) -> list[tuple[str, str, int]]:
-        """Name, role and learner of what the next learners consist of."""
+    def _of_learners(self, count: int) -> list[ProcessId]:
+        """What the next learners consist of."""
         learners = range(self.next_learner, self.next_learner + count)
         self.next_learner += count
         servers, simulators = self._topology.inference.count, self._topology.simulators.count
         return [
-            *((trainer_name(self._topology, k), "trainer", k) for k in learners),
-            *((f"inference-{k * servers + i}", "inference", k) for k in learners for i in range(servers)),
-            *((f"simulator-{n}", "simulator", k) for k in learners for n in self._numbers(simulators)),
+            *(trainer_of(self._topology, k) for k in learners),
+            *(ProcessId("inference", k * servers + i, k) for k in learners for i in range(servers)),
+            *(ProcessId("simulator", n, k) for k in learners for n in self._numbers(simulators)),
         ]
 
     def _numbers(self, simulators: int) -> range:
@@ -111,14 +109,14 @@ class Processes:
                 f"attach at most {free // each}, or detach others first"
             )
 
-    def _add(self, names: list[tuple[str, str, int]]) -> list[PlannedProcess]:
+    def _add(self, ids: list[ProcessId]) -> list[PlannedProcess]:
         free = sorted(set(range(ROWS)) - {process.index for process in self.listed})
-        new = [PlannedProcess(name, role, row, k) for (name, role, k), row in zip(names, free, strict=False)]
+        new = [PlannedProcess(own, row) for own, row in zip(ids, free, strict=False)]
         self.listed += new
         return new
 
 
-def trainer_name(topology: Topology, learner: int) -> str:
-    """What a learner's trainer is called: a number tells several apart, and those to come in mode gossip."""
+def trainer_of(topology: Topology, learner: int) -> ProcessId:
+    """A learner's trainer: a number tells several apart, and those to come in mode gossip."""
     several = topology.learners.count > 1 or topology.mode == "gossip"
-    return f"trainer-{learner}" if several else "trainer"
+    return ProcessId("trainer", learner, learner, sole=not several)

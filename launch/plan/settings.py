@@ -9,6 +9,7 @@ import numpy as np
 
 from actorlearn.envs.interface import EnvSettings
 from actorlearn.replay.settings import ReplaySettings
+from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import (
     EvaluatorSettings,
     InferenceSettings,
@@ -23,7 +24,7 @@ from launch.machine.cores import in_turn
 from launch.plan import exactness
 from launch.plan.plan import Plan
 from launch.plan.probe import env_settings
-from launch.plan.processes import PlannedProcess, trainer_name
+from launch.plan.processes import PlannedProcess, trainer_of
 from launch.plan.segments import environments, replay_shape
 from launch.topology.load import Topology
 
@@ -33,10 +34,9 @@ def instructions(
 ) -> ProcessSettings:
     """Settings of one incarnation of a process; ``env`` overrides keys of a simulator's environment."""
     process, t = plan.process(name), plan.topology
-    threads = {"trainer": t.trainer.threads, "inference": t.inference.threads}.get(process.role, 1)
+    threads = {"trainer": t.trainer.threads, "inference": t.inference.threads}.get(process.id.role, 1)
     base: dict[str, Any] = {
-        "name": name,
-        "incarnation": incarnation,
+        "id": process.id.again(incarnation),
         "run_id": plan.run_id,
         "control": plan.endpoint("control"),
         "progress": str(plan.shm / "progress"),
@@ -44,18 +44,17 @@ def instructions(
         "seed": t.seed,
         "threads": threads,
     }
-    if process.role == "simulator":
-        return _simulator(plan, process, incarnation, base, env or {})
-    if process.role == "trainer":
+    if process.id.role == "simulator":
+        return _simulator(plan, process.id.again(incarnation), base, env or {})
+    if process.id.role == "trainer":
         return _trainer(plan, process, base, resume)
-    if process.role == "inference":
+    if process.id.role == "inference":
         return InferenceSettings(
             **base,
             policy=policy(plan),
-            weights=plan.weights(process.learner),
+            weights=plan.weights(process.id.learner),
             wakeup=plan.wakeup(name),
-            rollouts=plan.rollouts(process.learner),
-            server=process.number,
+            rollouts=plan.rollouts(process.id.learner),
             device=t.inference.device,
             batch_rows=t.inference.batch_rows,
             deadline_ms=t.inference.deadline_ms,
@@ -92,38 +91,36 @@ def policy(plan: Plan) -> PolicySettings:
     )
 
 
-def _simulator(
-    plan: Plan, process: PlannedProcess, incarnation: int, base: dict[str, Any], env: dict[str, Any]
-) -> SimulatorSettings:
+def _simulator(plan: Plan, own: ProcessId, base: dict[str, Any], env: dict[str, Any]) -> SimulatorSettings:
     t = plan.topology
     # Every incarnation, and every resumption, meets new games; a run from the start meets the same ones each time.
-    moment = [t.seed, process.number, incarnation, plan.resumed_at]
+    moment = [t.seed, own.number, own.incarnation, plan.resumed_at]
     seeds = np.random.SeedSequence(moment).generate_state(t.simulators.envs)
     local = t.inference.count == 0
     cores = in_turn() if t.simulators.pin else []
     return SimulatorSettings(
         **base,
         env=msgspec.convert({**msgspec.to_builtins(t.env), **env}, EnvSettings),
-        segment=str(plan.shm / f"{process.name}.{incarnation}"),
-        rollouts=plan.rollouts(process.learner),
-        wakeup=plan.wakeup(process.name),
-        inference_wakeup="" if local else plan.wakeup(f"inference-{plan.server_of(process)}"),
-        trainer_wakeup=plan.wakeup(trainer_name(t, process.learner)),
+        segment=plan.blocks(own),
+        rollouts=plan.rollouts(own.learner),
+        wakeup=plan.wakeup(own.name),
+        inference_wakeup="" if local else plan.wakeup(plan.server_of(own).name),
+        trainer_wakeup=plan.wakeup(trainer_of(t, own.learner).name),
         env_seeds=[int(seed >> 1) for seed in seeds],  # 31 bits: what every simulator's generator takes
         decorrelation_steps=t.simulators.decorrelation_steps,
         reset=t.simulators.reset,
-        weights=plan.weights(process.learner),
+        weights=plan.weights(own.learner),
         policy=policy(plan),
-        core=cores[process.number % len(cores)] if t.simulators.pin else None,
-        states=plan.states(process.learner),
-        resumes=_resumes(plan, process) if incarnation == 0 else "",
+        core=cores[own.number % len(cores)] if t.simulators.pin else None,
+        states=plan.states(own.learner),
+        resumes=_resumes(plan, own) if own.incarnation == 0 else "",
     )
 
 
-def _resumes(plan: Plan, process: PlannedProcess) -> str:
+def _resumes(plan: Plan, own: ProcessId) -> str:
     """The snapshot that a simulator of a resumed run goes on from; "" where it begins anew."""
-    folder = plan.goes_on_from.get(process.learner)
-    path = folder / snapshot_of(process.name) if folder else None
+    folder = plan.goes_on_from.get(own.learner)
+    path = folder / snapshot_of(own.name) if folder else None
     return str(path) if path and path.exists() else ""
 
 
@@ -132,23 +129,22 @@ def _trainer(plan: Plan, process: PlannedProcess, base: dict[str, Any], resume: 
     return TrainerSettings(
         **base,
         wakeup=plan.wakeup(process.name),
-        learner=process.learner,
         learners=t.learners.count,
-        exchange=plan.exchange(process.learner),
+        exchange=plan.exchange(process.id.learner),
         rate_scaling=t.learners.rate_scaling,
         pull_rows=t.learners.pull_rows if t.mode == "async" else 0,
         policy=policy(plan),
         optimizer=msgspec.to_builtins(t.optimizer),
-        weights=plan.weights(process.learner),
-        rollouts=plan.rollouts(process.learner),
-        account=plan.account(process.learner),
+        weights=plan.weights(process.id.learner),
+        rollouts=plan.rollouts(process.id.learner),
+        account=plan.account(process.id.learner),
         device=t.trainer.device,
         precision=t.trainer.precision,
         layout=t.trainer.layout,
         compile=t.trainer.compile is True,
         total_steps=t.total_steps,
         rollout_steps=t.algorithm.horizon * environments(t),
-        replay=_replay(plan, process.learner),
+        replay=_replay(plan, process.id.learner),
         blocks=t.simulators.blocks,
         frames_per_step=plan.description.frames_per_step,
         run_dir=str(plan.run_dir),
@@ -158,8 +154,8 @@ def _trainer(plan: Plan, process: PlannedProcess, base: dict[str, Any], resume: 
         checkpoint_keep=t.checkpoint.keep,
         began_s=plan.began_s,
         resume=resume,
-        goes_on_from=str(plan.goes_on_from.get(process.learner, "")),
-        states=plan.states(process.learner),
+        goes_on_from=str(plan.goes_on_from.get(process.id.learner, "")),
+        states=plan.states(process.id.learner),
         depends_on=exactness.depends_on(t),
     )
 

@@ -18,7 +18,6 @@ def event_fields(message: Evaluated) -> dict[str, Any]:
     Raises ValueError for scores that no mean can be taken of.
     """
     games = msgspec.structs.asdict(message)
-    del games["name"]
     for score in (*message.returns, *message.learners.values(), message.secondary or 0.0):
         if not abs(score) <= MOST:  # NaN is neither
             raise ValueError(f"a score is {score}; it must be finite and at most {MOST:g}: see the rewards of env.id")

@@ -111,11 +111,15 @@ def _last(path: Path, chunk: int = 64 * 1024) -> dict[str, Any] | None:
 def attached_before(events: Path) -> list[str]:
     """Who was attached to a run in its last life, and not detached before that ended; of a learner its trainer."""
     found: dict[str, None] = {}
+    spawned: set[str] = set()
     for event in Lines(events).new():
         kind, name = event.get("kind"), str(event.get("process"))
-        first = name in ("trainer", "trainer-0") and event.get("incarnation") == 0
-        if kind == "resumed" or (kind == "spawned" and first):  # a life of the run begins
+        first = kind == "spawned" and event.get("incarnation") == 0
+        if kind == "resumed" or (first and name in spawned):  # a life of the run begins: in one, names are given once
             found.clear()
+            spawned.clear()
+        if first:
+            spawned.add(name)
         elif kind == "attached" and not event.get("cause"):  # with one, it came along with a trainer
             found[name] = None
         elif kind == "detached":
@@ -124,11 +128,11 @@ def attached_before(events: Path) -> list[str]:
 
 
 def detached_before(events: Path) -> set[str]:
-    """Trainers that were detached in any life of a run, and did not come back."""
+    """Who was detached in any life of a run, and did not come back."""
     found: set[str] = set()
     for event in Lines(events).new():
         kind, name = event.get("kind"), str(event.get("process"))
-        if kind == "detached" and name.startswith("trainer-"):
+        if kind == "detached":
             found.add(name)
         elif kind == "spawned":
             found.discard(name)

@@ -20,7 +20,7 @@ import msgspec
 from actorlearn.files import DISK_ERRORS
 from actorlearn.metrics.energy import Energy
 from actorlearn.wire.channel import Router
-from actorlearn.wire.messages import LAST_WORDS, Member, Message, Reply, Request, brief, decode, encode
+from actorlearn.wire.messages import Member, Message, Reply, Request, brief, decode, encode
 from actorlearn.worker import settings as all_settings
 from launch.plan.auto import crowded
 from launch.plan.memory_order import disorder, refuse_disorder
@@ -97,6 +97,9 @@ class Runner:
         self.row_shares, self.shown_shares = (Shares(plan.progress["section_ns"]) for _ in range(2))
         self.rows = LearnerRows(plan.topology.report.every_s)
         self.energy = Energy()
+        self.peers: dict[str, Key] = {}
+        """Who speaks by which ids on the control socket, of the processes that there are; all others are command lines.
+        """
         self.members: dict[Key, Member] = {}
         self.gone_members: list[Member] = []
         """Of simulators that have ended, with segments that are still there."""
@@ -188,6 +191,7 @@ class Runner:
             self._listen(LAST_WORDS_S)
         for key, returncode in exits:
             self._happened(ev.Exited(*key, returncode))
+            self.peers = {peer: own for peer, own in self.peers.items() if own != key}
             if member := self.members.pop(key, None):
                 self.gone_members.append(member)
 
@@ -208,20 +212,20 @@ class Runner:
             said = f"{peer!a} was not understood: {type(error).__name__}: {error}"
             if told := self.complaints.told(brief(said)):
                 self._note(ev.Note("warned", cause=told))
-            if _child(peer) is None:  # a command line waits for a reply
+            if peer not in self.peers:  # a command line waits for a reply
                 self._say(peer, Reply(ok=False, text=brief(said)))
 
     def _act_on(self, peer: str, body: bytes) -> None:
         message = decode(body, "supervisor")
-        if child := _child(peer):
-            self._happened(ev.Received(*child, message))
+        if key := self.peers.get(peer):
+            self._happened(ev.Received(*key, message))
         elif isinstance(message, Request):
             self._happened(ev.Asked(peer, message))
 
     def _feel_pulses(self) -> None:
         alive = [(p, self.plan.process(p["name"])) for p in self.supervisor.processes() if p["pid"] is not None]
         watched = [
-            Watched(process.name, p["incarnation"], process.role, process.index, p["pid"], p["state"] == "starting")
+            Watched(process.name, p["incarnation"], process.id.role, process.index, p["pid"], p["state"] == "starting")
             for p, process in alive
         ]
         for event in self.hangs.look(watched, self.now_s):
@@ -251,17 +255,18 @@ class Runner:
         process, member = self.plan.process(name), None
         path = self.plan.run_dir / "settings" / f"{name}.{incarnation}.json"
         try:
-            if process.role == "simulator":
+            if process.id.role == "simulator":
                 member = self.members[name, incarnation] = self.plan.create_member(name, incarnation)
             settings = instructions(self.plan, name, incarnation, action.resume, self.environments.get(name))
             all_settings.write(settings, path)
-            pid = self.spawner.spawn(name, incarnation, process.role, path, settings.threads)
+            pid = self.spawner.spawn(name, incarnation, process.id.role, path, settings.threads)
         except OSError as error:
             if member is not None:
                 self.plan.drop_member(self.members.pop((name, incarnation)))
             passing = error.errno in DISK_ERRORS or isinstance(error, GuardianLostError)
             self._events.append(ev.NotSpawned(name, incarnation, f"cannot be started: {error}", passing))
             return
+        self.peers |= dict.fromkeys((settings.id.peer, settings.id.last_words), (name, incarnation))
         self._events.append(ev.Spawned(name, incarnation, pid, member))
 
     def _say(self, peer: str, message: Message) -> None:
@@ -282,7 +287,7 @@ class Runner:
             self._events.append(ev.NotEnlarged(action.client, str(error)))
             return
         if changed != own:
-            names = [process.name for process in new if process.role == "simulator"]
+            names = [process.name for process in new if process.id.role == "simulator"]
             self.environments.update(dict.fromkeys(names, msgspec.to_builtins(changed.env)))
         self._events.append(ev.Enlarged(action.client, tuple(new)))
 
@@ -339,9 +344,3 @@ class Runner:
 
     def _end(self, done: ev.Done) -> None:
         self.done = done
-
-
-def _child(peer: str) -> Key | None:
-    """Name and incarnation of a child, by its id on the socket; None for a command line."""
-    name, _, incarnation = peer.removesuffix(LAST_WORDS).rpartition(".")
-    return (name, int(incarnation)) if incarnation.isdecimal() else None

@@ -210,7 +210,8 @@ def _checkpoints(made: Plan) -> list[Found]:
     Raises RunError where there is nothing to go on from, and where more has been learned than is wanted.
     """
     detached = _detached(made)
-    learners = [p.learner for p in made.processes if p.role == "trainer" and p.learner not in detached]
+    trainers = [p.id for p in made.processes if p.id.role == "trainer"]
+    learners = [own.learner for own in trainers if own.learner not in detached]
     root = made.run_dir / "checkpoints"
     try:
         exactly = _exactly(made, learners)
@@ -241,7 +242,7 @@ def _exactly(made: Plan, learners: Sequence[int]) -> list[tuple[Found, Found]]:
     if together is None:
         made.begins_anew = "there are no steps of which all learners have a checkpoint"
         return []
-    simulators = [[p.name for p in made.processes if (p.role, p.learner) == ("simulator", k)] for k in learners]
+    simulators = [[p.name for p in made.processes if (p.id.role, p.id.learner) == ("simulator", k)] for k in learners]
     made.begins_anew = exactness.begins_anew([own.state for own in together], simulators, made.topology)
     if made.begins_anew:
         return []
@@ -276,8 +277,8 @@ def _same_replays(made: Plan, found: Iterable[Found]) -> None:
 def _detached(made: Plan) -> dict[int, str]:
     """Learners that were detached and their trainers; none if all were."""
     names = detached_before(made.run_dir / "events.jsonl")
-    trainers = [process for process in made.processes if process.role == "trainer"]
-    gone = {process.learner: process.name for process in trainers if process.name in names}
+    trainers = [process.id for process in made.processes if process.id.role == "trainer"]
+    gone = {own.learner: own.name for own in trainers if own.name in names}
     return gone if len(gone) < len(trainers) else {}
 
 
@@ -285,7 +286,7 @@ def _leave_out(made: Plan, gone: Mapping[int, str]) -> None:
     """Begin without learners that were detached: their weights are old."""
     made.left_out = list(gone.values())
     for process in list(made.processes):
-        if process.role != "evaluator" and process.learner in gone:
+        if process.id.role != "evaluator" and process.id.learner in gone:
             made.remove(process.name)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Member
 from launch.topology.schema import BUDGET, Budget
 
@@ -67,12 +68,10 @@ def cause_of(returncode: int) -> str:
 
 @dataclass
 class Child:
-    """One name in the process list, through all its incarnations."""
+    """One process in the list, through all its incarnations."""
 
-    name: str
-    role: str
-    learner: int = 0
-    """The learner it works for."""
+    first: ProcessId
+    """Who its first incarnation is."""
     guest: bool = False
     """Asked for by attach and not yet admitted."""
     company: str = ""
@@ -113,7 +112,7 @@ class Child:
     def to(self, state: State, now_s: float) -> None:
         """Go into another state; raises TransitionError for a step that is not in the table."""
         if state not in TRANSITIONS[self.state]:
-            raise TransitionError(f"{self.name}.{self.incarnation}: {self.state} -> {state} is not in TRANSITIONS")
+            raise TransitionError(f"{self.id.peer}: {self.state} -> {state} is not in TRANSITIONS")
         self.state, self.since_s = state, now_s
         if state not in ALIVE:
             self.pid = self.member = None
@@ -147,6 +146,16 @@ class Child:
         self._starts_in_vain = 0
 
     @property
+    def id(self) -> ProcessId:
+        """Who its newest incarnation is; before the first one is spawned its number is -1."""
+        return self.first.again(self.incarnation)
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.first.name
+
+    @property
     def alive(self) -> bool:
         """Whether there is a process of it."""
         return self.state in ALIVE
@@ -164,7 +173,7 @@ class Child:
     @property
     def in_vain(self) -> bool:
         """Whether a trainer dies again and again on the way from the same checkpoint."""
-        return self.role == "trainer" and self._unsaved_restarts >= self.budget.unsaved_restarts
+        return self.first.role == "trainer" and self._unsaved_restarts >= self.budget.unsaved_restarts
 
     def restart_delay_s(self, now_s: float, jitter: Jitter) -> float | None:
         """Seconds to wait after the death that has just been seen, or None when the budget is spent."""

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Hello, Member, Refused, Released
 from launch.plan.processes import PlannedProcess
 from launch.supervision import events as ev
@@ -35,7 +36,7 @@ class Children:
         do: Callable[[ev.Action], None],
     ) -> None:
         """Nobody is started yet."""
-        self.named = {p.name: Child(p.name, p.role, p.learner, budget=budget) for p in processes}
+        self.named = {p.name: Child(p.id, budget=budget) for p in processes}
         self.failures: dict[str, str] = {}
         """Why names that are no longer listed came to a bad end."""
         self._ended: dict[str, Member] = {}
@@ -54,7 +55,7 @@ class Children:
 
     def of_role(self, role: str) -> list[Child]:
         """Children of one role, in order."""
-        return [child for child in self.named.values() if child.role == role]
+        return [child for child in self.named.values() if child.first.role == role]
 
     def current(self, name: str, incarnation: int) -> Child | None:
         """The child, if this is its living incarnation. Whatever comes from others is from beyond the fence."""
@@ -68,15 +69,19 @@ class Children:
     def gone_members(self) -> list[Member]:
         """Members of simulators that have ended and whose trainers, at work or on their way back, still need them."""
         served = {
-            trainer.learner for trainer in self.of_role("trainer") if trainer.state not in (State.FATAL, State.EXITED)
+            trainer.first.learner
+            for trainer in self.of_role("trainer")
+            if trainer.state not in (State.FATAL, State.EXITED)
         }
-        self._ended = {peer: member for peer, member in self._ended.items() if member.learner in served}
+        self._ended = {peer: member for peer, member in self._ended.items() if member.id.learner in served}
         return list(self._ended.values())
 
     def released(self, child: Child, released: Released) -> None:
         """A trainer needs these members no more."""
+        if child.first.role != "trainer":
+            return
         for peer in released.peers:
-            if peer in self._ended and (self._ended[peer].learner, child.role) == (child.learner, "trainer"):
+            if peer in self._ended and self._ended[peer].id.learner == child.first.learner:
                 del self._ended[peer]
 
     def leaving(self) -> list[str]:
@@ -84,15 +89,14 @@ class Children:
         drained = (*self.of_role("trainer"), *self.of_role("simulator"))
         return [child.name for child in drained if child.leaving and child.admitted]
 
-    def learners(self) -> list[str]:
-        """Peer ids of the trainers at work that exchange what they learn; one without a number never does."""
-        trainers = [child for child in self.of_role("trainer") if child.name != "trainer"]
-        return [f"{child.name}.{child.incarnation}" for child in trainers if child.admitted and not child.leaving]
+    def learners(self) -> list[ProcessId]:
+        """The trainers at work that exchange what they learn; a sole one never does."""
+        trainers = [child for child in self.of_role("trainer") if not child.first.sole]
+        return [child.id for child in trainers if child.admitted and not child.leaving]
 
-    def learned(self) -> list[str]:
-        """Peer ids of those that have finished, there or gone: theirs are the final weights."""
-        trainers = [child for child in self.of_role("trainer") if child.name != "trainer"]
-        return [f"{child.name}.{child.incarnation}" for child in trainers if child.finished]
+    def learned(self) -> list[ProcessId]:
+        """Those that have finished, there or gone: theirs are the final weights."""
+        return [child.id for child in self.of_role("trainer") if child.finished and not child.first.sole]
 
     def players(self) -> list[str]:
         """Evaluators that have not yet played all they are to play."""
@@ -100,19 +104,20 @@ class Children:
 
     def workers(self, learner: int) -> list[Child]:
         """Servers and simulators of a learner: without its trainer they are of no use."""
-        return [c for c in self.named.values() if c.learner == learner and c.role in ("inference", "simulator")]
+        own = [child for child in self.named.values() if child.first.learner == learner]
+        return [child for child in own if child.first.role in ("inference", "simulator")]
 
     def missed(self, learner: int) -> Child | None:
         """Who was given up without whom a learner plays no more: a server, or the first of all its simulators."""
         given_up = [worker for worker in self.workers(learner) if worker.state is State.FATAL]
-        server = next((worker for worker in given_up if worker.role == "inference"), None)
-        simulators = [worker for worker in self.workers(learner) if worker.role == "simulator"]
+        server = next((worker for worker in given_up if worker.first.role == "inference"), None)
+        simulators = [worker for worker in self.workers(learner) if worker.first.role == "simulator"]
         return server or next(iter(simulators if all(worker in given_up for worker in simulators) else []), None)
 
     def listed(self) -> list[dict[str, Any]]:
         """The process list as people and programs see it."""
         return [
-            {"name": c.name, "role": c.role, "state": str(c.state), "incarnation": c.incarnation, "pid": c.pid}
+            {"name": c.name, "role": c.first.role, "state": str(c.state), "incarnation": c.incarnation, "pid": c.pid}
             for c in self.named.values()
         ]
 
@@ -120,14 +125,14 @@ class Children:
 
     def invite(self, process: PlannedProcess, company: str = "") -> None:
         """A new process, brought by a command line, maybe along with a trainer."""
-        child = Child(process.name, process.role, process.learner, True, company, self._budget)
+        child = Child(process.id, True, company, self._budget)
         self.named[process.name] = child
         self.spawn(child)
 
     def spawn(self, child: Child) -> None:
         """Start the next incarnation."""
         child.begin(self.now_s)
-        resume = child.role == "trainer" and (child.greeted or (self._resume and not child.guest))
+        resume = child.first.role == "trainer" and (child.greeted or (self._resume and not child.guest))
         self._do(ev.Spawn(child.name, child.incarnation, resume))
 
     def spawned(self, event: ev.Spawned) -> None:
@@ -185,9 +190,9 @@ class Children:
         """A process has ended: was that wanted, and what comes of it?"""
         child.cause = cause = child.doom or cause
         if child.member is not None and child.admitted:
-            self._ended[child.member.peer] = child.member
+            self._ended[child.member.id.peer] = child.member
         done = child.finished and cause == "exit 0" and not (self.mending or child.leaving)
-        if done or (self.ending and child.role != self._spared):
+        if done or (self.ending and child.first.role != self._spared):
             self.note("ended", child, cause)
             child.to(State.EXITED, self.now_s)
         elif child.refusal:
@@ -204,7 +209,7 @@ class Children:
     def _mend(self, child: Child) -> None:
         delay_s = child.restart_delay_s(self.now_s, self._jitter)
         # A trainer that was never there has left no checkpoint of this run; a guest's bringer is waiting to hear.
-        if child.guest or (child.role == "trainer" and not child.greeted):
+        if child.guest or (child.first.role == "trainer" and not child.greeted):
             self._give_up(child, f"{child.name} died before it came to run: {child.error or child.cause}")
         elif delay_s is None:
             often = "died too often" if not child.in_vain else "died too often without a newer checkpoint"
@@ -235,8 +240,8 @@ class Children:
         del self.named[child.name]
         if failure:
             self.failures[child.name] = failure
-        if child.role == "trainer":
-            for worker in self.workers(child.learner):
+        if child.first.role == "trainer":
+            for worker in self.workers(child.first.learner):
                 self.see_off(worker, child.name)
 
     def see_off(self, child: Child, company: str = "") -> None:
@@ -292,7 +297,7 @@ class Children:
         """
         self.mending, self.ending, self._spared = False, True, but
         for child in self.named.values():
-            if child.role == but:
+            if child.first.role == but:
                 continue
             if child.state is State.BACKOFF:
                 child.to(State.EXITED, self.now_s)

@@ -33,8 +33,8 @@ class Orders:
     def renew(self, phase: str, saves: int) -> None:
         """Work out the wanted state; a new version, said to all, when it is another one."""
         at_work = phase in AT_WORK
-        listed = self._children.learners if at_work else self._children.learned if phase == "scoring" else list[str]
-        newest, learners = self.newest, listed()
+        newest, children = self.newest, self._children
+        learners = children.learners() if at_work else children.learned() if phase == "scoring" else []
         wanted = Order(
             version=newest.version,
             phase=PHASES.get(phase, "run"),

@@ -11,6 +11,7 @@ from typing import Any
 
 from actorlearn import __version__
 from actorlearn.nearest import ROUGHLY, nearest
+from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import PROTOCOL_VERSION, Reply, Request, Saved, brief
 from launch.plan.processes import PlannedProcess
 from launch.supervision import events as ev
@@ -77,7 +78,7 @@ class Desk:
         if phase not in OPEN:
             self.answer(client, False, f"attach: the run is {phase}; resume it when it has ended")
             return
-        groups = in_groups(processes)
+        groups = in_groups(process.id for process in processes)
         self._pending.append(Joining(client, self._children.now_s, groups))
         trainers = {name: head for head, others in groups.items() for name in others}
         for process in processes:
@@ -89,8 +90,9 @@ class Desk:
             self.answer(client, False, wrong)
             return
         named = [self._children.named[name] for name in names]
-        workers = [worker for c in named if c.role == "trainer" for worker in self._children.workers(c.learner)]
-        groups = in_groups((*named, *workers))
+        learners = [child.first.learner for child in named if child.first.role == "trainer"]
+        workers = [worker for learner in learners for worker in self._children.workers(learner)]
+        groups = in_groups(child.first for child in (*named, *workers))
         self._pending.append(Leaving(client, self._children.now_s, groups))
         for head in groups:
             self._children.see_off(self._children.named[head])
@@ -123,13 +125,13 @@ class Desk:
         self._do(ev.Answer(client, Reply(ok=ok, text=brief(text), data=dict(data or {}))))
 
 
-def in_groups(members: Iterable[Child | PlannedProcess]) -> dict[str, tuple[str, ...]]:
+def in_groups(members: Iterable[ProcessId]) -> dict[str, tuple[str, ...]]:
     """Who comes or goes with whom: trainers with those of their learner, simulators by themselves."""
-    by_name = {member.name: member for member in members}
-    trainers = {member.learner: member.name for member in by_name.values() if member.role == "trainer"}
+    ids = list(dict.fromkeys(members))
+    trainers = {own.learner: own.name for own in ids if own.role == "trainer"}
     groups: dict[str, tuple[str, ...]] = {}
-    for name, member in by_name.items():
-        head = trainers.get(member.learner, name)
+    for own in ids:
+        name, head = own.name, trainers.get(own.learner, own.name)
         groups[head] = (*groups.get(head, ()), *([name] if name != head else []))
     return groups
 
@@ -165,7 +167,7 @@ def cannot_attach(simulators: int, learners: int, mode: str) -> str:
 
 def cannot_detach(names: Sequence[str], children: Mapping[str, Child], mode: str) -> str:
     """Why these simulators and trainers cannot leave; empty when they can."""
-    trainers, simulators = ([c for c in children.values() if c.role == role] for role in ("trainer", "simulator"))
+    trainers, simulators = ([c for c in children.values() if c.first.role == role] for role in ("trainer", "simulator"))
     known = [child.name for child in (*simulators, *(trainers if mode == ELASTIC else ()))]
     if not names:
         return f"detach needs names; choose from {', '.join(known)}"
@@ -184,7 +186,7 @@ def cannot_detach(names: Sequence[str], children: Mapping[str, Child], mode: str
     if not staying and any(trainer.name in names for trainer in trainers):
         return f"detach {', '.join(names)}: a run needs at least one learner; attach another first, or stop the run"
     for trainer in staying:
-        own = [child for child in simulators if child.learner == trainer.learner]
+        own = [child for child in simulators if child.first.learner == trainer.first.learner]
         taken = [child.name for child in own if child.name in names]
         if taken and not any(_stays(child, names) for child in own):
             said = f"detach {', '.join(taken)}: {trainer.name} needs at least one simulator"

@@ -183,7 +183,7 @@ class Supervisor:
         child.finished = True
         if child.state in (State.STARTING, State.RUNNING):
             child.to(State.DRAINING, self._now_s)
-        if child.role != "trainer":
+        if child.first.role != "trainer":
             return
         self._summaries[child.name] = {}
         if finished.reason == "total_steps" and self.phase in (*OPEN, "draining"):
@@ -284,13 +284,13 @@ class Supervisor:
         trainers = self._children.of_role("trainer")
         lost = [trainer for trainer in trainers if trainer.state is State.FATAL]
         at_work = [trainer for trainer in trainers if not trainer.leaving and trainer not in lost]
-        missed = [(trainer, who) for trainer in at_work if (who := self._children.missed(trainer.learner))]
+        missed = [(trainer, who) for trainer in at_work if (who := self._children.missed(trainer.first.learner))]
         all_miss = len(missed) == len(at_work)
         if self._desk.mode == ELASTIC and self.phase == "running" and not all_miss:
             for trainer, who in missed:
                 self._children.dismiss(trainer, who)
             return
-        given_up = [who for _, who in missed if who.role == "inference" or self._desk.mode == "sync" or all_miss]
+        given_up = [who for _, who in missed if who.first.role == "inference" or self._desk.mode == "sync" or all_miss]
         if len(lost) == len(trainers) or self.phase == "starting":  # later, while one is left, it learns
             given_up = [*lost, *given_up]
         if given_up:

@@ -45,6 +45,7 @@ from launch.topology.load import TopologyError
 from tests import odd_messages
 from tests.fuzz.nearly import as_json, edited_bytes, edited_tree, nearly
 from tests.fuzz.watched import watched
+from tests.identities import process, trainer
 from tests.launch.described import DESCRIPTION
 from tests.processes.interrupted import CONFIGURATIONS, Play
 from tests.replay.buffers import make as make_replay
@@ -97,8 +98,8 @@ def _message(receiver: str) -> Callable[[bytes, Path], bool]:
 
 def _messages() -> list[Any]:
     made = [msgspec.msgpack.decode(body) for body in itertools.islice(odd_messages.bodies(7), 60)]
-    member = messages.Member(name="simulator-0", incarnation=2, segment="/dev/shm/x/simulator-0")
-    order = messages.Order(version=3, members=[member], learners=["trainer-0.0"], leaving=["simulator-0.2"])
+    member = messages.Member(id=process("simulator-0", 2), segment="/dev/shm/x/simulator-0")
+    order = messages.Order(version=3, members=[member], learners=[trainer("trainer-0")], leaving=["simulator-0.2"])
     reply = messages.Reply(ok=True, text="done", data={"processes": [{"name": "trainer", "busy": 0.5}]})
     return [*made, *(msgspec.msgpack.decode(messages.encode(m)) for m in (order, messages.Refused(reason="x"), reply))]
 
@@ -112,7 +113,7 @@ def _packed(tree: Any) -> bytes:
 
 
 _UNDERSTOOD: dict[str, messages.Message] = {
-    "supervisor": messages.Applied(name="trainer", incarnation=0, order=1),
+    "supervisor": messages.Applied(order=1),
     "child": messages.Order(version=1),
     "command line": messages.Reply(ok=True, text="done"),
 }

@@ -22,6 +22,7 @@ from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Batches
 from actorlearn.processes.simulator import Group
 from actorlearn.wire.messages import Member
+from tests.identities import process as identity
 from tests.interleavings.arrays import Words, sleep
 from tests.interleavings.code import Done, Process, expect
 from tests.interleavings.explore import Scenario
@@ -191,7 +192,7 @@ class Play:
         return (batches.next, counts.used, counts.dropped["unfinished"], *who, order)
 
     def _member(self, member: int) -> Member:
-        return Member(name=self.names[member], incarnation=0, segment=self.names[member])
+        return Member(id=identity(self.names[member]), segment=self.names[member])
 
     def _see(self, rollout: int, blocks: Blocks) -> int:
         """Steps of a block, of which every row must follow from the one before."""

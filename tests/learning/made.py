@@ -11,6 +11,7 @@ from actorlearn.algorithms.interface import AlgorithmSettings, Batch
 from actorlearn.learning.update import Learning
 from actorlearn.models.interface import ModelSettings
 from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import PolicySettings, TrainerSettings
 
 HORIZON, ENVIRONMENTS = 3, 8
@@ -30,8 +31,8 @@ def learning(model: ModelSettings | None = None, norms: bool = False, **algorith
     return Learning(
         TrainerSettings(
             **nowhere,
-            **dict.fromkeys(("incarnation", "index", "learner", "checkpoint_every_steps", "checkpoint_keep"), 0),
-            **{"name": "trainer", "seed": 5, "policy": policy, "device": "cpu", "precision": "fp32"},
+            **dict.fromkeys(("index", "checkpoint_every_steps", "checkpoint_keep"), 0),
+            **{"id": ProcessId("trainer"), "seed": 5, "policy": policy, "device": "cpu", "precision": "fp32"},
             **{"layout": "plain", "compile": False, "total_steps": 1000, "blocks": 1, "frames_per_step": 1},
             **{"report_every_s": 1.0, "began_s": 0.0, "resume": False, "norms": norms},
             optimizer=msgspec.to_builtins(OptimizerSettings(name="adam", learning_rate=1e-2)),

@@ -19,6 +19,7 @@ from actorlearn.replay.rows import ReplayShape, replay_fields
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.wire.messages import Member
 from actorlearn.worker.settings import ReplayPlace
+from tests.identities import process
 from tests.learning.made import learning
 
 ENVS, HORIZON = 2, 5
@@ -72,7 +73,7 @@ class Played:
         account = Account(Segment.create(folder / f"account-{len(list(folder.iterdir()))}", account_fields()))
         self.batches = ReplayBatches(rollouts, account, 2, "cpu", learner.replay, Episodes())
         self.blocks.mark_ready()
-        member = Member(name="simulator-0", incarnation=0, segment=str(path), wakeup="", server=0, learner=0)
+        member = Member(id=process("simulator-0"), segment=str(path))
         self.batches.follow([member], [])
         self.batches.open_next()
 

@@ -29,6 +29,7 @@ from actorlearn.replay.rows import ReplayShape, replay_fields
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.wire.messages import Member
 from actorlearn.worker.settings import ReplayPlace
+from tests.identities import peer
 from tests.learning.made import learning
 from tests.replay.ledger import ENVS, LedgerEnv, Simulated
 
@@ -88,8 +89,7 @@ class Course:
         account = Account(Segment.create(self.folder / "account", words[1]))
         self.batches = ReplayBatches(Rollouts(words[0]), account, 2, "cpu", self.learner.replay, Episodes())
         self.blocks.mark_ready()
-        name, _, incarnation = self.peer.rpartition(".")
-        member = Member(name=name, incarnation=int(incarnation), segment=str(path), wakeup="", server=0, learner=0)
+        member = Member(id=peer(self.peer), segment=str(path))
         self.batches.follow([member], [])
         account.rollouts_learned = self.rollouts_learned
         self.batches.open_next()
@@ -193,7 +193,7 @@ def test_a_trainer_started_again_within_a_run_takes_the_random_numbers_of_its_ch
     for _ in range(4):
         made.learn()
     made.save(tmp_path / "saved")
-    again = learning_by(msgspec.structs.replace(made.learner.settings, incarnation=7))
+    again = learning_by(msgspec.structs.replace(made.learner.settings, id=made.learner.settings.id.again(7)))
     assert isinstance(again, ReplayLearning)
     again.restore(checkpoint.newest(tmp_path / "saved"))
     for one, two in ((again, made.learner), (again.secondary, made.learner.secondary)):  # type: ignore[attr-defined]

@@ -18,6 +18,7 @@ from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.parameters.allgather import rows_fields
 from actorlearn.parameters.interface import Exchange, ExchangeSettings, Learner
 from actorlearn.parameters.make import make
+from tests.identities import peer
 
 
 @pytest.mark.parametrize("phase", ["run", "drain"])
@@ -35,7 +36,7 @@ def test_the_exchange_decides_when_a_pass_is_broken_off_and_who_is_to_end_at_onc
 
     order = SimpleNamespace(phase=phase, leaving=leaving)
     worker: Any = SimpleNamespace(alive=lambda: alive, control=SimpleNamespace(order=order))
-    settings: Any = SimpleNamespace(exchange={}, name="trainer-1")
+    settings: Any = SimpleNamespace(exchange={}, id=peer("trainer-1.0"))
     learning: Any = SimpleNamespace(exchange=SimpleNamespace(ending=ending), finish_s=0.0)
     told = phase == "drain" or bool(leaving)
     assert Learners(settings, worker, learning).going_on() == (alive and not told and not others)
@@ -45,7 +46,7 @@ def test_the_exchange_decides_when_a_pass_is_broken_off_and_who_is_to_end_at_onc
 def test_a_pass_that_counts_nothing_before_its_end_is_given_time_to_finish(monkeypatch: pytest.MonkeyPatch) -> None:
     order = SimpleNamespace(phase="run", leaving=[])
     worker: Any = SimpleNamespace(alive=lambda: True, control=SimpleNamespace(order=order))
-    settings: Any = SimpleNamespace(exchange={}, name="trainer-1")
+    settings: Any = SimpleNamespace(exchange={}, id=peer("trainer-1.0"))
     learning: Any = SimpleNamespace(exchange=SimpleNamespace(ending=lambda told: told), finish_s=5.0)
     learners = Learners(settings, worker, learning)
 
@@ -62,11 +63,12 @@ def test_a_pass_that_counts_nothing_before_its_end_is_given_time_to_finish(monke
 
 def test_another_list_breaks_off_joining_and_no_wait_of_who_is_joined(tmp_path: Path) -> None:
     """Or whoever waits for a slower one would end when a third that was killed comes back."""
-    first, second = ["trainer-0.0", "trainer-1.0"], ["trainer-0.0", "trainer-1.0", "trainer-2.1"]
+    first = [peer("trainer-0.0"), peer("trainer-1.0")]
+    second = [*first, peer("trainer-2.1")]
     order = SimpleNamespace(version=1, phase="run", leaving=[], learners=first, generation=1)
-    worker: Any = SimpleNamespace(peer="trainer-1.0", alive=lambda: True, control=SimpleNamespace(order=order))
+    worker: Any = SimpleNamespace(alive=lambda: True, control=SimpleNamespace(order=order))
     exchange = {"mode": "sync", "rendezvous": str(tmp_path / "learners")}
-    settings: Any = SimpleNamespace(exchange=exchange, name="trainer-1", incarnation=0, learners=3)
+    settings: Any = SimpleNamespace(exchange=exchange, id=peer("trainer-1.0"), learners=3)
     asked: list[bool] = []
 
     class Joining:
@@ -96,10 +98,10 @@ def test_another_list_breaks_off_joining_and_no_wait_of_who_is_joined(tmp_path: 
 
 def test_who_is_left_alone_a_second_time_meets_nobody_it_met_before(tmp_path: Path) -> None:
     """A peer that dies twice within the life of this one: the list of those who are left is the same both times."""
-    order = SimpleNamespace(version=1, phase="run", leaving=[], learners=["trainer-0.0"], generation=1)
-    worker: Any = SimpleNamespace(peer="trainer-0.0", alive=lambda: True, control=SimpleNamespace(order=order))
+    order = SimpleNamespace(version=1, phase="run", leaving=[], learners=[peer("trainer-0.0")], generation=1)
+    worker: Any = SimpleNamespace(alive=lambda: True, control=SimpleNamespace(order=order))
     exchange = {"mode": "sync", "rendezvous": str(tmp_path / "learners"), "gradients": str(tmp_path / "gradients")}
-    settings: Any = SimpleNamespace(exchange=exchange, name="trainer-0", incarnation=0, learners=2)
+    settings: Any = SimpleNamespace(exchange=exchange, id=peer("trainer-0.0"), learners=2)
     Segment.create(tmp_path / "gradients", rows_fields(2, 4)).close()
 
     class Joining:
@@ -129,12 +131,12 @@ def test_who_finds_no_room_to_meet_the_others_says_so_once_and_tries_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run with several learners ended one of them when /dev/shm was full while another came back."""
-    order = SimpleNamespace(version=1, phase="run", leaving=[], learners=["trainer-0.0"], generation=1)
+    order = SimpleNamespace(version=1, phase="run", leaving=[], learners=[peer("trainer-0.0")], generation=1)
     warnings: list[str] = []
     control = SimpleNamespace(order=order, warned=warnings.append)
-    worker: Any = SimpleNamespace(peer="trainer-0.0", alive=lambda: True, control=control)
+    worker: Any = SimpleNamespace(alive=lambda: True, control=control)
     exchange = {"mode": "sync", "rendezvous": str(tmp_path / "learners"), "gradients": ""}
-    settings: Any = SimpleNamespace(exchange=exchange, name="trainer-0", incarnation=0, learners=2)
+    settings: Any = SimpleNamespace(exchange=exchange, id=peer("trainer-0.0"), learners=2)
 
     class Joining:
         exchange: Any = SimpleNamespace(join=lambda *totals: totals)

@@ -201,7 +201,7 @@ def _of_gradients(world: World, learner: int, own: Balance) -> Iterator[str]:
 
 def applied(world: World, learner: int) -> Counter[Row]:
     """How often each row was in a gradient that any incarnation of this life has applied."""
-    name = world.trainers[learner].settings.name
+    name = world.trainers[learner].settings.id.name
     times: Counter[Row] = Counter()
     for peer, rows in world.applied[world.applied_before :]:
         if peer.rpartition(".")[0] == name:

@@ -35,7 +35,7 @@ class Simulated:
 
     def __init__(self, settings: SimulatorSettings, learner: int, produced: list[Step]) -> None:
         """Open everything; ``produced`` is appended to."""
-        self.peer = f"{settings.name}.{settings.incarnation}"
+        self.peer = settings.id.peer
         self.learner, self._produced = learner, produced
         self.blocks = Blocks(Segment.open(Path(settings.segment)))
         self._rollouts = Rollouts(Segment.open(Path(settings.rollouts)))

@@ -215,7 +215,7 @@ class World:
         if worker.simulated.learner not in self.frozen | self.finished:
             worker.simulated.play()
         if worker.simulated.left:
-            self.heard.append((worker.peer, encode(_finished(worker.key))))
+            self.heard.append((worker.peer, encode(Finished(reason="drained"))))
             self._end(worker, 0)
 
     def _resume(self, worker: Worker) -> None:
@@ -264,7 +264,7 @@ class World:
         worker = Worker((name, incarnation))
         if role == "simulator":
             settings = all_settings.read(path, SimulatorSettings)
-            learner = self.plan.process(name).learner
+            learner = settings.id.learner
             worker.simulated = Simulated(settings, learner, self.produced)
             self.heard.append((worker.peer, encode(_hello(settings, worker.simulated.shape))))
             worker.simulated.begin()
@@ -334,18 +334,13 @@ def _version() -> str:
 
 def _hello(settings: Any, shape: Mapping[str, str]) -> Hello:
     return Hello(
-        name=settings.name,
-        incarnation=settings.incarnation,
+        id=settings.id,
         pid=os.getpid(),
         run_id=settings.run_id,
         protocol=PROTOCOL_VERSION,
         version=_version(),
         shape=dict(shape),
     )
-
-
-def _finished(key: Key) -> Finished:
-    return Finished(name=key[0], incarnation=key[1], reason="drained")
 
 
 # What stands in for the outside --------------------------------------------------------------------------------------
@@ -479,7 +474,7 @@ def _in_one_process(world: World) -> Iterator[None]:
 
     def taken_up(settings: TrainerSettings, *more: Any) -> Any:
         saved, warnings = resumed(settings, *more)
-        if not settings.incarnation:
+        if not settings.id.incarnation:
             world.resumed[settings.learner] = saved.path
         return saved, warnings
 

@@ -21,6 +21,7 @@ from actorlearn.processes.batches import Batches
 from actorlearn.processes.simulator import Group
 from actorlearn.processes.snapshots import Snapshots, restore
 from actorlearn.wire.messages import Member
+from tests.identities import process
 
 ENV = EnvSettings(id="tests.ledger.env:Ledger", time_limit_steps=10)
 
@@ -48,7 +49,7 @@ class Simulator:
         self.name = f"simulator-{number}"
         path = play.folder / f"{self.name}.0"
         self.blocks = Blocks(make_segment(path, play.shape, number))
-        self.member = Member(name=self.name, incarnation=0, segment=str(path))
+        self.member = Member(id=process(self.name), segment=str(path))
         seeds = [[100 * number + 10 * g + b for b in range(ENVS)] for g in range(play.shape.groups)]
         self.groups = [Group(g, make(ENV, own), self.blocks, play.rollouts, play.reset) for g, own in enumerate(seeds)]
         if resumes is None:

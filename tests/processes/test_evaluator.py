@@ -84,7 +84,7 @@ def test_learners_are_followed_as_they_come_and_go(tmp_path: Path) -> None:
     assert (learners.env_steps, learners.weights()) == (None, (0, {}))
     first.publish(np.full(3, 1.0, np.float32), env_steps=10)
     assert learners.env_steps == 10
-    learners.follow(["trainer-0.0", "trainer-12.3", "trainer-13.0"])  # the last one has left again
+    learners.follow([peer("trainer-0.0"), peer("trainer-12.3"), peer("trainer-13.0")])  # the last one has left again
     assert list(learners.weights()[1]) == ["trainer-0"]  # the other has published nothing yet
     for version in range(3):
         second.publish(np.full(3, version, np.float32), env_steps=20 + version)
@@ -94,14 +94,14 @@ def test_learners_are_followed_as_they_come_and_go(tmp_path: Path) -> None:
         "trainer-0": [1.0] * 3,
         "trainer-12": [2.0] * 3,
     }
-    learners.follow(["trainer-12.3"])
+    learners.follow([peer("trainer-12.3")])
     assert list(learners.weights()[1]) == ["trainer-12"]
 
 
 def test_learners_with_the_same_weights_are_one(tmp_path: Path) -> None:
     published(tmp_path, 0).publish(np.full(3, 4.0, np.float32), env_steps=10)
     learners = Learners(str(tmp_path / "weights-0"))
-    learners.follow(["trainer-0.0", "trainer-1.0"])
+    learners.follow([peer("trainer-0.0"), peer("trainer-1.0")])
     assert list(learners.weights()[1]) == ["trainer-0"]
 
 

@@ -13,9 +13,10 @@ from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes import gathering
 from actorlearn.processes.batches import Batches
-from actorlearn.processes.gathering import Gathering, of_the_first
+from actorlearn.processes.gathering import Gathering, of_the_first, simulators_of
 from actorlearn.wire.messages import Member
 from actorlearn.worker.settings import snapshot_of
+from tests.identities import process
 
 SHAPE = BlockShape(
     groups=1, blocks=1, horizon=3, envs_per_group=2, observation_shape=(2,), observation_dtype="float32", actions=2
@@ -34,7 +35,7 @@ class Stage:
         self.rollouts = Rollouts(Segment.create(folder / "rollouts", rollouts_fields()))
         account = Account(Segment.create(folder / "account", account_fields()))
         self.batches = Batches(self.rollouts, account, 1, "cpu", (), Episodes())
-        self.members = [Member(name=name, incarnation=2, segment=str(folder / f"{name}.2")) for name in NAMES]
+        self.members = [Member(id=process(name, 2), segment=str(folder / f"{name}.2")) for name in NAMES]
         self.blocks = [Blocks(make_segment(folder / f"{name}.2", SHAPE)) for name in NAMES]
         self.batches.follow(self.members, [])
         if begun:
@@ -73,7 +74,8 @@ def test_all_of_them_are_moved_into_the_checkpoint(tmp_path: Path) -> None:
     for _ in range(2):
         assert stage.gather(lambda: stage.answer(1), lambda: stage.answer(0)) == ""
         assert stage.waits == 2
-        assert stage.gathering.put(stage.checkpoint) == {"inexact": "", "simulators": NAMES}
+        state = stage.gathering.put(stage.checkpoint)
+        assert state["inexact"] == "" and simulators_of(state) == [process(name, 2) for name in NAMES]
         stage.gathering.close()
         assert not stage.folder.exists()
         said = [(stage.checkpoint / snapshot_of(name)).read_text() for name in NAMES]
@@ -103,7 +105,7 @@ def test_who_refuses_dies_leaves_or_has_not_begun_is_named(tmp_path: Path) -> No
     stage.batches.gone.clear()
     stage.batches.follow(stage.members[1:], ["simulator-1"])
     assert stage.gather() == "simulator-1 is leaving"
-    new = Member(name="simulator-2", incarnation=0, segment=str(tmp_path / "simulator-2.0"))
+    new = Member(id=process("simulator-2"), segment=str(tmp_path / "simulator-2.0"))
     make_segment(new.segment, SHAPE).close()
     stage.batches.follow([new], [])
     stage.batches.gone.clear()
@@ -142,4 +144,6 @@ def test_a_folder_that_cannot_be_made_or_a_file_that_is_missing_is_told(tmp_path
 
 
 def test_what_belongs_to_a_simulator_goes_on_with_its_first_incarnation() -> None:
-    assert of_the_first({"simulator-0.2/0": 1, "simulator-11.0/3": 2}) == {"simulator-0.0/0": 1, "simulator-11.0/3": 2}
+    values = {"simulator-0.2/0": 1, "simulator-0.2/1": 2, "simulator-11.0/0": 3, "simulator-4.0/0": 4}
+    found = of_the_first(values, [process("simulator-0", 2), process("simulator-11")])
+    assert found == {"simulator-0.0/0": 1, "simulator-0.0/1": 2, "simulator-11.0/0": 3}

@@ -24,6 +24,7 @@ from actorlearn.processes.batches import Batches
 from actorlearn.processes.evaluator import play
 from actorlearn.processes.simulator import Group
 from actorlearn.wire.messages import Member
+from tests.identities import process
 from tests.learning.made import ENVIRONMENTS as LEARNED
 from tests.learning.made import HORIZON, batch, learning
 
@@ -69,7 +70,7 @@ def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: st
     member = Blocks(make_segment(tmp_path / "simulator-0.0", shape))
     account = Account(Segment.create(tmp_path / "account", account_fields()))
     batches = Batches(rollouts, account, blocks, "cpu", learner.columns, Episodes())
-    batches.follow([Member(name="simulator-0", incarnation=0, segment=str(tmp_path / "simulator-0.0"))], [])
+    batches.follow([Member(id=process("simulator-0"), segment=str(tmp_path / "simulator-0.0"))], [])
     envs = [make(ENV, [7 * g + i for i in range(ENVIRONMENTS)]) for g in range(groups)]
     players = [Group(g, env, member, rollouts) for g, env in enumerate(envs)]
     for player in players:

@@ -19,6 +19,7 @@ from actorlearn.memory.progress import progress_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.timings import SECTIONS
+from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import PolicySettings, SimulatorSettings, write
 
 HORIZON, ENVS = 4, 2
@@ -45,8 +46,7 @@ class Run:
         self.blocks = Blocks(make_segment(folder / "member", SHAPE))
         policy = PolicySettings(observation_shape=(32,), observation_dtype="uint8", actions=4, model={}, algorithm={})
         settings = SimulatorSettings(
-            name="simulator-0",
-            incarnation=0,
+            id=ProcessId("simulator"),
             run_id="by-hand",
             control="",
             progress=str(folder / "progress"),

@@ -38,6 +38,7 @@ from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Batches
 from actorlearn.processes.simulator import Group
 from actorlearn.wire.messages import Member
+from tests.identities import process
 
 HORIZON = 3
 DEADLINE_S = 1.0
@@ -116,7 +117,7 @@ class Simulator:
         self.number = next(COUNTER)
         path = folder / f"simulator-{self.number}.0"
         self.blocks = Blocks(make_segment(path, shape))
-        self.member = Member(name=f"simulator-{self.number}", incarnation=0, segment=str(path))
+        self.member = Member(id=process(f"simulator-{self.number}"), segment=str(path))
         self.envs = [Ledger(self.number, g, reset) for g in range(shape.groups)]
         self.groups = [Group(g, env, self.blocks, rollouts, reset) for g, env in enumerate(self.envs)]
 
@@ -226,7 +227,7 @@ class Protocol(RuleBasedStateMachine):
     def _end(self, simulator: Simulator) -> None:
         self.simulators.remove(simulator)
         self.ended.append(simulator)
-        self.gone[simulator.member.peer] = simulator
+        self.gone[simulator.member.id.peer] = simulator
 
     @rule(data=st.data())
     def simulate(self, data: st.DataObject) -> None:
@@ -328,7 +329,7 @@ class Protocol(RuleBasedStateMachine):
     @rule(data=st.data())
     @precondition(lambda self: len(self.simulators) > 1)
     def detach(self, data: st.DataObject) -> None:
-        self.leaving.append(data.draw(st.sampled_from(self.simulators)).member.name)
+        self.leaving.append(data.draw(st.sampled_from(self.simulators)).member.id.name)
         self._order()
 
     @rule(data=st.data(), unheard=st.booleans())
@@ -432,7 +433,7 @@ def test_a_rollout_whose_only_participant_has_died_is_passed_over(machine: Proto
 def test_a_member_told_to_leave_before_it_was_admitted_leaves(machine: Protocol) -> None:
     machine.start(groups=1, blocks=1, count=2)
     machine.get_ready()
-    machine.leaving = [machine.simulators[1].member.name]
+    machine.leaving = [machine.simulators[1].member.id.name]
     machine._order()
     machine.learn()
     assert [simulator.groups[0].advance() for simulator in machine.simulators] == ["observed", "left"]

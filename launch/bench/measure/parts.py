@@ -22,7 +22,7 @@ from launch.errors import FailedError
 from launch.plan.auto import rows_answered
 from launch.plan.plan import plan
 from launch.plan.probe import describe
-from launch.plan.processes import trainer_name
+from launch.plan.processes import trainer_of
 from launch.plan.settings import instructions
 from launch.spawning.answers import NoAnswerError, answer
 from launch.spawning.guardian import PARENT
@@ -89,7 +89,7 @@ class Parts:
     def _write(self, part: str, threads: int, environments: int, seconds: float) -> Path:
         """The settings of the measuring processes, all alike."""
         simulator = instructions(self._plan, "simulator-0", 0)
-        trainer = instructions(self._plan, trainer_name(self.topology, 0), 0)
+        trainer = instructions(self._plan, trainer_of(self.topology, 0).name, 0)
         assert isinstance(simulator, SimulatorSettings) and isinstance(trainer, TrainerSettings)
         path = Path(self._folder.name) / f"{part}.json"
         alone = AloneSettings(

@@ -38,10 +38,14 @@ NOTHING_YET: dict[str, Any] = dict.fromkeys(ROW)
 
 
 def processes(simulators: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [{"name": "trainer", "state": "running", "incarnation": 0, "pid": 100, "busy": 0.25}]
+    found: list[dict[str, Any]] = [running("trainer", 100, 0.25)]
     for i in range(simulators):
-        found.append({"name": f"simulator-{i}", "state": "running", "incarnation": 0, "pid": 200 + i, "busy": 0.9})
+        found.append({**running("simulator", 200 + i, 0.9), "name": f"simulator-{i}"})
     return found
+
+
+def running(role: str, pid: int, busy: float) -> dict[str, Any]:
+    return {"name": role, "role": role, "state": "running", "incarnation": 0, "pid": pid, "busy": busy}
 
 
 def known(row: dict[str, Any] | None = ROW, simulators: int = 2) -> Known:

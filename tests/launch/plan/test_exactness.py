@@ -79,7 +79,7 @@ def test_a_plan_says_what_was_decided_and_a_topology_keeps_the_question(tmp_path
 
 
 def test_simulators_go_on_where_they_stood_only_if_they_are_the_same() -> None:
-    own = {"inexact": "", "rollouts": 3, "simulators": ["simulator-0"], "weights": "0a"}
+    own = {"inexact": "", "rollouts": 3, "simulators": [{"role": "simulator"}], "weights": "0a"}
     saved = {**own, "depends_on": depends_on(parse(CARTPOLE))}
 
     def why(*overrides: str, state: dict[str, Any] = saved) -> str:
@@ -91,23 +91,22 @@ def test_simulators_go_on_where_they_stood_only_if_they_are_the_same() -> None:
     for other in ("seed=9", "simulators.envs=4", "inference.count=1", "algorithm.horizon=3", "learners.count=2"):
         assert why(other).startswith(other.partition("=")[0] + " was ")
     assert why(state={}) == "the checkpoint is not exact: its version saved no snapshots"
-    old = {key: value for key, value in saved.items() if key != "rollouts"}
-    assert why(state=old) == "the checkpoint was saved by a version that called its rollouts otherwise"
     assert why(state={**saved, "inexact": "simulator-0 has ended"}) == (
         "the checkpoint is not exact: simulator-0 has ended"
     )
-    attached = {**saved, "simulators": ["simulator-0", "simulator-7"]}
+    attached = {**saved, "simulators": [{"role": "simulator"}, {"role": "simulator", "number": 7}]}
     assert why(state=attached) == (
         "the checkpoint is of simulator-0 and simulator-7, and the run begins with simulator-0"
     )
     assert why(state={**saved, "simulators": []}) == ""  # nobody had begun
+    for older in ({**saved, "simulators": ["simulator-0"]}, {key: saved[key] for key in saved if key != "rollouts"}):
+        assert why(state=older).startswith("the checkpoint was saved by a version that called its rollouts")
 
 
 def test_learners_in_step_go_on_from_one_moment() -> None:
     topology = parse(CARTPOLE, ["learners.count=2", "simulators.count=1"])
     names = [["simulator-0"], ["simulator-1"]]
-    one, other = (
-        {"inexact": "", "rollouts": 3, "simulators": own, "depends_on": depends_on(topology)} for own in names
-    )
+    saved = {"inexact": "", "rollouts": 3, "depends_on": depends_on(topology)}
+    one, other = ({**saved, "simulators": [{"role": "simulator", "number": number}]} for number in range(2))
     assert begins_anew([{**one, "weights": "0a"}, {**other, "weights": "0a"}], names, topology) == ""
     assert "not of one moment" in begins_anew([{**one, "weights": "0a"}, {**other, "weights": "0b"}], names, topology)

@@ -67,7 +67,7 @@ def test_a_replay_has_no_room_for_more_simulators_than_it_was_made_for() -> None
         made.add_simulators(1)
     assert len(made.processes) == len(planned().processes)
     made.remove("simulator-0")
-    assert [process.learner for process in made.add_simulators(1)] == [0]
+    assert [process.id.learner for process in made.add_simulators(1)] == [0]
 
 
 def test_a_free_row_is_used_again_and_no_row_twice() -> None:
@@ -105,7 +105,7 @@ def test_seeds_follow_the_name_alone() -> None:
 
 def test_each_learner_has_a_trainer_servers_and_simulators_of_its_own() -> None:
     made = planned("learners.count=2", "inference.count=2", "evaluator.count=1")
-    assert [(process.name, process.learner) for process in made.processes] == [
+    assert [(process.name, process.id.learner) for process in made.processes] == [
         *(("trainer-0", 0), ("trainer-1", 1)),
         *(("inference-0", 0), ("inference-1", 0), ("inference-2", 1), ("inference-3", 1)),
         *(("simulator-0", 0), ("simulator-1", 0), ("simulator-2", 1), ("simulator-3", 1)),
@@ -118,18 +118,18 @@ def test_each_learner_has_a_trainer_servers_and_simulators_of_its_own() -> None:
         assert settings.rollouts == made.rollouts(learner)
         assert settings.trainer_wakeup == made.wakeup(f"trainer-{learner}")
         assert settings.inference_wakeup == made.wakeup(f"inference-{server}")
-        assert (member.learner, member.server) == (learner, server)
+        assert (member.id.learner, member.server) == (learner, server)
 
 
 def test_who_comes_later_is_dealt_to_the_learners_in_turn() -> None:
     made = planned("learners.count=2", "inference.count=1")
     new = made.add_simulators(3)
-    assert [(process.name, process.learner) for process in new] == [
+    assert [(process.name, process.id.learner) for process in new] == [
         ("simulator-4", 0),
         ("simulator-5", 1),
         ("simulator-6", 0),
     ]
-    assert [made.server_of(process) for process in new] == [0, 1, 0]
+    assert [made.server_of(process.id).number for process in new] == [0, 1, 0]
 
 
 def test_no_two_simulators_of_any_learner_play_the_same_games() -> None:
@@ -192,7 +192,7 @@ def segments(made: Plan) -> set[str]:
 def test_a_learner_that_comes_has_processes_and_segments_of_its_own(living: Plan) -> None:
     before = segments(living)
     new = living.add_learners(2)
-    assert [(process.name, process.learner) for process in new] == [
+    assert [(process.name, process.id.learner) for process in new] == [
         *(("trainer-2", 2), ("trainer-3", 3), ("inference-2", 2), ("inference-3", 3)),
         *(("simulator-4", 2), ("simulator-5", 2), ("simulator-6", 3), ("simulator-7", 3)),
     ]
@@ -205,19 +205,19 @@ def test_a_learner_that_comes_has_processes_and_segments_of_its_own(living: Plan
     assert (settings.weights, settings.rollouts) == (living.weights(3), living.rollouts(3))
     assert settings.trainer_wakeup == living.wakeup("trainer-3")
     assert settings.inference_wakeup == living.wakeup("inference-3")
-    assert (member.learner, member.server) == (3, 3)
+    assert (member.id.learner, member.server) == (3, 3)
     trainer = instructions(living, "trainer-3", 0)
     assert isinstance(trainer, TrainerSettings)
     assert msgspec.convert(trainer.exchange, ExchangeSettings).rank == trainer.learner == 3
 
 
 def test_a_learner_that_leaves_takes_its_segments_and_its_number_with_it(living: Plan) -> None:
-    before, left = segments(living), [process.name for process in living.processes if process.learner == 0]
+    before, left = segments(living), [process.name for process in living.processes if process.id.learner == 0]
     for name in left:
         living.remove(name)
     assert before - segments(living) == {name for name in before if name.endswith("-0")} != set()
     assert living.add_learners(1)[0].name == "trainer-2"
-    assert [process.learner for process in living.add_simulators(4)] == [1, 2, 1, 2]
+    assert [process.id.learner for process in living.add_simulators(4)] == [1, 2, 1, 2]
 
 
 def test_a_learner_without_room_in_memory_leaves_nothing(living: Plan, monkeypatch: pytest.MonkeyPatch) -> None:

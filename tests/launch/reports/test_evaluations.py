@@ -18,9 +18,8 @@ from launch.topology.load import dump, load
 from tests.launch.described import DESCRIPTION
 from tests.sizes import ROOT
 
-ONE = Evaluated(name="evaluator-0", policy_version=7, env_steps=1_000, returns=[1.0, 3.0])
+ONE = Evaluated(policy_version=7, env_steps=1_000, returns=[1.0, 3.0])
 SEVERAL = Evaluated(
-    name="evaluator-0",
     policy_version=9,
     env_steps=2_000,
     returns=[4.0, 6.0],
@@ -63,7 +62,7 @@ def test_several_learners_are_told_each_with_the_best_the_mean_and_the_average()
 def test_best_and_last_of_all_evaluations() -> None:
     means = [(1.0, 3.0), (5.0, 7.0), (6.0, 6.0), (4.0,)]
     told = [
-        Evaluated(name="evaluator-0", policy_version=i, env_steps=1_000 * i, returns=list(returns))
+        Evaluated(policy_version=i, env_steps=1_000 * i, returns=list(returns))
         for i, returns in enumerate(means, start=1)
     ]
     events = [{"kind": "evaluated", **evaluations.event_fields(message)} for message in told]

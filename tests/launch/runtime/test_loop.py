@@ -220,7 +220,7 @@ class Heard:
 
 def test_the_end_tells_best_and_last_evaluation_of_all_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def evaluated(run: Runner, env_steps: int, *returns: float) -> None:
-        message = Evaluated(name="evaluator-0", policy_version=1, env_steps=env_steps, returns=list(returns))
+        message = Evaluated(policy_version=1, env_steps=env_steps, returns=list(returns))
         run._note(ev.Note("evaluated", "evaluator-0", fields=evaluations.event_fields(message)))
 
     def end(run: Runner) -> dict[str, Any]:
@@ -299,9 +299,9 @@ def test_a_learner_that_was_detached_does_not_come_back_with_its_old_weights(tmp
     with runner(tmp_path / "run", None, True, *gossip) as run:
         run._say_beforehand()
         there = [0, 1, 2] if all_of_them else [0, 1]
-        assert [p.learner for p in run.plan.processes if p.role == "trainer"] == there
-        assert {p.learner for p in run.plan.processes if p.role == "simulator"} == set(there)
-        assert any(p.role == "evaluator" for p in run.plan.processes)
+        assert [p.id.learner for p in run.plan.processes if p.id.role == "trainer"] == there
+        assert {p.id.learner for p in run.plan.processes if p.id.role == "simulator"} == set(there)
+        assert any(p.id.role == "evaluator" for p in run.plan.processes)
         assert (run.plan.shm / "weights-2").exists() == all_of_them
     began, *said = [cause for kind, cause in notes(tmp_path / "run")[len(events) :] if kind == "resumed"]
     left_out = "detached earlier and not part of it: trainer-2; attach as many again if wanted"

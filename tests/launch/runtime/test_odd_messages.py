@@ -28,7 +28,7 @@ from launch.runtime.loop import Runner
 from launch.runtime.resources import Footing
 from launch.supervision import events as ev
 from launch.topology.load import parse
-from tests import odd_messages
+from tests import identities, odd_messages
 from tests.launch.described import DESCRIPTION
 from tests.launch.runtime.no_processes import NoProcesses
 
@@ -42,9 +42,8 @@ def hello(run: Run, plan: Plan) -> list[Dealer]:
     """All children say who they are, as a real run's do, and are admitted; what else they say goes the same way."""
     dealers = []
     for peer in CHILDREN:
-        name, _, incarnation = peer.rpartition(".")
-        control = Control(plan.endpoint("control"), name, int(incarnation), plan.run_id)
-        control.hello(1, plan.expected_shape if name.startswith("simulator") else {})
+        control = Control(plan.endpoint("control"), identities.peer(peer), plan.run_id)
+        control.hello(1, plan.expected_shape if peer.startswith("simulator") else {})
         assert control.dealer
         dealers.append(control.dealer)
     while "4 of 4" not in client.ask(run, "status", timeout_s=30.0).text:
@@ -173,13 +172,9 @@ def test_each_message_that_cannot_be_acted_on_is_named(tmp_path: Path, monkeypat
         "env_steps is None": Report(row={}),
         "episodes is {'a': 1.0}; it must be a number": Report(row={"env_steps": 5, "episodes": {"a": 1.0}}),
         "frames is -3; nothing is counted below zero": Report(row={"env_steps": 5, "frames": -3}),
-        "time_s is 'late'; it must be a number": Finished(
-            name="trainer", incarnation=0, reason="drained", summary={"time_s": "late"}
-        ),
-        "a score is nan; it must be finite": Evaluated(
-            name="evaluator-0", policy_version=1, env_steps=2, returns=[float("nan")]
-        ),
-        "order 9 is said to be in effect; the newest is": Applied(name="trainer", incarnation=0, order=9),
+        "time_s is 'late'; it must be a number": Finished(reason="drained", summary={"time_s": "late"}),
+        "a score is nan; it must be finite": Evaluated(policy_version=1, env_steps=2, returns=[float("nan")]),
+        "order 9 is said to be in effect; the newest is": Applied(order=9),
     }
 
     def tell(run: Run, dealers: list[Dealer]) -> None:

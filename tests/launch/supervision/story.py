@@ -22,6 +22,7 @@ from launch.plan.processes import PlannedProcess
 from launch.supervision import events as ev
 from launch.supervision.supervisor import Supervisor
 from launch.topology.schema import BUDGET
+from tests.identities import process
 
 RESTARTS, WINDOW_S, UNSAVED_RESTARTS = BUDGET.restarts, BUDGET.restarts_within_s, BUDGET.unsaved_restarts
 
@@ -97,15 +98,11 @@ class Story:
 def planned(roles: dict[str, str]) -> list[PlannedProcess]:
     """The processes of these names, dealt to the learners there are in turn."""
     learners = list(roles.values()).count("trainer")
-    numbers = [int(name.rpartition("-")[2]) if "-" in name else 0 for name in roles]
-    return [
-        PlannedProcess(name, role, row, number % learners)
-        for row, ((name, role), number) in enumerate(zip(roles.items(), numbers, strict=True))
-    ]
+    return [PlannedProcess(process(name, 0, process(name).number % learners), row) for row, name in enumerate(roles)]
 
 
 def member(name: str, incarnation: int = 0) -> Member:
-    return Member(name=name, incarnation=incarnation, segment=f"/dev/shm/run-1/{name}.{incarnation}")
+    return Member(id=process(name, incarnation), segment=f"/dev/shm/run-1/{name}.{incarnation}")
 
 
 def spawned(name: str, incarnation: int = 0) -> ev.Spawned:
@@ -118,8 +115,7 @@ def received(name: str, message: Message, incarnation: int = 0) -> ev.Received:
 
 def hello(name: str, incarnation: int = 0, /, **other: Any) -> ev.Received:
     said: dict[str, Any] = {
-        "name": name,
-        "incarnation": incarnation,
+        "id": process(name, incarnation),
         "pid": 100,
         "run_id": "run-1",
         "protocol": PROTOCOL_VERSION,
@@ -134,12 +130,12 @@ def up(*names: str, incarnation: int = 0) -> list[ev.Event]:
 
 
 def finished(name: str, reason: str, incarnation: int = 0, **summary: Any) -> ev.Received:
-    said = Finished(name=name, incarnation=incarnation, reason=reason, summary=summary)
+    said = Finished(reason=reason, summary=summary)
     return received(name, said, incarnation)
 
 
 def failed(name: str, error: str, incarnation: int = 0) -> ev.Received:
-    return received(name, Failed(name=name, incarnation=incarnation, error=error), incarnation)
+    return received(name, Failed(error=error), incarnation)
 
 
 def asked(command: str, client: str = "cli-1", **more: Any) -> ev.Asked:

@@ -6,6 +6,7 @@ import pytest
 
 from actorlearn.wire.messages import Evaluated
 from launch.supervision import events as ev
+from tests.identities import trainer
 from tests.launch.supervision.story import (
     KILL,
     OTHERS,
@@ -22,7 +23,7 @@ from tests.launch.supervision.story import (
     up,
 )
 
-SCORE = Evaluated(name="evaluator-0", policy_version=9, env_steps=500, returns=[2.0])
+SCORE = Evaluated(policy_version=9, env_steps=500, returns=[2.0])
 SCORED = [received("evaluator-0", SCORE), finished("evaluator-0", "scored")]
 FINISHED = ev.Done("finished", 0, summary={"env_steps": 500})
 
@@ -117,9 +118,9 @@ def test_nobody_asks_anything_of_a_run_whose_final_weights_are_played() -> None:
 def test_the_final_weights_are_those_of_all_learners_that_have_finished() -> None:
     story = Story({**TWO, "evaluator-0": "evaluator"}, mode="gossip").at(0, ev.Begin())
     story.then(*up(*TWO, "evaluator-0")).at(2, finished("trainer-1", "total_steps", env_steps=500))
-    assert story.at(2.1, ev.Exited("trainer-1", 0, 0)).orders["evaluator-0.0"].learners == ["trainer-0.0"]
+    assert story.at(2.1, ev.Exited("trainer-1", 0, 0)).orders["evaluator-0.0"].learners == [trainer("trainer-0")]
     story.at(3, finished("trainer-0", "drained", env_steps=500))
-    assert story.orders["evaluator-0.0"].learners == ["trainer-0.0", "trainer-1.0"]
+    assert story.orders["evaluator-0.0"].learners == [trainer("trainer-0"), trainer("trainer-1")]
     order = story.supervisor.order
     story.at(3.1, *exits(["trainer-0", "simulator-0", "simulator-1"], 0))
     assert story.supervisor.order == order

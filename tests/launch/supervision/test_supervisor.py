@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from actorlearn import __version__
+from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import (
     MOST_NAMES,
     PROTOCOL_VERSION,
@@ -27,6 +28,7 @@ from actorlearn.wire.messages import (
 )
 from launch.plan.processes import PlannedProcess
 from launch.supervision import events as ev
+from tests.identities import process, trainer
 from tests.launch.supervision.story import (
     KILL,
     NO_EVALUATOR,
@@ -154,7 +156,7 @@ def test_a_guest_that_finds_no_room_is_told_so() -> None:
         ({"protocol": 99}, "protocol", "99", str(PROTOCOL_VERSION)),
         ({"version": "0.0.1"}, "version", "0.0.1", __version__),
         ({"run_id": "run-2"}, "run_id", "run-2", "run-1"),
-        ({"name": "simulator-9"}, "name", "simulator-9.0", "simulator-0.0"),
+        ({"id": process("simulator-9")}, "name", "simulator-9.0", "simulator-0.0"),
         ({"shape": {**SHAPE, "env.id": "Acrobot-v1"}}, "env.id", "Acrobot-v1", "CartPole-v1"),
         ({"shape": {"env.id": "CartPole-v1", "algorithm.horizon": "16"}}, "observation", "not said", "float32[4]"),
         ({"shape": {**SHAPE, "colour": "red"}}, "colour", "red", "no such field"),
@@ -195,18 +197,18 @@ def test_a_refused_trainer_fails_the_run() -> None:
 def test_an_order_is_said_again_until_it_is_applied() -> None:
     story = running()
     version = story.supervisor.order.version
-    applied = [received(n, Applied(name=n, incarnation=0, order=version)) for n in ROLES if n != "trainer"]
+    applied = [received(n, Applied(order=version)) for n in ROLES if n != "trainer"]
     story.at(1.4, *applied, ev.Tick())
     assert story.orders == {}
     assert set(story.at(1.5, ev.Tick()).orders) == {"trainer.0"}
     assert story.at(1.9, ev.Tick()).orders == {}
     assert set(story.at(2.0, ev.Tick()).orders) == {"trainer.0"}
-    story.at(2.1, received("trainer", Applied(name="trainer", incarnation=0, order=version)))
+    story.at(2.1, received("trainer", Applied(order=version)))
     assert story.at(9.0, ev.Tick()).orders == {}
 
 
 def test_an_old_version_applied_is_not_the_newest_applied() -> None:
-    story = running().at(1.2, received("trainer", Applied(name="trainer", incarnation=0, order=1)))
+    story = running().at(1.2, received("trainer", Applied(order=1)))
     assert "trainer.0" in story.at(2, ev.Tick()).orders
 
 
@@ -434,8 +436,8 @@ def test_a_process_nobody_wants_is_killed() -> None:
 
 
 def test_reports_become_rows_and_the_rest_notes() -> None:
-    evaluated = Evaluated(name="evaluator-0", policy_version=7, env_steps=1_000_000, returns=[1.0, 3.0])
-    warned = Warned(name="trainer", incarnation=0, text="update 3 skipped")
+    evaluated = Evaluated(policy_version=7, env_steps=1_000_000, returns=[1.0, 3.0])
+    warned = Warned(text="update 3 skipped")
     story = running().at(2, received("trainer", Report(row={"env_steps": 5})), received("trainer", warned))
     assert story.did(ev.Row) == [ev.Row("trainer", {"env_steps": 5})]
     assert story.notes == [("warned", "trainer", 0, "update 3 skipped")]
@@ -640,7 +642,7 @@ def test_requests_that_cannot_be_met_are_answered_at_once(request_: Request, tex
 def attaching(simulators: int = 1) -> Story:
     story = running().at(2, asked("attach", simulators=simulators, overrides=["env.id=X"]))
     assert story.last == [ev.Enlarge("cli-1", simulators, ("env.id=X",))]
-    new = tuple(PlannedProcess(f"simulator-{2 + i}", "simulator", 5 + i) for i in range(simulators))
+    new = tuple(PlannedProcess(ProcessId("simulator", 2 + i), 5 + i) for i in range(simulators))
     return story.then(ev.Enlarged("cli-1", new))
 
 
@@ -653,7 +655,7 @@ def test_attach() -> None:
     assert story.reply.data["names"] == ["simulator-2", "simulator-3"]
     assert story.reply.data["seconds"] == 2.0
     assert ("attached", "simulator-3", 0, "") in story.notes
-    assert [taken.name for taken in story.orders["trainer.0"].members][2:] == ["simulator-2", "simulator-3"]
+    assert [taken.id.name for taken in story.orders["trainer.0"].members][2:] == ["simulator-2", "simulator-3"]
 
 
 def test_an_attach_that_the_plan_cannot_take() -> None:
@@ -702,14 +704,14 @@ def test_detach_drains_and_takes_off_the_list() -> None:
     story = running().at(2, asked("detach", names=["simulator-1"]))
     order = story.orders["trainer.0"]
     assert order.leaving == ["simulator-1"]
-    assert [taken.name for taken in order.members] == ["simulator-0", "simulator-1"]
+    assert [taken.id.name for taken in order.members] == ["simulator-0", "simulator-1"]
     assert story.did(ev.Kill) == []
     story.at(4, finished("simulator-1", "drained"), ev.Exited("simulator-1", 0, 0))
     assert story.notes == [("detached", "simulator-1", 0, "drained")]
     assert story.reply.ok
     assert story.reply.data == {"names": ["simulator-1"], "seconds": 2.0}
     assert story.orders["trainer.0"].leaving == []
-    assert [taken.name for taken in story.orders["trainer.0"].members] == ["simulator-0"]
+    assert [taken.id.name for taken in story.orders["trainer.0"].members] == ["simulator-0"]
     assert story.state("simulator-1") is None
 
 
@@ -790,7 +792,7 @@ def test_a_run_that_is_stopping_takes_no_changes(command: str) -> None:
 
 # Several learners -----------------------------------------------------------------------------------------------------
 
-BOTH = ["trainer-0.0", "trainer-1.0"]
+BOTH = [trainer("trainer-0"), trainer("trainer-1")]
 
 
 def two() -> Story:
@@ -803,7 +805,7 @@ def test_learners_begin_when_all_have_come() -> None:
     assert story.supervisor.order.learners == story.supervisor.order.members == []
     story.at(1, *up("trainer-1"))
     assert story.supervisor.order.learners == BOTH
-    assert {member.name for member in story.supervisor.order.members} == {"simulator-0", "simulator-1"}
+    assert {member.id.name for member in story.supervisor.order.members} == {"simulator-0", "simulator-1"}
 
 
 def test_a_learner_that_never_comes_ends_the_run_before_it_has_begun() -> None:
@@ -815,9 +817,9 @@ def test_a_learner_that_never_comes_ends_the_run_before_it_has_begun() -> None:
 
 def test_a_learner_that_dies_is_told_to_the_others_and_comes_back_as_another() -> None:
     story = two().at(2, ev.Exited("trainer-1", 0, -9))
-    assert story.orders["trainer-0.0"].learners == ["trainer-0.0"]
+    assert story.orders["trainer-0.0"].learners == [trainer("trainer-0")]
     story.at(3, ev.Tick()).then(spawned("trainer-1", 1), hello("trainer-1", 1))
-    assert story.orders["trainer-0.0"].learners == ["trainer-0.0", "trainer-1.1"]
+    assert story.orders["trainer-0.0"].learners == [trainer("trainer-0"), trainer("trainer-1", 1)]
     assert next(spawn for spawn in story.ever(ev.Spawn) if spawn.incarnation == 1).resume
 
 
@@ -829,7 +831,7 @@ def test_the_same_list_of_learners_after_another_is_another_generation() -> None
     for incarnation in range(2):
         story.at(10 * incarnation + 2, ev.Exited("trainer-1", incarnation, -9))
         seen.append((order := story.supervisor.order).generation)
-        assert (order.learners, order.generation) == (["trainer-0.0"], order.version)
+        assert (order.learners, order.generation) == ([trainer("trainer-0")], order.version)
         story.at(10 * incarnation + 8, ev.Tick()).then(*up("trainer-1", incarnation=incarnation + 1))
         seen.append(story.supervisor.order.generation)
     assert seen == sorted(set(seen))
@@ -879,9 +881,9 @@ def test_every_learner_keeps_a_simulator(name: str) -> None:
 # Learners that come and go --------------------------------------------------------------------------------------------
 
 THIRD = (
-    PlannedProcess("trainer-2", "trainer", 4, 2),
-    PlannedProcess("inference-2", "inference", 5, 2),
-    PlannedProcess("simulator-2", "simulator", 6, 2),
+    PlannedProcess(ProcessId("trainer", 2, 2), 4),
+    PlannedProcess(ProcessId("inference", 2, 2), 5),
+    PlannedProcess(ProcessId("simulator", 2, 2), 6),
 )
 NAMES = [process.name for process in THIRD]
 
@@ -907,7 +909,7 @@ def test_a_learner_is_attached_with_all_its_own(resume: bool) -> None:
     story = bringing(resume)
     assert story.did(ev.Spawn) == [ev.Spawn(name, 0, False) for name in NAMES]
     story.at(3, *up("trainer-2"))
-    assert story.orders["trainer-0.0"].learners == [*BOTH, "trainer-2.0"]
+    assert story.orders["trainer-0.0"].learners == [*BOTH, trainer("trainer-2", 0)]
     assert story.at(4, *up("inference-2")).did(ev.Answer) == []
     story.at(5.1, *up("simulator-2"))
     assert story.reply == Reply(
@@ -983,7 +985,7 @@ def test_an_attached_learner_that_is_killed_comes_back_from_its_checkpoint() -> 
     story.at(5, ev.Tick())
     assert story.did(ev.Spawn) == [ev.Spawn("trainer-2", 1, True)]
     story.then(*up("trainer-2", incarnation=1))
-    assert story.supervisor.order.learners == [*BOTH, "trainer-2.1"]
+    assert story.supervisor.order.learners == [*BOTH, trainer("trainer-2", 1)]
 
 
 def test_a_learner_is_detached_with_all_its_own() -> None:
@@ -1015,7 +1017,7 @@ def test_the_learners_a_run_began_with_can_leave_but_not_the_last() -> None:
     story.at(4, ev.Exited("trainer-0", 0, 0), ev.Exited("simulator-0", 0, 0))
     assert story.reply.ok
     assert not story.then(asked("detach", names=["trainer-1"])).reply.ok
-    assert story.supervisor.order.learners == ["trainer-1.0"]
+    assert story.supervisor.order.learners == [trainer("trainer-1")]
 
 
 @pytest.mark.parametrize("there", ["attached", "given up"])
@@ -1135,12 +1137,12 @@ class AnyHistory(RuleBasedStateMachine):
 
     def more(self, action: ev.Enlarge) -> tuple[PlannedProcess, ...]:
         there = self.story.supervisor._children.of_role("trainer")  # as the plan, which forgets those that are gone
-        simulator = PlannedProcess(f"simulator-{len(self.seen('simulator'))}", "simulator", 0, there[0].learner)
+        number = len(self.seen("simulator"))
         if not action.learners:
-            return (simulator,)
+            return (PlannedProcess(ProcessId("simulator", number, there[0].id.learner), 0),)
         learner = len(self.seen("trainer"))
-        trainer = PlannedProcess(f"trainer-{learner}", "trainer", 0, learner)
-        return (trainer, PlannedProcess(simulator.name, "simulator", 0, learner))
+        ids = ProcessId("trainer", learner, learner), ProcessId("simulator", number, learner)
+        return tuple(PlannedProcess(own, 0) for own in ids)
 
     def seen(self, *roles: str) -> set[str]:
         return {spawn.name for spawn in self.story.ever(ev.Spawn) if spawn.name.startswith(roles)}
@@ -1202,14 +1204,16 @@ class AnyHistory(RuleBasedStateMachine):
         if hasattr(self, "story"):
             order, phase = self.story.supervisor.order, self.story.supervisor.phase
             ending = phase in ("ending", "over")  # orders are not renewed for processes that are all told to go
-            assert ending or {(member.name, member.incarnation) for member in order.members} <= self.living
+            assert ending or {(member.id.name, member.id.incarnation) for member in order.members} <= self.living
 
     @invariant()
     def whoever_has_no_trainer_is_on_the_way_out(self) -> None:
         if hasattr(self, "story"):
             children = self.story.supervisor._children
-            learners = {trainer.learner for trainer in children.of_role("trainer")}
-            assert all(c.leaving or c.learner in learners or c.role == "evaluator" for c in children.named.values())
+            learners = {trainer.id.learner for trainer in children.of_role("trainer")}
+            assert all(
+                c.leaving or c.id.learner in learners or c.id.role == "evaluator" for c in children.named.values()
+            )
             assert learners, "a run has a learner for as long as it goes on"
 
     def teardown(self) -> None:
