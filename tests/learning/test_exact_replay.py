@@ -73,7 +73,7 @@ class Course:
         place = ReplayPlace(segment=paths["replay"], shape=shape, numbers=numbers, secondary=paths["secondary"])
         Segment.create(folder / "secondary", weights_fields(1)).close()
         settings = msgspec.structs.replace(
-            settings, policy=policy, replay=place, rollout_steps=HORIZON * ENVS, incarnation=incarnation
+            settings, policy=policy, replay=place, rollout_steps=HORIZON * ENVS, id=settings.id.again(incarnation)
         )
         made = learning_by(settings)
         assert isinstance(made, ReplayLearning)
