@@ -13,7 +13,6 @@ from actorlearn.parameters.published import Published, weights_fields
 from actorlearn.processes.evaluator import AVERAGE, Dates, Learners, play, players, summary
 from tests.acting.policies import policy
 from tests.identities import peer
-from tests.processes.policies import policy
 
 CARTPOLE = EnvSettings(id="CartPole-v1", frame_skip=1, stack=1, noop_max=0, time_limit_steps=0)
 
