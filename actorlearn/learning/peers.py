@@ -1,26 +1,20 @@
 """The learners this one exchanges with: joined when all have come, and joined anew when one comes or goes.
 
-Reads: the order's list of learners. Writes: nothing; the exchange does (``parameters/exchange.py``). With one learner,
+Reads: the order's list of learners. Writes: nothing; the exchange does (``parameters/interface.py``). With one learner,
 or a store between them, nobody is waited for. Those that gossip join at once too, and are told who there is.
 """
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from math import inf
-from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from actorlearn.learning.update import Learning
-from actorlearn.memory.shared import Segment, SegmentError, SharedMemoryFull
-from actorlearn.parameters.graph import neighbours
-from actorlearn.parameters.interface import ExchangeSettings, PeerLost, Stopped
-from actorlearn.parameters.rendezvous import rendezvous_fields
+from actorlearn.memory.shared import SegmentError, SharedMemoryFull
+from actorlearn.parameters.interface import PeerLost, Present, Stopped
+from actorlearn.parameters.modes import mode_of
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import TrainerSettings
 from actorlearn.worker.worker import Worker
@@ -42,13 +36,13 @@ class Members(NamedTuple):
     """Of who is listed anew, though under the same names: of those who were there meanwhile one has died."""
 
 
-class Learners:
+class Peers:
     """Which learners this one is joined with."""
 
     def __init__(self, settings: TrainerSettings, worker: Worker, learning: Learning) -> None:
         """Joined with nobody yet."""
         self._settings = settings
-        self._exchange = msgspec.convert(settings.exchange, ExchangeSettings)
+        self._exchange, self._mode = settings.exchange, mode_of(settings.exchange)
         self._worker = worker
         self._learning = learning
         self._members = self._lost = self._in_want = Members()
@@ -57,9 +51,8 @@ class Learners:
         self._suspect, self._suspected = -1, 0
         self._leaving_s = inf
         """When this one was first seen to leave in the middle of a pass."""
-        self._order = 0
-        self._numbers: tuple[int, ...] = ()
-        """Of the learners in the order of that version."""
+        self._order, self._listed = 0, Present()
+        """Version of the newest order that was looked at, and the learners in it."""
 
     @property
     def joined(self) -> bool:
@@ -69,12 +62,12 @@ class Learners:
     @property
     def in_step(self) -> bool:
         """Whether others wait for this one's update, so that it must make one of every batch."""
-        return self._exchange.mode == "sync"
+        return self._mode.in_step
 
     @property
     def outlived(self) -> bool:
         """Whether what this one learns stays when it dies: in the others' weights, or in the store."""
-        return self._exchange.mode in ("sync", "async")
+        return self._mode.outlived
 
     @property
     def leaving(self) -> bool:
@@ -92,10 +85,7 @@ class Learners:
     def join(self, env_steps: int, updates: int) -> tuple[int, int] | None:
         """Join those there are now; the steps and updates of all, or None while they are not complete."""
         wanted = self._wanted()
-        if self._exchange.mode == "alone":
-            self._members = wanted
-            return self._learning.exchange.join(env_steps, updates)
-        if self._exchange.mode == "gossip" and not self._worker.control.order.version:
+        if self._mode.elastic and not self._worker.control.order.version:
             return None  # it says who else there is
         if self._settings.id not in wanted.trainers or wanted == self._lost:
             if self._lost.trainers and time.monotonic() - self._lost_s > PATIENCE_S:
@@ -107,7 +97,8 @@ class Learners:
             return self._worker.alive() and wanted in (self._wanted(), self._members)
 
         try:
-            self._learning.exchange_by(self._exchange_with(wanted), alive, self._present, self._warn)
+            settings = self._mode.among(self._exchange, wanted.trainers, self._settings.id, wanted.generation)
+            self._learning.exchange_by(settings, alive, self._present, self._warn)
             totals = self._learning.exchange.join(env_steps, updates)
         except SharedMemoryFull as error:  # where they meet; when there is room again they do
             self._warn_of_want(wanted, f"cannot meet the other learners: {error}; it is tried until it can be")
@@ -119,7 +110,7 @@ class Learners:
             self.part()
             return None
         self._members = wanted
-        self._forget_meetings(wanted)
+        self._mode.forget_before(self._exchange, wanted.generation)
         return totals
 
     def part(self) -> None:
@@ -142,53 +133,14 @@ class Learners:
     def _warn(self, text: str) -> None:
         self._worker.control.warned(text)
 
-    def _present(self) -> tuple[int, ...]:
-        """Numbers of the learners that the newest order lists; a change of those this one mixes with is told."""
+    def _present(self) -> Present:
+        """Numbers of the learners that the newest order lists."""
         order = self._worker.control.order
         if order.version != self._order:
-            before, self._order = self._numbers, order.version
-            self._numbers = tuple(sorted({self._exchange.rank, *(own.learner for own in order.learners)}))
-            if before and order.phase == "run" and (said := self._change(before, self._numbers)):
-                self._warn(said)
-        return self._numbers
-
-    def _change(self, before: tuple[int, ...], now: tuple[int, ...]) -> str:
-        """Whose weights are mixed from now on, and why, in words; nothing where they are the same."""
-        graph, rank = self._exchange.graph, self._exchange.rank
-        mixed = neighbours(graph, now, rank)
-        if mixed == neighbours(graph, before, rank):
-            return ""
-        whys = ((set(before) - set(now), "gone"), (set(now) - set(before), "come"))
-        why = ", ".join(
-            f"{_names(others)} {'has' if len(others) == 1 else 'have'} {how}" for others, how in whys if others
-        )
-        return f"mixes with {_names(mixed) or 'nobody'} from now on: {why}"
-
-    def _exchange_with(self, members: Members) -> ExchangeSettings:
-        """How this one exchanges with these; raises SharedMemoryFull."""
-        settings = msgspec.structs.replace(self._exchange, incarnation=self._settings.id.incarnation)
-        if settings.mode != "sync":
-            return settings
-        rank, count = members.trainers.index(self._settings.id), len(members.trainers)
-        return msgspec.structs.replace(settings, rank=rank, learners=count, rendezvous=self._meeting(members))
-
-    def _meeting(self, members: Members) -> str:
-        """Where these learners meet, made by whoever comes first. Who was there once never comes back to it."""
-        said = " ".join(own.peer for own in members.trainers).encode()
-        path = f"{self._exchange.rendezvous}.{members.generation}.{hashlib.sha256(said).hexdigest()[:16]}"
-        with suppress(FileExistsError):
-            Segment.create(Path(path), rendezvous_fields(len(members.trainers))).close()
-        return path
-
-    def _forget_meetings(self, members: Members) -> None:
-        """Remove where learners have met before: all there are have met here, and a newer list has a newer number."""
-        if self._exchange.mode != "sync":
-            return
-        place = Path(self._exchange.rendezvous)
-        for path in place.parent.glob(f"{place.name}.*.*"):
-            generation = path.name.removeprefix(f"{place.name}.").partition(".")[0]
-            if generation.isdecimal() and int(generation) < members.generation:
-                path.unlink(missing_ok=True)
+            self._order = order.version
+            listed = [own.learner for own in order.learners]
+            self._listed = Present(listed, order.phase == "run")
+        return self._listed
 
     def _warn_of_want(self, wanted: Members, text: str) -> None:
         """Tell once of each list."""
@@ -197,11 +149,7 @@ class Learners:
             self._warn(text)
 
     def _wanted(self) -> Members:
-        if self._exchange.mode == "sync" and self._settings.learners > 1:
+        if self._mode.in_step:
             order = self._worker.control.order
             return Members(tuple(order.learners), order.generation)
         return Members((self._settings.id,))
-
-
-def _names(learners: Collection[int]) -> str:
-    return " and ".join(ProcessId("trainer", learner).name for learner in sorted(learners))

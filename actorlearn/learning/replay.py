@@ -12,7 +12,7 @@ network is what acts meanwhile, and what is drawn from is what was stored before
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,8 @@ from actorlearn.models.noisy import draw
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.schedules import for_batches, linear
 from actorlearn.parameters import checkpoint
-from actorlearn.parameters.interface import ExchangeSettings, Stopped
+from actorlearn.parameters.interface import Present, Stopped
+from actorlearn.parameters.settings import ExchangeSettings
 from actorlearn.replay.buffer import Replay
 from actorlearn.replay.nstep import NStep
 from actorlearn.replay.ratio import Ratio
@@ -104,12 +105,12 @@ class ReplayLearning(Learning):
         self,
         settings: ExchangeSettings,
         alive: Callable[[], bool],
-        members: Callable[[], Sequence[int]] = tuple,
+        present: Callable[[], Present] = Present,
         warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Learners in step count the steps of all, because each must do as many updates."""
-        self._together = settings.learners if settings.mode == "sync" else 0
-        super().exchange_by(settings, alive, members, warn)
+        self._together = settings.together
+        super().exchange_by(settings, alive, present, warn)
 
     def _counts(self) -> list[int]:
         return [self._credited, self._ahead, self._period, self.replay.begun]

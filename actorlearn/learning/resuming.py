@@ -13,6 +13,7 @@ import msgspec
 from actorlearn.optim.interface import OptimizerSettings, state_vectors
 from actorlearn.parameters.checkpoint import Checkpoint, opened, taken
 from actorlearn.parameters.checkpoint_folders import Beat, CheckpointError, Found, found_at, going_on
+from actorlearn.parameters.modes import mode_of
 from actorlearn.worker.settings import TrainerSettings
 
 
@@ -30,7 +31,7 @@ def resumed(settings: TrainerSettings, beat: Beat, exactly: str = "") -> tuple[C
         except (OSError, ValueError) as error:  # it was whole a moment ago
             raise CheckpointError(f"{exactly}: {error}; resume the run again") from error
     root = Path(settings.run_dir) / "checkpoints"
-    mode = settings.exchange.get("mode", "alone")
+    mode = mode_of(settings.exchange)
     return taken(lambda: going_on(root, settings.learner, mode, beat), lambda found: _together(settings, *found))
 
 

@@ -6,7 +6,7 @@ Reads: a ``Batch``. Writes: flat weights and optimizer state. Refuses to know: r
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,10 @@ from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.schedules import linear, scaled
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.consumed import Consumed
-from actorlearn.parameters.interface import Exchange, ExchangeSettings, Learner, Place, Stopped
-from actorlearn.parameters.make import make as make_exchange
+from actorlearn.parameters.interface import Exchange, Learner, Place, Present, Stopped
+from actorlearn.parameters.modes import make as make_exchange
 from actorlearn.parameters.published import Published
+from actorlearn.parameters.settings import AloneExchange, ExchangeSettings
 from actorlearn.worker.passes import ComputePool, Passes
 from actorlearn.worker.settings import TrainerSettings
 
@@ -85,7 +86,7 @@ class Learning:
             consumed=self.consumed,
             spread=self.pool.spread,
         )
-        self.exchange: Exchange = make_exchange(ExchangeSettings(), self.learner)
+        self.exchange: Exchange = make_exchange(AloneExchange(), self.learner)
         """How a gradient becomes new weights: by this learner alone, until others are joined."""
         self.beat: Callable[[], object] = lambda: None
         """Shows a sign of life while something takes long."""
@@ -106,12 +107,12 @@ class Learning:
         self,
         settings: ExchangeSettings,
         alive: Callable[[], bool],
-        members: Callable[[], Sequence[int]] = tuple,
+        present: Callable[[], Present] = Present,
         warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Exchange in another way, or with others, from now on; what the optimizer remembers goes along."""
-        learner = replace(self.learner, alive=alive, members=members, warn=warn)
-        if settings.mode != "sync":
+        learner = replace(self.learner, alive=alive, present=present, warn=warn)
+        if not settings.together:
             self.consumed.know_only(self.settings.learner)
         before, self.exchange = self.exchange, make_exchange(settings, learner)
         self.exchange.restore(before.state())

@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,10 +28,11 @@ from torch import Tensor
 from actorlearn.failpoints import hit
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.allgather import AllGather
+from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.consumed import Consumed
-from actorlearn.parameters.exchange import Alone
-from actorlearn.parameters.interface import Agreed, Disagreement, ExchangeSettings, Learner, Place, Stepped
+from actorlearn.parameters.interface import Agreed, Disagreement, Learner, Place, Stepped
 from actorlearn.parameters.rendezvous import Rendezvous
+from actorlearn.parameters.settings import SyncExchange
 from actorlearn.parameters.waits import Waits
 
 ASK_EVERY = 8
@@ -49,6 +49,8 @@ That takes a second meeting. The mean by such rows, in a trial on two cores that
 parameters: two learners 0.5 M 0.46 (parts: 0.59), 4 M 6.9 (6.9); four learners 0.5 M 2.2 (1.7), 4 M 12.7 (8.6). Gloo
 over TCP took 1.5 and 16.7, 9.0 and 34.
 """
+HASH_EVERY = 100
+"""Batches between two comparisons of the weights' hash."""
 _ENV_STEPS, _OPTIMIZER_STEPS, _DRAINING, _BUSY_NS, _HASH, _ROLLOUT, _USED = range(7)
 _UPDATES, _CHANGES, _NUMBER, _COUNTS = 1, 2, 3, 7  # of what is said on joining; rollout and steps are where they are
 
@@ -56,13 +58,13 @@ _UPDATES, _CHANGES, _NUMBER, _COUNTS = 1, 2, 3, 7  # of what is said on joining;
 class Sync:
     """One of several learners that take every step together."""
 
-    def __init__(self, settings: ExchangeSettings, learner: Learner) -> None:
+    def __init__(self, settings: SyncExchange, learner: Learner, hash_every: int = HASH_EVERY) -> None:
         """Take the place at the rendezvous; waits for nobody yet."""
-        self.settings, self.learner = settings, learner
+        self.settings, self.learner, self.hash_every = settings, learner, hash_every
         self.weights = learner.weights
         self.own = Alone(replace(learner, consumed=learner.consumed or Consumed(settings.learners)))
-        gradients = Segment.open(Path(settings.gradients))
-        self.rendezvous = Rendezvous(Segment.open(Path(settings.rendezvous)), settings.rank, learner.alive)
+        gradients = Segment.open(settings.gradients.file)
+        self.rendezvous = Rendezvous(Segment.open(settings.rendezvous.file), settings.rank, learner.alive)
         self._gathering = AllGather(gradients, self.rendezvous)
         self._waits = Waits(settings.learners)
         self._agreements = self._calls = 0
@@ -113,8 +115,7 @@ class Sync:
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
         """Wait for all learners; hear how much each has left to do; see now and then that they are the same."""
-        every = self.settings.hash_every
-        checked = every > 0 and self._agreements % every == 0
+        checked = self._agreements % self.hash_every == 0
         self._agreements += 1
         fingerprint = self._fingerprint() if checked else 0
         place = self.learner.place()

@@ -17,7 +17,6 @@ are the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -29,7 +28,8 @@ from actorlearn.optim.interface import Optimizer, copy_state, state_vectors
 from actorlearn.optim.make import make as make_optimizer
 from actorlearn.optim.multistep import MultiStepAdam
 from actorlearn.parameters.consumed import Consumed
-from actorlearn.parameters.interface import Agreed, ExchangeSettings, Learner, Place, Stepped
+from actorlearn.parameters.interface import Agreed, Learner, Place, Stepped
+from actorlearn.parameters.settings import AsyncExchange
 from actorlearn.parameters.store import Record, Store
 
 _ROLLOUT = 1 << 32
@@ -39,7 +39,7 @@ _ROLLOUT = 1 << 32
 class Async:
     """One of several learners that share a parameter store."""
 
-    def __init__(self, settings: ExchangeSettings, learner: Learner) -> None:
+    def __init__(self, settings: AsyncExchange, learner: Learner) -> None:
         """Bind to the store, with an optimizer for each of its chunks."""
         self.learner, weights, optimizer = learner, learner.weights, learner.optimizer
         self.consumed = learner.consumed or Consumed(learner.number + 1)
@@ -49,7 +49,7 @@ class Async:
                 "the rule for several local steps is Adam's"
             )
         self.weights, self.clip_norm, self.local_steps = weights, optimizer.clip_norm, settings.local_steps
-        self.store = Store(Segment.open(Path(settings.store)), settings.rank, learner.gradients.numel(), learner.alive)
+        self.store = Store(Segment.open(settings.store.file), settings.rank, learner.gradients.numel(), learner.alive)
         self.spans = {chunk: span for chunk, span in enumerate(self.store.spans) if span.start < span.stop}
         self.statistics = len(self.store.spans) - 1
         chunks = [chunk for chunk in self.spans if chunk != self.statistics]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment
-from actorlearn.parameters.interface import MOST_LEARNERS
+from actorlearn.parameters.settings import MOST_LEARNERS
 
 RECORDS = 4096
 """In a ring: 20 s of 100 exchanges a second."""

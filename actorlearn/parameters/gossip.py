@@ -13,24 +13,26 @@ something before it does, and that rollout is not learned from again: each is at
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from actorlearn.address import Shm
 from actorlearn.failpoints import hit
 from actorlearn.memory.shared import Segment
+from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.consensus import Consensus, cosines, measure
 from actorlearn.parameters.counts import Counts
-from actorlearn.parameters.exchange import Alone
 from actorlearn.parameters.exchange_log import ExchangeLog
-from actorlearn.parameters.graph import in_peers, neighbours
-from actorlearn.parameters.interface import Agreed, ExchangeSettings, Learner, Place, Stepped
+from actorlearn.parameters.interface import Agreed, Learner, Place, Stepped
 from actorlearn.parameters.mailbox import Mailbox, SharedMailbox
+from actorlearn.parameters.mixing import in_peers, neighbours
+from actorlearn.parameters.settings import GossipExchange
 from actorlearn.parameters.socket_mailbox import SocketMailbox
+from actorlearn.wire.identity import ProcessId
 
 FIRST_MESSAGE_S = 30.0
 """Longest that a learner which comes later waits for weights of others before it goes on with its own."""
@@ -45,25 +47,24 @@ _TURN_S = 1e-3
 class Gossip:
     """One of several learners that mix their weights."""
 
-    def __init__(self, settings: ExchangeSettings, learner: Learner) -> None:
+    def __init__(self, settings: GossipExchange, learner: Learner) -> None:
         """Bind to the own segments."""
         self.settings, self.weights = settings, learner.weights
         self.own = Alone(learner)
         self.idle = 0
         """Nobody waits for this learner."""
-        self._alive, self._members, self._warn = learner.alive, learner.members, learner.warn
+        self._alive, self._present_now, self._warn = learner.alive, learner.present, learner.warn
+        self._members: tuple[int, ...] = ()
+        """Learners that there were when this was looked at last."""
         self._place, self._rollout = learner.place, 0
-        self._folder = Path(settings.folder)
         self._segments: list[Segment] = []
-        self.counts = Counts(self._open("counts"), settings.rank)
-        shared = settings.transport == "shm"
-        self.mailbox: Mailbox = SharedMailbox(self._folder, settings.rank) if shared else self._socket_mailbox()
-        self._log = ExchangeLog(self._open(f"exchanges-{settings.rank}")) if shared else None
-        self._consensus = Consensus(self._folder) if shared else None
-        kept = settings.gradient_every > 0
-        self._gradients = SharedMailbox(self._folder, settings.rank, "gradients") if kept else None
+        self.counts = Counts(self._open(settings.counts), settings.rank)
+        self.mailbox = self._open_mailbox()
+        self._log = ExchangeLog(self._open(settings.log.of(settings.rank))) if settings.log else None
+        self._consensus = Consensus(settings.log.file.parent) if settings.log else None
+        self._gradients = SharedMailbox(settings.gradients, settings.rank) if settings.gradients else None
         self._message = np.empty(self.weights.numel(), np.float32)
-        self._before = torch.empty_like(self.weights if shared else self.weights[:0])
+        self._before = torch.empty_like(self.weights if self._log else self.weights[:0])
         """The weights when a change of them was logged last."""
         self._averaged = 0
         """Weights of how many learners made the own ones since then; 0 = they were not mixed."""
@@ -207,9 +208,23 @@ class Gossip:
             self._unmixed = 0 if self._mix(peers) or not peers else self._unmixed + 1
         self._staleness.append(self._unmixed)
 
-    def _present(self) -> list[int]:
-        """The learners that there are now, this one in any case."""
-        return sorted({*self._members(), self.settings.rank})
+    def _present(self) -> tuple[int, ...]:
+        """The learners that there are now, this one in any case; a change of those this one mixes with is told."""
+        numbers, stays = self._present_now()
+        before, self._members = self._members, tuple(sorted({*numbers, self.settings.rank}))
+        if stays and before and before != self._members and (said := self._change(before, self._members)):
+            self._warn(said)
+        return self._members
+
+    def _change(self, before: tuple[int, ...], now: tuple[int, ...]) -> str:
+        """Whose weights are mixed from now on, and why, in words; nothing where they are the same."""
+        graph, rank = self.settings.graph, self.settings.rank
+        mixed = neighbours(graph, now, rank)
+        if mixed == neighbours(graph, before, rank):
+            return ""
+        whys = ((set(before) - set(now), "gone"), (set(now) - set(before), "come"))
+        why = ", ".join(f"{_names(who)} {'has' if len(who) == 1 else 'have'} {how}" for who, how in whys if who)
+        return f"mixes with {_names(mixed) or 'nobody'} from now on: {why}"
 
     def _ready(self) -> tuple[int, ...] | None:
         """The in-peers there are now, if each has a message that was not used yet; a dead one is none of them."""
@@ -261,8 +276,7 @@ class Gossip:
 
         A message that travels may be on its way; in shared memory it is here, if there ever was one.
         """
-        shared = self.settings.transport == "shm"
-        peers = (self._heard() if shared else self._wait(self._heard, FIRST_MESSAGE_S)) or ()
+        peers = (self._wait(self._heard, FIRST_MESSAGE_S) if self.settings.listens else self._heard()) or ()
         total = torch.zeros_like(self.weights)
         used = self._add(peers, total)
         if used:
@@ -287,17 +301,25 @@ class Gossip:
 
     # Places ---------------------------------------------------------------------------------------------------------
 
-    def _open(self, name: str) -> Segment:
-        self._segments.append(Segment.open(self._folder / name))
+    def _open(self, segment: Shm) -> Segment:
+        self._segments.append(Segment.open(segment.file))
         return self._segments[-1]
 
-    def _socket_mailbox(self) -> Mailbox:
-        settings = self.settings
-        return SocketMailbox(
-            settings.rank, self.weights.numel(), settings.endpoint.format, self._readers, settings.incarnation
-        )
+    def _open_mailbox(self) -> Mailbox:
+        settings, messages = self.settings, self.settings.messages
+        if isinstance(messages, Shm):
+            return SharedMailbox(messages, settings.rank)
+
+        def endpoint(learner: int) -> str:
+            return messages.of(learner).endpoint
+
+        return SocketMailbox(settings.rank, self.weights.numel(), endpoint, self._readers, settings.incarnation)
 
     def _readers(self) -> list[int]:
         """The learners that mix this one's weights."""
         graph, rank, present = self.settings.graph, self.settings.rank, self._present()
         return [peer for peer in present if rank in neighbours(graph, present, peer)]
+
+
+def _names(learners: Collection[int]) -> str:
+    return " and ".join(ProcessId("trainer", learner).name for learner in sorted(learners))

@@ -11,13 +11,16 @@ next meeting. So a meeting takes place for all who live, or for none.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from actorlearn.address import Shm
 from actorlearn.failpoints import hit
 from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment
@@ -110,3 +113,22 @@ def _free(lock: int) -> bool:
         return False
     fcntl.flock(lock, fcntl.LOCK_UN)
     return True
+
+
+def meeting(root: Shm, learners: Sequence[str], generation: int) -> Shm:
+    """Where these learners meet in this generation, made by whoever comes first; raises SharedMemoryFull.
+
+    Who was there once never comes back to it, so a generation has a number and its place has all names.
+    """
+    place = Shm(path=f"{root.path}.{generation}.{hashlib.sha256(' '.join(learners).encode()).hexdigest()[:16]}")
+    with suppress(FileExistsError):
+        Segment.create(place.file, rendezvous_fields(len(learners))).close()
+    return place
+
+
+def forget_meetings(root: Shm, generation: int) -> None:
+    """Remove where learners have met before this generation: all there are have met in it."""
+    for path in root.file.parent.glob(f"{root.file.name}.*.*"):
+        number = path.name.removeprefix(f"{root.file.name}.").partition(".")[0]
+        if number.isdecimal() and int(number) < generation:
+            path.unlink(missing_ok=True)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from actorlearn.algorithms.interface import Batch
 from actorlearn.failpoints import hit
-from actorlearn.learning.peers import Learners
+from actorlearn.learning.peers import Peers
 from actorlearn.learning.resuming import resumed
 from actorlearn.learning.reward_scale import RewardScale
 from actorlearn.learning.secondary import learning_by
@@ -69,7 +69,7 @@ class Trainer:
         self.wakeups = Wakeups()
         self.waiter = Waiter(Wakeup(Path(settings.wakeup)), self.worker.control.dealer)
         self.checkpoints = settings.checkpoints
-        self.learners = Learners(settings, self.worker, self.learning)
+        self.learners = Peers(settings, self.worker, self.learning)
         self.learning.beat, self.learning.going_on = self.worker.alive, self.learners.going_on
         self.learning.place = lambda: Place(self.account.rollouts_learned, self.account.counts.used)
         self.env_steps = self.updates = self.saves_done = self.pulls = 0

@@ -15,6 +15,7 @@ from actorlearn.actions import Actions
 from actorlearn.envs.interface import EnvSettings
 from actorlearn.files import write_atomically
 from actorlearn.parameters.checkpoint_folders import directory_of
+from actorlearn.parameters.settings import AloneExchange, AnyExchange
 from actorlearn.replay.rows import ReplayShape
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.wire.identity import ProcessId
@@ -147,8 +148,8 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     """What these simulators depend on, for whoever wants to go on from where they stood: saved as it is."""
     learners: int = 1
     """How many there are."""
-    exchange: dict[str, Any] = {}
-    """How they exchange what they learn (parameters.interface.ExchangeSettings); empty: this one is alone."""
+    exchange: AnyExchange = AloneExchange()
+    """How they exchange what they learn."""
     rate_scaling: str = "none"
     """Of the learning rate with the number of learners, and with larger minibatches: none, sqrt or linear."""
     pull_rows: int = 0

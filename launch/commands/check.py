@@ -18,7 +18,7 @@ from actorlearn.actions import in_words
 from actorlearn.memory.shared import SHM_ROOT, free_bytes
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.schedules import for_batches, scaled
-from actorlearn.parameters.graph import Facts, facts
+from actorlearn.parameters.mixing import Facts, facts
 from actorlearn.replay.settings import ReplaySettings
 from launch.plan.auto import crowded
 from launch.plan.memory_order import disorder
@@ -41,7 +41,7 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
         console.print(table)
         console.print()
     console.print(_environment(made.description), highlight=False, soft_wrap=True)
-    if loaded.mode == "gossip":
+    if made.graph:
         console.print(_mixing(facts(made.graph, loaded.learners.count)), highlight=False, soft_wrap=True)
     for choice in made.choices:
         console.print(f"[bold]chosen[/] {choice}", highlight=False)
@@ -96,7 +96,7 @@ def as_json(made: Plan) -> dict[str, Any]:
         "actions": msgspec.to_builtins(made.description.actions),
         "weights": made.description.weights,
         "optimizer": optimizer(made),
-        "mixing": facts(made.graph, topology.learners.count)._asdict() if topology.mode == "gossip" else None,
+        "mixing": facts(made.graph, topology.learners.count)._asdict() if made.graph else None,
         "choices": [asdict(choice) for choice in made.choices],
         "topology": tree(topology),
     }

@@ -18,6 +18,7 @@ from launch.plan.auto import AUTO, Choice
 from launch.plan.probe import Description
 from launch.plan.segments import block_shape
 from launch.topology.load import Topology, TopologyError, tree
+from launch.topology.modes import mode
 
 KEY = "checkpoint.exact"
 MOST_BYTES = 256 << 20
@@ -31,7 +32,7 @@ def hindrances(topology: Topology, description: Description) -> list[str]:
     several = s.blocks > 1 and s.weights == "newest"
     devices = {"trainer.device": t.trainer.device, "inference.device": t.inference.device}
     found = {
-        f"mode: {t.mode}": t.mode != "sync" and "learners take what others have learned when it happens to come",
+        f"mode: {t.mode}": mode(t).inexact,
         "env.id": description.inexact,
         f"inference.batch_rows: {t.inference.batch_rows}": t.inference.batch_rows
         and "which rows are answered together depends on who is faster",

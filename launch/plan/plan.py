@@ -9,15 +9,14 @@ import os
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from actorlearn.memory.fields import Field
 from actorlearn.memory.rollout import BlockShape, block_fields, make_segment
 from actorlearn.memory.shared import SHM_ROOT, Segment, segment_bytes
 from actorlearn.parameters.checkpoint_folders import directory_of
-from actorlearn.parameters.graph import GraphSettings
+from actorlearn.parameters.mixing import GraphSettings
+from actorlearn.parameters.modes import Places
+from actorlearn.parameters.settings import AnyExchange
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Member
 from launch.machine.cores import Cores
@@ -27,6 +26,7 @@ from launch.plan.probe import Description
 from launch.plan.processes import PlannedProcess, PlannedSegment, Processes
 from launch.plan.segments import block_shape, learner_segments, run_segments
 from launch.topology.load import Topology, TopologyError
+from launch.topology.modes import asked, mode
 
 
 @dataclass
@@ -107,9 +107,8 @@ class Plan:
 
     def mailbox(self, process: PlannedProcess) -> str:
         """Where a trainer listens for messages of other learners; "" where nobody sends it any."""
-        t = self.topology
-        listens = process.id.role == "trainer" and t.mode == "gossip" and t.gossip.transport == "zmq"
-        return self.messages(process.id.learner) if listens else ""
+        listens = self.exchange(process.id.learner).listens if process.id.role == "trainer" else None
+        return listens.endpoint if listens else ""
 
     @property
     def expected_shape(self) -> dict[str, str]:
@@ -153,10 +152,6 @@ class Plan:
         """Path of the segment with a learner's replay."""
         return str(self.shm / f"replay-{learner}")
 
-    def messages(self, learner: int | str) -> str:
-        """Endpoint of the messages to a learner that gossips by ZeroMQ; "{}" stands for any learner."""
-        return self.endpoint(f"messages-{learner}")
-
     def endpoint(self, name: str) -> str:
         """The ipc endpoint of a listener."""
         return f"ipc://{self.sockets_dir / name}.sock"
@@ -165,28 +160,15 @@ class Plan:
         """The wakeup of a process, the same for all its incarnations."""
         return f"{self.sockets_dir / name}.wakeup"
 
-    def exchange(self, learner: int) -> dict[str, Any]:
-        """How a learner exchanges (parameters.interface.ExchangeSettings)."""
-        t = self.topology
-        who = {"rank": learner, "learners": t.learners.count, "local_steps": t.learners.local_steps}
-        if t.mode == "async":
-            return {"mode": "async", **who, "store": str(self.shm / "store")}
-        if t.mode == "gossip":
-            said = {key: getattr(t.gossip, key) for key in ("max_staleness", "transport", "gradient_every")}
-            places = {"folder": str(self.shm), "endpoint": self.messages("{}")}
-            return {"mode": "gossip", **who, **said, **places, "graph": msgspec.to_builtins(self.graph)}
-        if t.learners.count == 1:
-            return {}
-        meeting = str(self.shm / "learners")  # trainers complete it with who they are
-        return {"mode": "sync", "rendezvous": meeting, "gradients": str(self.shm / "gradients")}
+    def exchange(self, learner: int, incarnation: int = 0) -> AnyExchange:
+        """How one incarnation of a learner exchanges what it learns."""
+        places = Places(self.shm, self.sockets_dir, self.run_dir)
+        return mode(self.topology).exchange(learner, incarnation, asked(self.topology), places)
 
     @property
-    def graph(self) -> GraphSettings:
-        """Who mixes whose weights, in mode gossip."""
-        t = self.topology
-        if isinstance(t.gossip.graph, list):
-            return GraphSettings(name="lists", lists=tuple(map(tuple, t.gossip.graph)))
-        return GraphSettings(name=t.gossip.graph, peers=t.gossip.peers, seed=t.seed)
+    def graph(self) -> GraphSettings | None:
+        """Who mixes whose weights; None where nobody does."""
+        return mode(self.topology).graph(asked(self.topology))
 
     @property
     def _learner_segments(self) -> dict[str, tuple[list[Field], str]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from actorlearn.memory.progress import ROWS
-from actorlearn.parameters.interface import MOST_LEARNERS
+from actorlearn.parameters.settings import MOST_LEARNERS
 from actorlearn.wire.identity import ProcessId
 from launch.topology.load import Topology, TopologyError
+from launch.topology.modes import mode
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,5 @@ class Processes:
 
 
 def trainer_of(topology: Topology, learner: int) -> ProcessId:
-    """A learner's trainer: a number tells several apart, and those to come in mode gossip."""
-    several = topology.learners.count > 1 or topology.mode == "gossip"
-    return ProcessId("trainer", learner, learner, sole=not several)
+    """A learner's trainer: a number tells several apart, and those that may come."""
+    return ProcessId("trainer", learner, learner, sole=not mode(topology).several(topology.learners.count))

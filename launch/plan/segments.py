@@ -13,15 +13,12 @@ from actorlearn.memory.progress import ROWS, progress_fields
 from actorlearn.memory.rollout import BlockShape, rollouts_fields
 from actorlearn.metrics.timings import SECTIONS
 from actorlearn.optim.interface import OptimizerSettings, state_vectors
-from actorlearn.parameters.allgather import rows_fields
-from actorlearn.parameters.counts import counts_fields
-from actorlearn.parameters.exchange_log import exchange_fields
-from actorlearn.parameters.interface import MOST_LEARNERS
+from actorlearn.parameters.modes import Sizes
 from actorlearn.parameters.published import weights_fields
-from actorlearn.parameters.store import store_fields
 from actorlearn.replay.rows import ReplayShape, replay_fields, sampler_bytes
 from launch.plan.probe import Description
 from launch.topology.load import Topology
+from launch.topology.modes import asked, mode
 
 
 def environments(t: Topology) -> int:
@@ -64,12 +61,8 @@ def learner_segments(t: Topology, d: Description) -> dict[str, tuple[list[Field]
     weights, slots = weights_fields(d.weights), f"3 slots x {d.weights:,} float32 weights"
     kinds = {"weights": (weights, slots), "rollouts": (rollouts_fields(), "which rollouts may be begun")}
     kinds["account"] = (account_fields(), "what became of its experience")
-    if t.mode == "gossip" and t.gossip.transport == "shm":
-        kinds["messages"] = (weights, f"{slots}, for other learners")
-        kinds["exchanges"] = (exchange_fields(), "how it changed its weights, for comparing learners")
-    if t.mode == "gossip" and t.gossip.gradient_every:
-        what = f"every {t.gossip.gradient_every:,} updates a gradient, in 3 slots"
-        kinds["gradients"] = (weights_fields(d.weights - d.statistics), what)
+    for own in mode(t).learner_segments(asked(t), _sizes(t, d)):
+        kinds[own.name] = (own.fields, own.what)
     if d.replayed:
         shape = replay_shape(t, d)
         what = f"{shape.rings} rings of {shape.size:,} + {shape.margin:,} rows"
@@ -83,15 +76,9 @@ def learner_segments(t: Topology, d: Description) -> dict[str, tuple[list[Field]
 def run_segments(t: Topology, d: Description) -> list[tuple[str, list[Field], str]]:
     """Segments that a run has one of: name, fields, and what is in it."""
     made = [("progress", progress_fields(len(SECTIONS)), f"heartbeats of {ROWS} processes")]
-    learners = t.learners.count
-    if t.mode == "sync" and learners > 1:
-        what = f"2 slots x {learners} learners x {d.weights:,} float32, of which they take the mean"
-        made.insert(0, ("gradients", rows_fields(learners, d.weights), what))
-    if t.mode == "gossip":
-        made.insert(0, ("counts", counts_fields(MOST_LEARNERS), "what each learner has learned from"))
-    if t.mode == "async":
-        vectors = len(state_vectors(msgspec.convert(msgspec.to_builtins(t.optimizer), OptimizerSettings)))
-        sizes = (d.weights - d.statistics, vectors, d.statistics, learners, t.learners.chunks)
-        what = f"weights and optimizer state of all learners, in {t.learners.chunks} chunks"
-        made.insert(0, ("store", store_fields(*sizes), what))
-    return made
+    return [*mode(t).run_segments(asked(t), _sizes(t, d)), *made]
+
+
+def _sizes(t: Topology, d: Description) -> Sizes:
+    vectors = state_vectors(msgspec.convert(msgspec.to_builtins(t.optimizer), OptimizerSettings))
+    return Sizes(weights=d.weights, statistics=d.statistics, vectors=len(vectors))

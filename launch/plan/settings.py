@@ -27,6 +27,7 @@ from launch.plan.probe import env_settings
 from launch.plan.processes import PlannedProcess, trainer_of
 from launch.plan.segments import environments, replay_shape
 from launch.topology.load import Topology
+from launch.topology.modes import mode
 
 
 def instructions(
@@ -74,7 +75,8 @@ def instructions(
 
 def own_weights(topology: Topology) -> bool:
     """Whether learners have weights of their own, rather than one and the same."""
-    return topology.mode == "gossip" or (topology.mode == "async" and topology.learners.count > 1)
+    own = mode(topology)
+    return own.own_weights and own.several(topology.learners.count)
 
 
 def policy(plan: Plan) -> PolicySettings:
@@ -130,9 +132,9 @@ def _trainer(plan: Plan, process: PlannedProcess, base: dict[str, Any], resume: 
         **base,
         wakeup=plan.wakeup(process.name),
         learners=t.learners.count,
-        exchange=plan.exchange(process.id.learner),
+        exchange=plan.exchange(process.id.learner, base["id"].incarnation),
         rate_scaling=t.learners.rate_scaling,
-        pull_rows=t.learners.pull_rows if t.mode == "async" else 0,
+        pull_rows=0 if mode(t).unread("learners.pull_rows") else t.learners.pull_rows,
         policy=policy(plan),
         optimizer=msgspec.to_builtins(t.optimizer),
         weights=plan.weights(process.id.learner),

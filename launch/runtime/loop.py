@@ -41,6 +41,7 @@ from launch.supervision import events as ev
 from launch.supervision.hangs import HangDetector, Watched
 from launch.supervision.supervisor import Supervisor
 from launch.topology.load import Topology, dump, parse
+from launch.topology.modes import mode
 from launch.topology.strict_yaml import TopologyError
 
 TURN_S = 0.1
@@ -88,7 +89,7 @@ class Runner:
             plan.run_id,
             drain_s=limits.drain_s,
             budget=limits,
-            mode=plan.topology.mode,
+            mode=mode(plan.topology),
             resume=resume,
         )
         self.clock = AwakeClock()

@@ -39,6 +39,7 @@ from launch.reports.checks import is_number
 from launch.runs.find import detached_before, read_object
 from launch.runtime import metadata
 from launch.topology.load import Topology, dump
+from launch.topology.modes import mode
 
 FOLDERS = ("logs", "settings", "checkpoints")
 _SHAPED_BY = {
@@ -215,8 +216,7 @@ def _checkpoints(made: Plan) -> list[Found]:
     root = made.run_dir / "checkpoints"
     try:
         exactly = _exactly(made, learners)
-        modes = {learner: made.exchange(learner).get("mode", "alone") for learner in learners}
-        found = exactly or [going_on(root, learner, mode) for learner, mode in modes.items()]
+        found = exactly or [going_on(root, learner, mode(made.topology)) for learner in learners]
     except CheckpointError as error:
         raise RunError(str(error)) from None
     newest = max((shared for _, shared in found), key=lambda shared: shared.env_steps)

@@ -11,6 +11,7 @@ from typing import Any
 
 from actorlearn import __version__
 from actorlearn.nearest import ROUGHLY, nearest
+from actorlearn.parameters.modes import ELASTIC, ModeSpec
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import PROTOCOL_VERSION, Reply, Request, Saved, brief
 from launch.plan.processes import PlannedProcess
@@ -23,15 +24,12 @@ COMMANDS = ("status", "attach", "detach", "save", "stop", "kill")
 OPEN = ("starting", "running")
 """Phases of a run in which it can be changed."""
 
-ELASTIC = "gossip"
-"""The mode in which learners may come and go."""
-
 
 class Desk:
     """Takes requests and answers each exactly once."""
 
     def __init__(
-        self, children: Children, mode: str, do: Callable[[ev.Action], None], stop: Callable[[bool], str]
+        self, children: Children, mode: ModeSpec, do: Callable[[ev.Action], None], stop: Callable[[bool], str]
     ) -> None:
         """``stop`` begins to stop the run, or with True ends it at once, and says what will be done."""
         self.saves = 0
@@ -148,7 +146,7 @@ def mismatch(request: Request) -> str:
     return ""
 
 
-def cannot_attach(simulators: int, learners: int, mode: str) -> str:
+def cannot_attach(simulators: int, learners: int, mode: ModeSpec) -> str:
     """Why so many cannot be attached; empty when they can."""
     if simulators < 0 or learners < 0 or simulators + learners == 0:
         return f"attach {simulators} simulators, {learners} learners: at least 1; write --simulators 1, or --learners 1"
@@ -157,28 +155,28 @@ def cannot_attach(simulators: int, learners: int, mode: str) -> str:
             f"attach {learners} learners and {simulators} simulators: one or the other, because a learner brings "
             "simulators of its own; ask twice"
         )
-    if learners and mode != ELASTIC:
+    if learners and not mode.elastic:
         return (
-            f"attach {learners} learners: a run in mode {mode} keeps the learners it began with; attach simulators, "
-            f"or start a run in mode {ELASTIC}"
+            f"attach {learners} learners: a run in mode {mode.asked_as} keeps the learners it began with; "
+            f"attach simulators, or start a run in mode {' or '.join(ELASTIC)}"
         )
     return ""
 
 
-def cannot_detach(names: Sequence[str], children: Mapping[str, Child], mode: str) -> str:
+def cannot_detach(names: Sequence[str], children: Mapping[str, Child], mode: ModeSpec) -> str:
     """Why these simulators and trainers cannot leave; empty when they can."""
     trainers, simulators = ([c for c in children.values() if c.first.role == role] for role in ("trainer", "simulator"))
-    known = [child.name for child in (*simulators, *(trainers if mode == ELASTIC else ()))]
+    known = [child.name for child in (*simulators, *(trainers if mode.elastic else ()))]
     if not names:
         return f"detach needs names; choose from {', '.join(known)}"
     for name in names:
-        if name in [trainer.name for trainer in trainers] and mode != ELASTIC:
+        if name in [trainer.name for trainer in trainers] and not mode.elastic:
             return (
-                f"detach {name}: a run in mode {mode} keeps the learners it began with; detach simulators, "
+                f"detach {name}: a run in mode {mode.asked_as} keeps the learners it began with; detach simulators, "
                 "or stop the run"
             )
         if name not in known:
-            what = "simulator and no trainer" if mode == ELASTIC else "simulator"
+            what = "simulator and no trainer" if mode.elastic else "simulator"
             return f"{name!r} is no {what} of this run; {_nearest_or_all(name, known)}"
         if children[name].leaving:
             return f"{name} is already leaving; wait until it is gone"

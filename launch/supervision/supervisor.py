@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import Any
 
+from actorlearn.parameters.modes import SYNC, ModeSpec
 from actorlearn.wire.messages import (
     Applied,
     Evaluated,
@@ -34,7 +35,7 @@ from launch.supervision.child import Child, Jitter, State, cause_of, spread
 from launch.supervision.children import Children
 from launch.supervision.desired import Orders
 from launch.supervision.outcome import verdict
-from launch.supervision.requests import ELASTIC, OPEN, Desk
+from launch.supervision.requests import OPEN, Desk
 from launch.topology.schema import BUDGET, Budget
 
 SCORE_LIMIT_S = 1800.0
@@ -54,7 +55,7 @@ class Supervisor:
         run_id: str,
         *,
         drain_s: float,
-        mode: str = "sync",
+        mode: ModeSpec = SYNC,
         resume: bool = False,
         budget: Budget = BUDGET,
         jitter: Jitter = spread,
@@ -286,11 +287,11 @@ class Supervisor:
         at_work = [trainer for trainer in trainers if not trainer.leaving and trainer not in lost]
         missed = [(trainer, who) for trainer in at_work if (who := self._children.missed(trainer.first.learner))]
         all_miss = len(missed) == len(at_work)
-        if self._desk.mode == ELASTIC and self.phase == "running" and not all_miss:
+        if self._desk.mode.elastic and self.phase == "running" and not all_miss:
             for trainer, who in missed:
                 self._children.dismiss(trainer, who)
             return
-        given_up = [who for _, who in missed if who.first.role == "inference" or self._desk.mode == "sync" or all_miss]
+        given_up = [who for _, who in missed if who.first.role == "inference" or self._desk.mode.in_step or all_miss]
         if len(lost) == len(trainers) or self.phase == "starting":  # later, while one is left, it learns
             given_up = [*lost, *given_up]
         if given_up:

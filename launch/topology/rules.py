@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import reduce
 
 from actorlearn.algorithms.interface import PARTS_OF_TRANSITIONS, REPLAYED, SHIPPED
+from launch.topology.modes import asked, mode
 from launch.topology.schema import ROLES, Topology
 from launch.topology.validate import Problem
 
@@ -97,20 +98,15 @@ def servers_with_work(t: Topology) -> Problems:
         )
 
 
-def local_steps_by_adam(t: Topology) -> Problems:
-    """A parameter store takes several steps at once from Adam alone."""
-    if t.mode == "async" and t.learners.local_steps > 1 and t.optimizer.name != "adam":
-        yield _problem(
-            t,
-            "learners.local_steps",
-            f"in mode async several are Adam's (appendix A of Stooke and Abbeel), not {t.optimizer.name}'s",
-            "write 1, or optimizer.name: adam",
-        )
+def rules_of_the_mode(t: Topology) -> Problems:
+    """Learners learn together in a mode that has rules of its own."""
+    for key, rule, way_out in mode(t).refusals(asked(t)):
+        yield _problem(t, key, rule, way_out)
 
 
-def in_peers_of_all_learners(t: Topology) -> Problems:
+def in_peers_are_others(t: Topology) -> Problems:
     """A graph that is written out names the in-peers of each learner: others, each once."""
-    graph, learners = t.gossip.graph, t.learners.count
+    graph = t.gossip.graph
     if not isinstance(graph, list):
         return
     for learner, peers in enumerate(graph):
@@ -123,13 +119,6 @@ def in_peers_of_all_learners(t: Topology) -> Problems:
                 "write for example [[2], [0], [1]]",
             )
             return
-    if t.mode == "gossip" and len(graph) < learners:
-        yield _problem(
-            t,
-            "gossip.graph",
-            f"each learner has a list of its in-peers, and {len(graph)} lists are too few for {learners} learners",
-            f"write {learners} lists, or learners.count: {len(graph)}",
-        )
 
 
 def horizon_of_batch_steps(t: Topology) -> Problems:
@@ -266,7 +255,7 @@ def replay_alone(t: Topology) -> Problems:
     """What replayed transitions cannot be learned with."""
     if t.algorithm.name not in REPLAYED:
         return
-    if t.replay.secondary_batch_size and (t.mode != "sync" or t.learners.count > 1):
+    if t.replay.secondary_batch_size and not mode(t).alone:
         yield _problem(
             t,
             "replay.secondary_batch_size",
@@ -309,8 +298,8 @@ RULES: tuple[Callable[[Topology], Problems], ...] = (
     delays_grow,
     spinning_is_given_longer,
     servers_with_work,
-    local_steps_by_adam,
-    in_peers_of_all_learners,
+    in_peers_are_others,
+    rules_of_the_mode,
     horizon_of_batch_steps,
     inference_batches_that_fill,
     weights_of_rollouts,

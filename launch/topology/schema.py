@@ -17,6 +17,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from actorlearn.parameters.settings import GossipSettings, LearnersSettings
 from launch.topology.provisional import (
     AlgorithmSection,
     EnvSection,
@@ -47,7 +48,6 @@ Device = Annotated[
     ),
 ]
 Precision = Literal["auto", "fp32", "bf16"]
-Graph = Literal["none", "ring", "k-peer", "exponential", "exponential-varying", "complete", "random-matching"]
 Hang = Annotated[
     float, Meta(ge=2, le=1_000_000, description="no sign of life, and no processor time, for so long is a hang")
 ]
@@ -58,74 +58,6 @@ Spin = Annotated[
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A mapping of known keys: unknown ones are errors, nothing is converted, nothing changes afterwards."""
-
-
-class LearnersSection(Section, frozen=True, kw_only=True):
-    """Learners: each is a trainer with its inference servers and simulators."""
-
-    count: Annotated[
-        int, Meta(ge=1, le=64, description="learners, each with its own simulators and inference servers")
-    ] = 1
-    rate_scaling: Annotated[
-        Literal["none", "sqrt", "linear"],
-        Meta(
-            description="of the learning rate with count x replay.batch_size / base_batch_size, "
-            "which make a larger batch"
-        ),
-    ] = "none"
-    chunks: Annotated[
-        int, Meta(ge=1, le=1_024, description="async: parts of the parameter store, each with its own lock")
-    ] = 3
-    local_steps: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=10_000,
-            description="async, with adam: updates between two of the store; gossip: between two exchanges",
-        ),
-    ] = 1
-    pull_rows: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=10_000,
-            description="async: steps of each environment between two pulls of the store; 0 = no pulls",
-        ),
-    ] = 0
-
-
-class GossipSection(Section, frozen=True, kw_only=True):
-    """How learners mix their weights in mode gossip (actorlearn/parameters/graph.py has what a graph means)."""
-
-    graph: Annotated[
-        Graph | list[list[int]],
-        Meta(
-            description="who mixes whose weights; none: nobody; lists: the in-peers of each learner, by number",
-            examples=[[[2], [0], [1]]],
-            extra={"or": "lists of in-peers"},
-        ),
-    ] = "ring"
-    peers: Annotated[
-        int, Meta(ge=1, le=63, description="k-peer: in-peers of each learner; all others where there are fewer")
-    ] = 1
-    max_staleness: (
-        Annotated[
-            int,
-            Meta(
-                ge=0,
-                le=1_000_000,
-                description="exchanges without mixing after which a learner waits for its in-peers; null = never",
-            ),
-        ]
-        | None
-    ) = None
-    transport: Annotated[
-        Literal["shm", "zmq"], Meta(description="of weights: shared memory, or ZeroMQ from learner to learner")
-    ] = "shm"
-    gradient_every: Annotated[
-        int,
-        Meta(ge=0, le=1_000_000, description="updates between two gradients kept for comparing learners; 0 = none are"),
-    ] = 0
 
 
 class SimulatorsSection(Section, frozen=True, kw_only=True):
@@ -365,8 +297,8 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
     algorithm: AlgorithmSection
     replay: ReplaySection
     optimizer: OptimizerSection
-    learners: LearnersSection
-    gossip: GossipSection
+    learners: LearnersSettings
+    gossip: GossipSettings
     simulators: SimulatorsSection
     inference: InferenceSection
     trainer: TrainerSection

@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 from torch import zeros
 
-from actorlearn.learning.peers import Learners
+from actorlearn.address import Shm
+from actorlearn.learning.peers import Peers
 from actorlearn.memory.shared import Segment
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.parameters.allgather import rows_fields
-from actorlearn.parameters.interface import Exchange, ExchangeSettings, Learner
-from actorlearn.parameters.make import make
+from actorlearn.parameters.interface import Exchange, Learner
+from actorlearn.parameters.modes import make
+from actorlearn.parameters.settings import AloneExchange, ExchangeSettings, SyncExchange
 from tests.identities import peer
 
 
@@ -36,19 +38,19 @@ def test_the_exchange_decides_when_a_pass_is_broken_off_and_who_is_to_end_at_onc
 
     order = SimpleNamespace(phase=phase, leaving=leaving)
     worker: Any = SimpleNamespace(alive=lambda: alive, control=SimpleNamespace(order=order))
-    settings: Any = SimpleNamespace(exchange={}, id=peer("trainer-1.0"))
+    settings: Any = SimpleNamespace(exchange=AloneExchange(), id=peer("trainer-1.0"))
     learning: Any = SimpleNamespace(exchange=SimpleNamespace(ending=ending), finish_s=0.0)
     told = phase == "drain" or bool(leaving)
-    assert Learners(settings, worker, learning).going_on() == (alive and not told and not others)
+    assert Peers(settings, worker, learning).going_on() == (alive and not told and not others)
     assert asked == ([told] if alive else [])
 
 
 def test_a_pass_that_counts_nothing_before_its_end_is_given_time_to_finish(monkeypatch: pytest.MonkeyPatch) -> None:
     order = SimpleNamespace(phase="run", leaving=[])
     worker: Any = SimpleNamespace(alive=lambda: True, control=SimpleNamespace(order=order))
-    settings: Any = SimpleNamespace(exchange={}, id=peer("trainer-1.0"))
+    settings: Any = SimpleNamespace(exchange=AloneExchange(), id=peer("trainer-1.0"))
     learning: Any = SimpleNamespace(exchange=SimpleNamespace(ending=lambda told: told), finish_s=5.0)
-    learners = Learners(settings, worker, learning)
+    learners = Peers(settings, worker, learning)
 
     def goes_on(now_s: float, phase: str) -> bool:
         monkeypatch.setattr("actorlearn.learning.peers.time.monotonic", lambda: now_s)
@@ -67,7 +69,7 @@ def test_another_list_breaks_off_joining_and_no_wait_of_who_is_joined(tmp_path: 
     second = [*first, peer("trainer-2.1")]
     order = SimpleNamespace(version=1, phase="run", leaving=[], learners=first, generation=1)
     worker: Any = SimpleNamespace(alive=lambda: True, control=SimpleNamespace(order=order))
-    exchange = {"mode": "sync", "rendezvous": str(tmp_path / "learners")}
+    exchange = sync(tmp_path)
     settings: Any = SimpleNamespace(exchange=exchange, id=peer("trainer-1.0"), learners=3)
     asked: list[bool] = []
 
@@ -87,7 +89,7 @@ def test_another_list_breaks_off_joining_and_no_wait_of_who_is_joined(tmp_path: 
             return env_steps, updates
 
     learning: Any = Joining()
-    learners = Learners(settings, worker, learning)
+    learners = Peers(settings, worker, learning)
     assert learners.join(30, 2) == (30, 2) and learners.joined
     assert asked == [True, False, True]
     order.learners, order.generation = second, 2
@@ -100,7 +102,7 @@ def test_who_is_left_alone_a_second_time_meets_nobody_it_met_before(tmp_path: Pa
     """A peer that dies twice within the life of this one: the list of those who are left is the same both times."""
     order = SimpleNamespace(version=1, phase="run", leaving=[], learners=[peer("trainer-0.0")], generation=1)
     worker: Any = SimpleNamespace(alive=lambda: True, control=SimpleNamespace(order=order))
-    exchange = {"mode": "sync", "rendezvous": str(tmp_path / "learners"), "gradients": str(tmp_path / "gradients")}
+    exchange = sync(tmp_path)
     settings: Any = SimpleNamespace(exchange=exchange, id=peer("trainer-0.0"), learners=2)
     Segment.create(tmp_path / "gradients", rows_fields(2, 4)).close()
 
@@ -113,7 +115,7 @@ def test_who_is_left_alone_a_second_time_meets_nobody_it_met_before(tmp_path: Pa
                 before.close()
 
     learning: Any = Joining()
-    learners = Learners(settings, worker, learning)
+    learners = Peers(settings, worker, learning)
     newer = tmp_path / "learners.10.of-others"
     newer.touch()
     for order.generation in (1, 4, 9):
@@ -135,7 +137,7 @@ def test_who_finds_no_room_to_meet_the_others_says_so_once_and_tries_again(
     warnings: list[str] = []
     control = SimpleNamespace(order=order, warned=warnings.append)
     worker: Any = SimpleNamespace(alive=lambda: True, control=control)
-    exchange = {"mode": "sync", "rendezvous": str(tmp_path / "learners"), "gradients": ""}
+    exchange = sync(tmp_path)
     settings: Any = SimpleNamespace(exchange=exchange, id=peer("trainer-0.0"), learners=2)
 
     class Joining:
@@ -145,13 +147,18 @@ def test_who_finds_no_room_to_meet_the_others_says_so_once_and_tries_again(
             pass
 
     learning: Any = Joining()
-    learners = Learners(settings, worker, learning)
+    learners = Peers(settings, worker, learning)
     with monkeypatch.context() as full:
         full.setattr(os, "posix_fallocate", lambda *_: raise_full())
         assert [learners.join(30, 2) for _ in range(3)] == [None] * 3
     (warning,) = warnings
     assert "cannot meet the other learners" in warning and "bytes of shared memory needed" in warning
     assert learners.join(30, 2) == (30, 2) and learners.joined
+
+
+def sync(folder: Path) -> SyncExchange:
+    """Of learners that meet in a folder."""
+    return SyncExchange(rendezvous=Shm(path=f"{folder}/learners"), gradients=Shm(path=f"{folder}/gradients"))
 
 
 def raise_full() -> None:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from actorlearn import failpoints
 from actorlearn.algorithms.interface import Batch
 from actorlearn.parameters import checkpoint
-from actorlearn.parameters.interface import ExchangeSettings, Stopped
+from actorlearn.parameters.interface import Stopped
+from actorlearn.parameters.settings import AloneExchange
 from actorlearn.processes.batches import steps_in
 from actorlearn.replay.rings import Rings
 from tests.learning.made import batch as any_batch
@@ -176,7 +177,7 @@ def test_minibatches_that_were_due_before_learners_joined_are_due_after_it(tmp_p
         made.updates_from(any_batch(), steps, 0)
         made.pass_over(any_batch(), steps, 0)
     before = made.updates_from(any_batch(), 40, 0)
-    made.exchange_by(ExchangeSettings(), lambda: True)
+    made.exchange_by(AloneExchange(), lambda: True)
     made._together = 1
     made.learner.adopt(np.array([made.learner.counts()]), 0)
     assert made.updates_from(any_batch(), 40, 0) == before > 0

@@ -14,12 +14,16 @@ from actorlearn.learning.resuming import resumed
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.checkpoint_folders import CheckpointError
+from actorlearn.parameters.modes import MODES, Asked, Places
+from actorlearn.parameters.settings import GossipSettings, LearnersSettings
 from actorlearn.worker.settings import TrainerSettings
 from tests.learning.made import learning
 
+ASKED = Asked(LearnersSettings(count=2), GossipSettings(), "adam", 0)
+
 
 def settings(run_dir: Path, learner: int, mode: str) -> TrainerSettings:
-    exchange = {} if mode == "alone" else {"mode": mode}
+    exchange = MODES[mode].exchange(learner, 0, ASKED, Places(run_dir, run_dir, run_dir))
     changed: dict[str, Any] = {"run_dir": str(run_dir), "learner": learner, "exchange": exchange, "resume": True}
     made = learning().settings
     return msgspec.structs.replace(made, **changed, optimizer=msgspec.to_builtins(OptimizerSettings(name="adam")))

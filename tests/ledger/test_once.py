@@ -13,7 +13,7 @@ import torch
 from actorlearn.algorithms.interface import Batch
 from actorlearn.failpoints import Killed
 from actorlearn.parameters.allreduce import Sync
-from actorlearn.parameters.exchange import Alone
+from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.interface import Stopped
 from launch.topology.load import Topology
 from tests.ledger import fibers

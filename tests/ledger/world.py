@@ -283,7 +283,7 @@ class World:
         def said(rows: list[Row]) -> float:
             self.applied.append((worker.peer, rows))
             exchange: Any = learning.exchange
-            return float(len(exchange.taking_part)) if settings.exchange.get("mode") == "sync" else 1.0
+            return float(len(exchange.taking_part)) if settings.exchange.together else 1.0
 
         replayed = learns_from_replay(learning.algorithm)
         for each in (learning, *([learning.secondary] if hasattr(learning, "secondary") else [])):

@@ -8,15 +8,17 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from actorlearn.address import Ipc, Shm
 from actorlearn.memory.shared import Segment
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.parameters.counts import Counts, counts_fields
 from actorlearn.parameters.exchange_log import exchange_fields
 from actorlearn.parameters.gossip import Gossip
-from actorlearn.parameters.graph import GraphSettings
-from actorlearn.parameters.interface import ExchangeSettings, Learner, Place
-from actorlearn.parameters.make import make
+from actorlearn.parameters.interface import Learner, Place, Present
+from actorlearn.parameters.mixing import GraphSettings
+from actorlearn.parameters.modes import make
 from actorlearn.parameters.published import weights_fields
+from actorlearn.parameters.settings import GossipExchange
 
 PARAMETERS, STATISTICS = 5, 2
 SIZE = PARAMETERS + STATISTICS
@@ -54,17 +56,19 @@ def learner(
     **more: object,
 ) -> Gossip:
     """One of the learners whose segments lie in this folder."""
-    settings = ExchangeSettings(
-        mode="gossip",
+    shared = not more.pop("by_sockets", False)
+    settings = GossipExchange(
         rank=rank,
-        folder=str(folder),
+        counts=Shm(path=f"{folder}/counts"),
+        messages=Shm(path=f"{folder}/messages-{{}}") if shared else Ipc(path=f"{folder}/messages-{{}}.sock"),
         graph=graph or GraphSettings(name="complete"),
-        endpoint=f"ipc://{folder}/messages-{{}}.sock",
+        gradients=Shm(path=f"{folder}/gradients-{{}}") if "gradient_every" in more else None,
+        log=Shm(path=f"{folder}/exchanges-{{}}") if shared else None,
         **{"learners": len(members), **more},  # type: ignore[arg-type]
     )
     counts = Counts(Segment.open(folder / "counts"), rank)
     own = Learner(
-        *(PAAC, start(), torch.zeros(PARAMETERS), alive, lambda: members, warn),
+        *(PAAC, start(), torch.zeros(PARAMETERS), alive, lambda: Present(members), warn),
         place=lambda: Place(counts.learned),  # its trainer commits what it has settled
     )
     made = make(settings, own)

@@ -18,20 +18,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from actorlearn.address import Shm
 from actorlearn.optim.interface import OptimizerSettings
-from actorlearn.parameters.allreduce import ASK_EVERY
+from actorlearn.parameters.allreduce import ASK_EVERY, Sync
 from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.interface import (
     Agreed,
     Disagreement,
     Exchange,
-    ExchangeSettings,
     Learner,
     PeerLost,
     Place,
     Stopped,
 )
-from actorlearn.parameters.make import make
+from actorlearn.parameters.settings import SyncExchange
 
 ROWS, INPUTS, HIDDEN, STATISTICS = 24, 4, 8, 2
 PARAMETERS = INPUTS * HIDDEN + HIDDEN
@@ -75,13 +75,11 @@ class SyncLearner:
         self.heard: dict[str, Any] = {}
 
     def join(self, generation: int) -> Exchange:
-        settings = ExchangeSettings(
-            mode="sync",
+        settings = SyncExchange(
             rank=self.rank,
             learners=self.learners,
-            rendezvous=self.paths[generation],
-            gradients=str(Path(self.paths[generation]).with_name("gradients")),
-            hash_every=1,
+            rendezvous=Shm(path=self.paths[generation]),
+            gradients=Shm(path=str(Path(self.paths[generation]).with_name("gradients"))),
         )
         own = Learner(
             *(OPTIMIZER, self.weights, torch.zeros(PARAMETERS), lambda: self.alive()),
@@ -92,7 +90,7 @@ class SyncLearner:
             counts=lambda: [self.updates, self.rank],
             adopt=lambda said, best: self.heard.update(said=said.tolist(), best=best),
         )
-        exchange = make(settings, own)
+        exchange = Sync(settings, own, hash_every=1)
         self.env_steps, self.updates = exchange.join(self.env_steps, self.updates)
         self.place = exchange.place() or self.place
         return exchange

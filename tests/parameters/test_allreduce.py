@@ -16,7 +16,7 @@ import torch
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.allgather import rows_fields
 from actorlearn.parameters.allreduce import ASK_EVERY, ask_after
-from actorlearn.parameters.exchange import Alone
+from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.interface import Learner
 from actorlearn.parameters.rendezvous import rendezvous_fields
 from tests.parameters import sync_learner as program

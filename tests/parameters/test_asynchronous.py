@@ -14,12 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from actorlearn.address import Shm
 from actorlearn.memory.shared import Segment
 from actorlearn.optim.interface import OptimizerSettings, state_vectors
+from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.asynchronous import Async
-from actorlearn.parameters.exchange import Alone
-from actorlearn.parameters.interface import ExchangeSettings, Learner, Place
-from actorlearn.parameters.make import make
+from actorlearn.parameters.interface import Learner, Place
+from actorlearn.parameters.modes import make
+from actorlearn.parameters.settings import AsyncExchange
 from actorlearn.parameters.store import Record, Store, store_fields
 from tests import reference
 
@@ -36,15 +38,17 @@ LEARNER = """
 import sys
 from pathlib import Path
 import torch
+from actorlearn.address import Shm
 from actorlearn.optim.interface import OptimizerSettings
-from actorlearn.parameters.interface import ExchangeSettings, Learner, Place
-from actorlearn.parameters.make import make
+from actorlearn.parameters.interface import Learner, Place
+from actorlearn.parameters.modes import make
+from actorlearn.parameters.settings import AsyncExchange
 torch.set_num_threads(1)
 rank, learners, updates, size = map(int, sys.argv[2:])
 weights, gradients = torch.zeros(size), torch.zeros(size)
 # Without decay the rule remembers nothing, so the order of updates does not matter.
 optimizer = OptimizerSettings(decay=0.0, accumulator_init=0.0, epsilon=1e-6, clip_norm=0.0)
-settings = ExchangeSettings(mode="async", rank=rank, learners=learners, store=sys.argv[1])
+settings = AsyncExchange(rank=rank, learners=learners, store=Shm(path=sys.argv[1]))
 update = 0
 exchange = make(settings, Learner(optimizer, weights, gradients, place=lambda: Place(update, 7 * update)))
 exchange.join(0, 0)
@@ -73,7 +77,7 @@ def learners(
     made = []
     for rank in range(count):
         weights = start()
-        which = ExchangeSettings(mode="async", rank=rank, learners=count, store=str(path), local_steps=local_steps)
+        which = AsyncExchange(rank=rank, learners=count, store=Shm(path=str(path)), local_steps=local_steps)
         exchange = make(which, Learner(optimizer, weights, torch.zeros(PARAMETERS), place=place_of(path, rank)))
         assert isinstance(exchange, Async)
         made.append((exchange, weights))

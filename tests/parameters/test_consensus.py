@@ -17,7 +17,7 @@ from actorlearn.memory.shared import Segment
 from actorlearn.parameters import consensus, exchange_log
 from actorlearn.parameters.consensus import HISTORY, Bound, Consensus, Measured, cosines, measure
 from actorlearn.parameters.exchange_log import RECORDS, STEPPED, ExchangeLog, Record, exchange_fields
-from actorlearn.parameters.graph import GRAPHS, GraphSettings, in_peers, mixing_matrix
+from actorlearn.parameters.mixing import GRAPHS, GraphSettings, in_peers, mixing_matrix
 
 SIZE = 5
 Vector = NDArray[np.float64]

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from actorlearn.failpoints import Killed, armed
 from actorlearn.memory.shared import Segment
-from actorlearn.parameters.exchange import Alone
+from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.exchange_log import ADOPTED, MIXED, STEPPED, ExchangeReader, Record
-from actorlearn.parameters.graph import GraphSettings, in_peers, mixing_matrix
 from actorlearn.parameters.interface import Learner, Place
+from actorlearn.parameters.mixing import GraphSettings, in_peers, mixing_matrix
 from actorlearn.parameters.published import Published
 from tests.parameters.gossiping import PAAC, PARAMETERS, RATE, SIZE, STATISTICS, learn, learner, segments, start
 from tests.sizes import ROOT
@@ -472,13 +472,13 @@ def test_one_that_finds_no_messages_goes_on_from_its_own_checkpoint(tmp_path: Pa
     first.close(), again.close()
 
 
-@pytest.mark.parametrize("transport", ["shm", "zmq"])
+@pytest.mark.parametrize("by_sockets", [False, True])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e30, -1e30])
-def test_a_poisoned_peer_is_refused_named_and_counted(tmp_path: Path, transport: str, bad: float) -> None:
+def test_a_poisoned_peer_is_refused_named_and_counted(tmp_path: Path, by_sockets: bool, bad: float) -> None:
     folder, said = segments(tmp_path, 3), list[str]()
     graph = GraphSettings(name="complete")
     first, second, poisoned = (
-        learner(folder, rank, [0, 1, 2], graph, lambda: True, warn, transport=transport)
+        learner(folder, rank, [0, 1, 2], graph, lambda: True, warn, by_sockets=by_sockets)
         for rank, warn in enumerate((said.append, print, print))
     )
     for exchange in (first, second, poisoned):
@@ -542,7 +542,7 @@ def test_through_sockets_messages_are_mixed_and_a_newcomer_waits_for_the_first(t
         learn(learners[0], torch.zeros(PARAMETERS))  # changes no weights, but posts them again
         return True
 
-    sockets = {"transport": "zmq", "learners": 2, "max_staleness": 0}
+    sockets = {"by_sockets": True, "learners": 2, "max_staleness": 0}
     learners = [
         learner(folder, 0, members, alive=first_waits, **sockets),
         learner(folder, 1, members, alive=lambda: True, **sockets),

@@ -16,11 +16,13 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from actorlearn.address import Shm
 from actorlearn.failpoints import Killed, armed, hit
 from actorlearn.memory.shared import Segment
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.parameters.asynchronous import Async
-from actorlearn.parameters.interface import ExchangeSettings, Learner, Place
+from actorlearn.parameters.interface import Learner, Place
+from actorlearn.parameters.settings import AsyncExchange
 from actorlearn.parameters.store import store_fields
 
 PARAMETERS, STATISTICS = 7, 1
@@ -61,9 +63,8 @@ class Driver:
     def begin(self) -> None:
         gradients = torch.zeros(PARAMETERS)
         self.exchange = Async(
-            ExchangeSettings(
-                **{"mode": "async", "rank": self.learner, "learners": LEARNERS, "store": str(self.path)},
-                local_steps=self.local_steps,
+            AsyncExchange(
+                rank=self.learner, learners=LEARNERS, store=Shm(path=str(self.path)), local_steps=self.local_steps
             ),
             Learner(
                 *(self.optimizer, torch.zeros(PARAMETERS + STATISTICS), gradients),

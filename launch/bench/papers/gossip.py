@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from actorlearn.metrics.energy import Energy
-from actorlearn.parameters.graph import GraphSettings, neighbours
+from actorlearn.parameters.mixing import GraphSettings, neighbours
 from launch.bench.measure.interleaved import Spread, progress_bar
 from launch.bench.measure.report import Report, rate
 from launch.bench.measure.request import Request

@@ -7,11 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from actorlearn.address import Shm
 from actorlearn.memory.fields import Field
 from actorlearn.memory.progress import ROWS
 from actorlearn.memory.shared import SharedMemoryFull, segment_bytes
-from actorlearn.parameters.graph import GraphSettings
-from actorlearn.parameters.interface import ExchangeSettings
+from actorlearn.parameters.mixing import GraphSettings
+from actorlearn.parameters.settings import GossipExchange, SyncExchange
 from actorlearn.replay.rows import replay_fields
 from actorlearn.worker.settings import EvaluatorSettings, SimulatorSettings, TrainerSettings
 from launch.commands import check
@@ -144,9 +145,11 @@ def test_gossip_has_messages_and_counts_and_numbers_its_trainers() -> None:
     assert names[:7] == ["weights-0", "rollouts-0", "account-0", "messages-0", "exchanges-0", "gradients-0", "counts"]
     settings = instructions(made, "trainer-0", 0)
     assert isinstance(settings, TrainerSettings)
-    exchange = msgspec.convert(settings.exchange, ExchangeSettings)
-    assert (exchange.mode, exchange.rank, exchange.learners, exchange.gradient_every) == ("gossip", 0, 1, 5)
-    assert exchange.folder == str(made.shm)
+    exchange = settings.exchange
+    assert isinstance(exchange, GossipExchange)
+    assert (exchange.rank, exchange.learners, exchange.gradient_every) == (0, 1, 5)
+    assert exchange.messages == Shm(path=str(made.shm / "messages-{}"))
+    assert exchange.counts == Shm(path=str(made.shm / "counts"))
     assert exchange.graph == GraphSettings(name="lists", lists=((1,), (0,)))
     assert planned("mode=gossip", "seed=3").graph == GraphSettings(name="ring", seed=3)
 
@@ -158,7 +161,8 @@ def test_learners_in_step_have_room_for_the_gradients_of_all() -> None:
     assert 4 * 2 * 3 * floats <= segment.bytes <= 4 * 2 * 3 * floats + 20_000
     settings = instructions(made, "trainer-1", 0)
     assert isinstance(settings, TrainerSettings)
-    assert msgspec.convert(settings.exchange, ExchangeSettings).gradients == str(made.shm / "gradients")
+    assert isinstance(settings.exchange, SyncExchange)
+    assert settings.exchange.gradients == Shm(path=str(made.shm / "gradients"))
     for overrides in (["learners.count=1"], ["learners.count=2", "mode=async"]):
         assert "gradients" not in [segment.name for segment in planned(*overrides).segments]
 
@@ -169,8 +173,10 @@ def test_who_listens_is_in_the_plan() -> None:
         made = planned(*two, f"mode={mode}")
         assert made.sockets == [made.endpoint("control")]
     made = planned(*two, "mode=gossip", "gossip.transport=zmq")
-    assert made.sockets == [made.endpoint("control"), made.messages(0), made.messages(1)]
-    assert made.exchange(1)["endpoint"].format(1) == made.messages(1)
+    messages = [made.endpoint(f"messages-{learner}") for learner in range(2)]
+    assert made.sockets == [made.endpoint("control"), *messages]
+    listens = made.exchange(1).listens
+    assert listens and listens.endpoint == messages[1]
 
 
 # Learners that come and go --------------------------------------------------------------------------------------------
@@ -208,7 +214,8 @@ def test_a_learner_that_comes_has_processes_and_segments_of_its_own(living: Plan
     assert (member.id.learner, member.server) == (3, 3)
     trainer = instructions(living, "trainer-3", 0)
     assert isinstance(trainer, TrainerSettings)
-    assert msgspec.convert(trainer.exchange, ExchangeSettings).rank == trainer.learner == 3
+    assert isinstance(trainer.exchange, GossipExchange)
+    assert trainer.exchange.rank == trainer.learner == 3
 
 
 def test_a_learner_that_leaves_takes_its_segments_and_its_number_with_it(living: Plan) -> None:

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 
 from actorlearn.algorithms import interface as algorithms
 from actorlearn.models import interface as models
-from actorlearn.parameters import graph, published
+from actorlearn.parameters import mixing, published
 from launch.topology import defaults, strict_yaml
 from launch.topology import load as loading
 from launch.topology.keys import key_at, keys_of
 from launch.topology.load import Topology, TopologyError, dump, json_schema, load, parse, tree
 from launch.topology.rules import VERSIONS
-from launch.topology.schema import Graph, SupervisionSection
+from launch.topology.schema import SupervisionSection
 from tests.sizes import ROOT
 
 PONG = "env: {id: ALE/Pong-v5}\nmodel: {name: nips}\nalgorithm: {name: a2c}\n"
@@ -178,7 +178,7 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
                 ),
                 "gossip": st.fixed_dictionaries(
                     {
-                        "graph": st.sampled_from(get_args(Graph)) | st.just([[n] for n in (*range(1, 64), 0)]),
+                        "graph": st.sampled_from(get_args(mixing.Graph)) | st.just([[n] for n in (*range(1, 64), 0)]),
                         "peers": st.integers(1, 63),
                         "max_staleness": st.none() | st.integers(0, 10**6),
                         "transport": st.sampled_from(["shm", "zmq"]),
@@ -552,10 +552,6 @@ def test_presets_are_those_of_the_atari_environments() -> None:
 def test_what_a_batch_of_ones_own_algorithm_parts_into_is_for_it_to_know() -> None:
     loaded = parse(CARTPOLE, ["algorithm.name=my.code:Own", "algorithm.minibatches=1000"])
     assert loaded.algorithm.minibatches == 1000
-
-
-def test_graphs_are_those_the_learners_know() -> None:
-    assert (*get_args(Graph), "lists") == graph.GRAPHS
 
 
 def test_the_door_to_topologies_does_not_import_torch_or_numpy() -> None:

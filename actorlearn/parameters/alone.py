@@ -14,6 +14,7 @@ from actorlearn.optim.clip import clip_by_global_norm
 from actorlearn.optim.make import make as make_optimizer
 from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.interface import Agreed, Learner, Place, Stepped
+from actorlearn.parameters.settings import AloneExchange
 
 
 class Alone:
@@ -93,3 +94,8 @@ class Alone:
 
     def close(self) -> None:
         """There is nothing to leave."""
+
+
+def make(_settings: AloneExchange, learner: Learner) -> Alone:
+    """Construct it as the other modes' exchanges are: from settings, of which it needs none."""
+    return Alone(learner)

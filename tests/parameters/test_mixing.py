@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actorlearn.parameters.graph import DRAWS, GRAPHS, GraphSettings, facts, in_peers, mixing_matrix, neighbours
+from actorlearn.parameters.mixing import DRAWS, GRAPHS, GraphSettings, facts, in_peers, mixing_matrix, neighbours
 
 NAMED = [name for name in GRAPHS if name != "lists"]
 graphs = st.builds(GraphSettings, name=st.sampled_from(NAMED), peers=st.integers(1, 5), seed=st.integers(0, 99))

@@ -11,13 +11,15 @@ graph; columns too where everybody has as many out-peers as in-peers, and only i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-GRAPHS = ("none", "ring", "k-peer", "exponential", "exponential-varying", "complete", "random-matching", "lists")
+Graph = Literal["none", "ring", "k-peer", "exponential", "exponential-varying", "complete", "random-matching"]
+"""Those that have a name; another one is written out as lists."""
+GRAPHS = (*get_args(Graph), "lists")
 DRAWS = 256
 """Exchanges of random matching that `facts` looks at."""
 _NOTHING = 1e-12
