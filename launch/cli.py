@@ -205,7 +205,7 @@ def plot(
     from launch.runs.find import find
 
     try:
-        plot([find(run).path for run in runs], output, columns or [SCORE])
+        plot([find(run) for run in runs], output, columns or [SCORE])
     except OSError as error:
         file, reason = error.filename or output, error.strerror or error
         raise typer.BadParameter(f"{file}: cannot be read or written: {reason}; name another file") from None

@@ -22,6 +22,7 @@ from launch.reports.format import as_whole, metric_value
 from launch.runs import find
 from launch.runs.client import ask
 from launch.runs.find import Run
+from launch.runs.view import RunView, glance
 from launch.runtime.resources import sweep_all
 
 _CHANGE_S = 75.0
@@ -30,15 +31,13 @@ _CHANGE_S = 75.0
 _NOW_S = 5.0
 """A supervisor told to stop now has nothing to save; what takes longer than this is stuck."""
 
-
-_METRICS = ("env_steps", "env_steps_per_s", "episode_return_mean", "time_s")
+_METRICS = ("env_steps", "env_steps_per_s", "episode_return_mean")
 """Shown of each run by ``ps``."""
 
 
 def ps(ended: bool, json: bool) -> int:
     """List runs; returns the exit status."""
-    found = find.known() if ended else find.living()
-    rows = [_about(run) for run in found]
+    rows = [_about(glance(run)) for run in (find.all_runs() if ended else find.living())]
     if json:
         print(json_format.dumps({"runs": rows}))
         return 0
@@ -54,34 +53,23 @@ def ps(ended: bool, json: bool) -> int:
             row["run"],
             row["status"],
             as_whole(row["processes"]),
-            *(metric_value(row, name) for name in _METRICS),
+            *(metric_value(row, name) for name in (*_METRICS, "time_s")),
             _short(row["folder"]),
         )
     Console(soft_wrap=not os.isatty(1)).print(table)
     return 0
 
 
-def _about(run: Run) -> dict[str, Any]:
-    last = run.summary() if not run.alive else {}
-    row = run.metrics().last() or {}
-    known = {key: last.get(key, row.get(key)) for key in _METRICS[:-1]}
+def _about(view: RunView) -> dict[str, Any]:
     return {
-        "run": run.name,
-        "folder": str(run.path),
-        "status": run.status,
-        "processes": _processes(run) if run.alive else 0,
-        "supervisor_pid": run.meta.get("supervisor_pid") if run.alive else None,
-        **known,
-        "time_s": last.get("wall_time_s", row.get("time_s")),
+        "run": view.name,
+        "folder": str(view.folder),
+        "status": view.status,
+        "processes": None if view.processes is None else len(view.processes),
+        "supervisor_pid": None if view.has_ended else view.meta.get("supervisor_pid"),
+        **{name: view.final(name) for name in _METRICS},
+        "time_s": view.elapsed_s,
     }
-
-
-def _processes(run: Run) -> int | None:
-    try:
-        found = ask(run, "status", timeout_s=1.0).data.get("processes")
-        return len(found) if isinstance(found, list) else None
-    except FailedError:
-        return None
 
 
 def _short(folder: str) -> str:

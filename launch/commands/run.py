@@ -38,8 +38,7 @@ def resume(word: str, overrides: Sequence[str]) -> int:
         raise RunError(
             f"{run.name} is alive; `actorlearn top {run.name}` shows it, `actorlearn stop {run.name}` ends it"
         )
-    checkpoints = run.path / "checkpoints"
-    if not checkpoints.is_dir() or not any(checkpoints.iterdir()):
+    if not run.checkpoints():
         raise RunError(f"{run.name} has no checkpoint to resume from; start it again with `actorlearn run`")
     return _run(load(run.path / "topology.yaml", overrides), run.path, resume=True)
 
@@ -63,12 +62,13 @@ def new_folder(name: str, run_dir: Path | None) -> Path:
 
 def _run(topology: Topology, folder: Path, resume: bool) -> int:
     from launch.display import console
+    from launch.runs.view import RunView
     from launch.runtime.loop import run
 
     screen = None
     try:
         with suppress(OSError):  # nobody can see it: the run goes on all the same
-            screen = console.make(folder.absolute().name, topology.env.id, topology.total_steps)
+            screen = console.make(RunView(folder.absolute().name, topology.env.id, topology.total_steps))
         return run(topology, folder, resume=resume, console=screen)
     finally:
         _close(screen)

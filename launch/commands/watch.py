@@ -1,7 +1,6 @@
 """Watches a run from outside: the picture of ``top`` and the output of ``logs``.
 
-Reads metrics.jsonl, events.jsonl and logs/ of the run folder, and asks a living supervisor for its processes. Works on
-ended runs too, and never changes one.
+Works on ended runs too, and never changes one. What is read of a run is ``launch/runs/view.py``'s and ``tail.py``'s.
 """
 
 from __future__ import annotations
@@ -9,105 +8,49 @@ from __future__ import annotations
 import json as json_format
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console as Terminal
 from rich.live import Live
 
-from launch.display.screen import Known, picture
-from launch.errors import FailedError, RunError
-from launch.reports.checks import believed
+from launch.display.screen import picture
+from launch.errors import RunError
 from launch.runs import find
-from launch.runs.client import ask
 from launch.runs.find import Run
+from launch.runs.tail import Tail
+from launch.runs.view import RunReader, RunView
 
 _LOOK_EVERY_S = 1.0
 _FOLLOW_EVERY_S = 0.2
-_TAIL_BYTES_A_LINE = 400  # a guess at a long line; a traceback's are shorter
-
-
-class View:
-    """What a run shows to someone who looks at it now and then."""
-
-    def __init__(self, run: Run) -> None:
-        """Read the topology and everything reported so far."""
-        from launch.topology.load import load
-
-        self.run = run
-        topology = load(run.path / "topology.yaml")
-        self.known = Known(run.name, topology.env.id, topology.total_steps)
-        self._metrics, self._events = run.metrics(), run.events()
-
-    def look(self) -> None:
-        """Read what is new."""
-        for row in self._metrics.new():
-            self.known.add_row(row)
-        for event in self._events.new():
-            self.known.add_event(event)
-        self.known.status = self.run.status
-        self.known.processes = self._processes() if self.run.alive else ()
-
-    @property
-    def elapsed_s(self) -> float:
-        """Time of the last report, plus its age while the run is alive."""
-        reported_s = float(self.known.row.get("time_s") or 0.0)
-        if not self.run.alive:
-            return float(self.run.summary().get("wall_time_s") or reported_s)
-        with suppress(OSError):
-            reported_s += max(0.0, time.time() - (self.run.path / "metrics.jsonl").stat().st_mtime)
-        return reported_s
-
-    def _processes(self) -> Sequence[Mapping[str, Any]]:
-        try:
-            found = ask(self.run, "status", timeout_s=2.0).data.get("processes")
-        except FailedError:
-            return self.known.processes  # as they were; a supervisor that is busy answers the next time
-        return [believed(process) for process in found if isinstance(process, dict)] if isinstance(found, list) else []
 
 
 def top(word: str | None, once: bool, json: bool) -> int:
     """Show a run until it ends; returns the exit status."""
-    view = View(find.find(word))
-    view.look()
+    reader = RunReader(find.find(word))
+    view = reader.look()
     terminal = Terminal()
     if json:
-        known = view.known
-        print(
-            json_format.dumps(
-                {
-                    "run": view.run.name,
-                    "folder": str(view.run.path),
-                    "status": known.status,
-                    "elapsed_s": round(view.elapsed_s, 3),
-                    "left_s": known.left_s if view.run.alive else None,
-                    "total_steps": known.total_steps,
-                    "row": dict(known.row),
-                    "processes": [dict(process) for process in known.processes],
-                    "events": list(known.events),
-                    "chosen": list(known.chosen),
-                    "summary": view.run.summary(),
-                }
-            )
-        )
-    elif once or not terminal.is_terminal or not view.run.alive:
-        terminal.print(picture(view.known, view.elapsed_s, terminal.width, terminal.height))
+        print(json_format.dumps(view.as_json()))
+    elif once or not terminal.is_terminal or view.has_ended:
+        _print(view, terminal)
     else:
-        _follow(view, terminal)
+        _follow(reader, view, terminal)
     return 0
 
 
-def _follow(view: View, terminal: Terminal) -> None:
+def _follow(reader: RunReader, view: RunView, terminal: Terminal) -> None:
     """Redraw until the run ends."""
     with Live(console=terminal, auto_refresh=False, screen=True) as live:
-        while view.run.alive:
-            live.update(picture(view.known, view.elapsed_s, terminal.width, terminal.height), refresh=True)
+        while reader.run.alive:
+            live.update(picture(view, terminal.width, terminal.height), refresh=True)
             time.sleep(_LOOK_EVERY_S)
-            view.look()
-    view.look()
-    terminal.print(picture(view.known, view.elapsed_s, terminal.width, terminal.height))
+            view = reader.look()
+    _print(reader.look(), terminal)
+
+
+def _print(view: RunView, terminal: Terminal) -> None:
+    terminal.print(picture(view, terminal.width, terminal.height))
 
 
 def logs(word: str, process: str | None, follow: bool, lines: int) -> int:
@@ -146,29 +89,3 @@ def _print_new(tails: Mapping[Path, Tail], named: bool, last: bool = False) -> N
         for line in tail.new(last):
             print(f"{path.stem:<{width}} | {line}" if named else line)
     sys.stdout.flush()
-
-
-class Tail:
-    """The last lines of a text file that grows, then those that are added."""
-
-    def __init__(self, path: Path, lines: int) -> None:
-        """Begin about ``lines`` lines before the end."""
-        self._path = path
-        size = path.stat().st_size
-        self._offset = max(0, size - lines * _TAIL_BYTES_A_LINE)
-        with path.open("rb") as file:
-            file.seek(self._offset)
-            read = file.read(size - self._offset)
-        ends = [i for i, byte in enumerate(read) if byte == ord("\n")]
-        starts = [0, *(end + 1 for end in ends)] if self._offset == 0 else [end + 1 for end in ends]
-        starts = [start for start in starts if start < len(read)]
-        self._offset += starts[-lines] if 0 < lines <= len(starts) else (starts[0] if lines and starts else len(read))
-
-    def new(self, last: bool = False) -> Iterator[str]:
-        """Lines written since the last call; one that is not yet whole only when this is the last call."""
-        with self._path.open("rb") as file:
-            file.seek(self._offset)
-            read = file.read()
-        taken = read if last else read[: read.rfind(b"\n") + 1]
-        self._offset += len(taken)
-        yield from taken.decode("utf-8", "replace").splitlines()

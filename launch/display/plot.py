@@ -1,7 +1,6 @@
-"""Draws learning curves: mean raw score, or another column, against environment steps and against minutes.
+"""Draws learning curves: mean raw score, or other metrics, against environment steps and against minutes.
 
-Reads ``metrics.jsonl`` and, for names, ``topology.yaml`` of each run folder, finished or still running; writes one
-picture. Knows nothing of the processes that made them.
+Reads the reports and the topology of each run, finished or still running; writes one picture.
 """
 
 from __future__ import annotations
@@ -12,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from actorlearn.files import write_atomically
+from actorlearn.metrics.registry import is_registered, metric
+from actorlearn.metrics.writer import METRICS_FILE
 from launch.reports.checks import is_number
 from launch.reports.format import printable
-from launch.topology import strict_yaml
+from launch.runs.find import Run
+from launch.runs.view import identified
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,7 +48,7 @@ class Curve:
         return self.stretches[-1][-1][2]
 
 
-def plot(runs: Sequence[Path], output: Path, columns: Sequence[str] = (SCORE,)) -> None:
+def plot(runs: Sequence[Run], output: Path, columns: Sequence[str] = (SCORE,)) -> None:
     """Draw these columns of the runs into ``output``; raises ValueError, in one line, when there is nothing to draw."""
     if not runs:
         raise ValueError("no run given to plot: name one or more run folders")
@@ -85,23 +85,21 @@ def save(figure: Figure, path: Path) -> None:
     write_atomically(path, drawn.getvalue())
 
 
-def read_curve(run: Path, column: str = SCORE) -> Curve:
+def read_curve(run: Run, column: str = SCORE) -> Curve:
     """Read a curve of one run folder; raises ValueError when it has none."""
-    rows = _read_rows(run / "metrics.jsonl")
+    rows = _read_rows(run)
     stretches = _stretches(rows, column)
     if not stretches and column != SCORE:
         there = ", ".join(sorted({name for row in rows for name in row if _value(row, name) is not None}))
-        raise ValueError(f"{run}: no numbers in a column {column!r}; there are {there}")
+        raise ValueError(f"{run.path}: no numbers in a column {column!r}; there are {there}")
     if not stretches:
-        raise ValueError(f"{run}: no whole game finished in {len(rows)} reports; let the run go on, then plot again")
-    topology = read_topology(run / "topology.yaml")
-    name, env = topology.get("name"), topology.get("env")
-    game = env.get("id") if isinstance(env, dict) else None
-    last = rows[-1]
+        raise ValueError(f"{run.path}: no whole game finished in {len(rows)} reports; let the run go on and plot again")
+    view = identified(run)
+    name, last = view.topology.get("name"), rows[-1]
     steps, frames = _value(last, "env_steps"), _value(last, "frames")
     return Curve(
-        label=name if name and isinstance(name, str) else run.resolve().name,
-        game=game if isinstance(game, str) else "",
+        label=name if name and isinstance(name, str) else run.name,
+        game=view.env_id,
         frames_per_step=frames / steps if steps and frames else None,
         steps_per_s=_steps_per_s(rows),
         stretches=stretches,
@@ -109,31 +107,15 @@ def read_curve(run: Path, column: str = SCORE) -> Curve:
     )
 
 
-def _read_rows(path: Path) -> list[dict[str, Any]]:
-    """The reports of a run; a last line still being written does not count."""
+def _read_rows(run: Run) -> list[dict[str, Any]]:
+    """The reports of a run, those that can be read; raises ValueError when there are none."""
+    path = run.path / METRICS_FILE
     if not path.is_file():
-        raise ValueError(f"{path.parent}: no {path.name} there; give the folder of a run, as `actorlearn ps` shows it")
-    text = path.read_bytes()
-    rows = []
-    for number, line in enumerate(text[: text.rfind(b"\n") + 1].split(b"\n")[:-1], start=1):
-        try:
-            row = msgspec.json.decode(line)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}:{number}: not a line of JSON ({error!s:.200}); remove the line") from None
-        if isinstance(row, dict):
-            rows.append(row)
+        raise ValueError(f"{run.path}: no {path.name} there; give the folder of a run, as `actorlearn ps` shows it")
+    rows = list(run.metrics().new())
     if not rows:
-        raise ValueError(f"{path}: empty, so there is nothing to plot; the first row comes with the first report")
+        raise ValueError(f"{path}: no report in it, so there is nothing to plot; let the run go on")
     return rows
-
-
-def read_topology(path: Path) -> dict[str, Any]:
-    """The resolved topology, or nothing: a curve can be drawn without its names."""
-    if not path.is_file():
-        return {}
-    with path.open("rb") as file:
-        topology = strict_yaml.read(file.read(strict_yaml.MAX_BYTES + 1), str(path)).value
-    return topology if isinstance(topology, dict) else {}
 
 
 def _value(row: dict[str, Any], name: str) -> float | None:
@@ -167,11 +149,11 @@ def _steps_per_s(rows: list[dict[str, Any]]) -> float | None:
     return speeds[len(speeds) // 2] if speeds else None
 
 
-def _distinct_labels(curves: Sequence[Curve], runs: Sequence[Path]) -> list[str]:
+def _distinct_labels(curves: Sequence[Curve], runs: Sequence[Run]) -> list[str]:
     """Legend names: the topology's, with the folder's where two runs share one."""
     labels = [curve.label for curve in curves]
     return [
-        f"{label} ({run.resolve().name})" if labels.count(label) > 1 and label != run.resolve().name else label
+        f"{label} ({run.name})" if labels.count(label) > 1 and label != run.name else label
         for label, run in zip(labels, runs, strict=True)
     ]
 
@@ -188,9 +170,8 @@ def _draw(figure: Figure, curves: Sequence[Curve], names: Sequence[str]) -> None
         speed = f", {curve.steps_per_s:,.0f} steps/s" if curve.steps_per_s is not None else ""
         last = f"last score {curve.final:,.1f}" if curve.column == SCORE else f"last {curve.final:.4g}"
         by_minutes.plot([], [], color=colour, linestyle=style, linewidth=2, label=_as_written(f"{name}: {last}{speed}"))
-    drawn = dict.fromkeys(curve.column for curve in curves)
-    what = ("mean raw score of the last 100 games" if c == SCORE else c for c in drawn)
-    by_steps.set_ylabel(_as_written(", ".join(what)))
+    drawn = list(dict.fromkeys(curve.column for curve in curves))
+    by_steps.set_ylabel(_as_written(_in_words(drawn[0]) if len(drawn) == 1 else ", ".join(drawn)))
     by_steps.set_xlabel(f"environment steps ({unit_name})")
     by_minutes.set_xlabel("minutes")
     for axes in (by_steps, by_minutes):
@@ -199,6 +180,13 @@ def _draw(figure: Figure, curves: Sequence[Curve], names: Sequence[str]) -> None
     figure.legend(loc="outside lower center", ncols=min(2, len(curves)), frameon=False, fontsize=9, labelcolor=INK)
     games = sorted({curve.game for curve in curves if curve.game})
     figure.suptitle(_as_written(", ".join(games)) or "learning curves", fontsize=13, fontweight="bold", color=INK)
+
+
+def _in_words(column: str) -> str:
+    """A metric and its unit, where somebody has said what it is."""
+    about = metric(column)
+    unit = f" ({about.unit})" if about.unit not in ("", "score") else ""
+    return f"{about.description}{unit}" if is_registered(column) else column
 
 
 def _as_written(text: str) -> str:

@@ -1,14 +1,11 @@
-"""The picture of a run: pure functions from what is known to something rich can print.
+"""The picture of a run: pure functions from a ``RunView`` to something rich can print.
 
-Reads a ``Known`` (newest metric row, processes, events); writes nothing and asks no clock. A number that is not yet
-known is shown as a dash, never as zero.
+Writes nothing and asks no clock. A number that is not yet known is shown as a dash, never as zero.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -20,7 +17,17 @@ from rich.text import Text
 from actorlearn.metrics.registry import DROPPED, metric
 from actorlearn.metrics.timings import SECTIONS
 from launch.reports.checks import is_number
-from launch.reports.format import DASH, as_duration, as_number, as_percent, event_line, metric_value, printable
+from launch.reports.format import (
+    DASH,
+    as_duration,
+    as_number,
+    as_percent,
+    as_whole,
+    event_line,
+    metric_value,
+    printable,
+)
+from launch.runs.view import ALARMS, RunView
 
 _COLOURS = dict(zip(SECTIONS, ("cyan", "magenta", "yellow", "blue", "green", "bright_black"), strict=True))
 _STATES = {
@@ -32,93 +39,38 @@ _STATES = {
     "fatal": "bold red",
     "died": "bold red",
 }
-_ALARMS = ("died", "failed", "refused", "warned", "gave up", "slow", "silent")
-_ENDS = ("finished", "stopped", "failed", "died")
 _EVENTS = 5
 _HIGH = 30  # lines of a terminal with room for all of them
 _VERY_HIGH = 40  # lines of a terminal with room for reasons too
-_RATE_MEMORY = 0.8  # of the smoothed rate that the time left is computed from; a report is a few seconds
 
 
-@dataclass
-class Known:
-    """What is known of a run so far."""
-
-    name: str
-    game: str
-    total_steps: int
-    status: str = "starting"
-    row: Mapping[str, Any] = field(default_factory=dict)
-    processes: Sequence[Mapping[str, Any]] = ()
-    events: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=_EVENTS))
-    chosen: list[Mapping[str, Any]] = field(default_factory=list)
-    """Events of what was left to the machine: key, value, why."""
-    alarm: Mapping[str, Any] | None = None
-    """The newest event of a kind that is no good news: it stays in sight, whatever follows."""
-    best: float | None = None
-    """Highest mean score of the last 100 games seen so far."""
-    steps_per_s: float | None = None
-    """Smoothed, for the time left."""
-
-    def add_row(self, row: Mapping[str, Any]) -> None:
-        """Take in a report."""
-        self.row = row
-        if self.status == "starting":
-            self.status = "running"
-        score, rate = row.get("episode_return_mean"), row.get("env_steps_per_s")
-        if score is not None:
-            self.best = score if self.best is None else max(self.best, score)
-        if rate:
-            old = rate if self.steps_per_s is None else self.steps_per_s
-            self.steps_per_s = _RATE_MEMORY * old + (1 - _RATE_MEMORY) * rate
-
-    def add_event(self, event: Mapping[str, Any]) -> None:
-        """Take in an event; one of the run itself may say how it ended."""
-        if event.get("kind") == "chosen":
-            self.chosen.append(event)
-            return
-        self.events.append(event)
-        if event.get("kind") in _ALARMS:
-            self.alarm = event
-        if not event.get("process") and event.get("kind") in _ENDS:
-            self.status = str(event["kind"])
-
-    @property
-    def left_s(self) -> float | None:
-        """Estimated seconds to the end."""
-        steps = self.row.get("env_steps")
-        if steps is None or not self.steps_per_s:
-            return None
-        return max(0.0, float(self.total_steps - steps) / self.steps_per_s)
-
-
-def picture(known: Known, elapsed_s: float, width: int, height: int) -> RenderableType:
+def picture(view: RunView, width: int, height: int) -> RenderableType:
     """The whole screen for a terminal of this size."""
     parts = [
-        [_header(known, elapsed_s, width), _progress(known, width)],
-        _numbers(known),
-        _learning(known.row, width),
-        _stages(stage_shares(known.row), width),
-        _chosen(known.chosen, why=height >= _VERY_HIGH),
+        [_header(view, width), _progress(view, width)],
+        _progress_metrics(view),
+        _learning(view.row, width),
+        _stages(stage_shares(view.row), width),
+        _chosen(view.choices, why=height >= _VERY_HIGH),
     ]
     lines = [line for part in parts if part for line in (*part, Text())]
-    newest = list(known.events)[-_EVENTS if height >= _HIGH else -2 :]
-    if known.alarm and known.alarm not in newest:
-        newest[0] = known.alarm
+    newest = list(view.events[-_EVENTS if height >= _HIGH else -2 :])
+    if view.alarm and view.alarm not in newest:
+        newest[0] = view.alarm
     events = [_event(event) for event in newest]
     if events:
         events = [Text(), Text(" events", style="bold"), *events]
     room = max(3, height - len(lines) - len(events) - 2)  # one line for the heading, one for the cursor
-    return Group(*lines, _processes(fit(known.processes, room), width), *events)
+    return Group(*lines, _processes(fit(view.processes or (), room), width), *events)
 
 
-def _header(known: Known, elapsed_s: float, width: int) -> RenderableType:
-    colour = _STATES.get(known.status, "yellow")
-    rest = "" if known.status in _ENDS else f" · {as_duration(known.left_s)} left"
-    right = Text.assemble((known.status, colour), f" · {as_duration(elapsed_s)}{rest} ")
-    left = Text.assemble((f" {known.name}", "bold"), "  ", (known.game, "cyan"))
-    if len(left) + len(right) + 2 > width:  # the name usually says the game too
-        left = Text(f" {known.name}", style="bold")
+def _header(view: RunView, width: int) -> RenderableType:
+    colour = _STATES.get(view.status, "yellow")
+    rest = "" if view.has_ended else f" · {as_duration(view.left_s)} left"
+    right = Text.assemble((view.status, colour), f" · {as_duration(view.elapsed_s)}{rest} ")
+    left = Text.assemble((f" {printable(view.name)}", "bold"), "  ", (printable(view.env_id), "cyan"))
+    if len(left) + len(right) + 2 > width:  # the name usually says the environment too
+        left = Text(f" {printable(view.name)}", style="bold")
     grid = Table.grid(expand=True, padding=(0, 1))
     grid.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     grid.add_column(justify="right", no_wrap=True)
@@ -126,10 +78,9 @@ def _header(known: Known, elapsed_s: float, width: int) -> RenderableType:
     return grid
 
 
-def _progress(known: Known, width: int) -> RenderableType:
-    steps = known.row.get("env_steps") or 0
-    share = min(1.0, steps / known.total_steps) if known.total_steps > 0 else 0.0
-    text = Text(f"{steps:,} / {known.total_steps:,} steps  {100 * share:5.1f}% ")
+def _progress(view: RunView, width: int) -> RenderableType:
+    share = view.share_done
+    text = Text(f"{view.env_steps:,} / {as_whole(view.total_steps)} steps  {100 * share:5.1f}% ")
     grid = Table.grid(expand=True, padding=(0, 1))
     grid.add_column(ratio=1)
     grid.add_column(no_wrap=True, justify="right")
@@ -138,8 +89,8 @@ def _progress(known: Known, width: int) -> RenderableType:
     return grid
 
 
-def _numbers(known: Known) -> list[RenderableType]:
-    row = known.row
+def _progress_metrics(view: RunView) -> list[RenderableType]:
+    row = view.row
     return [
         _cells(
             _cell(row, "env_steps_per_s", "bold"),
@@ -149,7 +100,7 @@ def _numbers(known: Known) -> list[RenderableType]:
         ),
         _cells(
             _cell(row, "frames_per_s"),
-            (as_number(known.best), "best mean", ""),
+            (as_number(view.best_return), "best mean", ""),
             _cell(row, "episode_length_mean"),
             _cell(row, "policy_lag_mean"),
         ),
@@ -279,7 +230,7 @@ def fit(processes: Sequence[Mapping[str, Any]], room: int) -> list[Mapping[str, 
 
 
 def _event(event: Mapping[str, Any]) -> Text:
-    text, alarm = event_line(event), event.get("kind") in _ALARMS
+    text, alarm = event_line(event), event.get("kind") in ALARMS
     line = Text.assemble((f" {as_duration(event.get('time_s')):>8}  ", "bright_black"), (text, "red" if alarm else ""))
     line.no_wrap = True
     line.overflow = "ellipsis"

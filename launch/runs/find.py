@@ -8,20 +8,25 @@ believed, because ids are used again; its start time must be the same too.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
+import psutil
 
 from actorlearn.memory.shared import living_runs
+from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE
+from actorlearn.parameters.checkpoint_folders import directories, folders, steps_of
 from launch.errors import RunError
-from launch.reports.checks import believed
 from launch.reports.format import printable
+from launch.runs.jsonl import Lines, read_object
+from launch.topology import strict_yaml
+from launch.topology.strict_yaml import TopologyError
 
 RUNS = Path("runs")
 """Where runs go when no --run-dir is given, relative to the working directory."""
+
+SUMMARY_FILE = "summary.json"
 
 CONTROL = "control.sock"
 """Name of the supervisor's control socket in the run's directory of sockets."""
@@ -59,97 +64,47 @@ class Run:
 
     def summary(self) -> dict[str, Any]:
         """What the run said at its end; empty before, or when it had no time to say it."""
-        return read_object(self.path / "summary.json")
+        return read_object(self.path / SUMMARY_FILE)
+
+    def topology(self) -> dict[str, Any]:
+        """The resolved topology as it was written, by whatever version; empty where it cannot be read."""
+        try:
+            with (self.path / "topology.yaml").open("rb") as file:
+                topology = strict_yaml.read(file.read(strict_yaml.MAX_BYTES + 1), "topology.yaml").value
+        except (OSError, TopologyError):
+            return {}
+        return topology if isinstance(topology, dict) else {}
 
     def metrics(self) -> Lines:
         """The rows of metrics.jsonl, those to come included."""
-        return Lines(self.path / "metrics.jsonl")
+        return Lines(self.path / METRICS_FILE)
 
     def events(self) -> Lines:
         """The rows of events.jsonl, those to come included."""
-        return Lines(self.path / "events.jsonl")
+        return Lines(self.path / EVENTS_FILE)
 
-
-class Lines:
-    """Reads a file of JSON lines that another process appends to; each line is given once."""
-
-    def __init__(self, path: Path) -> None:
-        """Start at the beginning; the file may not exist yet."""
-        self._path = path
-        self._offset = 0  # after the last whole line: a line cut short by a crash is removed before the next is written
-
-    def new(self) -> Iterator[dict[str, Any]]:
-        """Complete lines written since the last call; lines that are no JSON object are skipped."""
+    def checkpoints(self) -> list[Path]:
+        """Folders of all checkpoints of all learners, those of the fewest steps first."""
         try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                read = file.read()
-        except FileNotFoundError:
-            return
-        whole = read[: read.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        for line in whole.splitlines():
-            if (row := _object(line)) is not None:
-                yield row
-
-    def last(self) -> dict[str, Any] | None:
-        """The last row there is, without reading the others; None when there is none."""
-        return _last(self._path)
-
-
-def _last(path: Path, chunk: int = 64 * 1024) -> dict[str, Any] | None:
-    """The last whole row of a file of JSON lines, found from its end."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - chunk))
-            lines = file.read().split(b"\n")[:-1]
-    except OSError:
-        return None
-    return next((row for line in reversed(lines) if (row := _object(line)) is not None), None)
-
-
-def attached_before(events: Path) -> list[str]:
-    """Who was attached to a run in its last life, and not detached before that ended; of a learner its trainer."""
-    found: dict[str, None] = {}
-    spawned: set[str] = set()
-    for event in Lines(events).new():
-        kind, name = event.get("kind"), str(event.get("process"))
-        first = kind == "spawned" and event.get("incarnation") == 0
-        if kind == "resumed" or (first and name in spawned):  # a life of the run begins: in one, names are given once
-            found.clear()
-            spawned.clear()
-        if first:
-            spawned.add(name)
-        elif kind == "attached" and not event.get("cause"):  # with one, it came along with a trainer
-            found[name] = None
-        elif kind == "detached":
-            found.pop(name, None)
-    return list(found)
-
-
-def detached_before(events: Path) -> set[str]:
-    """Who was detached in any life of a run, and did not come back."""
-    found: set[str] = set()
-    for event in Lines(events).new():
-        kind, name = event.get("kind"), str(event.get("process"))
-        if kind == "detached":
-            found.add(name)
-        elif kind == "spawned":
-            found.discard(name)
-    return found
+            found = [folder for directory in directories(self.path / "checkpoints") for folder in folders(directory)]
+        except OSError:
+            return []
+        return sorted(found, key=lambda folder: (steps_of(folder), folder))
 
 
 def start_time(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None when there is none, or only its zombie.
+    """When a process started, in hundredths of a second since boot; None when there is none, or only its zombie.
 
-    The pair (pid, start time) names a process for good, until the next boot.
+    The pair (pid, start time) names a process for good, until the next boot. Wall time would not do: it is set.
     """
     try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
+        booted_s = psutil.boot_time()
+        process = psutil.Process(pid)
+        if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+            return None
+        return round(100 * (process.create_time() - booted_s))
+    except (psutil.Error, ValueError, OverflowError):  # a pid that was read may be any number
         return None
-    state, *fields = stat[stat.rindex(b")") + 2 :].split()  # the name before it may hold spaces and brackets
-    return None if state in (b"Z", b"X") else int(fields[18])  # field 22 of proc(5)
 
 
 def read(path: Path) -> Run | None:
@@ -173,7 +128,7 @@ def living() -> list[Run]:
     return sorted(found.values(), key=_age)
 
 
-def known(folder: Path = RUNS) -> list[Run]:
+def all_runs(folder: Path = RUNS) -> list[Run]:
     """All runs under a folder, and the living ones, oldest first."""
     found = {run.path: run for run in living()}
     if folder.is_dir():
@@ -187,7 +142,7 @@ def find(word: str | None, folder: Path = RUNS) -> Run:
     """The run meant by a folder, a name or the beginning of one; without a word the newest, a living one first."""
     if word and (run := read(Path(word))) is not None:
         return run
-    runs = known(folder)
+    runs = all_runs(folder)
     if not runs:
         said = f"{word!r} is no run folder and " if word else ""
         raise RunError(f"{said}there are no runs in {folder}/; start one with `actorlearn run TOPOLOGY`")
@@ -217,22 +172,6 @@ def find_living(word: str | None, folder: Path = RUNS) -> Run:
     if len(runs) > 1:
         raise RunError(f"{len(runs)} runs are alive: name one of {_names(runs)}")
     return runs[0]
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """A JSON object; empty when the file is missing or is none."""
-    try:
-        return _object(path.read_bytes()) or {}
-    except OSError:
-        return {}
-
-
-def _object(text: bytes) -> dict[str, Any] | None:
-    try:
-        value = msgspec.json.decode(text)
-    except (ValueError, RecursionError):
-        return None
-    return believed(value) if isinstance(value, dict) else None
 
 
 def _age(run: Run) -> tuple[float, str]:

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE, EventsWriter, MetricsWriter
+from launch.runs.find import SUMMARY_FILE
 from launch.runtime import metadata
 from launch.supervision import events as ev
-
-SUMMARY_FILE = "summary.json"
 
 
 class Journal:

@@ -29,7 +29,8 @@ from launch.plan.probe import describe
 from launch.plan.settings import instructions
 from launch.reports import evaluations
 from launch.reports.merge import LearnerRows
-from launch.runs.find import Lines, attached_before
+from launch.runs.jsonl import Lines
+from launch.runs.membership import attached_before
 from launch.runtime import metadata
 from launch.runtime.clock import AwakeClock, Shares
 from launch.runtime.complaints import Complaints

@@ -22,7 +22,8 @@ from actorlearn.files import write_atomically
 from actorlearn.metrics.registry import METRICS, Kind, Merge
 from launch.machine.cores import Cores
 from launch.plan.plan import Plan
-from launch.runs.find import read_object, start_time
+from launch.runs.find import start_time
+from launch.runs.jsonl import read_object
 
 PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "pyzmq", "msgspec", "safetensors")
 

@@ -36,7 +36,8 @@ from launch.plan.plan import Plan, plan
 from launch.plan.probe import Description
 from launch.plan.segments import replay_shape
 from launch.reports.checks import is_number
-from launch.runs.find import detached_before, read_object
+from launch.runs.jsonl import read_object
+from launch.runs.membership import detached_before
 from launch.runtime import metadata
 from launch.topology.load import Topology, dump
 from launch.topology.modes import mode

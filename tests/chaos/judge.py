@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.checkpoint_folders import directory_of
-from launch.runs.find import read_object
+from launch.runs.jsonl import read_object
 from tests.chaos import topologies
 from tests.chaos.living import Living
 from tests.chaos.rows import SIZE, STEP

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from launch.runs.find import Lines
+from launch.runs.jsonl import Lines
 
 Record = dict[str, Any]
 STEPS = 5

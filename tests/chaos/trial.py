@@ -15,7 +15,7 @@ from typing import Any
 
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published
-from launch.runs.find import Lines
+from launch.runs.jsonl import Lines
 from tests.chaos import census, judge, rows, topologies
 from tests.chaos.living import Living, Process, alive, wait_until
 from tests.chaos.schedule import HANG_S, Fault, Trial

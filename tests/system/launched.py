@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from actorlearn.parameters import checkpoint
-from launch.runs.find import read_object
+from launch.runs.jsonl import read_object
 
 PATIENCE_S = 120.0
 """Longest wait for anything to happen; generous, because the machine may be training at the same time."""

@@ -25,7 +25,7 @@ import psutil
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.timings import shares
 from launch.errors import FailedError
-from launch.runs.find import Lines, read_object
+from launch.runs.jsonl import Lines, read_object
 
 START_LIMIT_S = 120.0
 """Longest from the command to the first report; a busy machine imports torch slowly."""

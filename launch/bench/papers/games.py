@@ -14,12 +14,12 @@ from launch.bench.measure.interleaved import Spread
 from launch.bench.measure.report import Report
 from launch.bench.measure.request import Request
 from launch.bench.papers.atari_games import Game, games
-from launch.display.plot import read_topology
 from launch.errors import RunError
 from launch.reports import evaluations
 from launch.reports.format import as_whole
 from launch.runs import find
 from launch.runs.find import Run
+from launch.runs.view import identified
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,10 @@ class Played:
 
 def read(run: Run) -> Played:
     """What a run came to; raises RunError where its game is not in the table, or none has been played to its end."""
-    try:
-        env = read_topology(run.path / "topology.yaml").get("env")
-    except ValueError as error:
-        raise RunError(str(error)) from None
-    env_id = env.get("id") if isinstance(env, dict) else None
+    row, env_id = run.metrics().last() or {}, identified(run).env_id or None
     game = games().get(str(env_id))
     if game is None:
         raise RunError(f"{run.name} plays {env_id}, which is not one of the table's {len(games())} games; leave it out")
-    row = run.metrics().last() or {}
     frames = int(row.get("frames") or 0)
     if found := evaluations.best_and_last(run.events().new()):
         best, last = found["best"], found["last"]
@@ -130,4 +125,4 @@ def games_of(request: Request) -> Report:
     """What runs came to, human-normalised, beside DQN and Fast DQN on 49 Atari games; for RUN... [all in runs/]."""
     if request.runs:
         return compare([read(find.find(word)) for word in request.runs])
-    return compare(found_in(str(find.RUNS), find.known()))
+    return compare(found_in(str(find.RUNS), find.all_runs()))

@@ -26,7 +26,7 @@ from launch.bench.measure.running import Running
 from launch.bench.papers.gossip_figures import Figures, draw
 from launch.bench.suites.scaling import curve_of
 from launch.display.plot import Curve
-from launch.runs.find import Lines, read_object
+from launch.runs.jsonl import Lines, read_object
 from launch.topology.load import Topology, load
 
 COUNTS = (1, 2, 4)

@@ -18,6 +18,7 @@ from launch.bench.measure.running import Running
 from launch.display.plot import Curve, read_curve
 from launch.errors import FailedError
 from launch.machine.cores import begun_cores
+from launch.runs.find import Run
 
 BASE_ENVIRONMENTS = 16
 BASE_RATE = 7e-4
@@ -100,6 +101,6 @@ def curve_of(run: Running, name: str, seconds: float) -> Curve:
     if error := run.error():
         raise FailedError(f"{name}: the run failed: {error}")
     try:
-        return dataclasses.replace(read_curve(run.run_dir), label=name)
+        return dataclasses.replace(read_curve(Run(run.run_dir, {})), label=name)
     except ValueError as no_curve:
         raise FailedError(f"{name}: {no_curve}; give it more --seconds") from None

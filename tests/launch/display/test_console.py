@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from rich.console import Console as Terminal
 
 from launch.display.console import LiveConsole, PlainConsole, make
-from launch.display.screen import Known, fit, picture, slow_stage, stage_shares
+from launch.display.screen import fit, picture, slow_stage, stage_shares
 from launch.reports.format import as_duration, as_number, event_line
+from launch.runs.view import RunView
 from launch.supervision.events import Console, Note
 
 ROW: dict[str, Any] = {
@@ -34,6 +36,7 @@ ROW: dict[str, Any] = {
     "policy_loss": -0.00234,
     "entropy": 1.21,
 }
+PONG = RunView("pong", "ALE/Pong-v5", 80_000_000)
 NOTHING_YET: dict[str, Any] = dict.fromkeys(ROW)
 
 
@@ -48,18 +51,15 @@ def running(role: str, pid: int, busy: float) -> dict[str, Any]:
     return {"name": role, "role": role, "state": "running", "incarnation": 0, "pid": pid, "busy": busy}
 
 
-def known(row: dict[str, Any] | None = ROW, simulators: int = 2) -> Known:
-    about = Known("breakout-20260101", "ALE/Breakout-v5", 80_000_000)
-    if row is not None:
-        about.add_row(row)
-    about.processes = processes(simulators)
-    return about
+def seen(row: dict[str, Any] | None = ROW, simulators: int = 2) -> RunView:
+    view = RunView("breakout-20260101", "ALE/Breakout-v5", 80_000_000, processes=processes(simulators))
+    return view if row is None else view.with_row(row)
 
 
-def drawn(about: Known, width: int = 80, height: int = 30) -> str:
+def drawn(view: RunView, width: int = 80, height: int = 30) -> str:
     terminal = Terminal(file=io.StringIO(), width=width, height=height, color_system=None)
     with terminal.capture() as capture:
-        terminal.print(picture(about, 3661.0, width, height))
+        terminal.print(picture(replace(view, elapsed_s=3661.0), width, height))
     return capture.get()
 
 
@@ -75,15 +75,17 @@ class Clock:
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_the_picture_fits_its_terminal(width: int) -> None:
-    about = known()
-    about.add_event({"time_s": 1.0, "kind": "died", "process": "simulator-1", "incarnation": 0, "cause": "x " * 200})
+    view = seen()
+    view = view.with_event(
+        {"time_s": 1.0, "kind": "died", "process": "simulator-1", "incarnation": 0, "cause": "x " * 200}
+    )
     for row in (ROW, NOTHING_YET, {}):
-        about.add_row(row)
-        assert max(len(line) for line in drawn(about, width).splitlines()) <= width
+        view = view.with_row(row)
+        assert max(len(line) for line in drawn(view, width).splitlines()) <= width
 
 
 def test_the_picture_says_what_a_person_wants_to_know() -> None:
-    text = drawn(known(), 120)
+    text = drawn(seen(), 120)
     for part in (
         "breakout-20260101  ALE/Breakout-v5",
         "running · 1:01:01 · 3:46:40 left",
@@ -105,26 +107,30 @@ def test_the_picture_says_what_a_person_wants_to_know() -> None:
 
 
 def test_the_picture_says_what_was_left_to_the_machine_and_why_where_there_is_room() -> None:
-    about = known()
+    view = seen()
     for key, value in (("simulators.count", 2), ("trainer.precision", "bf16")):
-        about.add_event({"time_s": 0.0, "kind": "chosen", "key": key, "value": value, "why": f"{key} is measured"})
-    low, high = drawn(about, 120, 30), drawn(about, 120, 40)
+        view = view.with_event(
+            {"time_s": 0.0, "kind": "chosen", "key": key, "value": value, "why": f"{key} is measured"}
+        )
+    low, high = drawn(view, 120, 30), drawn(view, 120, 40)
     assert "simulators.count 2 · trainer.precision bf16" in low and "measured" not in low
     assert "simulators.count 2  simulators.count is measured" in high
-    assert not about.events, "it stays when events pass by"
-    assert len(drawn(about, 60, 30).splitlines()) <= 30
+    assert not view.events, "it stays when events pass by"
+    assert len(drawn(view, 60, 30).splitlines()) <= 30
 
 
 def test_the_picture_has_a_line_a_process() -> None:
-    about = known()
-    about.processes = [*processes(1), {"name": "simulator-1", "state": "backoff", "incarnation": 3, "pid": None}]
-    lines = drawn(about).splitlines()
+    view = seen()
+    view = replace(
+        view, processes=[*processes(1), {"name": "simulator-1", "state": "backoff", "incarnation": 3, "pid": None}]
+    )
+    lines = drawn(view).splitlines()
     assert any(line.split()[:5] == ["simulator-0", "running", "0", "200", "90%"] for line in lines)
     assert any(line.split() == ["simulator-1", "backoff", "3", "–", "–"] for line in lines)
 
 
 def test_what_is_not_known_is_a_dash_and_not_a_zero() -> None:
-    for text in (drawn(known(NOTHING_YET)), drawn(known(None))):
+    for text in (drawn(seen(NOTHING_YET)), drawn(seen(None))):
         assert "– mean score" in text
         assert "– steps/s" in text
         assert "-:-- left" in text
@@ -132,11 +138,11 @@ def test_what_is_not_known_is_a_dash_and_not_a_zero() -> None:
 
 
 def test_the_picture_of_many_processes_is_no_higher_than_the_terminal() -> None:
-    about = known(simulators=64)
-    about.processes = [*about.processes, {"name": "simulator-64", "state": "backoff", "incarnation": 2}]
+    view = seen(simulators=64)
+    view = replace(view, processes=[*view.processes, {"name": "simulator-64", "state": "backoff", "incarnation": 2}])
     for i in range(9):
-        about.add_event({"time_s": i, "kind": "ready", "process": f"simulator-{i}"})
-    text = drawn(about, 80, 30)
+        view = view.with_event({"time_s": i, "kind": "ready", "process": f"simulator-{i}"})
+    text = drawn(view, 80, 30)
     assert len(text.splitlines()) <= 30
     assert "64 x simulator" in text
     assert "simulator-64" in text  # the one that is not well keeps its line
@@ -152,12 +158,12 @@ def test_processes_share_lines_only_when_they_must() -> None:
 
 
 def test_the_best_mean_is_remembered_and_the_time_left_is_smooth() -> None:
-    about = known()
-    about.add_row(ROW | {"episode_return_mean": 300.0, "env_steps_per_s": 0.0})
-    assert about.best == 321.25
-    assert about.left_s == pytest.approx(68_000_000 / 5000.0)
-    about.add_row(ROW | {"env_steps_per_s": 10_000.0})
-    assert about.left_s == pytest.approx(68_000_000 / 6000.0)
+    view = seen()
+    view = view.with_row(ROW | {"episode_return_mean": 300.0, "env_steps_per_s": 0.0})
+    assert view.best_return == 321.25
+    assert view.left_s == pytest.approx(68_000_000 / 5000.0)
+    view = view.with_row(ROW | {"env_steps_per_s": 10_000.0})
+    assert view.left_s == pytest.approx(68_000_000 / 6000.0)
 
 
 def test_waiting_is_no_work() -> None:
@@ -168,12 +174,12 @@ def test_waiting_is_no_work() -> None:
 
 
 def test_an_event_of_the_run_itself_ends_it() -> None:
-    about = known()
-    about.add_event({"kind": "failed", "process": "trainer"})
-    assert about.status == "running"
-    about.add_event({"kind": "stopped", "process": ""})
-    assert about.status == "stopped"
-    assert "left" not in drawn(about).splitlines()[0]
+    view = seen()
+    view = view.with_event({"kind": "failed", "process": "trainer"})
+    assert view.status == "running"
+    view = view.with_event({"kind": "stopped", "process": ""})
+    assert view.status == "stopped"
+    assert "left" not in drawn(view).splitlines()[0]
 
 
 @pytest.mark.parametrize(
@@ -209,7 +215,7 @@ def test_numbers_in_words() -> None:
 
 def test_lines_where_there_is_no_terminal() -> None:
     stream, now_s = io.StringIO(), Clock()
-    console: Console = PlainConsole("pong", "ALE/Pong-v5", 80_000_000, stream, now_s)
+    console: Console = PlainConsole(PONG, stream, now_s)
     console.row(NOTHING_YET)
     console.processes(processes(2))
     now_s.now_s += 4.0
@@ -235,7 +241,7 @@ def test_lines_where_there_is_no_terminal() -> None:
 def test_the_live_picture_is_drawn_at_most_a_few_times_a_second() -> None:
     stream, now_s = io.StringIO(), Clock()
     terminal = Terminal(file=stream, width=100, height=30, force_terminal=True, color_system=None)
-    console = LiveConsole("pong", "ALE/Pong-v5", 80_000_000, terminal, now_s)
+    console = LiveConsole(PONG, terminal, now_s)
     for _ in range(100):
         now_s.now_s += 0.01
         console.processes(processes(2))
@@ -257,33 +263,33 @@ def test_the_console_suits_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
             return True
 
     monkeypatch.setenv("TERM", "xterm-256color")
-    assert isinstance(make("pong", "ALE/Pong-v5", 1, io.StringIO()), PlainConsole)
-    live = make("pong", "ALE/Pong-v5", 1, Tty())
+    assert isinstance(make(PONG, io.StringIO()), PlainConsole)
+    live = make(PONG, Tty())
     live.close()
     assert isinstance(live, LiveConsole)
     monkeypatch.setenv("TERM", "dumb")
-    assert isinstance(make("pong", "ALE/Pong-v5", 1, Tty()), PlainConsole)
+    assert isinstance(make(PONG, Tty()), PlainConsole)
 
 
 @pytest.mark.parametrize("height", [24, 40])
 def test_what_went_wrong_last_stays_in_sight(height: int) -> None:
-    about = known()
+    view = seen()
     for i in range(3):
         cause = f"checkpoints/{i:012d} is damaged, checkpoints/000000001000 is used: tensors.safetensors has 0 bytes"
-        about.add_event({"time_s": i, "kind": "warned", "process": "trainer", "cause": cause})
+        view = view.with_event({"time_s": i, "kind": "warned", "process": "trainer", "cause": cause})
     for steps in range(9):
-        about.add_event({"time_s": 9, "kind": "saved", "process": "trainer", "env_steps": steps})
-    text = drawn(about, 80, height)
+        view = view.with_event({"time_s": 9, "kind": "saved", "process": "trainer", "env_steps": steps})
+    text = drawn(view, 80, height)
     assert "trainer warned: checkpoints/000000000002 is damaged" in text
     assert "checkpoints/000000000001" not in text
     assert "trainer saved: 8 steps" in text
 
 
 def test_a_low_terminal_still_shows_processes_and_the_newest_event() -> None:
-    about = known(simulators=16)
+    view = seen(simulators=16)
     for i in range(9):
-        about.add_event({"time_s": i, "kind": "ready", "process": f"simulator-{i}"})
-    text = drawn(about, 80, 24)
+        view = view.with_event({"time_s": i, "kind": "ready", "process": f"simulator-{i}"})
+    text = drawn(view, 80, 24)
     assert len(text.splitlines()) < 24
     assert "16 x simulator" in text
     assert "simulator-8 ready" in text

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from launch.display.plot import plot, read_curve
+from launch.runs.find import Run
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-def make_run(folder: Path, points: list[tuple[float, int, float | None]], name: str = "", **more: Any) -> Path:
+def make_run(folder: Path, points: list[tuple[float, int, float | None]], name: str = "", **more: Any) -> Run:
     """A run folder with reports of (time_s, env_steps, mean score)."""
     folder.mkdir(parents=True)
     rows = [
@@ -25,7 +26,7 @@ def make_run(folder: Path, points: list[tuple[float, int, float | None]], name: 
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     if name:
         (folder / "topology.yaml").write_text(f"name: {name}\nenv: {{id: ALE/Pong-v5}}\n")
-    return folder
+    return Run(folder, {})
 
 
 def test_a_run_is_drawn_as_a_picture(tmp_path: Path) -> None:
@@ -56,12 +57,12 @@ def test_a_restore_breaks_the_line_while_time_goes_on(tmp_path: Path) -> None:
     points = [(60.0, 100, 1.0), (120.0, 200, 2.0), (150.0, 150, None), (180.0, 180, 1.5), (210.0, 260, 3.0)]
     curve = read_curve(make_run(tmp_path / "run", points))
     assert curve.stretches == [[(100.0, 1.0, 1.0), (200.0, 2.0, 2.0)], [(180.0, 3.0, 1.5), (260.0, 3.5, 3.0)]]
-    plot([tmp_path / "run"], tmp_path / "resumed.png")
+    plot([Run(tmp_path / "run", {})], tmp_path / "resumed.png")
 
 
 def test_a_line_still_being_written_is_left_out(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [(60.0, 100, 1.0)])
-    with (run / "metrics.jsonl").open("a") as file:
+    with (run.path / "metrics.jsonl").open("a") as file:
         file.write('{"time_s": 120.0, "env_st')
     assert read_curve(run).stretches == [[(100.0, 1.0, 1.0)]]
 
@@ -80,16 +81,19 @@ def test_runs_of_one_name_are_told_apart_by_folder(tmp_path: Path) -> None:
     ("make", "message"),
     [
         (lambda run: None, "no metrics.jsonl there; give the folder of a run"),
-        (lambda run: make_run(run, []), "empty, so there is nothing to plot"),
+        (lambda run: make_run(run, []), "no report in it, so there is nothing"),
         (lambda run: make_run(run, [(1.0, 10, None), (2.0, 20, None)]), "no whole game finished in 2 reports"),
-        (lambda run: (make_run(run, []) / "metrics.jsonl").write_text("{]\n"), "metrics.jsonl:1: not a line of JSON"),
+        (
+            lambda run: (make_run(run, []).path / "metrics.jsonl").write_text("{]\n"),
+            "no report in it, so there is nothing",
+        ),
     ],
     ids=["no folder", "no rows", "no scores", "no JSON"],
 )
 def test_a_run_without_a_curve_is_an_error_in_one_line(tmp_path: Path, make: Any, message: str) -> None:
     make(tmp_path / "run")
     with pytest.raises(ValueError, match=message) as caught:
-        plot([tmp_path / "run"], tmp_path / "x.png")
+        plot([Run(tmp_path / "run", {})], tmp_path / "x.png")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "x.png").exists()
 

@@ -13,6 +13,8 @@ import pytest
 
 from launch.errors import RunError
 from launch.runs import find
+from launch.runs.jsonl import Lines
+from launch.runs.membership import attached_before
 from tests.launch.runs.folders import make_run, me
 
 
@@ -138,7 +140,7 @@ def test_living_runs_are_found_wherever_they_are(tmp_path: Path, monkeypatch: py
 
 def test_lines_are_given_once_and_only_whole(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    lines = find.Lines(path)
+    lines = Lines(path)
     assert list(lines.new()) == []
     assert lines.last() is None
     path.write_text('{"a": 1}\n{"a": 2}\n{"a":')
@@ -166,11 +168,11 @@ def test_who_was_attached_in_the_last_life_and_stayed(tmp_path: Path) -> None:
         ("attached", "simulator-5", 0, "with trainer-2"),
     ]
     path = tmp_path / "events.jsonl"
-    assert find.attached_before(path) == []
+    assert attached_before(path) == []
     keys = ("kind", "process", "incarnation", "cause")
     lines = [json.dumps(dict(zip(keys, event, strict=False))) for event in told]
     path.write_text("\n".join(lines) + "\n")
-    assert find.attached_before(path) == ["simulator-2", "simulator-4", "trainer-2"]
+    assert attached_before(path) == ["simulator-2", "simulator-4", "trainer-2"]
     for begun in (lines[0], json.dumps({"kind": "resumed"})):  # without its first trainer, perhaps
         path.write_text("\n".join(lines[:2]) + "\n" + begun + "\n")
-        assert find.attached_before(path) == []
+        assert attached_before(path) == []

@@ -22,7 +22,7 @@ from launch.commands import run
 from launch.errors import FailedError, RunError
 from launch.plan.segments import replay_shape
 from launch.reports import evaluations
-from launch.runs.find import read_object
+from launch.runs.jsonl import read_object
 from launch.runtime.loop import Runner
 from launch.runtime.resources import Footing
 from launch.supervision import events as ev

@@ -23,6 +23,7 @@ from launch.errors import FailedError
 from launch.plan.plan import Plan
 from launch.runs import client
 from launch.runs.find import Run, read
+from launch.runs.view import RunView
 from launch.runtime import loop
 from launch.runtime.loop import Runner
 from launch.runtime.resources import Footing
@@ -33,6 +34,7 @@ from tests.launch.described import DESCRIPTION
 from tests.launch.runtime.no_processes import NoProcesses
 
 MESSAGES = 5_000
+VIEW = RunView("run", "CartPole-v1", 1_000)
 
 CHILDREN = ("trainer.0", "evaluator-0.0", "simulator-0.0", "simulator-1.0")
 STRANGERS = ("cli-1", "trainer.7", "simulator-0.3", "nobody.0", "x.y", ".0", "\x1b[31m.0", "trainer.9" + "9" * 200)
@@ -58,8 +60,8 @@ class Screens:
         terminal = Terminal(file=io.StringIO(), force_terminal=True, width=120, height=40)
         self.out = io.StringIO()
         self.both = (
-            LiveConsole("run", "CartPole-v1", 1_000, terminal, itertools.count().__next__),
-            PlainConsole("run", "CartPole-v1", 1_000, self.out, itertools.count(step=11).__next__),
+            LiveConsole(VIEW, terminal, itertools.count().__next__),
+            PlainConsole(VIEW, self.out, itertools.count(step=11).__next__),
         )
 
     def event(self, note: ev.Note) -> None:

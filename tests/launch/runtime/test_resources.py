@@ -12,7 +12,7 @@ import pytest
 
 from actorlearn.parameters.checkpoint_folders import seal
 from launch.errors import FailedError
-from launch.runs import find
+from launch.runs.jsonl import read_object
 from launch.runtime.resources import SIGNALS, Footing, Signals
 from launch.topology.load import load, parse
 from tests.failing_disk import TROUBLES, FailingDisk
@@ -84,13 +84,13 @@ def test_a_resume_on_a_full_disk_is_refused_and_empties_nothing(
         assert after.keys() == before.keys()
         assert after["summary.json"] == before["summary.json"]
         assert load(tmp_path / "topology.yaml").total_steps in (123456, 500_000)
-        assert find.read_object(tmp_path / "meta.json")["run_id"]
+        assert read_object(tmp_path / "meta.json")["run_id"]
         if "replace" not in disk.calls[:calls]:
             assert after == before
     assert calls > 8
     disk.heals()
     laid(tmp_path, True)
-    assert find.read_object(tmp_path / "meta.json")["ended"]
+    assert read_object(tmp_path / "meta.json")["ended"]
 
 
 @pytest.mark.parametrize("number", TROUBLES)
