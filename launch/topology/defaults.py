@@ -162,12 +162,12 @@ BY_CORES = (("simulators", "count"), ("trainer", "threads"))
 """Keys whose defaults follow the cores; ``launch/plan/auto.py`` says why they are what they are."""
 
 
-def resolve(raw: Tree, cores: float | None = None) -> Tree:
-    """Return a copy of ``raw`` with every missing key filled in; ``cores`` stands in for this machine's."""
+def resolve(raw: Tree) -> Tree:
+    """Return a copy of ``raw`` with every missing key filled in, some by the cores of this machine."""
     resolved: Tree = copy.deepcopy(raw)
     kind = kind_of(section(resolved, "env").get("id"))
     algorithm = str(section(resolved, "algorithm").get("name", _everywhere()["algorithm"]["name"]))
-    cores = usable_cores() if cores is None else cores
+    cores = usable_cores()
     _fill(resolved, {"simulators": _simulators(resolved, kind, cores)})
     _fill(resolved, {"algorithm": _horizon(resolved)})
     _fill(resolved, (ALGORITHMS | values.ALGORITHMS).get((kind, algorithm), {}))

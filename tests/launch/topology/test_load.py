@@ -554,8 +554,8 @@ def test_what_a_batch_of_ones_own_algorithm_parts_into_is_for_it_to_know() -> No
     assert loaded.algorithm.minibatches == 1000
 
 
-def test_the_door_to_topologies_does_not_import_torch_or_numpy() -> None:
-    program = "import sys, launch.topology; sys.exit(sorted({'torch', 'numpy'} & set(sys.modules)) or 0)"
+def test_the_door_to_topologies_does_not_import_torch_or_environments() -> None:
+    program = "import sys, launch.topology.load; sys.exit(sorted({'torch', 'gymnasium'} & set(sys.modules)) or 0)"
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT, timeout=30)
 
 
