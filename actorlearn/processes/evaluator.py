@@ -29,7 +29,6 @@ from actorlearn.worker.scheduling import set_policy
 from actorlearn.worker.settings import EvaluatorSettings
 from actorlearn.worker.worker import POLL_MS, Worker
 
-SETTINGS = EvaluatorSettings
 _NICEST = 19
 ENVIRONMENTS = 8
 """Most games played side by side."""

@@ -23,8 +23,6 @@ from actorlearn.wire.wakeup import Wakeup, Wakeups
 from actorlearn.worker.settings import InferenceSettings
 from actorlearn.worker.worker import POLL_MS, Worker, open_members
 
-SETTINGS = InferenceSettings
-
 
 class Server:
     """The members this server answers, in their order."""

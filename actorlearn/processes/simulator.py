@@ -26,8 +26,6 @@ from actorlearn.worker.worker import POLL_MS, Worker
 if TYPE_CHECKING:
     from actorlearn.acting.policy import Policy
 
-SETTINGS = SimulatorSettings
-
 
 class Group:
     """The environments of one group and their place in time; ``advance`` does what can be done now."""

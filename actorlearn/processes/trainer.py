@@ -44,7 +44,6 @@ from actorlearn.wire.wakeup import Wakeup, Wakeups
 from actorlearn.worker.settings import TrainerSettings
 from actorlearn.worker.worker import POLL_MS, Worker
 
-SETTINGS = TrainerSettings
 SKIPS_ALLOWED = 10
 """Batches in a row with non-finite updates after which the run is stopped rather than continued with old weights."""
 

@@ -23,8 +23,6 @@ from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.make import make as make_optimizer
 from actorlearn.worker.settings import DescribeSettings
 
-SETTINGS = DescribeSettings
-
 
 def run(settings: DescribeSettings) -> None:
     """Build each part once and print what it is; exits 2 with ``{"error": …}`` when one cannot be built."""

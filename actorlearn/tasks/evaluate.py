@@ -16,8 +16,6 @@ from actorlearn.parameters.checkpoint_folders import CheckpointError, Found, dir
 from actorlearn.processes.evaluator import AVERAGE, SECONDARY, play, players, summary
 from actorlearn.worker.settings import EvaluateSettings
 
-SETTINGS = EvaluateSettings
-
 
 def run(settings: EvaluateSettings) -> None:
     """Play and print; the policy is sampled from, or followed greedily."""

@@ -27,7 +27,6 @@ from actorlearn.worker.settings import AloneSettings, ReplayPlace
 if TYPE_CHECKING:
     from torch import Tensor
 
-SETTINGS = AloneSettings
 POOL_BYTES = 64 * 1024**2
 """Observations that inference is measured on: more than a cache holds, as in a run."""
 MOST_BATCHES = 4096

@@ -20,6 +20,7 @@ from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.schedules import for_batches, scaled
 from actorlearn.parameters.mixing import Facts, facts
 from actorlearn.replay.settings import ReplaySettings
+from actorlearn.worker.roles import ROLES
 from launch.plan.auto import crowded
 from launch.plan.memory_order import disorder
 from launch.plan.plan import Plan, plan
@@ -83,7 +84,7 @@ def as_json(made: Plan) -> dict[str, Any]:
         "usable_cores": made.cores.usable,
         "processes": [{"name": p.name, "role": p.id.role} for p in made.processes],
         "sockets": made.sockets,
-        "wakeups": [made.wakeup(p.name) for p in made.processes if p.id.role != "evaluator"],
+        "wakeups": [made.wakeup(p.name) for p in made.processes if ROLES[p.id.role].woken],
         "segments": [{"name": s.name, "bytes": s.bytes, "what": s.what} for s in made.segments],
         "bytes_total": made.bytes_total,
         "bytes_free": free_bytes(),
@@ -163,7 +164,7 @@ def _processes(made: Plan) -> Table:
     }
     table.add_row("supervisor", "starts, watches, restarts, stops", Path(made.endpoint("control")).name)
     for process in made.processes:
-        wakers = ["" if process.id.role == "evaluator" else made.wakeup(process.name), made.mailbox(process)]
+        wakers = [made.wakeup(process.name) if ROLES[process.id.role].woken else "", made.mailbox(process)]
         woken_by = ", ".join(Path(waker).name for waker in wakers if waker)
         table.add_row(process.name, does.get(process.id.role, process.id.role), woken_by)
     return table

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Member
+from actorlearn.worker.roles import ROLES, RoleSpec
 from launch.topology.schema import BUDGET, Budget
 
 Jitter = Callable[[str, int], float]
@@ -156,6 +157,16 @@ class Child:
         return self.first.name
 
     @property
+    def role(self) -> RoleSpec:
+        """What it does, and how the run depends on it."""
+        return ROLES[self.first.role]
+
+    @property
+    def learner(self) -> int:
+        """The learner it works for."""
+        return self.first.learner
+
+    @property
     def alive(self) -> bool:
         """Whether there is a process of it."""
         return self.state in ALIVE
@@ -172,8 +183,8 @@ class Child:
 
     @property
     def in_vain(self) -> bool:
-        """Whether a trainer dies again and again on the way from the same checkpoint."""
-        return self.first.role == "trainer" and self._unsaved_restarts >= self.budget.unsaved_restarts
+        """Whether a learner dies again and again on the way from the same checkpoint."""
+        return self.role.learns and self._unsaved_restarts >= self.budget.unsaved_restarts
 
     def restart_delay_s(self, now_s: float, jitter: Jitter) -> float | None:
         """Seconds to wait after the death that has just been seen, or None when the budget is spent."""

@@ -43,8 +43,8 @@ class Children:
         """Members of simulators that have ended, by peer, until their trainers have released them."""
         self.mending = True
         self.ending = False
-        self._spared = ""
-        """A role whose exits are not welcome yet, though the run is ending."""
+        self._scoring = False
+        """Whether exits of those that play with the final weights are not welcome yet, though the run is ending."""
         self.now_s = 0.0
         self._run_id = run_id
         self._expected_shape = dict(expected_shape)
@@ -53,9 +53,13 @@ class Children:
         self._budget = budget
         self._do = do
 
-    def of_role(self, role: str) -> list[Child]:
-        """Children of one role, in order."""
-        return [child for child in self.named.values() if child.first.role == role]
+    def trainers(self) -> list[Child]:
+        """Those that learn, in order."""
+        return [child for child in self.named.values() if child.role.learns]
+
+    def simulators(self) -> list[Child]:
+        """Those that make rows, in the order in which they are members."""
+        return [child for child in self.named.values() if child.role.makes_rows]
 
     def current(self, name: str, incarnation: int) -> Child | None:
         """The child, if this is its living incarnation. Whatever comes from others is from beyond the fence."""
@@ -64,55 +68,54 @@ class Children:
 
     def members(self) -> list[Member]:
         """Simulators that take part, or wait to."""
-        return [child.member for child in self.of_role("simulator") if child.admitted and child.member is not None]
+        return [child.member for child in self.simulators() if child.admitted and child.member is not None]
 
     def gone_members(self) -> list[Member]:
         """Members of simulators that have ended and whose trainers, at work or on their way back, still need them."""
-        served = {
-            trainer.first.learner
-            for trainer in self.of_role("trainer")
-            if trainer.state not in (State.FATAL, State.EXITED)
-        }
+        served = {trainer.learner for trainer in self.trainers() if trainer.state not in (State.FATAL, State.EXITED)}
         self._ended = {peer: member for peer, member in self._ended.items() if member.id.learner in served}
         return list(self._ended.values())
 
     def released(self, child: Child, released: Released) -> None:
         """A trainer needs these members no more."""
-        if child.first.role != "trainer":
+        if not child.role.learns:
             return
         for peer in released.peers:
-            if peer in self._ended and self._ended[peer].id.learner == child.first.learner:
+            if peer in self._ended and self._ended[peer].id.learner == child.learner:
                 del self._ended[peer]
 
     def leaving(self) -> list[str]:
         """Who is to drain, or is drained by its trainer: trainers and simulators at work that must leave."""
-        drained = (*self.of_role("trainer"), *self.of_role("simulator"))
+        drained = [child for child in self.named.values() if child.role.drains]
         return [child.name for child in drained if child.leaving and child.admitted]
 
     def learners(self) -> list[ProcessId]:
         """The trainers at work that exchange what they learn; a sole one never does."""
-        trainers = [child for child in self.of_role("trainer") if not child.first.sole]
+        trainers = [child for child in self.trainers() if not child.first.sole]
         return [child.id for child in trainers if child.admitted and not child.leaving]
 
     def learned(self) -> list[ProcessId]:
         """Those that have finished, there or gone: theirs are the final weights."""
-        return [child.id for child in self.of_role("trainer") if child.finished and not child.first.sole]
+        return [child.id for child in self.trainers() if child.finished and not child.first.sole]
 
     def players(self) -> list[str]:
         """Evaluators that have not yet played all they are to play."""
-        return [child.name for child in self.of_role("evaluator") if child.alive and not child.finished]
+        return [child.name for child in self.named.values() if child.role.scores and child.alive and not child.finished]
 
     def workers(self, learner: int) -> list[Child]:
         """Servers and simulators of a learner: without its trainer they are of no use."""
-        own = [child for child in self.named.values() if child.first.learner == learner]
-        return [child for child in own if child.first.role in ("inference", "simulator")]
+        own = [child for child in self.named.values() if child.role.scope == "learner" and not child.role.learns]
+        return [child for child in own if child.learner == learner]
 
     def missed(self, learner: int) -> Child | None:
         """Who was given up without whom a learner plays no more: a server, or the first of all its simulators."""
-        given_up = [worker for worker in self.workers(learner) if worker.state is State.FATAL]
-        server = next((worker for worker in given_up if worker.first.role == "inference"), None)
-        simulators = [worker for worker in self.workers(learner) if worker.first.role == "simulator"]
-        return server or next(iter(simulators if all(worker in given_up for worker in simulators) else []), None)
+        workers = self.workers(learner)
+        given_up = [worker for worker in workers if worker.state is State.FATAL]
+        missed = [worker for worker in given_up if worker.role.needed == "each"]
+        for role in {worker.role.name: worker.role for worker in workers if worker.role.needed == "one"}.values():
+            own = [worker for worker in workers if worker.role is role]
+            missed += own if all(worker in given_up for worker in own) else []
+        return next(iter(missed), None)
 
     def listed(self) -> list[dict[str, Any]]:
         """The process list as people and programs see it."""
@@ -132,7 +135,7 @@ class Children:
     def spawn(self, child: Child) -> None:
         """Start the next incarnation."""
         child.begin(self.now_s)
-        resume = child.first.role == "trainer" and (child.greeted or (self._resume and not child.guest))
+        resume = child.role.learns and (child.greeted or (self._resume and not child.guest))
         self._do(ev.Spawn(child.name, child.incarnation, resume))
 
     def spawned(self, event: ev.Spawned) -> None:
@@ -192,7 +195,7 @@ class Children:
         if child.member is not None and child.admitted:
             self._ended[child.member.id.peer] = child.member
         done = child.finished and cause == "exit 0" and not (self.mending or child.leaving)
-        if done or (self.ending and child.first.role != self._spared):
+        if done or (self.ending and not (self._scoring and child.role.scores)):
             self.note("ended", child, cause)
             child.to(State.EXITED, self.now_s)
         elif child.refusal:
@@ -209,7 +212,7 @@ class Children:
     def _mend(self, child: Child) -> None:
         delay_s = child.restart_delay_s(self.now_s, self._jitter)
         # A trainer that was never there has left no checkpoint of this run; a guest's bringer is waiting to hear.
-        if child.guest or (child.first.role == "trainer" and not child.greeted):
+        if child.guest or (child.role.learns and not child.greeted):
             self._give_up(child, f"{child.name} died before it came to run: {child.error or child.cause}")
         elif delay_s is None:
             often = "died too often" if not child.in_vain else "died too often without a newer checkpoint"
@@ -240,8 +243,8 @@ class Children:
         del self.named[child.name]
         if failure:
             self.failures[child.name] = failure
-        if child.first.role == "trainer":
-            for worker in self.workers(child.first.learner):
+        if child.role.learns:
+            for worker in self.workers(child.learner):
                 self.see_off(worker, child.name)
 
     def see_off(self, child: Child, company: str = "") -> None:
@@ -290,14 +293,14 @@ class Children:
             child.doom = cause
             self.kill(child, signal.SIGKILL)
 
-    def end(self, sent: int, but: str = "") -> None:
+    def end(self, sent: int, scoring: bool = False) -> None:
         """The run is over: everybody gets this signal; who has already said goodbye is only killed.
 
-        ``but``: the role of those who go on until the next call.
+        ``scoring``: those who play with the final weights go on until the next call.
         """
-        self.mending, self.ending, self._spared = False, True, but
+        self.mending, self.ending, self._scoring = False, True, scoring
         for child in self.named.values():
-            if child.first.role == but:
+            if scoring and child.role.scores:
                 continue
             if child.state is State.BACKOFF:
                 child.to(State.EXITED, self.now_s)

@@ -16,7 +16,7 @@ def verdict(children: Children, said: Mapping[str, Mapping[str, Any]], wanted: e
 
     The words of one are enough. ``said`` has those of learners that were detached too, of which only the counts count.
     """
-    trainers = children.of_role("trainer")
+    trainers = children.trainers()
     if any(trainer.alive and not trainer.finished for trainer in trainers):
         return None
     words = {trainer.name: said[trainer.name] for trainer in trainers if trainer.finished}

@@ -14,6 +14,7 @@ from actorlearn.nearest import ROUGHLY, nearest
 from actorlearn.parameters.modes import ELASTIC, ModeSpec
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import PROTOCOL_VERSION, Reply, Request, Saved, brief
+from actorlearn.worker.roles import ROLES
 from launch.plan.processes import PlannedProcess
 from launch.supervision import events as ev
 from launch.supervision.child import Child, State
@@ -88,7 +89,7 @@ class Desk:
             self.answer(client, False, wrong)
             return
         named = [self._children.named[name] for name in names]
-        learners = [child.first.learner for child in named if child.first.role == "trainer"]
+        learners = [child.learner for child in named if child.role.learns]
         workers = [worker for learner in learners for worker in self._children.workers(learner)]
         groups = in_groups(child.first for child in (*named, *workers))
         self._pending.append(Leaving(client, self._children.now_s, groups))
@@ -126,7 +127,7 @@ class Desk:
 def in_groups(members: Iterable[ProcessId]) -> dict[str, tuple[str, ...]]:
     """Who comes or goes with whom: trainers with those of their learner, simulators by themselves."""
     ids = list(dict.fromkeys(members))
-    trainers = {own.learner: own.name for own in ids if own.role == "trainer"}
+    trainers = {own.learner: own.name for own in ids if ROLES[own.role].learns}
     groups: dict[str, tuple[str, ...]] = {}
     for own in ids:
         name, head = own.name, trainers.get(own.learner, own.name)
@@ -165,7 +166,8 @@ def cannot_attach(simulators: int, learners: int, mode: ModeSpec) -> str:
 
 def cannot_detach(names: Sequence[str], children: Mapping[str, Child], mode: ModeSpec) -> str:
     """Why these simulators and trainers cannot leave; empty when they can."""
-    trainers, simulators = ([c for c in children.values() if c.first.role == role] for role in ("trainer", "simulator"))
+    trainers = [child for child in children.values() if child.role.learns]
+    simulators = [child for child in children.values() if child.role.makes_rows]
     known = [child.name for child in (*simulators, *(trainers if mode.elastic else ()))]
     if not names:
         return f"detach needs names; choose from {', '.join(known)}"
@@ -184,7 +186,7 @@ def cannot_detach(names: Sequence[str], children: Mapping[str, Child], mode: Mod
     if not staying and any(trainer.name in names for trainer in trainers):
         return f"detach {', '.join(names)}: a run needs at least one learner; attach another first, or stop the run"
     for trainer in staying:
-        own = [child for child in simulators if child.first.learner == trainer.first.learner]
+        own = [child for child in simulators if child.learner == trainer.learner]
         taken = [child.name for child in own if child.name in names]
         if taken and not any(_stays(child, names) for child in own):
             said = f"detach {', '.join(taken)}: {trainer.name} needs at least one simulator"

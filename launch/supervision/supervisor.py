@@ -103,8 +103,8 @@ class Supervisor:
 
     def _awaited(self) -> list[str]:
         """Who must have come, or been given up, before the run is running; several trainers begin as equals."""
-        trainers = self._children.of_role("trainer")
-        return [child.name for child in (*self._children.of_role("simulator"), *(trainers if trainers[1:] else ()))]
+        trainers = self._children.trainers()
+        return [child.name for child in (*self._children.simulators(), *(trainers if trainers[1:] else ()))]
 
     def handle(self, event: ev.Event, now_s: float) -> list[ev.Action]:
         """What must be done because of this event. After Done nothing is.
@@ -184,7 +184,7 @@ class Supervisor:
         child.finished = True
         if child.state in (State.STARTING, State.RUNNING):
             child.to(State.DRAINING, self._now_s)
-        if child.first.role != "trainer":
+        if not child.role.learns:
             return
         self._summaries[child.name] = {}
         if finished.reason == "total_steps" and self.phase in (*OPEN, "draining"):
@@ -209,7 +209,7 @@ class Supervisor:
             return f"already stopping: the run is {self.phase}"
         self._do(ev.Note("stopping", cause=why))
         self._outcome = ev.Done("stopped", exit_code)
-        if any(trainer.state is State.RUNNING for trainer in self._children.of_role("trainer")):
+        if any(trainer.state is State.RUNNING for trainer in self._children.trainers()):
             self._drain(self._outcome)
             return "the trainer finishes its update and saves, then everything ends"
         self._end(self._outcome)
@@ -236,7 +236,7 @@ class Supervisor:
         self._outcome, self.phase = outcome, "scoring"
         self._deadline_s = self._now_s + SCORE_LIMIT_S
         self._desk.close()
-        self._children.end(signal.SIGTERM, but="evaluator")
+        self._children.end(signal.SIGTERM, scoring=True)
         limit = f"for {SCORE_LIMIT_S / 60:g} minutes at most; Ctrl-C ends the run without their score"
         self._do(ev.Note("scoring", cause=f"the final weights, by {', '.join(players)}, {limit}"))
 
@@ -246,7 +246,7 @@ class Supervisor:
         if self._now_s < self._deadline_s:
             return
         if self.phase == "draining":
-            for trainer in self._children.of_role("trainer"):
+            for trainer in self._children.trainers():
                 if trainer.alive:
                     self._children.doom(trainer, f"did not finish in {self._drain_s:g} s")
             self._end(ev.Done("failed", 1, f"the trainer did not finish in {self._drain_s:g} s and was killed"))
@@ -282,16 +282,16 @@ class Supervisor:
 
     def _judge(self) -> None:
         """End a run that has lost what it cannot do without; of several learners that gossip, one leaves instead."""
-        trainers = self._children.of_role("trainer")
+        trainers = self._children.trainers()
         lost = [trainer for trainer in trainers if trainer.state is State.FATAL]
         at_work = [trainer for trainer in trainers if not trainer.leaving and trainer not in lost]
-        missed = [(trainer, who) for trainer in at_work if (who := self._children.missed(trainer.first.learner))]
+        missed = [(trainer, who) for trainer in at_work if (who := self._children.missed(trainer.learner))]
         all_miss = len(missed) == len(at_work)
         if self._desk.mode.elastic and self.phase == "running" and not all_miss:
             for trainer, who in missed:
                 self._children.dismiss(trainer, who)
             return
-        given_up = [who for _, who in missed if who.first.role == "inference" or self._desk.mode.in_step or all_miss]
+        given_up = [who for _, who in missed if who.role.needed == "each" or self._desk.mode.in_step or all_miss]
         if len(lost) == len(trainers) or self.phase == "starting":  # later, while one is left, it learns
             given_up = [*lost, *given_up]
         if given_up:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from functools import reduce
 
 from actorlearn.algorithms.interface import PARTS_OF_TRANSITIONS, REPLAYED, SHIPPED
+from actorlearn.worker.roles import ROLES
 from launch.topology.modes import asked, mode
-from launch.topology.schema import ROLES, Topology
+from launch.topology.schema import Topology
 from launch.topology.validate import Problem
 
 Problems = Iterator[Problem]

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from actorlearn.parameters.settings import GossipSettings, LearnersSettings
+from actorlearn.worker.roles import ROLES
 from launch.topology.provisional import (
     AlgorithmSection,
     EnvSection,
@@ -25,8 +26,6 @@ from launch.topology.provisional import (
     OptimizerSection,
     ReplaySection,
 )
-
-ROLES = ("simulator", "inference", "trainer", "evaluator")
 
 Name = Annotated[
     str,

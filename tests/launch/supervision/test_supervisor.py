@@ -1136,7 +1136,7 @@ class AnyHistory(RuleBasedStateMachine):
             self.happen(event)
 
     def more(self, action: ev.Enlarge) -> tuple[PlannedProcess, ...]:
-        there = self.story.supervisor._children.of_role("trainer")  # as the plan, which forgets those that are gone
+        there = self.story.supervisor._children.trainers()  # as the plan, which forgets those that are gone
         number = len(self.seen("simulator"))
         if not action.learners:
             return (PlannedProcess(ProcessId("simulator", number, there[0].id.learner), 0),)
@@ -1210,7 +1210,7 @@ class AnyHistory(RuleBasedStateMachine):
     def whoever_has_no_trainer_is_on_the_way_out(self) -> None:
         if hasattr(self, "story"):
             children = self.story.supervisor._children
-            learners = {trainer.id.learner for trainer in children.of_role("trainer")}
+            learners = {trainer.id.learner for trainer in children.trainers()}
             assert all(
                 c.leaving or c.id.learner in learners or c.id.role == "evaluator" for c in children.named.values()
             )
