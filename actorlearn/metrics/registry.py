@@ -22,7 +22,7 @@ SECONDARY = "secondary_"
 
 
 class Kind(StrEnum):
-    """How a value relates to time."""
+    """Relation of a value to time."""
 
     COUNTER = "counter"
     """A total since the run began, never negative; that of a learner that has left goes on counting."""
@@ -33,7 +33,7 @@ class Kind(StrEnum):
 
 
 class Merge(StrEnum):
-    """How the values of several learners become one of the run."""
+    """Rule by which the values of several learners become one of the run."""
 
     SUM = "sum"
     MEAN = "mean"
@@ -43,7 +43,7 @@ class Merge(StrEnum):
 
 
 class Form(StrEnum):
-    """How a value is written for people."""
+    """Form in which a value is written for people."""
 
     WHOLE = "whole"
     NUMBER = "three digits"
@@ -53,7 +53,7 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """What is known of one metric."""
+    """Definition of one metric."""
 
     name: str
     unit: str
@@ -77,7 +77,7 @@ class Metric:
 
     @property
     def shown_as(self) -> str:
-        """What stands beside its value on a screen."""
+        """Words beside its value on a screen."""
         return self.label or self.name.replace("_", " ")
 
 
@@ -104,12 +104,12 @@ _PROGRESS = (
 _LAST_GAMES = f"the last {RECENT_GAMES} games"
 _GAMES = (
     _counter("episodes", "games", "whole games finished", label="games"),
-    _games("episode_return_mean", "score", f"mean raw score of {_LAST_GAMES}", label="mean score", per_learner=True),
+    _games("episode_return_mean", "", f"mean raw score of {_LAST_GAMES}", label="mean score", per_learner=True),
     _games("episode_length_mean", "steps", f"mean length of {_LAST_GAMES}", label="length", form=Form.WHOLE),
-    _of_run("eval_return_mean", "score", "mean raw score of the newest evaluation"),
-    _of_run("eval_return_best", "score", "mean raw score of the learner that was best in it"),
-    _of_run("eval_return_learners_mean", "score", "mean over learners of their mean raw scores in it"),
-    _of_run("eval_return_secondary", "score", "mean raw score of the secondary learner in it"),
+    _of_run("eval_return_mean", "", "mean raw score of the newest evaluation"),
+    _of_run("eval_return_best", "", "mean raw score of the learner that was best in it"),
+    _of_run("eval_return_learners_mean", "", "mean over learners of their mean raw scores in it"),
+    _of_run("eval_return_secondary", "", "mean raw score of the secondary learner in it"),
     _of_run("eval_episodes", "games", "games of the newest evaluation", form=Form.WHOLE),
     _of_run("eval_env_steps", "steps", "environment steps that its weights had learned from", form=Form.WHOLE),
     _of_run("eval_policy_version", "versions", "version of its weights", form=Form.WHOLE),
@@ -194,7 +194,7 @@ METRICS: dict[str, Metric] = {metric.name: metric for group in GROUPS.values() f
 
 
 def metric(name: str) -> Metric:
-    """What is known of a metric; of one that nobody registered, the default: a gauge whose learners are averaged.
+    """Return the definition of a metric; of one that nobody registered the default: a gauge, of learners their mean.
 
     Such a one is taken for a plug-in's term of the loss, and shown among them. Where learners say something that is no
     number, the first one's word stands.
@@ -204,6 +204,12 @@ def metric(name: str) -> Metric:
     if name.startswith(SECONDARY) and (of := METRICS.get(name.removeprefix(SECONDARY))):
         return replace(of, name=name, description=f"secondary learner: {of.description}", label="")
     return Metric(name, "", "", learning=True)
+
+
+def said_of(name: str) -> str:
+    """Return description and unit of a metric in words, "entropy [nats]"; empty for one that nobody registered."""
+    about = metric(name)
+    return f"{about.description} [{about.unit}]" if about.unit else about.description
 
 
 def is_registered(name: str) -> bool:

@@ -1,9 +1,9 @@
-"""What a run leaves to be read: ``metrics.jsonl``, ``events.jsonl`` (one JSON object a line) and TensorBoard scalars.
+"""Writes what a run leaves to be read: ``metrics.jsonl``, ``events.jsonl`` (an object a line) and TensorBoard scalars.
 
 ``metrics.jsonl`` is the truth; TensorBoard is a copy of its numbers over ``env_steps``. Each file has one writing
 process; reading while it writes is safe for whoever leaves out a last line without its end: it is being written, or was
 cut short by a crash, and is then dropped when the file is opened again. What finds no room on the disk waits in memory
-for the next line (``actorlearn/files.py``). What the numbers mean is not known here.
+for the next line (``actorlearn/files.py``). What the numbers mean, ``registry.py`` says.
 
 TensorBoard's files are written with its record format alone: its own writers would import TensorFlow where that happens
 to be installed, and start a thread.
@@ -139,12 +139,15 @@ class _ScalarsFile:
         self._folder = folder
         self._file: AppendedFile | None = None
         self._last_step = 0
+        self._described: set[str] = set()
 
     def append(self, step: int, scalars: Mapping[str, float]) -> None:
         """Write the scalars of one step."""
         # Imported here: a third of a second that other users of this module need not pay.
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+
+        from actorlearn.metrics.registry import said_of
 
         records = []
         if self._file is None:
@@ -155,7 +158,13 @@ class _ScalarsFile:
             restart = SessionLog(status=SessionLog.START)
             records.append(Event(wall_time=time.time(), step=step, session_log=restart))
         self._last_step = step
-        summary = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()])
+        values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
+        for value in values:
+            if value.tag not in self._described:  # TensorBoard reads what is said of a tag with its first value
+                said = next(filter(None, map(said_of, value.tag.split("/"))), "")
+                value.metadata.CopyFrom(SummaryMetadata(summary_description=said))
+        self._described.update(scalars)
+        summary = Summary(value=values)
         records.append(Event(wall_time=time.time(), step=step, summary=summary))
         self._file.append(b"".join(_framed(record.SerializeToString()) for record in records))
 
@@ -181,7 +190,7 @@ def _framed(record: bytes) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold: numpy and torch scalars become Python's, NaN and infinity None, paths strings."""
+    """Return what JSON can hold: numpy's and torch's scalars are Python's, NaN and infinity None, paths strings."""
     if not isinstance(value, str | int | float | Mapping | list | tuple) and callable(getattr(value, "item", None)):
         value = value.item()
     if isinstance(value, float):  # numpy's float64 is one too, and float() makes it Python's

@@ -124,14 +124,14 @@ def tables(made: Plan) -> list[Table]:
 
 
 def _environment(found: Description) -> str:
-    """What networks see of the environment and what they choose, for people."""
+    """Line about what networks see of the environment and what they choose."""
     of = f", from {found.observation_from}" if found.observation_from else ""
     said = [f"observation {found.observation_dtype}{list(found.observation_shape)}{of}", in_words(found.actions)]
     return f"[bold]environment[/] {escape('; '.join([*said, *filter(None, [found.unseen])]))}"
 
 
 def _mixing(told: Facts) -> str:
-    """What the graph of learners promises, for people."""
+    """Line about what the graph of learners promises."""
     low, high = told.in_degree
     within, period = told.connected_within, told.period
     drawn = "" if told.repeats else f" in {period} draws"

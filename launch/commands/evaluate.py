@@ -59,7 +59,7 @@ def _scores(found: Mapping[str, Any]) -> str:
 
 
 def settings(run: Run, episodes: int | None, greedy: bool | None, seed: int | None) -> EvaluateSettings:
-    """What the evaluating process is told: the run's own topology, but for what the user asks otherwise."""
+    """Return settings for the evaluating process: the run's own topology, but for what the user asks otherwise."""
     if not run.checkpoints():
         raise RunError(f"{run.name} has no checkpoint to evaluate; one is written every checkpoint.every_steps steps")
     topology = load(run.path / "topology.yaml")

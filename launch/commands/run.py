@@ -44,7 +44,7 @@ def resume(word: str, overrides: Sequence[str]) -> int:
 
 
 def new_folder(name: str, run_dir: Path | None) -> Path:
-    """Where the run's files go; the folder must be new or empty, because a run is never mixed with another."""
+    """Make the folder for the run's files; it must be new or empty, because a run is never mixed with another."""
     folder = run_dir or find.RUNS / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     if folder.is_dir() and any(folder.iterdir()):
         if find.read(folder) is None:

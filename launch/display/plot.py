@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from actorlearn.files import write_atomically
-from actorlearn.metrics.registry import is_registered, metric
+from actorlearn.metrics.registry import said_of
 from actorlearn.metrics.writer import METRICS_FILE
 from launch.reports.checks import is_number
 from launch.reports.format import printable
@@ -171,7 +171,7 @@ def _draw(figure: Figure, curves: Sequence[Curve], names: Sequence[str]) -> None
         last = f"last score {curve.final:,.1f}" if curve.column == SCORE else f"last {curve.final:.4g}"
         by_minutes.plot([], [], color=colour, linestyle=style, linewidth=2, label=_as_written(f"{name}: {last}{speed}"))
     drawn = list(dict.fromkeys(curve.column for curve in curves))
-    by_steps.set_ylabel(_as_written(_in_words(drawn[0]) if len(drawn) == 1 else ", ".join(drawn)))
+    by_steps.set_ylabel(_as_written(said_of(drawn[0]) or drawn[0] if len(drawn) == 1 else ", ".join(drawn)))
     by_steps.set_xlabel(f"environment steps ({unit_name})")
     by_minutes.set_xlabel("minutes")
     for axes in (by_steps, by_minutes):
@@ -180,13 +180,6 @@ def _draw(figure: Figure, curves: Sequence[Curve], names: Sequence[str]) -> None
     figure.legend(loc="outside lower center", ncols=min(2, len(curves)), frameon=False, fontsize=9, labelcolor=INK)
     games = sorted({curve.game for curve in curves if curve.game})
     figure.suptitle(_as_written(", ".join(games)) or "learning curves", fontsize=13, fontweight="bold", color=INK)
-
-
-def _in_words(column: str) -> str:
-    """A metric and its unit, where somebody has said what it is."""
-    about = metric(column)
-    unit = f" ({about.unit})" if about.unit not in ("", "score") else ""
-    return f"{about.description}{unit}" if is_registered(column) else column
 
 
 def _as_written(text: str) -> str:

@@ -109,7 +109,7 @@ def _progress_metrics(view: RunView) -> list[RenderableType]:
 
 
 def _account(row: Mapping[str, Any]) -> RenderableType:
-    """How many steps were used, and how many dropped for which reasons."""
+    """Steps used, and steps dropped for each reason."""
     dropped = row.get("steps_dropped") or 0
     why = ", ".join(f"{metric(name).shown_as} {row[name]:,}" for name in DROPPED if row.get(name))
     said = f" {row['steps_used']:,} steps used, {dropped:,} dropped{f': {why}' if why else ''}"
@@ -167,7 +167,7 @@ def _stages(shares: Mapping[str, float], width: int) -> list[RenderableType]:
 
 
 def _chosen(choices: Sequence[Mapping[str, Any]], why: bool) -> list[RenderableType]:
-    """What was left to the machine: a line each with its reason, or all values in one."""
+    """Choices that were left to the machine: a line each with its reason, or all values in one."""
     if not choices:
         return []
     heading = Text(" chosen", style="bold", no_wrap=True, overflow="ellipsis")

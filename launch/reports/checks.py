@@ -1,4 +1,4 @@
-"""What can be computed with and shown, of what children say and files hold: anybody may have written it. Pure."""
+"""Checks what children say and files hold, before it is computed with or shown: anybody may have written it. Pure."""
 
 from __future__ import annotations
 

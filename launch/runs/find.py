@@ -63,7 +63,7 @@ class Run:
         return f"ipc://{self.meta.get('sockets', '')}/{CONTROL}"
 
     def summary(self) -> dict[str, Any]:
-        """What the run said at its end; empty before, or when it had no time to say it."""
+        """Return what the run said at its end; empty before, or when it had no time to say it."""
         return read_object(self.path / SUMMARY_FILE)
 
     def topology(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class Run:
 
 
 def start_time(pid: int) -> int | None:
-    """When a process started, in hundredths of a second since boot; None when there is none, or only its zombie.
+    """Return when a process started, in hundredths of a second since boot; None when there is none, or only its zombie.
 
     The pair (pid, start time) names a process for good, until the next boot. Wall time would not do: it is set.
     """
@@ -157,7 +157,7 @@ def find(word: str | None, folder: Path = RUNS) -> Run:
 
 
 def find_living(word: str | None, folder: Path = RUNS) -> Run:
-    """As ``find``, but the run must be alive; without a word it must be the only living one."""
+    """Find a run as ``find`` does, but a living one; without a word the only one that is alive."""
     if word:
         run = find(word, folder)
         if not run.alive:

@@ -1,4 +1,4 @@
-"""What can be seen of a run, living or ended: one snapshot that every screen, table and report reads.
+"""Snapshots of runs, living or ended: all that every screen, table and report reads of one.
 
 A ``RunView`` is made in two ways: a ``RunReader`` reads a run's folder from outside and asks its supervisor for
 processes; the process that runs it starts with an empty one and adds rows and events as they come. What cannot be read

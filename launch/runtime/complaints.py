@@ -1,20 +1,20 @@
-"""How often something was wrong that stops nothing, and which of these times are told of. Pure."""
+"""Counts what was wrong and stops nothing, and says which of it gets a line of its own. Pure."""
 
 from __future__ import annotations
 
 FIRST = 10
-"""So many are told one by one; after them the hundredth, the thousandth and so on, so that no flood fills a disk."""
+"""So many get a line each; after them the hundredth, the thousandth and so on, so that no flood fills a disk."""
 
 
 class Complaints:
-    """Counted from the start of a run."""
+    """Complaints since the start of a run."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """Start at none."""
         self.count = 0
 
-    def told(self, what: str) -> str:
-        """Count one more; the line about it, empty where none is written."""
+    def count_one(self, what: str) -> str:
+        """Count one more; return the line about it, empty where it gets none."""
         self.count += 1
         if self.count <= FIRST:
             return what

@@ -1,4 +1,4 @@
-"""What a run writes of itself: events.jsonl, metrics.jsonl with its TensorBoard copy, and summary.json at its end.
+"""Writes the files of a run: events.jsonl, metrics.jsonl with its TensorBoard copy, and summary.json at its end.
 
 Training is worth more than a line in a file. A disk that takes nothing is told of once, and once more when it takes
 something again; what could not be written meanwhile is then written first (``actorlearn/files.py`` says how much).

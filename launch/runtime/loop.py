@@ -32,7 +32,7 @@ from launch.reports.merge import LearnerRows
 from launch.runs.jsonl import Lines
 from launch.runs.membership import attached_before
 from launch.runtime import metadata
-from launch.runtime.clock import AwakeClock, Shares
+from launch.runtime.clock import AwakeClock, TimeShares
 from launch.runtime.complaints import Complaints
 from launch.runtime.journal import Journal
 from launch.runtime.resources import Footing
@@ -96,7 +96,7 @@ class Runner:
         self.clock = AwakeClock()
         self.now_s = 0.0
         self.hangs = HangDetector(plan.progress["beat_ns"], limits.by_role, limits.start_s)
-        self.row_shares, self.shown_shares = (Shares(plan.progress["section_ns"]) for _ in range(2))
+        self.row_shares, self.shown_shares = (TimeShares(plan.progress["section_ns"]) for _ in range(2))
         self.rows = LearnerRows(plan.topology.report.every_s)
         self.energy = Energy()
         self.peers: dict[str, Key] = {}
@@ -212,8 +212,8 @@ class Runner:
             self._act_on(peer, body)
         except Exception as error:
             said = f"{peer!a} was not understood: {type(error).__name__}: {error}"
-            if told := self.complaints.told(brief(said)):
-                self._note(ev.Note("warned", cause=told))
+            if line := self.complaints.count_one(brief(said)):
+                self._note(ev.Note("warned", cause=line))
             if peer not in self.peers:  # a command line waits for a reply
                 self._say(peer, Reply(ok=False, text=brief(said)))
 
@@ -324,7 +324,7 @@ class Runner:
             return
         rows = [process.index for process in self.plan.processes]
         energy = self.energy.row(merged.get("frames"))
-        self.last_row = {**merged, **energy, **self.row_shares.of_all(rows), **self.evaluation}
+        self.last_row = {**merged, **energy, **self.row_shares.together(rows), **self.evaluation}
         self.journal.row(self.last_row)
         self._tell(lambda console: console.row(self.last_row))
 

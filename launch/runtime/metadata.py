@@ -1,4 +1,4 @@
-"""What is written once per run: meta.json (what ran where) and summary.json (how it ended).
+"""Makes what is written once per run: meta.json (what ran where) and summary.json (how it ended).
 
 Files are replaced whole, so a reader never meets half of one.
 """
@@ -42,7 +42,7 @@ def now() -> str:
 
 
 def meta(plan: Plan, resume: bool) -> dict[str, Any]:
-    """What ran, on what, and where to reach it. Of a resumed run the earlier parts are kept."""
+    """Return what ran, on what, and where to reach it. Of a resumed run the earlier parts are kept."""
     before = read_object(plan.run_dir / "meta.json") if resume else {}
     parts = before.pop("earlier", [])
     earlier = [*(parts if isinstance(parts, list) else []), before] if before else []
@@ -120,7 +120,7 @@ def summary(
     elapsed_s: float,
     evaluated: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """How the run ended: the trainer's last words over the last row it reported, rates over the whole run.
+    """Return how the run ended: the trainer's last words over the last row it reported, rates over the whole run.
 
     ``evaluated`` is of evaluations.best_and_last.
     """

@@ -131,6 +131,22 @@ def test_tensorboard_shows_the_numbers_over_env_steps(tmp_path: Path) -> None:
     }
 
 
+def test_tensorboard_says_of_each_number_what_it_is(tmp_path: Path) -> None:
+    with MetricsWriter(tmp_path) as writer:
+        for step in (1, 2):
+            writer.row({"env_steps": step, "mine": 0.5, "learners": {"trainer-0": {"entropy": 1.5}}})
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    said = {tag: events.SummaryMetadata(tag).summary_description for tag in events.Tags()["scalars"]}
+    assert said == {
+        "env_steps": "environment steps learned from, of all learners [steps]",
+        "learners/trainer-0/entropy": "mean entropy of the policy [nats]",
+        "mine": "",
+    }
+
+
 def test_tensorboard_forgets_what_a_restore_undid(tmp_path: Path) -> None:
     with MetricsWriter(tmp_path) as writer:
         for step in (100, 200, 300):

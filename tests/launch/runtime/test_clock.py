@@ -3,7 +3,7 @@
 import numpy as np
 
 from actorlearn.metrics.timings import SECTIONS
-from launch.runtime.clock import GAP_S, AwakeClock, Shares
+from launch.runtime.clock import GAP_S, AwakeClock, TimeShares
 
 
 def test_the_clock_stands_still_while_we_could_not_run() -> None:
@@ -17,18 +17,18 @@ def test_the_clock_stands_still_while_we_could_not_run() -> None:
 
 def test_shares_are_of_the_time_since_the_last_look() -> None:
     section_ns = np.zeros((4, 8), np.int64)
-    shares = Shares(section_ns)
+    shares = TimeShares(section_ns)
     section_ns[0, SECTIONS.index("learn")] = 300
     section_ns[0, SECTIONS.index("wait")] = 100
-    assert shares.of_all([0])["share_learn"] == 0.75
+    assert shares.together([0])["share_learn"] == 0.75
     section_ns[0, SECTIONS.index("wait")] += 50
-    assert shares.of_all([0]) == {f"share_{name}": float(name == "wait") for name in SECTIONS}
-    assert shares.of_all([0]) == {}
+    assert shares.together([0]) == {f"share_{name}": float(name == "wait") for name in SECTIONS}
+    assert shares.together([0]) == {}
 
 
 def test_a_restarted_process_counts_from_its_beginning() -> None:
     section_ns = np.zeros((4, 8), np.int64)
-    shares = Shares(section_ns)
+    shares = TimeShares(section_ns)
     section_ns[1, :2] = (900, 100)
     assert shares.busy()[1] == 1.0
     section_ns[1] = 0
