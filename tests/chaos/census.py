@@ -75,8 +75,8 @@ def grown(before: dict[str, Survivor], after: dict[str, Survivor]) -> list[str]:
             more = sorted((Counter(others) - Counter(had)).elements())
             found.append(f"{name} has {len(others)} descriptors, and had {len(had)}: more of {more}")
         once = Counter(fd.removesuffix(GONE) for fd in now.fds if _of_the_living(fd))
-        before = Counter(fd.removesuffix(GONE) for fd in was.fds)
-        if twice := [fd for fd, count in once.items() if count > max(1, before[fd])]:
+        open_before = Counter(fd.removesuffix(GONE) for fd in was.fds)
+        if twice := [fd for fd, count in once.items() if count > max(1, open_before[fd])]:
             found.append(f"{name} has more than one descriptor of {sorted(twice)}")
         if now.threads > was.threads + SLACK:
             found.append(f"{name} has {now.threads} threads, and had {was.threads}")

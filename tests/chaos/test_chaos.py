@@ -159,8 +159,8 @@ def test_sixty_faults_leave_nothing_lost_and_nothing_behind(tmp_path: Path, has_
     assert {record["mode"].partition("-")[0] for record in records} == set(MODES)
 
 
-def survivor(*fds: str) -> dict[str, census.Survivor]:
-    return {"trainer 7": census.Survivor(fds, threads=1, deleted=0, zombies=0)}
+def survivors(*fds: str) -> dict[str, census.Survivor]:
+    return {name: census.Survivor(fds, threads=1, deleted=0, zombies=0) for name in ("supervisor 6", "trainer 7")}
 
 
 SEGMENT, WAKEUP = "/dev/shm/actorlearn-0-a/simulator-1.0", "/tmp/s/simulator-1.wakeup"
@@ -180,5 +180,5 @@ SEGMENT, WAKEUP = "/dev/shm/actorlearn-0-a/simulator-1.0", "/tmp/s/simulator-1.w
 def test_a_survivor_may_open_what_it_first_needs_and_nothing_twice(
     before: list[str], after: list[str], told: str
 ) -> None:
-    found = census.grown(survivor(*before), survivor(*after))
+    found = census.grown(survivors(*before), survivors(*after))
     assert bool(found) == bool(told) and told in "".join(found)
