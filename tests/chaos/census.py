@@ -140,8 +140,9 @@ def files_left(run: Living, keep: int, learners: int) -> list[str]:
         found += [f"{Path(folder, name).relative_to(run.folder)}" for name in (*names, *files) if name.startswith(".")]
         if Path(folder).is_relative_to(run.folder / "checkpoints"):
             checkpoints += "manifest.json" in files
-    if checkpoints > keep * learners:
-        found.append(f"{checkpoints} checkpoints of {learners} learners that keep {keep} each")
+    spared = 1 if learners > 1 else 0  # the newest that all learners in step have, however many newer ones some have
+    if checkpoints > (keep + spared) * learners:
+        found.append(f"{checkpoints} checkpoints of {learners} learners that keep {keep} each, and {spared} more")
     return found
 
 
