@@ -14,10 +14,10 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 def test_catch_is_learned_by_impala(launched: Start) -> None:
     """In test_whole_runs it is by the others.
 
-    Many seeds stay at 0.75, where a policy has given up a column. With the weights of rounds a run repeats itself, and
-    this one is at 0.98 after 49,000 steps.
+    Many seeds stay at 0.75, where a policy has given up a column. With the weights of rollouts a run repeats itself,
+    and this one is at 0.98 after 49,000 steps.
     """
-    learned(launched("catch", *CATCH, *LEARNS["impala"], "seed=2", "simulators.weights=round"), 0.8)
+    learned(launched("catch", *CATCH, *LEARNS["impala"], "seed=2", "simulators.weights=rollout"), 0.8)
 
 
 OWN, SERVER = ["inference.count=0"], ["inference.count=1", "simulators.groups=2"]
