@@ -25,13 +25,13 @@ import hypothesis
 import psutil
 import pytest
 
+from tests.examples import UNIT
+
 # Before numpy or torch is imported anywhere: the machine that tests may be training at the same time.
 for _threads in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_threads] = "1"
 
-# No deadline per example: on a busy machine it fails tests at random, and pytest's timeout already bounds a hang.
-hypothesis.settings.register_profile("actorlearn", deadline=None)
-hypothesis.settings.load_profile("actorlearn")
+hypothesis.settings.load_profile(UNIT)
 
 SHM_ROOT = Path("/dev/shm")
 SESSION_VARIABLE = "ACTORLEARN_TEST_SESSION"

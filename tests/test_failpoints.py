@@ -15,7 +15,7 @@ from actorlearn import failpoints
 from actorlearn.failpoints import Killed, armed, hit, through
 from actorlearn.files import AppendedFile, write_atomically
 from tests.named_failpoints import calls
-from tests.sizes import PACKAGES, ROOT, source_files
+from tests.sizes import PACKAGES, ROOT, parsed, source_files
 
 TEN = memoryview(b"0123456789")
 
@@ -23,7 +23,7 @@ TEN = memoryview(b"0123456789")
 def test_every_name_stands_once_and_says_where() -> None:
     seen: Counter[str] = Counter()
     for file in source_files(*PACKAGES):
-        for name, line in calls(file.read_text()):
+        for name, line in calls(parsed(file)):
             where = f"{file.relative_to(ROOT)}:{line}"
             assert name is not None, f"{where}: a failpoint's name is a literal"
             assert re.fullmatch(r"[a-z_]+\.[a-z_]+", name), f"{where}: {name!r} is no file.what_was_done_last"

@@ -16,6 +16,7 @@ from actorlearn.envs.specs import ENVIRONMENTS
 from actorlearn.models.specs import MODELS
 from actorlearn.optim.specs import OPTIMIZERS
 from actorlearn.registry import Registry, Spec
+from tests.loaded import modules_after
 from tests.sizes import ROOT
 
 NAMED: list[Registry[Any]] = [ALGORITHMS, MODELS, OPTIMIZERS]
@@ -162,8 +163,6 @@ def test_the_kind_of_an_environment_follows_from_its_id() -> None:
 
 
 def test_specs_load_no_torch_and_no_environment() -> None:
-    from tests.test_architecture import modules_after
-
     names = "ALGORITHMS.specs(), MODELS.specs(), OPTIMIZERS.specs(), ENVIRONMENTS.specs()"
     imports = "\n".join(
         f"from actorlearn.{module} import {name}"

@@ -71,10 +71,10 @@ def _run(topology: Topology, folder: Path, resume: bool) -> int:
             screen = console.make(RunView(folder.absolute().name, topology.env.id, topology.total_steps))
         return run(topology, folder, resume=resume, console=screen)
     finally:
-        _close(screen)
+        close_screen(screen)
 
 
-def _close(screen: Console | None) -> None:
+def close_screen(screen: Console | None) -> None:
     """Give the terminal back. What cannot be written any more is let go, or the interpreter would exit with 120."""
     try:
         if screen is not None:

@@ -133,6 +133,7 @@ def learn(
         return algorithm.values(network(states)), weights
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "changes",
     [

@@ -146,17 +146,30 @@ def test_a_stage_fills_nobody_elses_memory_and_leaves_nothing(has_stage: None) -
     assert not folder.exists() and not lives(pid)
 
 
+def campaign(results: Path, faults: int, each: int, jobs: int) -> set[str]:
+    """The modes of the runs that a campaign had, in which nothing was lost and nothing left."""
+    numbers = {"faults": faults, "each": each, "jobs": jobs, "seed": 2877}
+    arguments = [word for name, number in numbers.items() for word in (f"--{name}", str(number))]
+    command = [sys.executable, "-m", "tests.chaos", *arguments, "--results", str(results)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    records = Results(results).records
+    assert sum(record["kind"] == "fault" for record in records) == faults
+    return {record["mode"].partition("-")[0] for record in records}
+
+
 @pytest.mark.system
-@pytest.mark.faults
+@pytest.mark.smoke
+@pytest.mark.timeout(300)
+def test_eight_faults_leave_nothing_lost_and_nothing_behind(tmp_path: Path, has_stage: None) -> None:
+    assert len(campaign(tmp_path / "r", faults=8, each=8, jobs=1)) == 1
+
+
+@pytest.mark.system
 @pytest.mark.timeout(600)
 def test_sixty_faults_leave_nothing_lost_and_nothing_behind(tmp_path: Path, has_stage: None) -> None:
     """Four runs, one of each mode, two at a time: of a campaign whose heavy faults are few."""
-    arguments = ["--faults", "60", "--seed", "2877", "--each", "15", "--jobs", "2", "--results", f"{tmp_path}/r"]
-    done = subprocess.run([sys.executable, "-m", "tests.chaos", *arguments], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    records = Results(tmp_path / "r").records
-    assert sum(record["kind"] == "fault" for record in records) == 60
-    assert {record["mode"].partition("-")[0] for record in records} == set(MODES)
+    assert campaign(tmp_path / "r", faults=60, each=15, jobs=2) == set(MODES)
 
 
 def survivors(*fds: str) -> dict[str, census.Survivor]:

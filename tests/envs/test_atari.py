@@ -177,6 +177,7 @@ def test_limit_zero_is_no_limit_and_a_huge_one_does_not_overflow() -> None:
             assert not column(play(env, random_actions(env.spec, 1, 20)), "truncated").any()
 
 
+@pytest.mark.nightly
 def test_no_ops_are_drawn_from_zero_to_noop_max() -> None:
     settings = EnvSettings(id="ALE/Pong-v5", noop_max=2, stack=1)
     seeds = list(range(8))
@@ -269,6 +270,7 @@ def test_closing_ends_ales_thread() -> None:
     assert len(os.listdir("/proc/self/task")) == before
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("keeps", ["sticky", "memory"])
 def test_games_that_depend_on_those_before_go_on_through_new_seeds(keeps: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the steps' own resets, and by restarts."""
@@ -295,6 +297,7 @@ def test_games_that_depend_on_those_before_go_on_through_new_seeds(keeps: str, m
         assert env.state()["seedings"].min() >= 3
 
 
+@pytest.mark.nightly
 def test_games_that_are_replayed_otherwise_are_an_error() -> None:
     with opened(EnvSettings(id="ALE/Pong-v5", stack=1), [3, 4]) as env:
         play(env, random_actions(env.spec, 2, 30))

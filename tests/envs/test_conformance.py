@@ -130,7 +130,12 @@ class Safe(gymnasium.Env):
         self.np_random.bit_generator.state = state["generator"]
 
 
-@pytest.fixture(scope="module", params=CASES)
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=pytest.mark.nightly if name in ("dqn", "stooke-abbeel") else []) for name in CASES
+    ],
+)
 def case(request: pytest.FixtureRequest) -> tuple[EnvSettings, int]:
     return CASES[request.param]
 

@@ -88,6 +88,7 @@ def test_a_caller_breathes_after_every_step() -> None:
     assert len(seen) > 1 and seen == list(range(1, len(seen) + 1))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("env_id", ["ALE/Breakout-v5", "actorlearn.envs.catch:Catch"])
 def test_the_games_of_the_project(env_id: str) -> None:
     rows = [decorrelated(env_id, 30, (3, 11, 12)) for _ in range(2)]

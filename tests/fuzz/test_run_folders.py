@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from launch.runs import find
 from launch.runtime import loop, resources
+from tests.examples import examples
 from tests.fuzz.run_folders import answered, ask, commands, here, lay, odd_files
 from tests.launch.described import DESCRIPTION
 from tests.launch.runtime.no_processes import NoProcesses
@@ -22,7 +23,7 @@ def no_other_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
 @given(odd_files())
 def test_whatever_a_file_of_a_run_holds_commands_answer(tmp_path: Path, odd: tuple[str, bytes]) -> None:
     folder = lay(here(tmp_path), *odd)
@@ -30,7 +31,7 @@ def test_whatever_a_file_of_a_run_holds_commands_answer(tmp_path: Path, odd: tup
         answered(*ask(*command))
 
 
-@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(15), suppress_health_check=list(HealthCheck))
 @given(odd_files(), st.sampled_from([["episode_return_mean"], ["loss", "episodes"], ["$\\frac{$"]]))
 def test_whatever_a_file_of_a_run_holds_it_is_drawn_or_refused(
     tmp_path: Path, odd: tuple[str, bytes], columns: list[str]
@@ -39,7 +40,7 @@ def test_whatever_a_file_of_a_run_holds_it_is_drawn_or_refused(
     answered(*ask("plot", str(folder), "-o", "x.png", *(word for column in columns for word in ("--y", column))))
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(odd_files())
 def test_whatever_a_file_of_a_run_holds_it_goes_on_or_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: tuple[str, bytes]

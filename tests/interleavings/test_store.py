@@ -15,7 +15,11 @@ from tests.interleavings.explore import explore
 pytestmark = pytest.mark.timeout(300)  # of one core that is shared; it takes seconds
 
 
-@pytest.mark.parametrize("changed", [{"chunks": 2}, {"rollouts": 3, "kills": 0}], ids=["killed", "three rollouts"])
+@pytest.mark.parametrize(
+    "changed",
+    [pytest.param({"chunks": 2}, marks=pytest.mark.nightly), {"rollouts": 3, "kills": 0}],
+    ids=["killed", "three rollouts"],
+)
 def test_every_update_is_in_every_chunk_once_and_no_chunk_is_half(changed: dict[str, Any]) -> None:
     found = explore(updating(**changed))
     print(found)

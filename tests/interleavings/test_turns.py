@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(300)  # of one core that is shared; it takes se
         {"horizon": 2, "rollouts": 3},
         {"blocks": 2, "rollouts": 4},
         {"killed": ["trainer"]},
-        {"members": 2},
+        pytest.param({"members": 2}, marks=pytest.mark.nightly),
     ],
     ids=["one block", "two blocks", "trainer killed", "two simulators"],
 )
@@ -57,7 +57,7 @@ def test_a_member_that_is_listed_later_is_answered_together_with_the_others() ->
         ("rollouts", mutants.OpenedTooFar, {}),
         ("acted early", object, {"members": 1}),
         ("batches", mutants.OpenedBeforeCommitted, {"killed": ["trainer"], "rollouts": 3}),
-        ("due", mutants.ReadAtOnce, {"members": 2}),
+        pytest.param("due", mutants.ReadAtOnce, {"members": 2}, marks=pytest.mark.nightly),
     ],
 )
 def test_a_slip_in_turns_is_caught(part: str, mutant: type[Any], changed: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from tests.interleavings.weights import of_rollouts, publishing
 pytestmark = pytest.mark.timeout(300)  # of one core that is shared; it takes seconds
 
 
-@pytest.mark.parametrize("scenario", [publishing, of_rollouts, posting])
+@pytest.mark.parametrize("scenario", [publishing, of_rollouts, pytest.param(posting, marks=pytest.mark.nightly)])
 def test_no_interleaving_and_no_kill_tears_weights_or_turns_them_back(scenario: Callable[[], Scenario]) -> None:
     found = explore(scenario())
     print(found)

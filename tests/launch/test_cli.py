@@ -431,7 +431,7 @@ def test_doctor_says_what_a_quota_leaves(
     assert said in found.found
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_check_prints_the_plan(topology: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # the child that describes the environment starts in an empty folder
     result = ask("check", topology, "simulators.count=3", "--json")
@@ -442,7 +442,7 @@ def test_check_prints_the_plan(topology: Path, monkeypatch: pytest.MonkeyPatch) 
     assert said["topology"]["total_steps"] == 1000 and said["mixing"] is None
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_check_says_what_the_graph_of_learners_promises(topology: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     changes = ["mode=gossip", "learners.count=4"]

@@ -126,7 +126,13 @@ def history(folder: Path, case: dict[str, Any]) -> list[dict[str, np.ndarray]]:
     return [{name: column.copy() for name, column in game.play()[1].items()} for _ in range(ROLLOUTS)]
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=name, marks=[] if name == "uniform" else pytest.mark.nightly)
+        for name, case in CASES.items()
+    ],
+)
 def test_restored_at_any_rollout_and_minibatch_it_goes_on_bit_for_bit(tmp_path: Path, case: dict[str, Any]) -> None:
     rollouts = history(tmp_path, case)
     whole, said, places = Course(tmp_path / "whole", case, rollouts), [], []

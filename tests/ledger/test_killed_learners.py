@@ -74,7 +74,13 @@ def kills(folder: Path, mode: str, learners: int, every: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("mode", "learners", "every"), [("sync", 2, 7), ("sync", 3, 11), ("async", 2, 17), ("gossip", 2, 7)]
+    ("mode", "learners", "every"),
+    [
+        pytest.param("sync", 2, 7, marks=pytest.mark.nightly),
+        pytest.param("sync", 3, 11, marks=pytest.mark.nightly),
+        ("async", 2, 17),
+        pytest.param("gossip", 2, 7, marks=pytest.mark.nightly),
+    ],
 )
 def test_wherever_a_learner_dies_each_row_is_learned_from_once_an_epoch(
     tmp_path: Path, mode: str, learners: int, every: int

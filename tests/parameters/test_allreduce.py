@@ -84,7 +84,7 @@ def test_learners_ask_about_once_a_second_and_after_every_longer_step(
     assert ask_after(calls, seconds) == expected
 
 
-@pytest.mark.faults
+@pytest.mark.nightly
 def test_a_killed_learner_ends_the_generation_and_survivors_bring_the_newest_weights_to_the_next(
     tmp_path: Path,
 ) -> None:
@@ -109,7 +109,6 @@ def test_a_killed_learner_ends_the_generation_and_survivors_bring_the_newest_wei
 
 
 @pytest.mark.slow
-@pytest.mark.faults
 @pytest.mark.parametrize("learners", [2, 3])
 def test_wherever_a_learner_is_killed_all_others_have_the_same_whole_step(learners: int) -> None:
     """Two sum whole gradients, three sum a part each."""
@@ -122,11 +121,13 @@ def test_wherever_a_learner_is_killed_all_others_have_the_same_whole_step(learne
     assert {len(first) for first, *_ in killed} == {1, 2, 3, 4}  # not joined, joined, one step, two
 
 
+@pytest.mark.nightly
 def test_weights_that_differ_are_an_error_that_names_the_learners(tmp_path: Path) -> None:
     for lines in run("differ", 2, [rendezvous(tmp_path, 2)]):
         assert "after update 1 the learners differ in hash of the weights: learner 0: " in lines[-1]["differ"]
 
 
+@pytest.mark.nightly
 def test_who_has_fewer_steps_left_makes_the_others_along_with_them(tmp_path: Path) -> None:
     """And has no part in the mean until it comes in; all end together."""
     first, second = run("differ_in_steps", 2, [rendezvous(tmp_path, 2)])

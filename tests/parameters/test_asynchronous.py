@@ -24,6 +24,7 @@ from actorlearn.parameters.modes import make
 from actorlearn.parameters.settings import AsyncExchange
 from actorlearn.parameters.store import Record, Store, store_fields
 from tests import reference
+from tests.examples import examples
 
 PARAMETERS, STATISTICS = 5003, 3  # three chunks, the last one no multiple of anything
 RATE = 0.01
@@ -122,7 +123,7 @@ def test_one_learner_is_exactly_a_learner_alone(tmp_path: Path, optimizer: Optim
         assert exchange.agree(0, 0, draining=True) == alone.agree(0, 0, draining=True)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=12), st.integers(0, 100))
 def test_updates_of_several_learners_are_those_of_one_in_the_same_order(tmp_path_factory, turns, seed):
     """For a rule that centralises all it remembers; gradients do not depend on the weights here."""
@@ -160,7 +161,7 @@ def test_adam_counts_each_learners_own_steps(tmp_path: Path) -> None:
         assert [int(exchange.state()["steps"]) for exchange, _ in made] == [2, 1]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(1, 4), st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(0, 100))
 def test_several_local_steps_of_one_learner_are_adam(tmp_path_factory, local_steps, batches, seed):
     """What is left over at the end of a batch goes on with the next, and stays when central weights are looked at."""
@@ -286,7 +287,7 @@ def test_a_checkpoint_fits_every_mode(tmp_path: Path, optimizer: OptimizerSettin
             exchange.restore(Alone(Learner(optimizer, torch.zeros(9000), torch.zeros(9000))).state())
 
 
-@pytest.mark.faults
+@pytest.mark.nightly
 @pytest.mark.timeout(180)  # each learner loads torch, on a machine that may be busy
 def test_processes_that_hammer_one_store_lose_no_update(tmp_path: Path) -> None:
     count, updates = 3, 40

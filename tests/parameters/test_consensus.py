@@ -18,6 +18,7 @@ from actorlearn.parameters import consensus, exchange_log
 from actorlearn.parameters.consensus import HISTORY, Bound, Consensus, Measured, cosines, measure
 from actorlearn.parameters.exchange_log import RECORDS, STEPPED, ExchangeLog, Record, exchange_fields
 from actorlearn.parameters.mixing import GRAPHS, GraphSettings, in_peers, mixing_matrix
+from tests.examples import examples
 
 SIZE = 5
 Vector = NDArray[np.float64]
@@ -123,7 +124,7 @@ graphs = st.one_of(
     latest=st.sampled_from([0, 1, 2 * HISTORY]),
     agreed=st.sampled_from([consensus.AGREED, 0.2]),
 )
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_no_distance_exceeds_its_bound(
     graph: GraphSettings,
     learners: int,

@@ -91,6 +91,7 @@ def test_of_two_steps_to_one_message_the_later_one_led_to_it(tmp_path: Path) -> 
     assert [record.kind for record in reader.read()] == [MIXED]
 
 
+@pytest.mark.nightly
 def test_no_record_is_torn_while_a_writer_loops(tmp_path: Path) -> None:
     segment = Segment.create(tmp_path / "exchanges-0", exchange_fields(64))
     reader = ExchangeReader(segment)

@@ -23,6 +23,7 @@ from actorlearn.parameters.exchange_log import ADOPTED, MIXED, STEPPED, Exchange
 from actorlearn.parameters.interface import Learner, Place
 from actorlearn.parameters.mixing import GraphSettings, in_peers, mixing_matrix
 from actorlearn.parameters.published import Published
+from tests.examples import examples
 from tests.parameters.gossiping import PAAC, PARAMETERS, RATE, SIZE, STATISTICS, learn, learner, segments, start
 from tests.sizes import ROOT
 
@@ -93,7 +94,7 @@ class Matrices:
         self.mixes[who] += 1
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.sampled_from(GRAPHS), st.lists(st.integers(0, 3), min_size=1, max_size=24), st.integers(0, 100))
 def test_in_any_order_weights_are_what_the_matrices_say(tmp_path_factory, graph, turns, seed):
     """And nobody waits, no message is used twice by anybody, and the optimizers know nothing of one another."""
@@ -574,6 +575,7 @@ while True:
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(180)  # each peer loads torch, on a machine that may be busy
 def test_a_peer_that_is_killed_is_missed_by_nobody_and_comes_back(tmp_path: Path) -> None:
     folder, members = segments(tmp_path, 2), [0, 1]

@@ -217,7 +217,7 @@ def main(folder: Path) -> None:
     print(sum(seen.values()), min(seen.values()))
 
 
-@pytest.mark.faults
+@pytest.mark.nightly
 @pytest.mark.timeout(180)  # it loads torch, on a machine that may be busy
 def test_kills_by_the_kernel_are_the_same(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.parameters.test_killed_async", str(tmp_path)]

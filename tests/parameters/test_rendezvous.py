@@ -71,7 +71,6 @@ def test_who_is_told_to_end_stops_waiting_for_a_learner_that_never_came(path: Pa
         place.meet([])
 
 
-@pytest.mark.faults
 def test_a_killed_learner_is_missed_by_name_and_its_place_is_not_given_again(path: Path) -> None:
     program = [sys.executable, "-c", LEARNER, str(path)]
     learners = [

@@ -168,7 +168,6 @@ def test_a_chunk_and_the_number_of_the_update_in_it_change_together(tmp_path: Pa
         store.close()
 
 
-@pytest.mark.faults
 def test_processes_that_hammer_one_store_lose_no_update(tmp_path: Path) -> None:
     learners, updates = 4, 400
     path = make(tmp_path, learners)
@@ -187,7 +186,7 @@ def test_processes_that_hammer_one_store_lose_no_update(tmp_path: Path) -> None:
     store.close()
 
 
-@pytest.mark.faults
+@pytest.mark.nightly
 def test_a_kill_at_any_moment_leaves_whole_chunks_and_free_locks(tmp_path: Path) -> None:
     path, moments = make(tmp_path, 3), random.Random(0)
     survivor = adder(path, 2, 10**9)

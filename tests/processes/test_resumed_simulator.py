@@ -122,7 +122,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Digest:
     return played
 
 
-@pytest.mark.parametrize("timestep", [HORIZON, HORIZON + 2, 2 * HORIZON])
+@pytest.mark.parametrize(
+    "timestep",
+    [
+        pytest.param(HORIZON, marks=pytest.mark.nightly),
+        HORIZON + 2,
+        pytest.param(2 * HORIZON, marks=pytest.mark.nightly),
+    ],
+)
 def test_a_killed_simulators_successor_goes_on_where_it_stood(tmp_path: Path, whole: Digest, timestep: int) -> None:
     """Before the first row of a rollout, in its middle, and after its last."""
     run = Run(tmp_path / "before")

@@ -38,6 +38,7 @@ from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Batches
 from actorlearn.processes.simulator import Group
 from actorlearn.wire.messages import Member
+from tests.examples import examples
 from tests.identities import process
 
 HORIZON = 3
@@ -400,7 +401,7 @@ class Protocol(RuleBasedStateMachine):
 
 
 Protocol.TestCase.settings = settings(
-    max_examples=150, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(150), stateful_step_count=60, suppress_health_check=list(HealthCheck)
 )
 
 

@@ -50,7 +50,7 @@ def test_the_schedule_changes_nothing(
     assert Play(tmp_path, configuration).finish(np.random.default_rng(2)) == whole
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))])
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.nightly) for part in range(1, PARTS))])
 def test_a_run_that_is_interrupted_anywhere_learns_the_same(
     configuration: tuple[int, int, str, bool], whole: list[int], tmp_path: Path, part: int
 ) -> None:

@@ -20,6 +20,7 @@ from actorlearn.parameters import checkpoint
 from actorlearn.replay import buffer
 from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import ReplayShape, replay_bytes
+from tests.examples import examples
 from tests.replay.buffers import FOLDERS, make
 from tests.replay.games import Stream, everything, owed, stored_and_right
 from tests.replay.ledger import ENVS, LedgerEnv, Simulated
@@ -27,7 +28,7 @@ from tests.replay.ledger import ENVS, LedgerEnv, Simulated
 RANDOM = np.random.default_rng(5)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_whatever_is_drawn_is_what_the_environment_gave(tmp_path: Path, data: st.DataObject) -> None:
     draw = data.draw
@@ -348,7 +349,7 @@ def test_the_bytes_said_are_those_of_the_segment(tmp_path: Path) -> None:
     assert replay_bytes(shape) - segment.stat().st_size == 2 * 8 * 2 * 50
 
 
-@pytest.mark.parametrize("reset", ["inside", "wait"])
+@pytest.mark.parametrize("reset", ["inside", pytest.param("wait", marks=pytest.mark.nightly)])
 def test_stacks_of_atari_are_rebuilt_as_it_gave_them(tmp_path: Path, reset: str) -> None:
     """Breakout with no-ops and FIRE at the start: lost lives, ends and time limits, against ALE's own stacks."""
     game = EnvSettings(

@@ -26,6 +26,7 @@ from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import ReplayShape, replay_fields
 from actorlearn.replay.samplers import Prioritised, Sampler, Uniform
 from actorlearn.replay.sum_tree import SumTree
+from tests.examples import examples
 from tests.replay.games import Place, Stream, everything, owed, place_of, stored_and_right
 from tests.replay.ledger import ENVS, Game, LedgerEnv, Simulated
 
@@ -199,7 +200,7 @@ class ManyHistories(Histories):
 
 
 OF_ANY_LENGTH = settings(deadline=None, suppress_health_check=list(HealthCheck))
-Histories.TestCase.settings = settings(OF_ANY_LENGTH, max_examples=20, stateful_step_count=25)
-ManyHistories.TestCase.settings = settings(OF_ANY_LENGTH, max_examples=300, stateful_step_count=50)
+Histories.TestCase.settings = settings(OF_ANY_LENGTH, max_examples=examples(20), stateful_step_count=25)
+ManyHistories.TestCase.settings = settings(OF_ANY_LENGTH, max_examples=examples(300), stateful_step_count=50)
 TestHistories = Histories.TestCase
 TestManyHistories = pytest.mark.slow(ManyHistories.TestCase)

@@ -51,7 +51,6 @@ def test_what_acting_recorded_is_what_learning_finds(launched: Start, topology: 
     assert max(row["clipped_share"] for row in run.rows()) == 0.0
 
 
-@pytest.mark.slow
 def test_ppo_solves_pendulum(launched: Start) -> None:
     run = launched("classic/pendulum", "simulators.envs=8", "checkpoint.every_steps=1_000_000")
     run.end(timeout_s=200)  # takes half a minute on two idle cores

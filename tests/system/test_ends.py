@@ -67,6 +67,7 @@ def test_a_stopped_run_is_resumed_where_it_was(launched: Start, command: Command
     assert resumed.leftovers() == []
 
 
+@pytest.mark.smoke
 def test_ctrl_c_saves_and_ends_and_what_was_learned_comes_back(launched: Start) -> None:
     run = launched(*KNOWN)
     run.wait_for(run.rows, "row")

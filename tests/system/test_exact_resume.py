@@ -13,7 +13,7 @@ import pytest
 from tests.system.conftest import PACED, Start
 from tests.system.launched import Launched, finished, processes_of, within
 
-pytestmark = [pytest.mark.system, pytest.mark.faults]
+pytestmark = [pytest.mark.system]
 
 COMMON = [PACED, "checkpoint.every_steps=150", "checkpoint.exact=true", "total_steps=2400"]
 DQN = [
@@ -115,7 +115,7 @@ def uninterrupted(launched: Start, keys: list[str]) -> str:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("mode", CASES)
+@pytest.mark.parametrize("mode", [pytest.param("alone", marks=pytest.mark.smoke), "sync", "replay"])
 def test_a_run_that_is_stopped_and_killed_ends_with_the_weights_of_one_that_was_not(launched: Start, mode: str) -> None:
     keys = next(iter(CASES[mode].values()))
     expected = uninterrupted(launched, keys)

@@ -21,14 +21,7 @@ TRAINERS = ["trainer-0", "trainer-1"]
 MODES = ["sync", "async", "gossip"]
 
 
-# An exchange knows no algorithm: each mode has one quick test, and the other six pairs are slow ones.
-QUICK = [("sync", "impala"), ("async", "ppo"), ("gossip", "a2c")]
-PAIRS = [
-    pair if pair in QUICK else pytest.param(*pair, marks=pytest.mark.slow) for pair in itertools.product(MODES, LEARNS)
-]
-
-
-@pytest.mark.parametrize(("mode", "name"), PAIRS)
+@pytest.mark.parametrize(("mode", "name"), [*itertools.product(MODES, LEARNS)])
 def test_the_same_file_is_learned_in_all_modes(launched: Start, mode: str, name: str) -> None:
     run = launched("catch", *CATCH, *LEARNS[name], *TWO, f"mode={mode}")
     learned(run, 0.8)
@@ -39,6 +32,7 @@ def test_the_same_file_is_learned_in_all_modes(launched: Start, mode: str, name:
         assert [row[key] for row in run.rows()] == sorted(row[key] for row in run.rows())
 
 
+@pytest.mark.smoke
 def test_learners_in_sync_have_the_same_weights_and_repeat(launched: Start) -> None:
     runs = [launched("catch", *TWO, "total_steps=4000") for _ in range(2)]
     hashes = [finished(run)["weights_sha256"] for run in runs]
@@ -48,8 +42,7 @@ def test_learners_in_sync_have_the_same_weights_and_repeat(launched: Start) -> N
     assert saved == [runs[0].summary()["env_steps"]] * 2
 
 
-@pytest.mark.faults
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["sync", "async", pytest.param("gossip", marks=pytest.mark.smoke)])
 def test_each_learner_may_be_killed_and_the_run_be_stopped_and_resumed(launched: Start, mode: str) -> None:
     run = launched("catch", PACED, *TWO, f"mode={mode}", "total_steps=30_000", "checkpoint.every_steps=1000")
     run.wait_for_steps(500)
@@ -77,7 +70,7 @@ def test_each_learner_may_be_killed_and_the_run_be_stopped_and_resumed(launched:
     assert again.leftovers() == []
 
 
-@pytest.mark.parametrize("mode", ["async", "gossip"])
+@pytest.mark.parametrize("mode", [pytest.param("async", marks=pytest.mark.smoke), "gossip"])
 def test_each_learner_is_evaluated_and_so_is_the_average(launched: Start, command: Command, mode: str) -> None:
     evaluated = ["evaluator.count=1", "evaluator.every_steps=200", "evaluator.episodes=3"]
     run = launched("catch", PACED, *TWO, *evaluated, f"mode={mode}", "total_steps=6_000")
@@ -96,7 +89,6 @@ def test_each_learner_is_evaluated_and_so_is_the_average(launched: Start, comman
     assert "average of 2 learners' weights" in said and "trainer-1 alone" in said and "best of them" in said
 
 
-@pytest.mark.faults
 def test_a_learner_that_is_killed_comes_back_from_its_neighbours_weights_and_is_soon_as_near(launched: Start) -> None:
     """Its own checkpoint is that of the first weights, far from where the others are."""
     three = ["learners.count=3", "simulators.count=1", "mode=gossip"]
@@ -125,7 +117,6 @@ def test_a_learner_that_is_killed_comes_back_from_its_neighbours_weights_and_is_
     assert run.leftovers() == []
 
 
-@pytest.mark.faults
 def test_learners_gossip_through_sockets_and_one_that_is_killed_is_heard_again(launched: Start) -> None:
     run = launched("catch", PACED, *TWO, "mode=gossip", "gossip.transport=zmq", "gossip.max_staleness=3")
     run.wait_for_steps(500)

@@ -12,7 +12,7 @@ from launch.runs.client import ask
 from tests import odd_messages
 from tests.system.conftest import PACED, Start
 
-pytestmark = [pytest.mark.system, pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 PEERS = [
     *("cli-1", "cli-2", "trainer.1", "simulator-0.3", "evaluator-7.0", "nobody.0", "x.y", ".0"),

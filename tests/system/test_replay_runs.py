@@ -37,12 +37,7 @@ VARIANTS = {
 }
 
 
-# All are parts of rainbow but the loss of dqn. They are slow tests: each is a process tree that has to start.
-QUICK = ("dqn", "rainbow")
-NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in VARIANTS]
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", VARIANTS)
 def test_catch_is_learned(launched: Start, name: str) -> None:
     learned(launched("catch", *CATCH, "algorithm.name=dqn", *VARIANTS[name]), 0.8)
 
@@ -98,6 +93,7 @@ def test_a_secondary_learner_is_evaluated_traced_and_resumed(launched: Start, co
     assert answer["secondary"]["episodes"] == answer["episodes"] == 4
 
 
+@pytest.mark.smoke
 def test_a_killed_trainer_finds_its_replay_again(launched: Start) -> None:
     keys = ["algorithm.name=dqn", "replay.learning_starts_steps=100", "total_steps=4000"]
     run = launched("catch", PACED, *keys)

@@ -24,6 +24,7 @@ FOLDERS = {"logs", "checkpoints", "tensorboard", "settings"}
 PROCESSES = {"trainer", "inference-0", "simulator-0", "simulator-1"}
 
 
+@pytest.mark.smoke
 def test_a_run_ends_at_total_steps_and_leaves_its_folder_and_nothing_else(launched: Start) -> None:
     run = launched("cartpole", "total_steps=3000", "inference.count=1")
     summary = finished(run)

@@ -29,10 +29,16 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return steps
 
 
-CASES = [(name, env_id) for name in ("a2c", "ppo", "impala") for env_id in ("CartPole-v1", "Pendulum-v1")]
+CASES = [
+    *(("a2c", "CartPole-v1"), ("a2c", "Pendulum-v1"), ("ppo", "CartPole-v1"), ("impala", "CartPole-v1")),
+    *(("impala", "Pendulum-v1"), ("dqn", "CartPole-v1"), ("c51", "CartPole-v1")),
+]
+"""Beside the one of ``make test``."""
 
 
-@pytest.mark.parametrize(("name", "env_id"), [*CASES, ("dqn", "CartPole-v1"), ("c51", "CartPole-v1")])
+@pytest.mark.parametrize(
+    ("name", "env_id"), [("ppo", "Pendulum-v1"), *(pytest.param(*case, marks=pytest.mark.nightly) for case in CASES)]
+)
 def test_every_part_runs_alone(counted: list[int], tmp_path: Path, env_id: str, name: str) -> None:
     keys = ["simulators.count=1", "simulators.envs=4", "algorithm.horizon=8"]
     keys += [] if name in ("dqn", "c51") else ["algorithm.minibatches=2"]
@@ -43,6 +49,7 @@ def test_every_part_runs_alone(counted: list[int], tmp_path: Path, env_id: str, 
     assert counted == [4, 4, learned]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "keys",
     [["simulators.envs=256"], ["simulators.envs=64", "algorithm.n_step=60", "replay.learning_starts_steps=4000"]],

@@ -41,6 +41,7 @@ def test_an_environment_that_is_never_made_is_one_line(slow: Path, monkeypatch: 
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.nightly
 def test_ctrl_c_while_the_environment_is_described(slow: Path) -> None:
     (slow / "slow.yaml").write_text("env: {id: 'slow:Env'}\n")
     command = [sys.executable, "-m", "launch", "run", "slow.yaml", "--run-dir", "new"]

@@ -140,6 +140,7 @@ def test_a_summary_that_cannot_be_written_is_told_and_ends_nothing(
     assert not [path for path in (tmp_path / "run").iterdir() if path.name.startswith(".")]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("number", "for_good"), [(errno.ENOSPC, False), (errno.EDQUOT, True), (errno.EIO, False)])
 def test_whichever_write_of_a_life_fails_the_run_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, for_good: bool
@@ -335,9 +336,9 @@ def test_a_run_whose_replay_was_saved_is_not_resumed_with_another(tmp_path: Path
 
 def test_a_closed_standard_output_does_not_change_the_exit_status() -> None:
     code = (
-        "import contextlib, sys; from launch import start\n"
+        "import contextlib, sys; from launch.commands import run\n"
         "with contextlib.suppress(OSError): print('x', flush=True)\n"
-        "start._close(None); sys.exit(3)"
+        "run.close_screen(None); sys.exit(3)"
     )
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -345,7 +346,7 @@ def test_a_closed_standard_output_does_not_change_the_exit_status() -> None:
 
 
 def test_a_console_that_cannot_be_closed_is_let_go() -> None:
-    run._close(Broken(0))
+    run.close_screen(Broken(0))
 
 
 def test_learners_are_made_before_they_are_started_and_leave_nothing(tmp_path: Path) -> None:

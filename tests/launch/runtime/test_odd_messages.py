@@ -33,7 +33,6 @@ from tests import identities, odd_messages
 from tests.launch.described import DESCRIPTION
 from tests.launch.runtime.no_processes import NoProcesses
 
-MESSAGES = 5_000
 VIEW = RunView("run", "CartPole-v1", 1_000)
 
 CHILDREN = ("trainer.0", "evaluator-0.0", "simulator-0.0", "simulator-1.0")
@@ -124,22 +123,27 @@ def rows(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_ten_thousand_odd_messages_end_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("messages", "seed"),
+    [(1_500, 2), pytest.param(5_000, 0, marks=pytest.mark.nightly), pytest.param(5_000, 1, marks=pytest.mark.nightly)],
+)
+def test_ten_thousand_odd_messages_end_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: int, seed: int
+) -> None:
     replies: list[Reply] = []
     heard = itertools.count(1)
     all_heard = threading.Event()
 
     def recv(router: Router, timeout_ms: int = 0, recv: Callable[..., Any] = Router.recv) -> Any:
         received = recv(router, timeout_ms)
-        if received and received[0] in (*CHILDREN, *STRANGERS) and next(heard) >= MESSAGES:
+        if received and received[0] in (*CHILDREN, *STRANGERS) and next(heard) >= messages:
             all_heard.set()
         return received
 
     monkeypatch.setattr(Router, "recv", recv)
 
     def tell(run: Run, dealers: list[Dealer]) -> None:
-        odd_messages.send(dealers, MESSAGES, seed)
+        odd_messages.send(dealers, messages, seed)
         assert all_heard.wait(30.0)
         replies.append(client.ask(run, "status", timeout_s=50.0))
 
@@ -153,7 +157,7 @@ def test_ten_thousand_odd_messages_end_nothing(tmp_path: Path, monkeypatch: pyte
     assert "\x1b[2J" not in screens.out.getvalue()
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["status"] == "stopped"
-    assert summary["complaints"] > 1_000
+    assert summary["complaints"] > messages // 5
     assert 10 <= len(complaints) < 20
     rows(tmp_path / "run" / "metrics.jsonl")
 

@@ -49,6 +49,7 @@ def end(guarded: Guardian, pid: int, pidfd: int) -> int:
     return guarded.returncode(pid)
 
 
+@pytest.mark.nightly
 def test_nothing_is_left_of_a_supervisor_that_is_killed() -> None:
     for _ in range(20):
         name = new_name()

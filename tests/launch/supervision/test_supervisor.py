@@ -28,6 +28,7 @@ from actorlearn.wire.messages import (
 )
 from launch.plan.processes import PlannedProcess
 from launch.supervision import events as ev
+from tests.examples import examples
 from tests.identities import process, trainer
 from tests.launch.supervision.story import (
     KILL,
@@ -1237,7 +1238,7 @@ class AnyHistoryOfGossip(AnyHistoryOfTwo):
     mode = "gossip"
 
 
-ANYTHING = settings(max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))
+ANYTHING = settings(max_examples=examples(40), stateful_step_count=40, suppress_health_check=list(HealthCheck))
 AnyHistory.TestCase.settings = AnyHistoryOfTwo.TestCase.settings = AnyHistoryOfGossip.TestCase.settings = ANYTHING
 TestAnyHistory, TestAnyHistoryOfTwo = AnyHistory.TestCase, AnyHistoryOfTwo.TestCase
 TestAnyHistoryOfGossip = AnyHistoryOfGossip.TestCase

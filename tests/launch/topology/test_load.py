@@ -25,6 +25,7 @@ from launch.topology.keys import key_at, keys_of
 from launch.topology.load import Topology, TopologyError, dump, json_schema, load, parse, tree
 from launch.topology.rules import VERSIONS
 from launch.topology.schema import SupervisionSection
+from tests.examples import examples
 from tests.sizes import ROOT
 
 PONG = "env: {id: ALE/Pong-v5}\nmodel: {name: nips}\nalgorithm: {name: a2c}\n"
@@ -268,7 +269,7 @@ def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
     return tree
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(topologies().map(as_the_rules_want))
 def test_dump_and_parse_are_inverse(given_tree: dict[str, Any]) -> None:
     given_topology = msgspec.convert(given_tree, Topology)
@@ -277,7 +278,7 @@ def test_dump_and_parse_are_inverse(given_tree: dict[str, Any]) -> None:
     assert dump(parse(text)) == text
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(st.text(max_size=200) | st.binary(max_size=200))
 def test_any_input_gives_a_topology_or_one_line(text: str | bytes) -> None:
     try:
@@ -287,7 +288,7 @@ def test_any_input_gives_a_topology_or_one_line(text: str | bytes) -> None:
         assert str(error).startswith("topology:")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(st.sampled_from(["simulators.count", "name", "env", "model.hidden_sizes", "x.y", ""]), st.text(max_size=60))
 def test_any_override_gives_a_topology_or_one_line(key: str, value: str) -> None:
     try:

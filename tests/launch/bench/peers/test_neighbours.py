@@ -83,6 +83,7 @@ def test_busy_loops_compute_as_nice_as_asked_and_end_with_an_error() -> None:
     assert not any(loop.is_running() for loop in loops)
 
 
+@pytest.mark.nightly
 def test_a_loop_ends_when_its_parent_is_killed() -> None:
     program = (
         "from launch.bench.measure.beside import busy\nwith busy(1, 0) as pids:\n print(*pids, flush=True)\n input()"
