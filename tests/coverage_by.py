@@ -8,6 +8,7 @@ from __future__ import annotations
 
 COVERED_BY = {
     "actorlearn/__main__.py": "tests/system/test_installed.py",
+    "actorlearn/address.py": "tests/parameters/test_settings.py",
     "actorlearn/imports.py": "tests/test_registry.py",
     # algorithms: the losses are one test over all of them, the parts of value learning another.
     "actorlearn/algorithms/actor_critic.py": "tests/algorithms/test_losses.py",
@@ -31,6 +32,7 @@ COVERED_BY = {
     "actorlearn/memory/progress.py": "tests/processes/test_resumed_simulator.py",
     "actorlearn/metrics/page.py": "tests/metrics/test_registry.py",
     "actorlearn/metrics/timings.py": "tests/metrics/test_registry.py",
+    "actorlearn/wire/identity.py": "tests/wire/test_messages.py",
     "actorlearn/wire/control.py": "tests/wire/test_channel.py",
     "actorlearn/replay/flushed.py": "tests/interleavings/test_records.py",
     "actorlearn/replay/rings.py": "tests/replay/test_buffer.py",
@@ -55,9 +57,9 @@ COVERED_BY = {
     "actorlearn/parameters/checkpoint_folders.py": "tests/parameters/test_checkpoint.py",
     "actorlearn/parameters/consumed.py": "tests/ledger/test_once.py",
     "actorlearn/parameters/counts.py": "tests/ledger/test_once.py",
-    "actorlearn/parameters/exchange.py": "tests/parameters/test_allreduce.py",
+    "actorlearn/parameters/alone.py": "tests/parameters/test_asynchronous.py",
+    "actorlearn/parameters/interface.py": "tests/parameters/test_asynchronous.py",
     "actorlearn/parameters/mailbox.py": "tests/parameters/test_mailboxes.py",
-    "actorlearn/parameters/make.py": "tests/parameters/test_asynchronous.py",
     "actorlearn/parameters/socket_mailbox.py": "tests/parameters/test_mailboxes.py",
     # processes: what they do together is what matters.
     "actorlearn/processes/__main__.py": "tests/system/test_whole_runs.py",
@@ -93,6 +95,7 @@ COVERED_BY = {
     "launch/reports/checks.py": "tests/metrics/test_registry.py",
     "launch/reports/format.py": "tests/launch/display/test_console.py",
     "launch/runs/client.py": "tests/launch/test_cli.py",
+    "launch/runs/": "tests/launch/runs/test_find.py",
     "launch/runtime/complaints.py": "tests/launch/runtime/test_odd_messages.py",
     "launch/runtime/journal.py": "tests/launch/runtime/test_loop.py",
     "launch/runtime/metadata.py": "tests/launch/runtime/test_loop.py",
