@@ -20,6 +20,7 @@ from actorlearn.memory.shared import Segment
 from actorlearn.processes.snapshots import Snapshots, Standing, restore
 from actorlearn.wire.channel import Waiter
 from actorlearn.wire.wakeup import Wakeup, Wakeups
+from actorlearn.worker.handshake import agreed
 from actorlearn.worker.settings import SimulatorSettings
 from actorlearn.worker.worker import POLL_MS, Worker
 
@@ -108,7 +109,7 @@ def run(settings: SimulatorSettings) -> None:
     wakeups = Wakeups({"trainer": settings.trainer_wakeup, "inference": settings.inference_wakeup})
     waiter = Waiter(Wakeup(Path(settings.wakeup)), worker.control.dealer)
     snapshots = Snapshots(settings.states, settings.id.name, groups, rollouts, blocks)
-    worker.hello(describe(settings, blocks, groups[0].env))
+    worker.hello(agreed(settings.env.id, groups[0].env.spec, blocks.horizon, blocks.blocks, blocks.groups))
     if _started(groups, seeds, settings, worker):
         blocks.mark_ready()
         wakeups.wake("trainer")
@@ -162,19 +163,6 @@ def _started(
             if not worker.alive():
                 return False
     return True
-
-
-def describe(settings: SimulatorSettings, blocks: Blocks, env: VectorEnv) -> dict[str, str]:
-    """What the supervisor compares before it lets this simulator take part."""
-    return {
-        "env.id": settings.env.id,
-        "observation": f"{env.spec.observation_dtype}{list(env.spec.observation_shape)}",
-        "actions": str(env.spec.actions),
-        "frames_per_step": str(env.spec.frames_per_step),
-        "algorithm.horizon": str(blocks.horizon),
-        "simulators.blocks": str(blocks.blocks),
-        "simulators.groups": str(blocks.groups),
-    }
 
 
 def _local_policy(settings: SimulatorSettings) -> Policy:

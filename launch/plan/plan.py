@@ -19,6 +19,7 @@ from actorlearn.parameters.modes import Places
 from actorlearn.parameters.settings import AnyExchange
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Member
+from actorlearn.worker.handshake import agreed
 from launch.machine.cores import Cores
 from launch.plan import exactness
 from launch.plan.auto import Choice, choose, cpu_flags
@@ -112,17 +113,10 @@ class Plan:
 
     @property
     def expected_shape(self) -> dict[str, str]:
-        """What a simulator must say of itself to take part (see ``processes/simulator.describe``)."""
-        d, t = self.description, self.topology
-        return {
-            "env.id": t.env.id,
-            "observation": f"{d.observation_dtype}{list(d.observation_shape)}",
-            "actions": str(d.actions),
-            "frames_per_step": str(d.frames_per_step),
-            "algorithm.horizon": str(t.algorithm.horizon),
-            "simulators.blocks": str(t.simulators.blocks),
-            "simulators.groups": str(t.simulators.groups),
-        }
+        """What a simulator must say of itself to take part."""
+        t = self.topology
+        horizon, simulators = t.algorithm.horizon, t.simulators
+        return agreed(t.env.id, self.description, horizon, simulators.blocks, simulators.groups)
 
     def weights(self, learner: int | str) -> str:
         """Path of the segment with a learner's published weights; "{}" stands for any learner."""

@@ -12,7 +12,8 @@ from actorlearn.memory.progress import Progress
 from actorlearn.memory.rollout import Blocks, Rollouts
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published
-from actorlearn.processes.simulator import Group, describe
+from actorlearn.processes.simulator import Group
+from actorlearn.worker.handshake import agreed
 from actorlearn.worker.settings import SimulatorSettings
 from tests.ledger.counting import Row, row_of
 from tests.ledger.env import read
@@ -45,7 +46,8 @@ class Simulated:
         seeds = [settings.env_seeds[g * size : (g + 1) * size] for g in range(self.blocks.groups)]
         self._envs = [make(settings.env, own) for own in seeds]
         self._groups = [Group(g, env, self.blocks, self._rollouts, settings.reset) for g, env in enumerate(self._envs)]
-        self.shape = describe(settings, self.blocks, self._envs[0])
+        b = self.blocks
+        self.shape = agreed(settings.env.id, self._envs[0].spec, b.horizon, b.blocks, b.groups)
         for group, own in zip(self._groups, seeds, strict=True):
             list(group.starts.first(settings.decorrelation_steps, own))
         self._random = np.random.default_rng(settings.env_seeds)
