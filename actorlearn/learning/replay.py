@@ -12,11 +12,12 @@ network is what acts meanwhile, and what is drawn from is what was stored before
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -24,21 +25,19 @@ from torch import Tensor
 
 from actorlearn.acting.exploration import mix
 from actorlearn.algorithms.interface import Batch, learns_from_replay
-from actorlearn.learning.update import Learning
-from actorlearn.memory.shared import Segment
+from actorlearn.learning.update import Learning, Update, go_on
 from actorlearn.models.make import flatten
 from actorlearn.models.noisy import draw
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.schedules import for_batches, linear
 from actorlearn.parameters import checkpoint
-from actorlearn.parameters.interface import Present, Stopped
+from actorlearn.parameters.interface import Place, Present
 from actorlearn.parameters.settings import ExchangeSettings
-from actorlearn.replay.buffer import Replay
-from actorlearn.replay.nstep import NStep
+from actorlearn.replay.buffer import Replay, Sample
 from actorlearn.replay.ratio import Ratio
-from actorlearn.replay.rows import PRIORITIES
-from actorlearn.replay.samplers import Prioritised, Sampler, Uniform, importance
-from actorlearn.worker.settings import ReplayPlace, TrainerSettings
+from actorlearn.replay.samplers import importance
+from actorlearn.replay.settings import ReplaySettings
+from actorlearn.worker.settings import TrainerSettings
 from actorlearn.worker.staging import Staging
 
 
@@ -47,25 +46,41 @@ class ReplayLearning(Learning):
 
     finish_s = 0.0
     """None: the next pass goes on where this one is broken off."""
-    _credited = -1
-    """Steps for which all minibatches have been done; -1: those of the first round to come."""
-    _ahead = 0
-    """Minibatches done beyond these, of a pass that was broken off."""
-    _claim = -1
-    """Steps for which they will have been done after the next pass."""
-    _together = 0
-    """Learners that are in step."""
+    replay: Replay
 
-    def __init__(self, settings: TrainerSettings, place: ReplayPlace) -> None:
-        """Build everything, weights drawn from the seed; take up the replay as it was left."""
-        self._numbers = place.numbers
-        super().__init__(settings)
+    def __init__(
+        self,
+        settings: TrainerSettings,
+        numbers: ReplaySettings,
+        replay: Replay,
+        place: Callable[[], Place] = Place,
+        beat: Callable[[], object] = lambda: None,
+        *,
+        stream: Sequence[int] = (),
+        prioritises: bool = True,
+    ) -> None:
+        """Build everything, weights drawn from the seed; learn from this replay as it is.
+
+        Minibatches are drawn by the seed and, where several learners draw from one replay, a ``stream``; one of them
+        ``prioritises`` what it has drawn.
+        """
+        optimizer = msgspec.convert(settings.optimizer, OptimizerSettings)
+        super().__init__(settings, place, beat, for_batches(optimizer, numbers.batches, settings.rate_scaling))
         if not learns_from_replay(self.algorithm):
             raise TypeError(f"algorithm.name: {self.algorithm_settings.name!r} does not learn from a replay")
-        self._batch = place.numbers.batch_size
-        self.random = np.random.default_rng([settings.seed, settings.learner])
+        self._numbers, self._batch = numbers, numbers.batch_size
+        self._prioritises = prioritises and numbers.prioritised
+        self.replay = replay
+        self.random = np.random.default_rng([settings.seed, settings.learner, *stream])
         """By which minibatches are drawn."""
-        self.replay = self._open(place)
+        self._credited = -1
+        """Steps for which all minibatches have been done; -1: those of the first rollout to come."""
+        self._ahead = 0
+        """Minibatches done beyond these, of a pass that was broken off."""
+        self._claim = -1
+        """Steps for which they will have been done after the next pass."""
+        self._together = 0
+        """Learners that are in step."""
         self.target = copy.deepcopy(self.network)
         self.target_weights, _ = flatten(self.target)
         self.learner = replace(self.learner, beside=[self.target_weights], counts=self._counts, adopt=self._adopt)
@@ -76,30 +91,8 @@ class ReplayLearning(Learning):
         """Minibatches of the rollout that is being learned from."""
         self._period = -1
         """How often ``target_every_steps`` were over when the target network was looked at last."""
-        self._told: dict[str, float] = {}
-
-    def _optimizer(self) -> OptimizerSettings:
-        """Its numbers for minibatches of this size."""
-        return for_batches(super()._optimizer(), self._numbers.batches, self.settings.rate_scaling)
-
-    def _open(self, place: ReplayPlace) -> Replay:
-        a = self.algorithm_settings
-        cells = place.shape.rings * place.shape.rows
-        segment = Segment.open(Path(place.segment))
-        sampler: Sampler = Uniform(cells)
-        if self._numbers.prioritised:
-            tree, largest = (segment[name] for name in PRIORITIES)
-            sampler = Prioritised(cells, self._numbers.alpha, None, (tree, largest))
-        returns = NStep(
-            steps=a.n_step,
-            discount=a.discount,
-            reward_clip=a.reward_clip,
-            life_loss_terminal=a.life_loss_terminal,
-            bootstrap_on_truncation=a.bootstrap_on_truncation,
-        )
-        replay = Replay(segment, place.shape, returns, sampler)
-        replay.recover()
-        return replay
+        self._newest: dict[str, float] = {}
+        """Metrics of the newest update, or of a skipped one."""
 
     def exchange_by(
         self,
@@ -145,25 +138,26 @@ class ReplayLearning(Learning):
         self._due = max(0, ratio.due(steps, 0) - ratio.due(before, 0) - self._ahead)
         return self._due
 
-    def pass_over(self, batch: Batch, env_steps: int, rollout: int) -> dict[str, float]:
-        """Learn from as many minibatches as are due; returns numbers of the newest update, or of a skipped one.
+    def pass_over(
+        self, batch: Batch, env_steps: int, rollout: int, going_on: Callable[[], bool] = lambda: True
+    ) -> dict[str, float]:
+        """Learn from as many minibatches as are due; returns metrics of the newest update, or of a skipped one.
 
-        A rollout of thousands takes a minute: raises Stopped when it is time to end meanwhile.
+        A rollout of thousands takes a minute: ``going_on`` is asked before each, and Stopped raised where it says no.
         """
         self.finite = True
         count = self._ahead + self._due
         for done in range(self._ahead, count):
-            if not self.going_on():
-                raise Stopped("told to end among the minibatches of a rollout")
+            go_on(going_on)
             self._noise.manual_seed(mix(mix(self.settings.seed, rollout), done))  # nothing of it needs saving
             self._renew_target(rollout, done, count)
-            finite, told = self.finite, self.minibatch(env_steps)
-            self._told = told if finite else self._told
+            finite, update = self.finite, self.minibatch(env_steps)
+            self._newest = update.reported() if finite else self._newest
             self._ahead += 1
         self._credited, self._ahead = self._claim, 0
         if self._due:
             self.skipped = 0 if self.finite else self.skipped + 1
-        return {**self._told, "replay_transitions": float(len(self.replay)), "minibatches": float(self._due)}
+        return {**self._newest, "replay_transitions": float(len(self.replay)), "minibatches": float(self._due)}
 
     def _renew_target(self, rollout: int, done: int, count: int) -> None:
         """Copy the network whenever another ``target_every_steps`` of all learners are over.
@@ -178,20 +172,33 @@ class ReplayLearning(Learning):
 
     # One minibatch -----------------------------------------------------------------------------------------------
 
-    def minibatch(self, env_steps: int) -> dict[str, float]:
-        """Draw one and learn from it; returns its numbers."""
-        return self.update(self._drawn(env_steps), env_steps)
+    def minibatch(self, env_steps: int) -> Update:
+        """Draw one and learn from it."""
+        return self.learn_from(*self.drawn(env_steps), env_steps)
 
-    def _drawn(self, env_steps: int) -> Batch:
-        """Draw a minibatch: two rows, as a ``ReplayAlgorithm`` reads them."""
-        sample = self._sample = self.replay.sample(self._batch, self.random)
+    def drawn(self, env_steps: int) -> tuple[Sample, Batch]:
+        """Draw a minibatch; returns it as it was stored, and as the algorithm learns from it."""
+        sample = self.replay.sample(self._batch, self.random)
+        return sample, self._with_targets(self._rows(sample, env_steps))
+
+    def learn_from(self, sample: Sample, batch: Batch, env_steps: int) -> Update:
+        """Learn from a minibatch, and give it the priorities that come of that."""
+        draw(self.network, self._noise)
+        update = self.update(batch, env_steps)
+        priority = update.metrics.pop("priority")
+        if update.taken and self._prioritises:
+            self.replay.update(sample, priority[0].cpu().numpy())
+        return update
+
+    def _rows(self, sample: Sample, env_steps: int) -> Batch:
+        """Return a minibatch as two rows, as a ``ReplayAlgorithm`` reads them."""
         weight = np.ones(self._batch, np.float32)
         if self._numbers.prioritised:
             gone = env_steps / self.settings.total_steps
             weight = importance(sample.probability, linear(self._numbers.beta, self._numbers.beta_final, gone))
         rows = self._staging.join("observation", [sample.observation[None], sample.next_observation[None]], 0)
         no = torch.zeros((1, self._batch), dtype=torch.bool, device=rows.device)
-        batch = Batch(
+        return Batch(
             observation=rows,
             action=self._row("action", sample.action),
             reward=self._row("reward", sample.reward),
@@ -203,14 +210,13 @@ class ReplayLearning(Learning):
             policy_version=no.long(),
             columns={"discount": self._row("discount", sample.discount), "weight": self._row("weight", weight)},
         )
-        return self._with_targets(batch)
 
     def _row(self, name: str, array: Any) -> Tensor:
         return self._staging.join(name, [array[None]], 0)
 
     @torch.no_grad()
     def _with_targets(self, batch: Batch) -> Batch:
-        """The batch with what row 0 should say, from row 1."""
+        """Return the batch with what row 0 should say, from row 1."""
         rows = batch.observation[1:]
         passes = {"target.": self._target_passes}
         draw(self.target, self._noise)
@@ -229,22 +235,6 @@ class ReplayLearning(Learning):
         }
         return self.algorithm.prepare(batch, following)
 
-    def update(self, batch: Batch, env_steps: int) -> dict[str, float]:
-        """One update, and the priorities that it gives the minibatch drawn last."""
-        draw(self.network, self._noise)
-        return super().update(batch, env_steps)
-
-    def told(self, metrics: dict[str, Tensor], taken: bool) -> dict[str, float]:
-        """Give the minibatch its priorities."""
-        priority = metrics.pop("priority")
-        if taken and self._numbers.prioritised:
-            self.prioritise(priority[0].cpu().numpy())
-        return super().told(metrics, taken)
-
-    def prioritise(self, priority: NDArray[np.floating[Any]]) -> None:
-        """Give the minibatch drawn last these priorities [B]."""
-        self.replay.update(self._sample, priority)
-
     # Checkpoints -------------------------------------------------------------------------------------------------
 
     def tensors(self) -> dict[str, Tensor]:
@@ -257,8 +247,8 @@ class ReplayLearning(Learning):
         }
 
     def state(self) -> dict[str, Any]:
-        """What is short of all this and no tensor: plain numbers."""
-        return {"draws": self.random.bit_generator.state, "told": self._told}
+        """Return what is short of all this and no tensor, as plain numbers."""
+        return {"draws": self.random.bit_generator.state, "told": self._newest}  # "told": as older checkpoints have it
 
     def save(self, folder: Path) -> dict[str, Any]:
         """Write the replay, where that is asked for, and return the state."""
@@ -267,15 +257,17 @@ class ReplayLearning(Learning):
     def restore(self, saved: checkpoint.Checkpoint, goes_on: bool = False) -> None:
         """Take back what was saved, but not a replay older than the one that is there.
 
-        Where a run is resumed and nothing ``goes_on`` that stood in memory, other rows come of the round to be learned
-        next: they are stored, even if this rollout was, by a trainer that was told to end while it learned from it.
+        Where a run is resumed and nothing ``goes_on`` that stood in memory, other rows come of the rollout to be
+        learned next: they are stored, even if this rollout was, by a trainer that was told to end while it learned it.
         """
         super().restore(saved)
         if "draws" in saved.state:  # early checkpoints have neither
             self.random.bit_generator.state = saved.state["draws"]
-            self._told = dict(saved.state["told"])
+            self._newest = dict(saved.state["told"])
         self.target.load_state_dict(saved.section("target"))
         self._credited, self._ahead, self._period = (int(n) for n in saved.tensors["replay.counters"])
         if "replay" in saved.state and self.replay.empty:
-            next_rollout = saved.state["learned"]
-            self.replay.restore(saved.path, saved.state["replay"], self.beat, goes_on=goes_on, rollouts=next_rollout)
+            rollouts_learned = saved.state["learned"]
+            self.replay.restore(
+                saved.path, saved.state["replay"], self.beat, goes_on=goes_on, rollouts=rollouts_learned
+            )

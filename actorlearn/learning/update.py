@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
@@ -31,20 +31,27 @@ from actorlearn.parameters.interface import Exchange, Learner, Place, Present, S
 from actorlearn.parameters.modes import make as make_exchange
 from actorlearn.parameters.published import Published
 from actorlearn.parameters.settings import AloneExchange, ExchangeSettings
+from actorlearn.replay.buffer import Replay
 from actorlearn.worker.passes import ComputePool, Passes
 from actorlearn.worker.settings import TrainerSettings
 
 
-def make_ready() -> None:
-    """Choose how this process computes; before anything else, as threads inherit it.
+class Update(NamedTuple):
+    """One optimizer step."""
 
-    torch itself has one thread: what several cores share out is a pass (``worker/passes.py``), not an operation.
+    loss: float
+    gradient_norm: float
+    """Before clipping."""
+    learning_rate: float
+    taken: bool
+    """False: something was not finite, and nothing was changed."""
+    metrics: dict[str, Tensor]
+    """The algorithm's own, one number each."""
 
-    What an optimizer remembers of dead units decays into numbers too small to be normal, whose roots take 30 times as
-    long: half of Adam's squares after 125,000 updates of Pong by DQN. Here they are zeros.
-    """
-    torch.set_flush_denormal(True)
-    torch.set_num_threads(1)
+    def reported(self) -> dict[str, float]:
+        """Return what a report says of it."""
+        own = {name: float(value) for name, value in self.metrics.items()}
+        return own | {"loss": self.loss, "gradient_norm": self.gradient_norm, "learning_rate": self.learning_rate}
 
 
 class Learning:
@@ -52,9 +59,21 @@ class Learning:
 
     finish_s = 5.0
     """For what is left of a pass once it is time to end: what is learned of a part of it counts no steps."""
+    replay: Replay | None = None
+    """What is learned from, where that is not the batch itself."""
 
-    def __init__(self, settings: TrainerSettings) -> None:
-        """Build everything from the settings, weights drawn from the seed."""
+    def __init__(
+        self,
+        settings: TrainerSettings,
+        place: Callable[[], Place] = Place,
+        beat: Callable[[], object] = lambda: None,
+        optimizer: OptimizerSettings | None = None,
+    ) -> None:
+        """Build everything from the settings, weights drawn from the seed.
+
+        ``place`` says how far this learner is with its own experience; ``beat`` shows a sign of life while something
+        takes long; ``optimizer`` is not as in the settings where minibatches are of another size.
+        """
         policy = settings.policy
         self.settings = settings
         self.algorithm_settings = msgspec.convert(policy.algorithm, AlgorithmSettings)
@@ -75,23 +94,18 @@ class Learning:
         """Of batches, besides those that all have."""
         self.pool = ComputePool(settings.threads if settings.device == "cpu" else 1)
         self.passes = self.passes_of(self.network, self.gradients)
-        self.optimizer_settings = self._optimizer()
+        self.optimizer_settings = optimizer or msgspec.convert(settings.optimizer, OptimizerSettings)
         self.consumed = Consumed(max(settings.learners, settings.learner + 1))
-        self.place: Callable[[], Place] = Place
-        """Says how far this learner is with its own experience."""
+        self.place, self.beat = place, beat
         self.learner = Learner(
             *(self.optimizer_settings, self.weights, self.gradients),
-            place=lambda: self.place(),
+            place=place,
             number=settings.learner,
             consumed=self.consumed,
             spread=self.pool.spread,
         )
         self.exchange: Exchange = make_exchange(AloneExchange(), self.learner)
         """How a gradient becomes new weights: by this learner alone, until others are joined."""
-        self.beat: Callable[[], object] = lambda: None
-        """Shows a sign of life while something takes long."""
-        self.going_on: Callable[[], bool] = lambda: True
-        """Shows one too; False when it is time to end. Called once between two updates of a pass."""
         self.finite = True
         self.skipped = 0
         """Batches in a row with an update that was skipped because it was not finite."""
@@ -99,9 +113,6 @@ class Learning:
     def passes_of(self, network: nn.Module, gradients: Tensor | None = None) -> Passes:
         """Passes of a network on this learner's cores; without gradients only forward ones."""
         return Passes(network, self.pool, self.settings.precision, gradients, self.settings.compile)
-
-    def _optimizer(self) -> OptimizerSettings:
-        return msgspec.convert(self.settings.optimizer, OptimizerSettings)
 
     def exchange_by(
         self,
@@ -126,9 +137,9 @@ class Learning:
 
     def learn(self, batch: Batch, env_steps: int, rollout: int) -> dict[str, float]:
         """Learn from a batch, all of it; returns what ``pass_over`` does."""
-        told = self.pass_over(self.prepare(batch), env_steps, rollout)
+        metrics = self.pass_over(self.prepare(batch), env_steps, rollout)
         self.exchange.settle()
-        return told
+        return metrics
 
     def updates_from(self, prepared: Batch, env_steps: int, own_steps: int) -> int:
         """Optimizer steps that a prepared batch will give, when so many steps were learned from before it."""
@@ -138,35 +149,36 @@ class Learning:
     def _parts(self, prepared: Batch) -> int:
         return min(self.algorithm_settings.minibatches, prepared.action.shape[1])
 
-    def pass_over(self, batch: Batch, env_steps: int, rollout: int) -> dict[str, float]:
-        """Pass over a prepared batch ``epochs`` times, in parts; returns numbers of the last update.
+    def pass_over(
+        self, batch: Batch, env_steps: int, rollout: int, going_on: Callable[[], bool] = lambda: True
+    ) -> dict[str, float]:
+        """Pass over a prepared batch ``epochs`` times, in parts; returns the metrics of the last update.
 
         Those of the first skipped one, if any. A part is drawn, along the second dimension, from seed and rollout: a
-        pass that was broken off goes on where it was. Raises Stopped when it is time to end: a pass may take minutes.
+        pass that was broken off goes on where it was. A pass may take minutes: ``going_on`` is asked between two
+        updates, and Stopped raised where it says no.
         """
         if not self.algorithm_settings.epochs:
             return {}
         self.finite = True
-        numbers: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         if isinstance(self.network, Normalized):  # by the rows that were acted upon, each once, and no void ones
             self.exchange.merge(moments_of(batch.observation[: len(batch.valid)][batch.valid]), merge_into)
         for steps in range(self.exchange.idle):
-            self._make_sure(steps)
+            if steps:
+                go_on(going_on)
             self.exchange.step(self.gradients, self.learning_rate(env_steps))
         done = self.consumed.done(self.settings.learner, rollout)
         for place, chosen in enumerate(self._minibatches(batch, rollout)):
-            if place >= done:
-                self._make_sure(self.exchange.idle + place - done)
-                part = batch if self._parts(batch) == 1 else batch.environments(chosen)
-                finite, told = self.finite, self.update(part, env_steps)
-                numbers = told if finite else numbers  # those of the first skipped one stay
+            if place < done:
+                continue
+            if self.exchange.idle + place > done:
+                go_on(going_on)
+            part = batch if self._parts(batch) == 1 else batch.environments(chosen)
+            finite, update = self.finite, self.update(part, env_steps)
+            metrics = update.reported() if finite else metrics  # those of the first skipped one stay
         self.skipped = 0 if self.finite else self.skipped + 1
-        return numbers
-
-    def _make_sure(self, steps: int) -> None:
-        """Raise Stopped where a pass is to end after so many steps; asked before each but the first."""
-        if steps and not self.going_on():
-            raise Stopped("told to end among the minibatches of a batch")
+        return metrics
 
     def _minibatches(self, batch: Batch, rollout: int) -> Iterator[Tensor]:
         """Environments of each minibatch, epoch after epoch."""
@@ -177,14 +189,14 @@ class Learning:
 
     @torch.no_grad()
     def prepare(self, batch: Batch) -> Batch:
-        """What all epochs over a batch have in common, worked out once."""
+        """Work out once what all epochs over a batch have in common."""
         if not self.algorithm_settings.epochs:
             return batch
         last = self.algorithm.prepared_rows
         return self.algorithm.prepare(batch, self.outputs(batch, last) if last else {})
 
     def outputs(self, batch: Batch, last: int = 0) -> dict[str, Tensor]:
-        """Outputs for all rows of a batch, or for so many at its end: {head: [rows, B, size]}, from one forward pass.
+        """Return outputs of one forward pass for all rows of a batch, or the ``last``: {head: [rows, B, size]}.
 
         A recurrent network passes over all rows, from the state it had when it acted on the first.
         """
@@ -193,7 +205,7 @@ class Learning:
         outputs, _ = self.passes.forward(observation, state, batch.first)
         return {name: output[-last:] for name, output in outputs.items()}
 
-    def update(self, batch: Batch, env_steps: int) -> dict[str, float]:
+    def update(self, batch: Batch, env_steps: int) -> Update:
         """One forward pass, one backward pass, one step. Non-finite updates change nothing."""
         progress = min(env_steps / self.settings.total_steps, 1.0)
         loss, metrics = self.algorithm.loss(self.outputs(batch), batch, progress)
@@ -205,19 +217,14 @@ class Learning:
         if self.norms and stepped.taken:
             self.norms.after()
         self.finite &= stepped.taken
-        numbers = self.told(metrics, stepped.taken)
-        return {**numbers, "loss": float(loss.detach()), "gradient_norm": stepped.norm, "learning_rate": learning_rate}
-
-    def told(self, metrics: dict[str, Tensor], taken: bool) -> dict[str, float]:
-        """The metrics of an update for a report; ``taken``: it was not skipped."""
-        return {name: float(value) for name, value in metrics.items()}
+        return Update(float(loss.detach()), stepped.norm, learning_rate, stepped.taken, metrics)
 
     def publish(self, published: Published, env_steps: int) -> int:
         """Publish the weights to act by, as learned from so many steps; returns their version."""
         return published.publish(self.weights.detach().cpu().numpy(), env_steps)
 
-    def numbers(self) -> dict[str, Any]:
-        """What a report says besides the newest update's numbers: of the time since the last call."""
+    def metrics(self) -> dict[str, Any]:
+        """Return what a report says besides the newest update's metrics: of the time since the last call."""
         return {**self.exchange.numbers(), **(self.norms.row() if self.norms else {})}
 
     def save(self, folder: Path) -> dict[str, Any]:
@@ -239,3 +246,9 @@ class Learning:
     def sha256(self) -> str:
         """Fingerprint of the weights, for comparing runs."""
         return hashlib.sha256(self.weights.detach().cpu().numpy().tobytes()).hexdigest()
+
+
+def go_on(going_on: Callable[[], bool]) -> None:
+    """Raise Stopped where it is time to end."""
+    if not going_on():
+        raise Stopped("told to end among the minibatches of a batch")

@@ -16,6 +16,8 @@ from torch import Tensor
 
 from actorlearn.algorithms.interface import Batch
 from actorlearn.failpoints import hit
+from actorlearn.learning.reward_scale import RewardScale
+from actorlearn.learning.staleness import without_stale
 from actorlearn.memory.account import Account
 from actorlearn.memory.rollout import Blocks, Rollouts, steps_in_flight, unfinished_steps
 from actorlearn.metrics.episodes import Episodes
@@ -32,9 +34,20 @@ class Batches:
     """The members, which rollout each takes part in, and the batch they make."""
 
     def __init__(
-        self, rollouts: Rollouts, account: Account, blocks: int, device: str, columns: Sequence[str], episodes: Episodes
+        self,
+        rollouts: Rollouts,
+        account: Account,
+        blocks: int,
+        device: str,
+        columns: Sequence[str],
+        episodes: Episodes,
+        rewards: RewardScale | None = None,
+        most_lag: int | None = None,
     ) -> None:
-        """``blocks`` rollouts may be open at once: 1 is strictly on-policy, 2 is one update of lag."""
+        """``blocks`` rollouts may be open at once: 1 is strictly on-policy, 2 is one update of lag.
+
+        ``rewards`` scales rewards, if they are to be; steps are dropped whose policy lag is more than ``most_lag``.
+        """
         self.rollouts = rollouts
         self.account = account
         self.blocks = blocks
@@ -42,6 +55,10 @@ class Batches:
         self.columns = columns
         self.observations = slice(None)
         self.episodes = episodes
+        self.rewards = rewards
+        self.most_lag = most_lag
+        self.stale = 0
+        """Steps of the rollout gathered last that are not learned from, because they are too old."""
         self.members: dict[str, Blocks] = {}
         self.gone: dict[str, Blocks] = {}
         """Members that have left or died, and whose complete blocks are still to be learned from."""
@@ -166,6 +183,26 @@ class Batches:
         rollout = self.next
         members = [blocks for blocks in self.members.values() if blocks.takes_part(rollout)]
         return max(0, min((b.observed(g) - rollout * b.horizon for b in members for g in range(b.groups)), default=0))
+
+    def gather(self, version: int) -> Batch | None:
+        """Return the batch to learn from next by weights of this version; None while its rollout is being played."""
+        parts = self.parts()
+        if parts is None:
+            return None
+        batch = self.take(parts)
+        if self.rewards is not None:
+            batch = self.rewards.scaled(batch, [(f"{peer}/{g}", b.envs_per_group) for peer, b, g in parts])
+        fresh = without_stale(batch, self.rollouts.judge(self.next, version), self.most_lag)
+        self.stale = steps_in(batch) - steps_in(fresh)
+        return fresh
+
+    def count(self) -> None:
+        """Count the rollout gathered last, which is over: the next one follows."""
+        self.account.counts.dropped["stale"] += self.stale
+        self.count_games()
+        if self.rewards is not None:
+            self.rewards.learned()
+        self.account.rollouts_learned += 1
 
     def take(self, parts: Sequence[Part]) -> Batch:
         """Gather the next rollout's parts into a batch: observation and first [T + 1, B, …], the rest [T, B, …]."""

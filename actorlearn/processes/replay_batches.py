@@ -11,8 +11,7 @@ from dataclasses import replace
 import torch
 
 from actorlearn.algorithms.interface import Batch
-from actorlearn.learning.replay import ReplayLearning
-from actorlearn.learning.update import Learning
+from actorlearn.learning.reward_scale import RewardScale
 from actorlearn.memory.account import Account
 from actorlearn.memory.rollout import Blocks, Rollouts
 from actorlearn.metrics.episodes import Episodes
@@ -25,10 +24,18 @@ class ReplayBatches(Batches):
     """Batches without observations, of rollouts that are stored."""
 
     def __init__(
-        self, rollouts: Rollouts, account: Account, blocks: int, device: str, replay: Replay, episodes: Episodes
+        self,
+        rollouts: Rollouts,
+        account: Account,
+        blocks: int,
+        device: str,
+        replay: Replay,
+        episodes: Episodes,
+        rewards: RewardScale | None = None,
+        most_lag: int | None = None,
     ) -> None:
         """Store in this replay."""
-        super().__init__(rollouts, account, blocks, device, (), episodes)
+        super().__init__(rollouts, account, blocks, device, (), episodes, rewards, most_lag)
         self.observations = slice(0)
         self._replay = replay
         self._taken: tuple[int, dict[str, tuple[Blocks, int]]] = (-1, {})
@@ -56,14 +63,6 @@ class ReplayBatches(Batches):
         self._replay.flush(rollout + 1)
 
     def count_games(self) -> None:
-        """Count those of the rollout taken last, and its steps that are not learned from."""
+        """Count the games of the rollout taken last, and its steps that no ring had room for."""
         super().count_games()
         self.account.counts.dropped["no_room"] += self._no_room
-
-
-def batches_for(learning: Learning, rollouts: Rollouts, account: Account, blocks: int, episodes: Episodes) -> Batches:
-    """What a learner gathers its rollouts with."""
-    device = learning.settings.device
-    if isinstance(learning, ReplayLearning):
-        return ReplayBatches(rollouts, account, blocks, device, learning.replay, episodes)
-    return Batches(rollouts, account, blocks, device, learning.columns, episodes)

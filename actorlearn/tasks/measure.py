@@ -91,11 +91,10 @@ def learn(settings: AloneSettings) -> float:
     import torch
 
     from actorlearn.algorithms.interface import Batch
-    from actorlearn.learning.update import Learning, make_ready
+    from actorlearn.learning.make import make
 
-    make_ready()
     trainer = settings.trainer
-    learning = Learning(msgspec.structs.replace(trainer, optimizer={**trainer.optimizer, "learning_rate_final": 0.0}))
+    learning = make(msgspec.structs.replace(trainer, optimizer={**trainer.optimizer, "learning_rate_final": 0.0}))
     horizon, environments = learning.algorithm_settings.horizon, settings.environments
     policy, shape, device = trainer.policy, (horizon, environments), trainer.device
     seen = observations(policy.observation_shape, policy.observation_dtype, (horizon + 1, environments))
@@ -123,19 +122,20 @@ def learn(settings: AloneSettings) -> float:
 
 def _learn_from_replay(settings: AloneSettings, place: ReplayPlace) -> float:
     """Steps are those that a minibatch stands for; the replay is a small one, full of random rows."""
+    from actorlearn.learning.make import make
     from actorlearn.learning.replay import ReplayLearning
-    from actorlearn.learning.update import make_ready
 
-    make_ready()
     trainer, environments = settings.trainer, place.shape.rings
     least = ROLLOUT + 1 + place.shape.stack + msgspec.convert(trainer.policy.algorithm, AlgorithmSettings).n_step
     rollouts = -(-max(REPLAYED // environments, least) // ROLLOUT)
     shape = msgspec.structs.replace(place.shape, size=rollouts * ROLLOUT, margin=ROLLOUT + 1)
     with closing(reserve(f"alone-{os.getpid()}", segment_bytes(replay_fields(shape)))) as folder:
-        small = msgspec.structs.replace(place, segment=str(folder.path / "replay"), shape=shape)
+        numbers = msgspec.structs.replace(place.numbers, secondary_batch_size=0)  # who acts is measured
+        small = msgspec.structs.replace(place, segment=str(folder.path / "replay"), shape=shape, numbers=numbers)
         Segment.create(folder.path / "replay", replay_fields(shape)).close()
         rate = {**trainer.optimizer, "learning_rate_final": 0.0}
-        learning = ReplayLearning(msgspec.structs.replace(trainer, optimizer=rate, replay=small), small)
+        learning = make(msgspec.structs.replace(trainer, optimizer=rate, replay=small))
+        assert isinstance(learning, ReplayLearning)
         policy, rows = trainer.policy, (ROLLOUT + 1, environments)
         no = np.zeros(rows, np.bool_)
         reached = observations(policy.observation_shape, policy.observation_dtype, rows[1:]).numpy()

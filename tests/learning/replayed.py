@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from actorlearn.algorithms.interface import Batch
+from actorlearn.learning.make import make
 from actorlearn.learning.replay import ReplayLearning
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
@@ -28,16 +29,12 @@ SHAPE = ReplayShape(
     rings=ENVS, size=100, margin=HORIZON + 1, stack=1, observation_shape=(2,), observation_dtype="float32", actions=2
 )
 
-Made = TypeVar("Made", bound=ReplayLearning)
-
 
 def replaying(folder: Path, numbers: dict[str, Any] | None = None, **algorithm: Any) -> ReplayLearning:
-    """A learner with a replay in this folder, which may be there already; a rollout has 10 steps of all learners."""
-    return made_of(ReplayLearning, folder, numbers, **algorithm)
+    """A learner with a replay in this folder, which may be there already; a rollout has 10 steps of all learners.
 
-
-def made_of(kind: type[Made], folder: Path, numbers: dict[str, Any] | None = None, **algorithm: Any) -> Made:
-    """The same, of another kind; its secondary's weights go into this folder too."""
+    The weights of its secondary, if it has one, go into this folder too.
+    """
     settings = learning().settings
     chosen = {"name": "dqn", "reward_clip": None, "target_every_steps": 20, "horizon": HORIZON} | algorithm
     policy = msgspec.structs.replace(settings.policy, algorithm={**settings.policy.algorithm, **chosen})
@@ -51,7 +48,9 @@ def made_of(kind: type[Made], folder: Path, numbers: dict[str, Any] | None = Non
     )
     if not (folder / "replay").exists():
         Segment.create(folder / "replay", replay_fields(shape)).close()
-    return kind(msgspec.structs.replace(settings, policy=policy, rollout_steps=HORIZON * ENVS), place)
+    made = make(msgspec.structs.replace(settings, policy=policy, rollout_steps=HORIZON * ENVS, replay=place))
+    assert isinstance(made, ReplayLearning)
+    return made
 
 
 class Played:

@@ -5,6 +5,7 @@ Simulators are played by hand: the blocks of one history, which come again after
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ import numpy as np
 import pytest
 import torch
 
+from actorlearn.learning.make import make
 from actorlearn.learning.replay import ReplayLearning
-from actorlearn.learning.secondary import learning_by
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
@@ -75,7 +76,7 @@ class Course:
         settings = msgspec.structs.replace(
             settings, policy=policy, replay=place, rollout_steps=HORIZON * ENVS, id=settings.id.again(incarnation)
         )
-        made = learning_by(settings)
+        made = make(settings)
         assert isinstance(made, ReplayLearning)
         self.learner, self.rollouts_learned, self.used = made, 0, 0
         self.folder, self.peer, self.block = folder, f"simulator-0.{incarnation}", {**observations}
@@ -94,7 +95,7 @@ class Course:
         account.rollouts_learned = self.rollouts_learned
         self.batches.open_next()
 
-    def learn(self) -> dict[str, Any]:
+    def learn(self, going_on: Callable[[], bool] = lambda: True) -> dict[str, Any]:
         """Play and learn one rollout; says what has come of it."""
         rollout = self.rollouts_learned
         for name, rows in self.history[rollout].items():
@@ -105,7 +106,7 @@ class Course:
         batch = self.batches.take(parts)
         self.learner.updates_from(batch, self.used, self.used)
         self.batches.keep()
-        told = self.learner.pass_over(batch, self.used, rollout)
+        told = self.learner.pass_over(batch, self.used, rollout, going_on)
         self.rollouts_learned, self.used = rollout + 1, self.used + steps_in(batch)
         self.batches.account.rollouts_learned = self.rollouts_learned
         self.batches.open_next()
@@ -148,9 +149,8 @@ def test_restored_at_any_rollout_and_minibatch_it_goes_on_bit_for_bit(tmp_path: 
         return True
 
     whole.begin()
-    whole.learner.going_on = going_on
     for rollout in range(ROLLOUTS):
-        said.append(whole.learn())
+        said.append(whole.learn(going_on))
         whole.save(tmp_path / f"{rollout + 1}-over")
     saves = sorted({place for place in places if place != tmp_path} | set(tmp_path.glob("*-over")))
     assert (
@@ -176,9 +176,8 @@ def test_where_simulators_begin_anew_the_rollout_that_was_begun_is_stored_again(
     made.begin()
     for _ in range(4):
         made.learn()
-    made.learner.going_on = lambda: False
     with pytest.raises(Stopped):
-        made.learn()
+        made.learn(lambda: False)
     assert (made.rollouts_learned, made.learner.replay.rollouts) == (4, 5)
     made.save(tmp_path / "saved")
     for goes_on in (False, True):
@@ -199,7 +198,7 @@ def test_a_trainer_started_again_within_a_run_takes_the_random_numbers_of_its_ch
     for _ in range(4):
         made.learn()
     made.save(tmp_path / "saved")
-    again = learning_by(msgspec.structs.replace(made.learner.settings, id=made.learner.settings.id.again(7)))
+    again = make(msgspec.structs.replace(made.learner.settings, id=made.learner.settings.id.again(7)))
     assert isinstance(again, ReplayLearning)
     again.restore(checkpoint.newest(tmp_path / "saved"))
     for one, two in ((again, made.learner), (again.secondary, made.learner.secondary)):  # type: ignore[attr-defined]

@@ -54,11 +54,11 @@ def test_a_network_without_convolutions_has_none_of_theirs() -> None:
 
 def test_learning_has_them_when_asked_and_learns_the_same() -> None:
     plain, traced = learning(), learning(norms=True)
-    assert plain.numbers() == {}
+    assert plain.metrics() == {}
     before = traced.parameters.clone()
     told = [made.learn(batch(), 0, 0) for made in (plain, traced)]
     assert told[0] == told[1] and torch.equal(plain.weights, traced.weights)
-    row = traced.numbers()
+    row = traced.metrics()
     assert row["gradients_l2"] == pytest.approx(min(told[0]["gradient_norm"], 3.0))  # clipped at 3
     assert row["steps_l2"] == pytest.approx(norm(traced.parameters - before))
     assert row["parameters_l2"] == pytest.approx(norm(traced.parameters))
@@ -69,4 +69,4 @@ def test_an_update_that_was_skipped_is_no_step() -> None:
     broken = batch()
     broken.reward[:] = torch.nan
     made.learn(broken, 0, 0)
-    assert "steps_l2" not in made.numbers()
+    assert "steps_l2" not in made.metrics()

@@ -13,13 +13,17 @@ from hypothesis import strategies as st
 
 from actorlearn import failpoints
 from actorlearn.algorithms.interface import Batch
+from actorlearn.learning.update import Update
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.interface import Stopped
 from actorlearn.parameters.settings import AloneExchange
 from actorlearn.processes.batches import steps_in
+from actorlearn.replay.buffer import Sample
 from actorlearn.replay.rings import Rings
 from tests.learning.made import batch as any_batch
 from tests.learning.replayed import ENVS, HORIZON, Played, replaying
+
+NOTHING = Update(loss=0.0, gradient_norm=0.0, learning_rate=0.0, taken=True, metrics={})
 
 
 def test_the_optimizers_numbers_are_those_of_the_minibatches(tmp_path: Path) -> None:
@@ -46,7 +50,7 @@ def test_the_minibatches_done_are_those_the_steps_allow_and_none_is_lost(
         env_steps += steps
         due = made.updates_from(any_batch(), env_steps, own_steps=0 if learners > 1 else env_steps)
         done += due
-        made.minibatch = lambda env_steps: {}  # type: ignore[method-assign]
+        made.minibatch = lambda env_steps: NOTHING  # type: ignore[method-assign]
         made.pass_over(any_batch(), env_steps, 0)
         allowed = (env_steps - 10 * learners) * ratio / (4 * learners)
         assert max(allowed - 1, 0) <= done + 1e-9
@@ -66,15 +70,15 @@ def test_the_target_network_is_renewed_at_whole_periods_of_steps(
     renewed: list[tuple[int, int]] = []
     rollout = done = 0
 
-    def update(batch: Batch, env_steps: int) -> dict[str, float]:
+    def learn_from(sample: Sample, batch: Batch, env_steps: int) -> Update:
         nonlocal done
         if torch.equal(made.target_weights, made.weights):
             renewed.append((rollout, done))
         made.weights.add_(1.0)
         done += 1
-        return {}
+        return NOTHING
 
-    monkeypatch.setattr(made, "update", update)
+    monkeypatch.setattr(made, "learn_from", learn_from)
     for rollout in range(9):
         batch, done = played.rollout(rollout), 0
         made.updates_from(batch, 10 * rollout, 10 * rollout)
@@ -89,20 +93,18 @@ def test_a_pass_that_is_broken_off_is_finished_later_and_nothing_is_lost_or_done
     made = replaying(tmp_path)
     done = 0
 
-    def minibatch(env_steps: int) -> dict[str, float]:
+    def minibatch(env_steps: int) -> Update:
         nonlocal done
         done += 1
-        return {}
+        return NOTHING
 
     monkeypatch.setattr(made, "minibatch", minibatch)
     for steps in (0, 20):
         made.updates_from(any_batch(), steps, steps)
         made.pass_over(any_batch(), steps, steps // 10)
     assert (made.updates_from(any_batch(), 40, 40), done) == (10, 5)
-    made.going_on = lambda: done < 8
     with pytest.raises(Stopped):
-        made.pass_over(any_batch(), 40, 4)
-    made.going_on = lambda: True
+        made.pass_over(any_batch(), 40, 4, lambda: done < 8)
     assert (made.updates_from(any_batch(), 40, 40), done) == (7, 8)
     made.pass_over(any_batch(), 40, 4)
     assert (made.updates_from(any_batch(), 40, 40), done) == (0, 15)
@@ -114,9 +116,9 @@ def test_a_target_network_is_not_renewed_again_where_a_pass_is_taken_up(
     made = replaying(tmp_path, target_every_steps=5)  # two periods to a rollout of 10
     periods: list[int] = []
 
-    def minibatch(env_steps: int) -> dict[str, float]:
+    def minibatch(env_steps: int) -> Update:
         periods.append(made._period)
-        return {}
+        return NOTHING
 
     monkeypatch.setattr(made, "minibatch", minibatch)
     for steps in (0, 20):
@@ -124,10 +126,8 @@ def test_a_target_network_is_not_renewed_again_where_a_pass_is_taken_up(
     made.pass_over(any_batch(), 20, 2)
     periods.clear()
     made.updates_from(any_batch(), 40, 40)
-    made.going_on = lambda: len(periods) < 8
     with pytest.raises(Stopped):
-        made.pass_over(any_batch(), 40, 4)
-    made.going_on = lambda: True
+        made.pass_over(any_batch(), 40, 4, lambda: len(periods) < 8)
     made.updates_from(any_batch(), 40, 40)
     made.pass_over(any_batch(), 40, 4)
     assert periods == [8] * 5 + [9] * 5
@@ -157,7 +157,7 @@ def test_learners_that_join_go_on_from_the_one_whose_weights_they_take(tmp_path:
     for made in (one, new):
         made._together = 2
     for steps in (0, 20, 40):  # one has gone on by itself, while the other was started again
-        one.minibatch = lambda env_steps: {}  # type: ignore[method-assign]
+        one.minibatch = lambda env_steps: NOTHING  # type: ignore[method-assign]
         one.updates_from(any_batch(), steps, 0)
         one.pass_over(any_batch(), steps, 0)
     said = np.array([made.learner.counts() for made in (one, new)])
@@ -173,7 +173,7 @@ def test_minibatches_that_were_due_before_learners_joined_are_due_after_it(tmp_p
     made = replaying(tmp_path)
     made._together = 1
     for steps in (0, 20):
-        made.minibatch = lambda env_steps: {}  # type: ignore[method-assign]
+        made.minibatch = lambda env_steps: NOTHING  # type: ignore[method-assign]
         made.updates_from(any_batch(), steps, 0)
         made.pass_over(any_batch(), steps, 0)
     before = made.updates_from(any_batch(), 40, 0)
@@ -199,8 +199,7 @@ def test_a_minibatch_is_regressed_on_what_the_target_network_says(tmp_path: Path
     Played(tmp_path, made).rollout(0)
     with torch.no_grad():
         made.target_weights.mul_(-1.5)
-    batch = made._drawn(0)
-    sample = made._sample
+    sample, batch = made.drawn(0)
     following = torch.from_numpy(sample.next_observation)
     with torch.no_grad():
         target, own = (network(following)["q"] for network in (made.target, made.network))
@@ -213,11 +212,11 @@ def test_a_minibatch_is_regressed_on_what_the_target_network_says(tmp_path: Path
 def test_priorities_are_the_errors_of_what_was_drawn(tmp_path: Path) -> None:
     made = replaying(tmp_path, {"prioritised": True, "alpha": 1.0, "beta": 1.0})
     Played(tmp_path, made).rollout(0)
-    batch, sample = made._drawn(0), made._sample
+    sample, batch = made.drawn(0)
     assert batch.columns["weight"].tolist() == [[1.0] * 4]  # nothing is known of any yet
     with torch.no_grad():
         said = made.network(batch.observation[0])["q"].gather(-1, batch.action[0][:, None])[:, 0]
-    made.update(batch, 0)
+    made.learn_from(sample, batch, 0)
     error = (said - batch.columns["target"][0]).abs().clamp(max=1.0)
     priorities = made.replay.sampler.arrays()["priority"]
     np.testing.assert_allclose(priorities[sample.cell], error.numpy(), rtol=1e-5)

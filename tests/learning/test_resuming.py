@@ -16,6 +16,7 @@ from actorlearn.parameters import checkpoint
 from actorlearn.parameters.checkpoint_folders import CheckpointError
 from actorlearn.parameters.modes import MODES, Asked, Places
 from actorlearn.parameters.settings import GossipSettings, LearnersSettings
+from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import TrainerSettings
 from tests.learning.made import learning
 
@@ -24,7 +25,12 @@ ASKED = Asked(LearnersSettings(count=2), GossipSettings(), "adam", 0)
 
 def settings(run_dir: Path, learner: int, mode: str) -> TrainerSettings:
     exchange = MODES[mode].exchange(learner, 0, ASKED, Places(run_dir, run_dir, run_dir))
-    changed: dict[str, Any] = {"run_dir": str(run_dir), "learner": learner, "exchange": exchange, "resume": True}
+    changed: dict[str, Any] = {
+        "run_dir": str(run_dir),
+        "id": ProcessId("trainer", learner, learner),
+        "exchange": exchange,
+        "resume": True,
+    }
     made = learning().settings
     return msgspec.structs.replace(made, **changed, optimizer=msgspec.to_builtins(OptimizerSettings(name="adam")))
 

@@ -17,7 +17,7 @@ from actorlearn.parameters import checkpoint
 from actorlearn.parameters.interface import Stopped
 from actorlearn.parameters.published import Published, weights_fields
 from tests.learning.made import batch as any_batch
-from tests.learning.replayed import Played, made_of, replaying
+from tests.learning.replayed import Played, replaying
 
 ROLLOUT = 10
 """Steps, from which 5 minibatches of 4 are due, or 2.5 of 8."""
@@ -29,7 +29,9 @@ def pair(folder: Path, batch_size: int, numbers: dict[str, Any] | None = None, *
     if not (folder / "secondary").exists():
         size = replaying(folder, numbers, **algorithm).weights.numel()
         Segment.create(folder / "secondary", weights_fields(size)).close()
-    return made_of(WithSecondary, folder, {"secondary_batch_size": batch_size, **(numbers or {})}, **algorithm)
+    made = replaying(folder, {"secondary_batch_size": batch_size, **(numbers or {})}, **algorithm)
+    assert isinstance(made, WithSecondary)
+    return made
 
 
 def learn(made: ReplayLearning, played: Played, rollouts: range) -> list[dict[str, float]]:
@@ -114,11 +116,9 @@ def test_a_pass_that_is_broken_off_in_it_is_finished_later_and_the_primarys_not_
     played = Played(tmp_path, made)
     learn(made, played, range(2))
     batch, calls = played.rollout(2), iter(range(100))
-    made.going_on = lambda: next(calls) < 5 + 3
     made.updates_from(batch, 20, 20)
     with pytest.raises(Stopped):
-        made.pass_over(batch, 20, 2)
-    made.going_on = lambda: True
+        made.pass_over(batch, 20, 2, lambda: next(calls) < 5 + 3)
     assert made.updates_from(batch, 20, 20) == 0
     assert made.pass_over(batch, 20, 2)["secondary_minibatches"] == 2
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
@@ -11,33 +12,36 @@ from torch import Tensor
 
 from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.interface import Batch
-from actorlearn.learning.update import Learning
+from actorlearn.learning.update import Learning, Update
 from actorlearn.parameters.interface import Stopped
 from tests.learning.made import ENVIRONMENTS, HORIZON, batch, learning
 
+NOTHING = Update(loss=0.0, gradient_norm=0.0, learning_rate=0.0, taken=True, metrics={})
 
-def learned_from(made: Learning, monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
+
+def learned_from(
+    made: Learning, monkeypatch: pytest.MonkeyPatch, going_on: Callable[[], bool] = lambda: True
+) -> list[Batch]:
     """The batches of the updates of one rollout."""
     parts: list[Batch] = []
     update = made.update
     monkeypatch.setattr(made, "update", lambda part, env_steps: parts.append(part) or update(part, env_steps))
-    made.learn(batch(), 0, rollout=7)
+    made.pass_over(made.prepare(batch()), 0, 7, going_on)
+    made.exchange.settle()
     return parts
 
 
 def test_a_pass_asks_between_updates_whether_it_goes_on_and_is_broken_off_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made, asked = learning(epochs=2, minibatches=3), []
-    monkeypatch.setattr(made, "going_on", lambda: not asked.append(len(asked)))
-    assert len(learned_from(made, monkeypatch)) == 6
-    assert len(asked) == 5  # one update alone asks nobody
+    made, asked = learning(epochs=2, minibatches=3), itertools.count(1)
+    assert len(learned_from(made, monkeypatch, lambda: next(asked) > 0)) == 6
+    assert next(asked) == 6  # one update alone asks nobody
 
-    asked.clear()
-    monkeypatch.setattr(made, "going_on", lambda: not asked.append(len(asked)) and len(asked) < 4)
+    asked = itertools.count(1)
     with pytest.raises(Stopped):
-        learned_from(made, monkeypatch)
-    assert len(asked) == 4
+        learned_from(made, monkeypatch, lambda: next(asked) < 4)
+    assert next(asked) == 5
 
 
 def test_an_epoch_learns_from_every_environment_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +65,7 @@ def test_parts_depend_on_seed_and_rollout_alone(monkeypatch: pytest.MonkeyPatch)
     orders = []
     for rollout in (7, 8):
         parts: list[Batch] = []
-        monkeypatch.setattr(other, "update", lambda part, _, parts=parts: parts.append(part) or {})
+        monkeypatch.setattr(other, "update", lambda part, _, parts=parts: parts.append(part) or NOTHING)
         other.learn(batch(), 0, rollout)
         orders.append([tuple(part.columns["extra"][0].tolist()) for part in parts])
     assert orders[0] != orders[1]
@@ -123,10 +127,11 @@ def test_an_algorithm_prepares_a_batch_once_and_learns_from_what_it_made(monkeyp
     told: list[dict[str, float]] = []
     update = made.update
 
-    def watched(part: Batch, env_steps: int) -> dict[str, float]:
+    def watched(part: Batch, env_steps: int) -> Update:
         parts.append(part)
-        told.append(update(part, env_steps))
-        return told[-1]
+        made_of_it = update(part, env_steps)
+        told.append(made_of_it.reported())
+        return made_of_it
 
     monkeypatch.setattr(made, "update", watched)
     made.learn(batch(), 250, rollout=0)

@@ -29,7 +29,7 @@ from actorlearn.algorithms.interface import learns_from_replay
 from actorlearn.failpoints import Arms, armed
 from actorlearn.learning.resuming import resumed
 from actorlearn.memory.shared import Segment
-from actorlearn.processes.trainer import Trainer
+from actorlearn.processes.trainer import Trainer, make
 from actorlearn.tasks import describe
 from actorlearn.wire.messages import PROTOCOL_VERSION, Finished, Hello, Request, encode
 from actorlearn.worker import settings as all_settings
@@ -276,7 +276,7 @@ class World:
         return 10**6 + len(self.workers)
 
     def _train(self, worker: Worker, settings: TrainerSettings) -> None:
-        trainer = Trainer(settings)
+        trainer = make(settings)
         worker.trainer = self.trainers[settings.learner] = trainer
         learning = trainer.learning
 
@@ -493,7 +493,7 @@ def _in_one_process(world: World) -> Iterator[None]:
             "Energy": lambda: SimpleNamespace(row=lambda _: {}),
         }.items():
             patch.setattr(loop, name, made)
-        patch.setattr("actorlearn.processes.trainer.resumed", taken_up)
+        patch.setattr("actorlearn.processes.checkpoints.resumed", taken_up)
         patch.setattr("launch.runtime.metadata.meta", lambda *_: {})
         patch.setattr("actorlearn.wire.control.Dealer", lambda _endpoint, peer: _Dealer(world, peer))
         patch.setattr("actorlearn.wire.channel.Waiter.__init__", lambda *_: None)
