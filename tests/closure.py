@@ -39,7 +39,8 @@ ROOTS = (
 LEFT_OUT = {
     "says in its name what it does": r"failpoints|files|nearest|registry|actions",
     "memory and sockets, read and written as their interfaces say": r"memory/(?!rollout).*|wire/.*",
-    "told, counted or scheduled": r"metrics/.*|(worker|processes)/(settings|identity|output|scheduling|shares)",
+    "told, counted or scheduled": r"metrics/.*|(worker|processes)/(settings|identity|output|scheduling|reports)",
+    "how a pass is shared out over cores": r"(worker|processes)/(shares|passes)",
     "what an environment is, or can be besides Atari": r"envs/(?!atari|starts).*",
     "networks": r"models/(?!unroll).*",
     "other optimizers, and how one is looked up": r"optim/(?!rmsprop|clip).*",
@@ -47,7 +48,8 @@ LEFT_OUT = {
     "learning from a replay": r"replay/.*|(processes|learning)/(replay|replay_\w+|secondary|secondary_learning)",
     "off unless a key asks for it": r"(processes|learning)/(norms|reward_scale)",
     "checkpoints, and exchanges of several learners": r"parameters/(?!published|exchange$|alone).*",
-    "saving, resuming, and what is too old": r"(processes|learning)/(standing|snapshots|resuming|staleness)",
+    "saving and resuming": r"(processes|learning)/(standing|snapshots|resuming|checkpoints|gathering)",
+    "what is too old": r"(processes|learning)/staleness",
 }
 """Why a reader of the path need not open a file -> its path below ``actorlearn``, without .py."""
 
