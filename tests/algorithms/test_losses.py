@@ -17,6 +17,7 @@ from actorlearn.algorithms.actor_critic import ActorCritic
 from actorlearn.algorithms.impala import IMPALA
 from actorlearn.algorithms.interface import AlgorithmSettings, Batch
 from actorlearn.algorithms.ppo import PPO
+from actorlearn.metrics.registry import is_registered
 from tests import reference
 from tests.algorithms.episodes import GO, TERMINATED, batch_of, batches, random_outputs, settings_of_all_kinds
 
@@ -47,7 +48,8 @@ def slow_loss(algorithm: ActorCritic, outputs: dict[str, Tensor], batch: Batch, 
 def test_loss_and_gradient_equal_the_slow_reference(kind, batch, settings):
     algorithm = kind(settings)
     made, outputs, last_value = prepared(algorithm, batch)
-    loss, _ = algorithm.loss(outputs, made, 0.5)
+    loss, metrics = algorithm.loss(outputs, made, 0.5)
+    assert all(map(is_registered, metrics)), metrics.keys()
     slow = slow_loss(algorithm, outputs, batch, last_value)
     torch.testing.assert_close(loss, slow, rtol=1e-5, atol=1e-5)  # PPO's columns are float32
     if batch.valid.any():

@@ -19,6 +19,7 @@ from actorlearn.algorithms.dqn import DQN
 from actorlearn.algorithms.interface import AlgorithmSettings, Batch, learns_from_replay
 from actorlearn.algorithms.make import make
 from actorlearn.algorithms.q_learning import LEAST_PRIORITY, QLearning
+from actorlearn.metrics.registry import is_registered
 from tests import reference
 
 KINDS = [DQN, C51]
@@ -90,6 +91,7 @@ def test_losses_and_priorities_equal_the_slow_reference(kind, settings, count, s
     assert loss.item() == pytest.approx(reference.weighted(terms, batch, settings), rel=1e-4, abs=1e-5)
     assert metrics.pop("priority")[0].tolist() == pytest.approx(priorities, rel=1e-4, abs=1e-5)
     assert all(metric.ndim == 0 and not metric.requires_grad for metric in metrics.values())
+    assert all(map(is_registered, metrics)), metrics.keys()
 
 
 @given(count=st.integers(1, 5), seed=st.integers(0, 1000))

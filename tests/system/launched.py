@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from actorlearn.metrics.registry import LEARNERS, is_registered
 from actorlearn.parameters import checkpoint
 from launch.runs.jsonl import read_object
 
@@ -223,6 +224,7 @@ def _ended(run: Launched, exit_code: int, status: str) -> dict[str, object]:
     assert run.end() == exit_code, run.screen()
     assert run.leftovers() == []
     assert run.events("died") == []
+    assert [name for name in run.rows()[-1] if name != LEARNERS and not is_registered(name)] == []
     summary = run.summary()
     assert summary["status"] == status
     assert run.stderr.read_text() == ""
