@@ -225,7 +225,7 @@ class Learning:
 
     def metrics(self) -> dict[str, Any]:
         """Return what a report says besides the newest update's metrics: of the time since the last call."""
-        return {**self.exchange.numbers(), **(self.norms.row() if self.norms else {})}
+        return {**self.exchange.metrics(), **(self.norms.row() if self.norms else {})}
 
     def save(self, folder: Path) -> dict[str, Any]:
         """Write what is too long for tensors into a checkpoint's folder, and return its state; raises OSError."""

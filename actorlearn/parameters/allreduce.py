@@ -195,9 +195,9 @@ class Sync:
         """Nobody learns alone."""
         return False
 
-    def numbers(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Who made the others wait, and how long this learner did."""
-        return self._waits.told()
+        return self._waits.metrics()
 
     def close(self) -> None:
         """Leave. Learners that still wait for this one get PeerLost."""

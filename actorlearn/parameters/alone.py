@@ -88,7 +88,7 @@ class Alone:
         """There is nobody to take anything from."""
         return False
 
-    def numbers(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Nothing to tell."""
         return {}
 

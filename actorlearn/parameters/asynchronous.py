@@ -214,7 +214,7 @@ class Async:
             waiting.remove(chunk)
         return changed
 
-    def numbers(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Updates by others between this learner's last look at a chunk and its own update of it; waiting for locks."""
         stale, waited_s = self._staleness, self.store.waited_s
         self._staleness, self.store.waited_s = [], 0.0

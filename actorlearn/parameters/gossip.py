@@ -147,7 +147,7 @@ class Gossip:
         """Weights are mixed after a step, and at no other time."""
         return False
 
-    def numbers(self) -> dict[str, Any]:
+    def metrics(self) -> dict[str, Any]:
         """Exchanges, how many in a row did not mix, the share that did, waiting, and how far learners are apart.
 
         `messages_refused` since the last call were of peers whose weights could not be used.
@@ -157,13 +157,13 @@ class Gossip:
         """
         stale, waited_s = self._staleness, self._waited_s
         self._staleness, self._waited_s = [], 0.0
-        told: dict[str, Any] = {"exchanges": len(stale), "learner_wait_s": waited_s, **self._apart()}
+        found: dict[str, Any] = {"exchanges": len(stale), "learner_wait_s": waited_s, **self._apart()}
         refused, self._told_refused = sum(self._refused.values()) - self._told_refused, sum(self._refused.values())
-        told["messages_refused"] = refused
+        found["messages_refused"] = refused
         if stale:
             mean = sum(stale) / len(stale)
-            told |= {"staleness_mean": mean, "staleness_max": max(stale), "mixed_share": stale.count(0) / len(stale)}
-        return told
+            found |= {"staleness_mean": mean, "staleness_max": max(stale), "mixed_share": stale.count(0) / len(stale)}
+        return found
 
     def _apart(self) -> dict[str, Any]:
         rank, present, told = self.settings.rank, self._present(), dict[str, Any]()

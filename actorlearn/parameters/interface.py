@@ -165,8 +165,8 @@ class Exchange(Protocol):
     def pull(self) -> bool:
         """Between batches: take what others have learned, if they may learn alone; True when the weights changed."""
 
-    def numbers(self) -> dict[str, Any]:
-        """What the time since the last call was like, for a report."""
+    def metrics(self) -> dict[str, Any]:
+        """Return metrics of the time since the last call, for a report; ``metrics/registry.py`` says what each is."""
 
     def close(self) -> None:
         """Leave; nothing may be asked afterwards."""

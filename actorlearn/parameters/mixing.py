@@ -47,8 +47,8 @@ class GraphSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
                 raise ValueError(f"graph.lists: in-peers {list(peers)} of {learner} must be others, each named once")
 
 
-class Facts(NamedTuple):
-    """What a graph promises when all learners mix in every round."""
+class Mixing(NamedTuple):
+    """Properties of a graph when all learners mix at every exchange."""
 
     period: int
     """Exchanges that were looked at: all until the graph repeats."""
@@ -110,12 +110,12 @@ def mixing_matrix(graph: GraphSettings, members: Sequence[int], exchange: int) -
     return matrix
 
 
-def facts(graph: GraphSettings, learners: int) -> Facts:
-    """What the graph of so many learners promises."""
+def mixing_of(graph: GraphSettings, learners: int) -> Mixing:
+    """Return the properties of the graph of so many learners."""
     period = {"random-matching": DRAWS, "exponential-varying": max((learners - 1).bit_length(), 1)}.get(graph.name, 1)
     matrices = np.stack([mixing_matrix(graph, range(learners), exchange) for exchange in range(period)])
     degrees = np.count_nonzero(matrices, axis=2) - 1
-    return Facts(
+    return Mixing(
         period=period,
         repeats=graph.name != "random-matching",
         in_degree=(int(degrees.min()), int(degrees.max())),

@@ -115,8 +115,8 @@ def players(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {**weights, **together} if len(weights) > 1 else together
 
 
-class Dates:
-    """When to play: each time the steps pass a multiple of `every_steps`, however late the one before was, and last."""
+class EvaluationSchedule:
+    """Plays are due each time the steps pass a multiple of `every_steps`, however late the one before was, and last."""
 
     def __init__(self, every_steps: int) -> None:
         """The first weights that are seen are not due: they are those of a run just begun, resumed, or long at work."""
@@ -149,7 +149,7 @@ def run(settings: EvaluatorSettings) -> None:
     learners = Learners(settings.weights)
     secondary = Published(Segment.open(Path(settings.secondary))) if settings.secondary else None
     waiter = Waiter(None, worker.control.dealer)
-    dates = Dates(settings.every_steps)
+    schedule = EvaluationSchedule(settings.every_steps)
     worker.hello()
     while worker.alive():
         if worker.control.ordered:
@@ -157,14 +157,14 @@ def run(settings: EvaluatorSettings) -> None:
             worker.control.applied()
         last = worker.control.order.phase == "score"
         env_steps = learners.env_steps
-        if env_steps is None or not dates.due(env_steps, last):
+        if env_steps is None or not schedule.due(env_steps, last):
             if last:
                 worker.control.finished("scored")
                 break
             waiter.wait(POLL_MS)
             worker.timings.add("wait")
             continue
-        dates.played(env_steps)
+        schedule.played(env_steps)
         version, weights = learners.weights()
         wanted = players(weights)
         if secondary and (newest := _newest(secondary)):

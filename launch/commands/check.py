@@ -18,7 +18,7 @@ from actorlearn.actions import in_words
 from actorlearn.memory.shared import SHM_ROOT, free_bytes
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.schedules import for_batches, scaled
-from actorlearn.parameters.mixing import Facts, facts
+from actorlearn.parameters.mixing import Mixing, mixing_of
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.worker.roles import ROLES
 from launch.plan.auto import crowded
@@ -43,7 +43,7 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
         console.print()
     console.print(_environment(made.description), highlight=False, soft_wrap=True)
     if made.graph:
-        console.print(_mixing(facts(made.graph, loaded.learners.count)), highlight=False, soft_wrap=True)
+        console.print(_mixing(mixing_of(made.graph, loaded.learners.count)), highlight=False, soft_wrap=True)
     for choice in made.choices:
         console.print(f"[bold]chosen[/] {choice}", highlight=False)
     numbers = optimizer(made)
@@ -97,7 +97,7 @@ def as_json(made: Plan) -> dict[str, Any]:
         "actions": msgspec.to_builtins(made.description.actions),
         "weights": made.description.weights,
         "optimizer": optimizer(made),
-        "mixing": facts(made.graph, topology.learners.count)._asdict() if made.graph else None,
+        "mixing": mixing_of(made.graph, topology.learners.count)._asdict() if made.graph else None,
         "choices": [asdict(choice) for choice in made.choices],
         "topology": tree(topology),
     }
@@ -130,18 +130,18 @@ def _environment(found: Description) -> str:
     return f"[bold]environment[/] {escape('; '.join([*said, *filter(None, [found.unseen])]))}"
 
 
-def _mixing(told: Facts) -> str:
+def _mixing(found: Mixing) -> str:
     """Line about what the graph of learners promises."""
-    low, high = told.in_degree
-    within, period = told.connected_within, told.period
-    drawn = "" if told.repeats else f" in {period} draws"
-    turns = f"whose graph repeats after {period} exchanges" if told.repeats else "drawn anew for each exchange"
+    low, high = found.in_degree
+    within, period = found.connected_within, found.period
+    drawn = "" if found.repeats else f" in {period} draws"
+    turns = f"whose graph repeats after {period} exchanges" if found.repeats else "drawn anew for each exchange"
     said = [
         f"each learner mixes {low if low == high else f'{low} to {high}'} other(s)",
         "always the same" if period == 1 else turns,
         f"all are connected within {within} exchange(s){drawn}" if within else f"not all are ever connected{drawn}",
-        f"an exchange leaves {told.spectral_radius:.3f} of differences{drawn} (spectral radius)",
-        f"in rollouts the mean is {'kept' if told.doubly_stochastic else 'not kept'}",
+        f"an exchange leaves {found.spectral_radius:.3f} of differences{drawn} (spectral radius)",
+        f"with all in step the mean is {'kept' if found.doubly_stochastic else 'not kept'}",
     ]
     return f"[bold]mixing[/] {', '.join(said)}"
 

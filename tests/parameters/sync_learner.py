@@ -127,7 +127,7 @@ def learn(learner: SyncLearner) -> None:
         if exchange.ending(learner.rank == 1 and step > 2 * ASK_EVERY):
             told(broken_off=step)
             break
-    told(**exchange.numbers())
+    told(**exchange.metrics())
     told(sockets=sum(handle.exists() and handle.is_socket() for handle in Path("/proc/self/fd").iterdir()))
     agreed = exchange.agree(0, 0, draining=True) if learner.rank == 1 else learner.learn(exchange)
     told(**agreed._asdict())

@@ -119,7 +119,7 @@ def test_one_learner_is_exactly_a_learner_alone(tmp_path: Path, optimizer: Optim
         assert torch.equal(weights, expected)
         for name, tensor in alone.state().items():
             assert torch.equal(exchange.state()[name], tensor)
-        assert exchange.numbers()["staleness_max"] == 0
+        assert exchange.metrics()["staleness_max"] == 0
         assert exchange.agree(0, 0, draining=True) == alone.agree(0, 0, draining=True)
 
 
@@ -144,7 +144,7 @@ def test_updates_of_several_learners_are_those_of_one_in_the_same_order(tmp_path
             alone.step(gradient.clone(), RATE)
             assert torch.equal(weights, expected)
         for (exchange, weights), delays in zip(made, late, strict=True):
-            told = exchange.numbers()
+            told = exchange.metrics()
             assert told["staleness_max"] == max(delays, default=0)
             assert told["staleness_mean"] == pytest.approx(sum(delays) / max(len(delays), 1))
             assert exchange.pull() == (exchange is not made[turns[-1]][0])

@@ -161,7 +161,7 @@ def test_in_rollouts_the_mean_moves_as_the_mixing_matrix_says(tmp_path: Path, gr
     stays = graph.name in ("none", "ring", "complete", "k-peer", "exponential-varying", "random-matching")
     assert bool(np.allclose(means, means[0])) == stays
     for exchange in learners:
-        assert exchange.numbers()["mixed_share"] == 1.0
+        assert exchange.metrics()["mixed_share"] == 1.0
         exchange.close()
 
 
@@ -184,7 +184,7 @@ def test_beyond_its_patience_a_learner_waits_for_the_message(tmp_path: Path) -> 
     learn(waiting)
     assert len(looks) >= 3
     assert [record.messages for record in records(folder, 0) if record.kind == MIXED] == [{1: 0}]
-    told = waiting.numbers()
+    told = waiting.metrics()
     assert (told["staleness_max"], told["staleness_mean"], told["mixed_share"]) == (2, 1.0, pytest.approx(1 / 3))
     assert told["learner_wait_s"] > 0.0
     waiting.close(), other.close()
@@ -240,7 +240,7 @@ def test_exchanges_come_every_so_many_steps_of_one_batch_or_of_several(tmp_path:
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 def test_a_step_that_is_not_finite_changes_no_weights_and_is_not_kept(tmp_path: Path, bad: float) -> None:
     exchange = learner(segments(tmp_path, 1), 0, [0], gradient_every=1)
-    assert exchange.numbers() == {
+    assert exchange.metrics() == {
         "exchanges": 0,
         "messages_refused": 0,
         "learner_wait_s": 0.0,
@@ -317,7 +317,7 @@ def test_learners_are_never_farther_apart_than_their_bound_and_a_lost_one_is_soo
         for _ in range(turns):
             who = int(drawn.choice(members))
             learn(learners[who], torch.from_numpy(drawn.normal(size=PARAMETERS)).float())
-            told = learners[who].numbers()
+            told = learners[who].metrics()
             if "consensus_distance" in told:  # not before two have posted
                 assert told["consensus_distance"] <= told["consensus_bound"]
                 if who == 1:
@@ -348,11 +348,11 @@ def test_the_bound_allows_for_rounding(tmp_path: Path, graph: GraphSettings) -> 
     for exchange in learners:
         exchange.weights += 100.0  # large weights are rounded more
         exchange.join(0, 0)
-        assert "consensus_distance" not in exchange.numbers()  # nothing was posted
+        assert "consensus_distance" not in exchange.metrics()  # nothing was posted
     drawn, bounds = np.random.default_rng(0), []
     for gradient in torch.cat([gradients_of(100), torch.zeros(100, PARAMETERS)]):
         learn(learners[drawn.integers(3)], gradient)
-        for told in (exchange.numbers() for exchange in learners):
+        for told in (exchange.metrics() for exchange in learners):
             if "consensus_bound" in told:
                 assert told["consensus_distance"] <= told["consensus_bound"]
                 bounds.append(told["consensus_bound"])
@@ -367,11 +367,11 @@ def test_gradients_are_compared_by_the_first_learner_there_is(tmp_path: Path) ->
     for exchange, gradient in zip(learners, ([1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [-3, 0, 0, 0, 0]), strict=True):
         exchange.join(0, 0)
         learn(exchange, torch.tensor(gradient, dtype=torch.float32))
-    told = [exchange.numbers().get("gradient_cosine") for exchange in learners]
+    told = [exchange.metrics().get("gradient_cosine") for exchange in learners]
     assert told[0] == pytest.approx({"0-1": 0.5**0.5, "0-2": -1.0, "1-2": -(0.5**0.5)})
     assert told[1:] == [None, None]
     members.remove(0)
-    assert learners[1].numbers()["gradient_cosine"] == pytest.approx({"1-2": -(0.5**0.5)})
+    assert learners[1].metrics()["gradient_cosine"] == pytest.approx({"1-2": -(0.5**0.5)})
     for exchange in learners:
         exchange.close()
 
@@ -496,8 +496,8 @@ def test_a_poisoned_peer_is_refused_named_and_counted(tmp_path: Path, by_sockets
         learn(first, torch.zeros(PARAMETERS))
         torch.testing.assert_close(first.weights, (before + other) / 2)
         assert len(said) == (1 if count < 10 else 2)
-    assert first.numbers()["messages_refused"] == 11
-    assert first.numbers()["messages_refused"] == 0
+    assert first.metrics()["messages_refused"] == 11
+    assert first.metrics()["messages_refused"] == 0
     assert said[0].startswith(
         "message 0 of trainer-2 is not mixed: it has weights that are not finite, or beyond 1e+18"
     )
@@ -527,7 +527,7 @@ def test_with_poisoned_peers_alone_a_learner_goes_on_with_its_own_weights(tmp_pa
     bad.mailbox.post(np.full(SIZE, np.nan, np.float32))
     learn(only)
     assert torch.isfinite(only.weights).all()
-    assert only.numbers()["staleness_max"] == 1  # an exchange that mixed nothing
+    assert only.metrics()["staleness_max"] == 1  # an exchange that mixed nothing
 
 
 def test_through_sockets_messages_are_mixed_and_a_newcomer_waits_for_the_first(tmp_path: Path) -> None:
@@ -606,7 +606,7 @@ def test_a_peer_that_is_killed_is_missed_by_nobody_and_comes_back(tmp_path: Path
         assert torch.isfinite(exchange.weights).all()
         members[:] = [0]
         learn(exchange)
-        assert exchange.numbers()["staleness_max"] >= 48
+        assert exchange.metrics()["staleness_max"] >= 48
         members[:] = [0, 1]
     assert used == sorted(used)
     adopted = [record.messages for record in records(folder, 1) if record.kind == ADOPTED]

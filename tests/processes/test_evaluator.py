@@ -10,7 +10,7 @@ from actorlearn.acting.exploration import mix
 from actorlearn.envs.interface import EnvSettings
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published, weights_fields
-from actorlearn.processes.evaluator import AVERAGE, Dates, Learners, play, players, summary
+from actorlearn.processes.evaluator import AVERAGE, EvaluationSchedule, Learners, play, players, summary
 from tests.acting.policies import policy
 from tests.identities import peer
 
@@ -115,31 +115,37 @@ def test_several_learners_play_and_so_does_their_average() -> None:
     assert several[AVERAGE].tolist() == [2.0, 0.0]
 
 
-def played(dates: Dates, *looks: int) -> list[int]:
+def played(schedule: EvaluationSchedule, *looks: int) -> list[int]:
     """Of the steps seen by an evaluator those it plays."""
     found = []
     for env_steps in looks:
-        if dates.due(env_steps):
+        if schedule.due(env_steps):
             found.append(env_steps)
-            dates.played(env_steps)
+            schedule.played(env_steps)
     return found
 
 
 def test_evaluations_stay_on_the_multiples_however_late_each_is() -> None:
-    assert played(Dates(100), 0, 96, 104, 192, 199, 203, 299, 312, 398, 400, 899) == [104, 203, 312, 400, 899]
+    assert played(EvaluationSchedule(100), 0, 96, 104, 192, 199, 203, 299, 312, 398, 400, 899) == [
+        104,
+        203,
+        312,
+        400,
+        899,
+    ]
 
 
 def test_an_evaluator_that_comes_back_waits_for_the_next_multiple() -> None:
-    assert played(Dates(100), 140, 196, 204) == [204]
-    resumed = Dates(100)
+    assert played(EvaluationSchedule(100), 140, 196, 204) == [204]
+    resumed = EvaluationSchedule(100)
     assert played(resumed, 1_340, 1_396) == []  # the first weights there are: what the trainer has restored
     assert played(resumed, 1_404) == [1_404]
 
 
 def test_the_last_weights_are_played_once_wherever_they_fall() -> None:
-    dates = Dates(100)
-    assert played(dates, 0, 104, 151) == [104]
-    assert dates.due(151, last=True)
-    dates.played(151)
-    assert not dates.due(151, last=True)
-    assert not Dates(100).due(0, last=True)  # of which nobody has learned anything
+    schedule = EvaluationSchedule(100)
+    assert played(schedule, 0, 104, 151) == [104]
+    assert schedule.due(151, last=True)
+    schedule.played(151)
+    assert not schedule.due(151, last=True)
+    assert not EvaluationSchedule(100).due(0, last=True)  # of which nobody has learned anything
