@@ -171,7 +171,6 @@ _BETWEEN_LEARNERS = (
     _since_report("messages_refused", "messages", "messages whose weights could not be used since then"),
     _share("mixed_share", "share", "exchanges at which weights were mixed", per_learner=True),
     _farthest("consensus_distance", "", "l2 norm from a learner's weights to the mean of all"),
-    _farthest("consensus_bound", "", "what that cannot exceed: Assran et al. 2019, proposition 1"),
     Metric("gradient_cosine", "", "cosine of the angle between gradients", merge=Merge.FIRST, by_pair=True),
 )
 _TIME = tuple(

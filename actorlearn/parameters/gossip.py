@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from actorlearn.address import Shm
 from actorlearn.failpoints import hit
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.alone import Alone
-from actorlearn.parameters.consensus import Consensus, cosines, measure
+from actorlearn.parameters.consensus import cosines, measure
 from actorlearn.parameters.counts import Counts
 from actorlearn.parameters.exchange_log import ExchangeLog
 from actorlearn.parameters.interface import Agreed, Learner, Place, Stepped
@@ -60,8 +61,7 @@ class Gossip:
         self._segments: list[Segment] = []
         self.counts = Counts(self._open(settings.counts), settings.rank)
         self.mailbox = self._open_mailbox()
-        self._log = ExchangeLog(self._open(settings.log.of(settings.rank))) if settings.log else None
-        self._consensus = Consensus(settings.log.file.parent) if settings.log else None
+        self._log = ExchangeLog(Path(settings.log), anew=not self.counts.begun) if settings.log else None
         self._gradients = SharedMailbox(settings.gradients, settings.rank) if settings.gradients else None
         self._message = np.empty(self.weights.numel(), np.float32)
         self._before = torch.empty_like(self.weights if self._log else self.weights[:0])
@@ -137,11 +137,9 @@ class Gossip:
         return told
 
     def settle(self) -> None:
-        """Count the batch; see what others have done meanwhile."""
+        """Count the batch."""
         self.counts.add(self._rollout, self._batch_steps, 1)
         self.own.settle()
-        if self._consensus:
-            self._consensus.follow(self._present())
 
     def pull(self) -> bool:
         """Weights are mixed after a step, and at no other time."""
@@ -152,8 +150,8 @@ class Gossip:
 
         `messages_refused` since the last call were of peers whose weights could not be used.
 
-        `consensus_distance` is the l2 norm from the own newest message to the mean of everybody's, and
-        `consensus_bound` what it cannot exceed (Assran et al. 2019, proposition 1); `gradient_cosine` is of each pair.
+        `consensus_distance` is the l2 norm from the own newest message to the mean of everybody's; `gradient_cosine`
+        is of each pair.
         """
         stale, waited_s = self._staleness, self._waited_s
         self._staleness, self._waited_s = [], 0.0
@@ -168,11 +166,11 @@ class Gossip:
     def _apart(self) -> dict[str, Any]:
         rank, present, told = self.settings.rank, self._present(), dict[str, Any]()
         others = [peer for peer in present if peer != rank and self.mailbox.version(peer) >= 0]
-        if self._consensus and others and self.mailbox.version(rank) >= 0:
+        if others and self.mailbox.version(rank) >= 0:  # one that is sent is with the others alone
             measured = measure([rank, *others], self.mailbox.take, self.weights.numel())
             told["consensus_distance"] = measured.distance
-            if (bound := self._consensus.bound(present, measured)) is not None:
-                told["consensus_bound"] = float(bound[0][0])
+            if self._log:
+                self._log.measured(measured)
         if self._gradients and rank == present[0]:  # one says it for all
             kept = {peer: np.empty_like(self._message[: self.own.parameters.numel()]) for peer in present}
             kept = {peer: gradient for peer, gradient in kept.items() if self._gradients.take(peer, gradient) >= 0}
@@ -181,7 +179,7 @@ class Gossip:
 
     def close(self) -> None:
         """Leave; the newest message stays."""
-        for mapped in (self.mailbox, self._gradients, self._consensus):
+        for mapped in (self.mailbox, self._gradients, self._log):
             if mapped:
                 mapped.close()
         for segment in self._segments:

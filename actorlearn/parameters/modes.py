@@ -24,7 +24,7 @@ from actorlearn.address import Ipc, Shm
 from actorlearn.memory.fields import Field
 from actorlearn.parameters.allgather import rows_fields
 from actorlearn.parameters.counts import counts_fields
-from actorlearn.parameters.exchange_log import exchange_fields
+from actorlearn.parameters.exchange_log import NAME
 from actorlearn.parameters.mixing import GraphSettings
 from actorlearn.parameters.published import weights_fields
 from actorlearn.parameters.rendezvous import forget_meetings, meeting
@@ -296,7 +296,7 @@ class _Gossip(ModeSpec):
             incarnation=incarnation,
             gradients=places.segment("gradients-{}") if compared else None,
             gradient_every=max(gossip.gradient_every, 1),
-            log=places.segment("exchanges-{}") if gossip.transport == "shm" else None,
+            log=str(places.run_dir / f"{NAME}-{learner}.jsonl") if compared and gossip.transport == "shm" else "",
         )
 
     def run_segments(self, asked: Asked, sizes: Sizes) -> list[Layout]:
@@ -309,7 +309,6 @@ class _Gossip(ModeSpec):
         if asked.gossip.transport == "shm":
             what = f"3 slots x {sizes.weights:,} float32 weights, for other learners"
             found.append(Layout("messages", weights_fields(sizes.weights), what))
-            found.append(Layout("exchanges", exchange_fields(), "how it changed its weights, for comparing learners"))
         if every:
             what = f"every {every:,} updates a gradient, in 3 slots"
             found.append(Layout("gradients", weights_fields(sizes.parameters), what))

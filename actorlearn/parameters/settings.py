@@ -172,8 +172,8 @@ class GossipExchange(ExchangeSettings, tag="gossip", frozen=True, kw_only=True):
     """Of each learner: where it shows its newest gradient; None = nobody compares them."""
     gradient_every: Annotated[int, Meta(ge=1)] = 1
     """Updates between two of these."""
-    log: Shm | None = None
-    """Of each learner: where it says how it changed its weights; None = nobody asks."""
+    log: str = ""
+    """Path of the file in which this learner says how it changed its weights; empty = nobody asks."""
 
     @property
     def listens(self) -> Ipc | None:

@@ -12,7 +12,6 @@ from actorlearn.address import Ipc, Shm
 from actorlearn.memory.shared import Segment
 from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.parameters.counts import Counts, counts_fields
-from actorlearn.parameters.exchange_log import exchange_fields
 from actorlearn.parameters.gossip import Gossip
 from actorlearn.parameters.interface import Learner, Place, Present
 from actorlearn.parameters.mixing import GraphSettings
@@ -41,7 +40,6 @@ def segments(folder: Path, learners: int) -> Path:
     Segment.create(folder / "counts", counts_fields(64)).close()
     for learner in range(learners):
         Segment.create(folder / f"messages-{learner}", weights_fields(SIZE)).close()
-        Segment.create(folder / f"exchanges-{learner}", exchange_fields()).close()
         Segment.create(folder / f"gradients-{learner}", weights_fields(PARAMETERS)).close()
     return folder
 
@@ -63,7 +61,7 @@ def learner(
         messages=Shm(path=f"{folder}/messages-{{}}") if shared else Ipc(path=f"{folder}/messages-{{}}.sock"),
         graph=graph or GraphSettings(name="complete"),
         gradients=Shm(path=f"{folder}/gradients-{{}}") if "gradient_every" in more else None,
-        log=Shm(path=f"{folder}/exchanges-{{}}") if shared else None,
+        log=f"{folder}/exchanges-{rank}.jsonl" if shared else "",
         **{"learners": len(members), **more},  # type: ignore[arg-type]
     )
     counts = Counts(Segment.open(folder / "counts"), rank)

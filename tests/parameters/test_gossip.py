@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from actorlearn.failpoints import Killed, armed
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.alone import Alone
-from actorlearn.parameters.exchange_log import ADOPTED, MIXED, STEPPED, ExchangeReader, Record
+from actorlearn.parameters.exchange_log import Record, read
 from actorlearn.parameters.interface import Learner, Place
 from actorlearn.parameters.mixing import GraphSettings, in_peers, mixing_matrix
 from actorlearn.parameters.published import Published
@@ -44,7 +44,7 @@ def gradients_of(count: int, seed: int = 0) -> torch.Tensor:
 
 
 def records(folder: Path, rank: int) -> list[Record]:
-    return ExchangeReader(Segment.open(folder / f"exchanges-{rank}")).read()
+    return read(folder / f"exchanges-{rank}.jsonl")
 
 
 def message_of(folder: Path, rank: int) -> np.ndarray:
@@ -111,7 +111,7 @@ def test_in_any_order_weights_are_what_the_matrices_say(tmp_path_factory, graph,
     assert slow.coefficients[:, 0] == pytest.approx(1.0)  # what all began with is in all of them, once
     assert slow.coefficients.min() >= 0.0 and slow.coefficients.max() <= 1.0 + 1e-9
     for who, exchange in enumerate(learners):
-        mixed = [record.messages for record in records(folder, who) if record.kind == MIXED]
+        mixed = [record.messages for record in records(folder, who) if record.kind == "mixed"]
         for peer in range(4):
             versions = [messages[peer] for messages in mixed if peer in messages]
             assert versions == sorted(set(versions))
@@ -183,7 +183,7 @@ def test_beyond_its_patience_a_learner_waits_for_the_message(tmp_path: Path) -> 
     assert looks == []
     learn(waiting)
     assert len(looks) >= 3
-    assert [record.messages for record in records(folder, 0) if record.kind == MIXED] == [{1: 0}]
+    assert [record.messages for record in records(folder, 0) if record.kind == "mixed"] == [{1: 0}]
     told = waiting.metrics()
     assert (told["staleness_max"], told["staleness_mean"], told["mixed_share"]) == (2, 1.0, pytest.approx(1 / 3))
     assert told["learner_wait_s"] > 0.0
@@ -206,7 +206,7 @@ def test_a_learner_waits_no_longer_for_one_that_has_gone_and_mixes_with_the_next
     learn(other)
     learn(waiting)
     assert len(looks) == 3
-    assert [record.messages for record in records(folder, 3) if record.kind == MIXED] == [{1: 0}]
+    assert [record.messages for record in records(folder, 3) if record.kind == "mixed"] == [{1: 0}]
     members[:] = [3]
     learn(waiting)  # with nobody it is alone
     waiting.close(), other.close()
@@ -217,7 +217,7 @@ def test_a_learner_that_is_told_to_end_ends_its_step_without_mixing(tmp_path: Pa
     exchange = learner(folder, 0, range(2), alive=lambda: False, max_staleness=0)
     exchange.join(0, 0)
     learn(exchange)
-    assert [record.kind for record in records(folder, 0)] == [STEPPED]
+    assert [record.kind for record in records(folder, 0)] == ["stepped"]
     assert exchange.counts.total == (10, 1)
     exchange.close()
 
@@ -292,71 +292,11 @@ def test_the_log_says_how_far_each_step_and_each_mixing_moved(tmp_path: Path) ->
     learn(learners[1], torch.zeros(PARAMETERS))
     told = records(folder, 1)
     assert [(record.kind, record.version, record.messages) for record in told] == [
-        (STEPPED, 0, {}),
-        (MIXED, -1, {0: 0}),
-        (STEPPED, 1, {}),
+        ("stepped", 0, {}),
+        ("mixed", -1, {0: 0}),
+        ("stepped", 1, {}),
     ]
     assert [record.norm for record in told] == pytest.approx([step, 0.0, 0.0], rel=1e-5, abs=1e-6)
-    for exchange in learners:
-        exchange.close()
-
-
-@pytest.mark.parametrize("graph", GRAPHS[:5])
-def test_learners_are_never_farther_apart_than_their_bound_and_a_lost_one_is_soon_among_them(
-    tmp_path: Path, graph: GraphSettings
-) -> None:
-    """Of four that learn in any order one is killed, misses a while, and comes back with an old checkpoint."""
-    folder, members = segments(tmp_path, 4), [0, 1, 2, 3]
-    learners = [learner(folder, rank, members, graph) for rank in range(4)]
-    for exchange in learners:
-        exchange.join(0, 0)
-    drawn = np.random.default_rng(1)
-    distances: list[float] = []
-
-    def go_on(turns: int) -> None:
-        for _ in range(turns):
-            who = int(drawn.choice(members))
-            learn(learners[who], torch.from_numpy(drawn.normal(size=PARAMETERS)).float())
-            told = learners[who].metrics()
-            if "consensus_distance" in told:  # not before two have posted
-                assert told["consensus_distance"] <= told["consensus_bound"]
-                if who == 1:
-                    distances.append(told["consensus_distance"])
-
-    go_on(200)
-    level, state = float(np.median(distances)), learners[1].state()
-    members.remove(1)
-    go_on(100)
-    learners[1].close()
-    members[:] = [0, 1, 2, 3]
-    learners[1] = learner(folder, 1, members, graph)
-    learners[1].restore(state)
-    learners[1].weights += 100.0  # of long ago
-    learners[1].join(0, 0)
-    distances.clear()
-    go_on(150)
-    assert len(distances) >= 20 and min(distances[:20]) < level
-    for exchange in learners:
-        exchange.close()
-
-
-@pytest.mark.parametrize("graph", [RING, GraphSettings(name="complete"), GraphSettings(name="random-matching")])
-def test_the_bound_allows_for_rounding(tmp_path: Path, graph: GraphSettings) -> None:
-    """When nothing is learned any more the learners come together, as far as float32 lets them."""
-    folder = segments(tmp_path, 3)
-    learners = [learner(folder, rank, range(3), graph) for rank in range(3)]
-    for exchange in learners:
-        exchange.weights += 100.0  # large weights are rounded more
-        exchange.join(0, 0)
-        assert "consensus_distance" not in exchange.metrics()  # nothing was posted
-    drawn, bounds = np.random.default_rng(0), []
-    for gradient in torch.cat([gradients_of(100), torch.zeros(100, PARAMETERS)]):
-        learn(learners[drawn.integers(3)], gradient)
-        for told in (exchange.metrics() for exchange in learners):
-            if "consensus_bound" in told:
-                assert told["consensus_distance"] <= told["consensus_bound"]
-                bounds.append(told["consensus_bound"])
-    assert min(bounds) < 0.01 < max(bounds)
     for exchange in learners:
         exchange.close()
 
@@ -389,7 +329,7 @@ def test_a_run_that_is_resumed_goes_on_with_each_learners_own_weights(tmp_path: 
     assert late.join(1020, 102) == (1030, 103)  # the most that anybody began with, and what was done since
     assert torch.equal(late.weights, mine)
     assert early.counts.total == (1030, 103)
-    assert [record.kind for record in records(folder, 1)] == [ADOPTED]
+    assert [record.kind for record in records(folder, 1)] == ["adopted"]
     early.close(), late.close()
 
 
@@ -409,7 +349,7 @@ def test_one_that_was_killed_comes_back_with_the_mean_of_its_in_peers(tmp_path: 
     assert all(torch.equal(again.state()[name], before[name]) for name in before)
     assert records(folder, 0)[-1].messages == {1: 0, 2: 0}
     learn(again)
-    assert records(folder, 0)[-1].kind == STEPPED  # their messages have been used
+    assert records(folder, 0)[-1].kind == "stepped"  # their messages have been used
     assert again.mailbox.version(0) == 1
     for exchange in (*learners, again):
         exchange.close()
@@ -609,6 +549,6 @@ def test_a_peer_that_is_killed_is_missed_by_nobody_and_comes_back(tmp_path: Path
         assert exchange.metrics()["staleness_max"] >= 48
         members[:] = [0, 1]
     assert used == sorted(used)
-    adopted = [record.messages for record in records(folder, 1) if record.kind == ADOPTED]
+    adopted = [record.messages for record in records(folder, 1) if record.kind == "adopted"]
     assert len(adopted) == 1 and adopted[0][0] > 0  # by the second, of this learner's newest message
     exchange.close()

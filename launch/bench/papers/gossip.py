@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
@@ -23,6 +24,7 @@ from launch.bench.measure.interleaved import Spread, progress_bar
 from launch.bench.measure.report import Report, rate
 from launch.bench.measure.request import Request
 from launch.bench.measure.running import Running
+from launch.bench.papers.gossip_bound import logs_of, points
 from launch.bench.papers.gossip_figures import Figures, draw
 from launch.bench.suites.scaling import curve_of
 from launch.display.plot import Curve
@@ -47,6 +49,8 @@ class Ran:
     rows: Sequence[dict[str, Any]]
     mixed: frozenset[str]
     """Pairs of learners, as in the rows' ``gradient_cosine``, of whom one mixes the other's weights."""
+    consensus: Sequence[tuple[float, float, float]] = ()
+    """Minutes, a learner's distance from the mean, and its bound."""
 
 
 def gossip(request: Request) -> Report:
@@ -99,7 +103,7 @@ def figures(ran: dict[Case, list[Ran]], environments: int) -> Figures:
         threshold=threshold,
         convergent={case: fmean(one.curve.final >= threshold for one in all_) for case, all_ in ran.items()},
         curves={mode: [one.curve for one in all_] for (mode, count), all_ in ran.items() if count == most},
-        consensus=[_consensus(one.rows) for one in gossiped],
+        consensus=[one.consensus for one in gossiped],
         cosine={
             pair: fmean(known[pair] for known in cosines if known.get(pair) is not None)
             for pair in sorted({pair for known in cosines for pair, value in known.items() if value is not None})
@@ -108,12 +112,11 @@ def figures(ran: dict[Case, list[Ran]], environments: int) -> Figures:
     )
 
 
-def _consensus(rows: Sequence[dict[str, Any]]) -> list[tuple[float, float, float]]:
-    """Minutes, the largest distance of a learner from the mean, and the largest bound."""
-    keys = ("consensus_distance", "consensus_bound")
-    return [
-        (row["time_s"] / 60, *(row[key] for key in keys)) for row in rows if all(row.get(k) is not None for k in keys)
-    ]
+def _consensus(run_dir: Path) -> list[tuple[float, float, float]]:
+    """Minutes since the first exchange, the distance of a learner from the mean, and the bound."""
+    logs = logs_of(run_dir)
+    began_ns = min((records[0].time_ns for records in logs.values() if records), default=0)
+    return [((point.time_ns - began_ns) / 60e9, point.distance, point.bound) for point in points(logs)]
 
 
 def overrides(request: Request, loaded: Topology, case: Case, seed: int) -> tuple[str, ...]:
@@ -133,7 +136,8 @@ def _run(request: Request, loaded: Topology, case: Case, seed: int) -> Ran:
         curve = curve_of(run, f"{_named(*case)}, seed {seed}", request.seconds)
         rows = list(Lines(run.run_dir / "metrics.jsonl").new())
         told = read_object(run.run_dir / "settings" / "trainer-0.0.json")
-    return Ran(*since_first(curve, rows), _mixed(told.get("exchange", {}).get("graph"), case[1]))
+        consensus = _consensus(run.run_dir)
+    return Ran(*since_first(curve, rows), _mixed(told.get("exchange", {}).get("graph"), case[1]), consensus)
 
 
 def since_first(curve: Curve, rows: Sequence[dict[str, Any]]) -> tuple[Curve, list[dict[str, Any]]]:

@@ -142,7 +142,7 @@ def test_no_two_simulators_of_any_learner_play_the_same_games() -> None:
 def test_gossip_has_messages_and_counts_and_numbers_its_trainers() -> None:
     made = planned("mode=gossip", "gossip.graph=[[1], [0]]", "gossip.gradient_every=5", "seed=3")
     names = [segment.name for segment in made.segments]
-    assert names[:7] == ["weights-0", "rollouts-0", "account-0", "messages-0", "exchanges-0", "gradients-0", "counts"]
+    assert names[:6] == ["weights-0", "rollouts-0", "account-0", "messages-0", "gradients-0", "counts"]
     settings = instructions(made, "trainer-0", 0)
     assert isinstance(settings, TrainerSettings)
     exchange = settings.exchange
@@ -150,6 +150,7 @@ def test_gossip_has_messages_and_counts_and_numbers_its_trainers() -> None:
     assert (exchange.rank, exchange.learners, exchange.gradient_every) == (0, 1, 5)
     assert exchange.messages == Shm(path=str(made.shm / "messages-{}"))
     assert exchange.counts == Shm(path=str(made.shm / "counts"))
+    assert exchange.log == str(made.run_dir / "exchanges-0.jsonl")
     assert exchange.graph == GraphSettings(name="lists", lists=((1,), (0,)))
     assert planned("mode=gossip", "seed=3").graph == GraphSettings(name="ring", seed=3)
 

@@ -18,24 +18,28 @@ from launch.commands import bench
 from launch.display.plot import Curve
 from launch.topology.load import TopologyError, load
 
+Consensus = list[tuple[float, float, float]]
 
-def ran(scores: list[float], rows: list[dict[str, Any]] | None = None, mixed: frozenset[str] = frozenset()) -> Ran:
+
+def ran(
+    scores: list[float],
+    rows: list[dict[str, Any]] | None = None,
+    mixed: frozenset[str] = frozenset(),
+    consensus: Consensus | None = None,
+) -> Ran:
     """A run with a point of its curve every minute."""
     points = [(1_000.0 * minute, float(minute), score) for minute, score in enumerate(scores)]
-    return Ran(Curve("", "Catch", 1.0, 1_000.0, [points]), rows or [], mixed)
+    return Ran(Curve("", "Catch", 1.0, 1_000.0, [points]), rows or [], mixed, consensus or [])
 
 
-def row(minutes: float, distance: float, bound: float, cosine: dict[str, float | None]) -> dict[str, Any]:
-    consensus = {"consensus_distance": distance, "consensus_bound": bound}
-    return {"time_s": 60.0 * minutes, **consensus, "gradient_cosine": cosine}
-
-
-ROWS = [{"time_s": 1.0}, row(1.0, 1.0, 2.0, {"0-1": 0.5, "0-2": None}), row(2.0, 3.0, 4.0, {"0-1": 0.7, "0-2": 0.1})]
+CONSENSUS = [(1.0, 1.0, 2.0), (2.0, 3.0, 4.0)]
+COSINES: list[dict[str, float | None]] = [{"0-1": 0.5, "0-2": None}, {"0-1": 0.7, "0-2": 0.1}]
+ROWS = [{"time_s": 1.0}, *({"time_s": 60.0, "gradient_cosine": cosine} for cosine in COSINES)]
 RUNS: dict[Case, list[Ran]] = {
     ("sync", 1): [ran([-1.0, 0.6]), ran([-1.0, 0.8]), ran([-0.8, 1.0])],
     ("sync", 4): [ran([-1.0, -0.2]), ran([-1.0, 0.9]), ran([-1.0, 0.0])],
     ("async", 4): [ran([-1.0, 0.0])],
-    ("gossip", 4): [ran([-1.0, 0.9], ROWS, frozenset({"0-1"})), ran([-1.0, 0.7])],
+    ("gossip", 4): [ran([-1.0, 0.9], ROWS, frozenset({"0-1"}), CONSENSUS), ran([-1.0, 0.7])],
     (NO_MIXING, 4): [ran([-1.0, -0.6]), ran([-1.0, 0.0])],
 }
 
@@ -49,7 +53,7 @@ def test_runs_are_convergent_from_half_of_the_way_that_one_learner_goes() -> Non
 
 def test_consensus_and_gradients_are_those_of_the_gossiping_runs() -> None:
     found = figures(RUNS, environments=16)
-    assert found.consensus == [[(1.0, 1.0, 2.0), (2.0, 3.0, 4.0)], []]
+    assert found.consensus == [CONSENSUS, []]
     assert found.cosine == pytest.approx({"0-1": 0.6, "0-2": 0.1})
     said = found.said()
     assert said["consensus"] == "within its bound in 2 of 2 reports, 75 % of it in the median"
@@ -58,7 +62,7 @@ def test_consensus_and_gradients_are_those_of_the_gossiping_runs() -> None:
 
 
 def test_a_distance_beyond_its_bound_shows() -> None:
-    beyond = {**RUNS, ("gossip", 4): [ran([0.0, 1.0], [row(1.0, 2.0, 1.0, {}), row(2.0, 0.5, 1.0, {})])]}
+    beyond = {**RUNS, ("gossip", 4): [ran([0.0, 1.0], consensus=[(1.0, 2.0, 1.0), (2.0, 0.5, 1.0)])]}
     assert "in 1 of 2 reports" in figures(beyond, 16).said()["consensus"]
 
 
