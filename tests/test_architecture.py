@@ -69,7 +69,6 @@ INSIDE = {
     "tests/learning/test_replay.py": 20,
     "tests/parameters/killed_saves.py": 1,
     "tests/parameters/test_asynchronous.py": 1,
-    "tests/parameters/test_consensus.py": 10,
     "tests/parameters/test_gossip.py": 5,
     "tests/parameters/test_mailboxes.py": 1,
     "tests/parameters/test_rendezvous.py": 1,

@@ -46,12 +46,22 @@ class Bound:
         self._left: set[int] = set()
         self._clear()
 
+    @property
+    def updates(self) -> int:
+        """How many are told apart."""
+        return self._count
+
+    @property
+    def coefficients(self) -> int:
+        """How many are kept, with room for those of updates to come."""
+        return self._rows.size
+
     def _clear(self) -> None:
         self._learners: list[int] = []
         self._versions = np.zeros((0, HISTORY), np.int64)
         self._rows = np.zeros((0, HISTORY + 1, FOLD_AFTER))  # of each learner: its messages, then its weights now
         self._norms = np.zeros(FOLD_AFTER)
-        self._count, self._fold_at, self._remainder = 0, FOLD_AFTER, 0.0
+        self._count, self._fold_at, self.remainder = 0, FOLD_AFTER, 0.0
 
     def start(self, versions: Mapping[int, int], distances: Mapping[int, float]) -> None:
         """Begin anew: with these messages, {learner: version}, each so far from one and the same point."""
@@ -103,8 +113,8 @@ class Bound:
         if self.lost or not rows or len(rows) < len(found):
             return None
         norms, off = self._norms[: self._count], np.abs(rows - np.mean(rows, axis=0))
-        together = np.sqrt(np.square(off).sum(0)) @ norms + np.sqrt(len(rows)) * self._remainder
-        return off @ norms + self._remainder, float(together)
+        together = np.sqrt(np.square(off).sum(0)) @ norms + np.sqrt(len(rows)) * self.remainder
+        return off @ norms + self.remainder, float(together)
 
     def _find(self, learner: int, version: int) -> NDArray[np.float64] | None:
         """Coefficients in a message, [updates]; None if it is not remembered."""
@@ -148,7 +158,7 @@ class Bound:
         apart = rows.max((0, 1)) - rows.min((0, 1))
         kept = apart > AGREED
         self._equal &= bool(kept.all())  # what is folded is in all weights, also those of whom nothing is known
-        self._remainder += float(apart[~kept] @ self._norms[: self._count][~kept])
+        self.remainder += float(apart[~kept] @ self._norms[: self._count][~kept])
         rows, norms = rows[:, :, kept], self._norms[: self._count][kept]
         self._count = len(norms)
         self.lost |= rows.size > MOST_COEFFICIENTS

@@ -293,9 +293,9 @@ def test_updates_on_which_all_agree_are_folded_and_never_forgotten() -> None:
             fake.mix(learner)
     _, bounds = fake.check()
     bound = fake.follower.bound
-    assert bound._count < 1000 and len(bound._norms) <= 1024  # of 4500 updates
+    assert bound.updates < 1000 and bound.coefficients <= 1024 * 3 * (HISTORY + 1)  # of 4500 updates
     assert bounds.max() < 20  # the last rollout's, and nothing much besides
-    assert bound._remainder < 4500 * 10 * gossip_bound.AGREED
+    assert bound.remainder < 4500 * 10 * gossip_bound.AGREED
 
 
 def test_more_updates_than_can_be_followed_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,7 +306,7 @@ def test_more_updates_than_can_be_followed_begin_anew(monkeypatch: pytest.Monkey
         fake.step(0, np.ones(SIZE))
     off, bounds = fake.check()
     np.testing.assert_allclose(bounds, off)
-    assert fake.follower.bound._count == 2
+    assert fake.follower.bound.updates == 2
 
 
 def test_many_learners_take_no_more_memory_than_few(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,7 +317,7 @@ def test_many_learners_take_no_more_memory_than_few(monkeypatch: pytest.MonkeyPa
     for version in range(6):
         for learner in range(64):
             bound.replay(learner, Record(0, "stepped", version, 1.0))
-            sizes.append(bound._rows.size)
+            sizes.append(bound.coefficients)
     assert most < max(sizes) <= 1.5625 * most  # where it is seen, there is room for a quarter more, twice
     assert bound.lost and sizes[-1] == 0
 
@@ -343,7 +343,7 @@ def test_what_is_folded_still_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(20):
         fake.step(0, np.ones(SIZE))
     fake.check()
-    assert fake.follower.bound._count <= 3
+    assert fake.follower.bound.updates <= 3
 
 
 def test_a_learner_that_is_listed_again_but_has_not_adopted_weights_is_measured() -> None:
