@@ -62,7 +62,6 @@ INSIDE = {
     "tests/launch/plan/test_memory_order.py": 1,
     "tests/launch/plan/test_plan.py": 2,
     "tests/launch/runtime/test_clock.py": 1,
-    "tests/launch/runtime/test_loop.py": 31,
     "tests/launch/spawning/test_spawner.py": 2,
     "tests/launch/supervision/test_supervisor.py": 2,
     "tests/launch/test_cli.py": 10,

@@ -8,8 +8,10 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from launch.errors import FailedError, RunError
 from launch.plan.segments import replay_shape
 from launch.reports import evaluations
 from launch.runs.jsonl import read_object
+from launch.runtime import loop
 from launch.runtime.loop import Runner
 from launch.runtime.resources import Footing
 from launch.supervision import events as ev
@@ -34,11 +37,14 @@ FILES = ("events.jsonl", "metrics.jsonl")
 
 
 class Broken:
-    """A console on a terminal that is closed after some calls."""
+    """A console on a terminal that is closed after some calls, once it is told so."""
 
-    def __init__(self, calls: int, number: int = errno.EIO) -> None:
-        self.left, self.number = calls, number
+    def __init__(self, number: int = errno.EIO) -> None:
+        self.left, self.number = sys.maxsize, number
         self.called = 0
+
+    def breaks_after(self, calls: int) -> None:
+        self.called, self.left = 0, calls
 
     def _call(self) -> None:
         self.called += 1
@@ -65,6 +71,39 @@ def runner(folder: Path, console: ev.Console | None, resume: bool = False, *over
         yield Runner(footing.lay(topology, DESCRIPTION, resume), footing, resume, console)
 
 
+Step = ev.Action | Callable[[], object]
+
+
+@pytest.fixture
+def lead(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[ev.Event]]:
+    """Let a run live to its end under a supervisor that says these actions, one each turn; what it was told.
+
+    A step that is no action is called instead, and what comes of an action is shown to ``look`` at once.
+    """
+    monkeypatch.setattr(loop, "TURN_S", 0.0)
+
+    def live(run: Runner, *steps: Step, status: str = "stopped", look: Callable[[ev.Event], object] = id) -> Any:
+        told: list[ev.Event] = []
+        left = deque([*steps, ev.Done(status, 0)])
+
+        def handle(event: ev.Event, _now_s: float) -> list[ev.Action]:
+            told.append(event)
+            look(event)
+            if not isinstance(event, ev.Begin | ev.Tick):
+                return []
+            step = left.popleft()
+            return [step] if not callable(step) else [a for a in (step(),) if isinstance(a, ev.Spawn)]
+
+        monkeypatch.setattr(run.supervisor, "handle", handle)
+        assert run.run() == 0
+        return told
+
+    return live
+
+
+Lead = Callable[..., list[ev.Event]]
+
+
 def saved(folder: Path, **state: Any) -> None:
     """A whole checkpoint without tensors."""
     folder.mkdir(parents=True)
@@ -77,15 +116,14 @@ def notes(folder: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EPIPE, errno.ENOSPC])
-def test_a_console_that_fails_is_let_go_and_the_run_goes_on(tmp_path: Path, number: int) -> None:
-    console = Broken(1, number)
+def test_a_console_that_fails_is_let_go_and_the_run_goes_on(tmp_path: Path, lead: Lead, number: int) -> None:
+    console = Broken(number)
     with runner(tmp_path / "run", console) as run:
-        run._note(ev.Note("stopping", cause="one"))
-        run._row(ev.Row("trainer", {"env_steps": 5}))
-        run._show()
-        run._note(ev.Note("stopping", cause="two"))
+        one, two = (ev.Note("stopping", cause=cause) for cause in ("one", "two"))
+        lead(run, lambda: console.breaks_after(1), one, ev.Row("trainer", {"env_steps": 5}), two)
     assert console.called == 2
-    assert notes(tmp_path / "run") == [
+    said = notes(tmp_path / "run")
+    assert said[said.index(("stopping", "one")) :] == [
         ("stopping", "one"),
         ("warned", f"nothing is shown any more: [Errno {number}] {os.strerror(number)}; the run goes on"),
         ("stopping", "two"),
@@ -95,47 +133,51 @@ def test_a_console_that_fails_is_let_go_and_the_run_goes_on(tmp_path: Path, numb
 
 @pytest.mark.parametrize("number", TROUBLES)
 def test_a_full_disk_and_a_console_on_it_are_survived_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lead: Lead, number: int
 ) -> None:
-    console, disk = Broken(0, number), FailingDisk(monkeypatch, tmp_path, number)
-    with runner(tmp_path / "run", console) as run:
+    console, disk = Broken(number), FailingDisk(monkeypatch, tmp_path, number)
+
+    def both() -> None:
         disk.room = 0
-        for steps in range(3):
-            run._row(ev.Row("trainer", {"env_steps": steps}))
+        console.breaks_after(0)
+
+    with runner(tmp_path / "run", console) as run:
+        lead(run, both, *(ev.Row("trainer", {"env_steps": steps}) for steps in range(3)))
     assert console.called == 1
 
 
 @pytest.mark.parametrize("number", TROUBLES)
 def test_a_disk_that_takes_nothing_is_told_once_and_what_it_missed_is_written_when_it_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lead: Lead, number: int
 ) -> None:
     console, disk = Heard(), FailingDisk(monkeypatch, tmp_path, number)
-    with runner(tmp_path / "run", console) as run:
+    before: list[Any] = []
+
+    def fill() -> None:
+        before.extend(notes(tmp_path / "run"))
+        console.notes.clear()
         disk.room = 30
-        for cause in ("one", "two"):
-            run._note(ev.Note("stopping", cause=cause))
-            run._row(ev.Row("trainer", {"env_steps": 5}))
-        disk.heals()
-        run._note(ev.Note("stopping", cause="three"))
-        run._row(ev.Row("trainer", {"env_steps": 6}))
+
+    row = ev.Row("trainer", {"env_steps": 5})
+    one, two, three = (ev.Note("stopping", cause=cause) for cause in ("one", "two", "three"))
+    with runner(tmp_path / "run", console) as run:
+        lead(run, fill, one, row, two, row, disk.heals, three, ev.Row("trainer", {"env_steps": 6}))
     lost = [f"{name} cannot be written: {os.strerror(number)}; the run goes on" for name in FILES]
     again = [f"{name} is written again" for name in FILES]
     said = [note.cause for note in console.notes if note.kind == "warned"]
     assert said == [*lost, *again]
-    assert sorted(cause for _, cause in notes(tmp_path / "run")) == sorted(["one", "two", "three", *said])
+    causes = [cause for _, cause in notes(tmp_path / "run")[len(before) :]]
+    assert sorted(causes) == sorted(["one", "two", "three", *said])
     rows = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["env_steps"] for line in rows] == [5, 5, 6]
 
 
 def test_a_summary_that_cannot_be_written_is_told_and_ends_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lead: Lead
 ) -> None:
     console, disk = Heard(), FailingDisk(monkeypatch, tmp_path)
     with runner(tmp_path / "run", console) as run:
-        monkeypatch.setattr(run.supervisor, "handle", lambda _event, _now_s: [])
-        run._end(ev.Done("finished", 0))
-        disk.room = 0
-        assert run.run() == 0
+        lead(run, lambda: setattr(disk, "room", 0))
     assert "summary.json cannot be written: No space left on device" in console.notes[-1].cause
     assert not [path for path in (tmp_path / "run").iterdir() if path.name.startswith(".")]
 
@@ -143,20 +185,16 @@ def test_a_summary_that_cannot_be_written_is_told_and_ends_nothing(
 @pytest.mark.nightly
 @pytest.mark.parametrize(("number", "for_good"), [(errno.ENOSPC, False), (errno.EDQUOT, True), (errno.EIO, False)])
 def test_whichever_write_of_a_life_fails_the_run_can_be_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, for_good: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lead: Lead, number: int, for_good: bool
 ) -> None:
     """The supervisor's, from the folder to the summary: one of them, or one and all that follow."""
     folder, disk = tmp_path / "run", FailingDisk(monkeypatch, tmp_path, number)
 
     def life(resume: bool) -> None:
         with runner(folder, None, resume) as run:
-            monkeypatch.setattr(run.supervisor, "handle", lambda _event, _now_s: [])
             monkeypatch.setattr(run.spawner, "spawn", lambda *_: 4711)
-            run._note(ev.Note("attached", "simulator-2"))
-            run._spawn(ev.Spawn("simulator-0", 0))
-            run._row(ev.Row("trainer", {"env_steps": 5}))
-            run._end(ev.Done("stopped", 0))
-            assert run.run() == 0
+            attached, spawn = ev.Note("attached", "simulator-2"), ev.Spawn("simulator-0", 0)
+            lead(run, attached, spawn, ev.Row("trainer", {"env_steps": 5}))
 
     life(False)
     saved(folder / "checkpoints" / "20")
@@ -180,24 +218,28 @@ def test_whichever_write_of_a_life_fails_the_run_can_be_resumed(
 
 @pytest.mark.parametrize("number", TROUBLES)
 def test_a_process_that_finds_no_room_for_its_settings_comes_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lead: Lead, number: int
 ) -> None:
     started: list[str] = []
     disk = FailingDisk(monkeypatch, tmp_path, number)
     with runner(tmp_path / "run", None) as run:
         monkeypatch.setattr(run.spawner, "spawn", lambda name, *_: started.append(name) or 4711)
-        for call in range(100):
-            disk.fails(lambda made, call=call: made >= call)  # type: ignore[misc]
-            before = sorted(run.plan.shm.iterdir())
-            run._spawn(ev.Spawn("simulator-0", 0))
-            (event,) = run._events
-            run._events.clear()
-            if isinstance(event, ev.Spawned):
-                break
-            assert isinstance(event, ev.NotSpawned) and event.passing and os.strerror(number) in event.reason
-            assert sorted(run.plan.shm.iterdir()) == before
-            assert list((tmp_path / "run" / "settings").iterdir()) == []
-        assert call == 3 and started == ["simulator-0"]  # open, write, rename
+        before = sorted(run.plan.shm.iterdir())
+
+        def spawn(fails_from: int) -> ev.Spawn:
+            disk.fails(lambda made: made >= fails_from)
+            return ev.Spawn("simulator-0", 0)
+
+        def look(event: ev.Event) -> None:
+            if isinstance(event, ev.NotSpawned):
+                assert event.passing and os.strerror(number) in event.reason
+                assert sorted(run.plan.shm.iterdir()) == before
+                assert list((tmp_path / "run" / "settings").iterdir()) == []
+
+        told = lead(run, *(partial(spawn, call) for call in range(4)), look=look)
+    came = [type(event) for event in told if isinstance(event, ev.Spawned | ev.NotSpawned)]
+    assert came == [ev.NotSpawned] * 3 + [ev.Spawned]  # open, write, rename
+    assert started == ["simulator-0"]
 
 
 class Heard:
@@ -219,24 +261,17 @@ class Heard:
         pass
 
 
-def test_the_end_tells_best_and_last_evaluation_of_all_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def evaluated(run: Runner, env_steps: int, *returns: float) -> None:
+def test_the_end_tells_best_and_last_evaluation_of_all_lives(tmp_path: Path, lead: Lead) -> None:
+    def evaluated(env_steps: int, *returns: float) -> ev.Note:
         message = Evaluated(policy_version=1, env_steps=env_steps, returns=list(returns))
-        run._note(ev.Note("evaluated", "evaluator-0", fields=evaluations.event_fields(message)))
-
-    def end(run: Runner) -> dict[str, Any]:
-        monkeypatch.setattr(run.supervisor, "handle", lambda _event, _now_s: [])
-        run._end(ev.Done("finished", 0))
-        assert run.run() == 0
-        return dict(json.loads((tmp_path / "run" / "summary.json").read_text())["evaluations"] or {})
+        return ev.Note("evaluated", "evaluator-0", fields=evaluations.event_fields(message))
 
     console, said = Heard(), []
     saved(tmp_path / "run" / "checkpoints" / "20")
     for life, returns in enumerate([(), (8.0, 9.0), (2.0, 3.0)]):
         with runner(tmp_path / "run", console, life > 0) as run:
-            if returns:
-                evaluated(run, 1_000 * life, *returns)
-            said.append(end(run))
+            lead(run, *([evaluated(1_000 * life, *returns)] if returns else []), status="finished")
+        said.append(read_object(tmp_path / "run" / "summary.json")["evaluations"] or {})
     assert [told.get("count") for told in said] == [None, 1, 2]
     assert (said[-1]["best"]["mean"], said[-1]["best"]["env_steps"]) == (8.5, 1_000)
     assert (said[-1]["last"]["mean"], said[-1]["last"]["episodes"]) == (2.5, 2)
@@ -247,18 +282,21 @@ def test_the_end_tells_best_and_last_evaluation_of_all_lives(tmp_path: Path, mon
     ]
 
 
-def test_rows_of_simulators_that_have_left_are_free(tmp_path: Path) -> None:
+def test_rows_of_simulators_that_have_left_are_free(tmp_path: Path, lead: Lead) -> None:
     with runner(tmp_path / "run", None) as run:
-        run._forget_the_gone()
         before = list(run.plan.processes)
-        run.plan.add_simulators(2)  # asked for, and never started: the run was about to end
-        run.environments["simulator-2"] = {}
-        run._forget_the_gone()
+
+        def enlarge() -> None:
+            assert run.plan.processes == before
+            run.plan.add_simulators(2)  # asked for, and never started: the run was about to end
+            run.environments["simulator-2"] = {}
+
+        lead(run, lambda: None, enlarge)
         assert run.plan.processes == before
         assert run.environments == {}
 
 
-def test_a_resumed_run_says_who_is_missing(tmp_path: Path) -> None:
+def test_a_resumed_run_says_who_is_missing(tmp_path: Path, lead: Lead) -> None:
     saved(tmp_path / "run" / "checkpoints" / "20")
     events = [("spawned", "trainer", 0), ("attached", "simulator-2", 0), ("attached", "simulator-3", 0)]
     rows = [{"kind": kind, "process": process, "incarnation": i} for kind, process, i in events]
@@ -266,7 +304,7 @@ def test_a_resumed_run_says_who_is_missing(tmp_path: Path) -> None:
     for resume in (False, True):
         with runner(tmp_path / "run", None, resume) as run:
             assert run.attached_before == (["simulator-2", "simulator-3"] if resume else [])
-            run._say_beforehand()
+            lead(run)
     said = [cause for kind, cause in notes(tmp_path / "run")[len(events) :] if kind == "resumed"]
     assert said == [
         "at 20 steps, from checkpoints/20, where simulators begin new games: the checkpoint is not exact: "
@@ -275,9 +313,9 @@ def test_a_resumed_run_says_who_is_missing(tmp_path: Path) -> None:
     ]
 
 
-def test_a_run_says_what_was_left_to_the_machine_and_why(tmp_path: Path) -> None:
+def test_a_run_says_what_was_left_to_the_machine_and_why(tmp_path: Path, lead: Lead) -> None:
     with runner(tmp_path / "run", None) as run:
-        run._say_beforehand()
+        lead(run)
         assert run.plan.choices
     chosen = [cause for kind, cause in notes(tmp_path / "run") if kind == "chosen"]
     assert chosen == [str(choice) for choice in run.plan.choices]
@@ -285,7 +323,9 @@ def test_a_run_says_what_was_left_to_the_machine_and_why(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("all_of_them", [False, True])
-def test_a_learner_that_was_detached_does_not_come_back_with_its_old_weights(tmp_path: Path, all_of_them: bool) -> None:
+def test_a_learner_that_was_detached_does_not_come_back_with_its_old_weights(
+    tmp_path: Path, lead: Lead, all_of_them: bool
+) -> None:
     (tmp_path / "run").mkdir()
     events = [
         *(("spawned", f"trainer-{k}") for k in range(3)),
@@ -298,7 +338,7 @@ def test_a_learner_that_was_detached_does_not_come_back_with_its_old_weights(tmp
     gossip = ("mode=gossip", "learners.count=3", "evaluator.count=1")
     saved(tmp_path / "run" / "checkpoints" / "20")
     with runner(tmp_path / "run", None, True, *gossip) as run:
-        run._say_beforehand()
+        lead(run)
         there = [0, 1, 2] if all_of_them else [0, 1]
         assert [p.id.learner for p in run.plan.processes if p.id.role == "trainer"] == there
         assert {p.id.learner for p in run.plan.processes if p.id.role == "simulator"} == set(there)
@@ -346,30 +386,38 @@ def test_a_closed_standard_output_does_not_change_the_exit_status() -> None:
 
 
 def test_a_console_that_cannot_be_closed_is_let_go() -> None:
-    run.close_screen(Broken(0))
+    console = Broken()
+    console.breaks_after(0)
+    run.close_screen(console)
 
 
-def test_learners_are_made_before_they_are_started_and_leave_nothing(tmp_path: Path) -> None:
+def test_learners_are_made_before_they_are_started_and_leave_nothing(tmp_path: Path, lead: Lead) -> None:
     with runner(tmp_path / "run", None, False, "mode=gossip") as run:
         before = sorted(path.name for path in run.plan.shm.iterdir())
-        run._enlarge(ev.Enlarge("cli-1", 0, ("env.frame_skip=2",), learners=1))
-        (enlarged,) = run._events
-        assert isinstance(enlarged, ev.Enlarged)
-        assert [process.name for process in enlarged.processes] == ["trainer-1", "simulator-2", "simulator-3"]
-        assert run.environments.keys() == {"simulator-2", "simulator-3"}
-        assert Path(run.plan.weights(1)).exists()
-        run._row(ev.Row("trainer-1", {"env_steps": 5, "episodes": 2}))
-        run._forget_the_gone()  # they were asked for, and never started
-        assert sorted(path.name for path in run.plan.shm.iterdir()) == before
-        run._row(ev.Row("trainer-0", {"env_steps": 4, "episodes": 1}))
+
+        def look(event: ev.Event) -> None:
+            if isinstance(event, ev.Enlarged):
+                assert [process.name for process in event.processes] == ["trainer-1", "simulator-2", "simulator-3"]
+                assert run.environments.keys() == {"simulator-2", "simulator-3"}
+                assert Path(run.plan.weights(1)).exists()
+
+        def left() -> None:  # they were asked for, and never started
+            assert sorted(path.name for path in run.plan.shm.iterdir()) == before
+
+        enlarge = ev.Enlarge("cli-1", 0, ("env.frame_skip=2",), learners=1)
+        row, other = (
+            ev.Row("trainer-1", {"env_steps": 5, "episodes": 2}),
+            ev.Row("trainer-0", {"env_steps": 4, "episodes": 1}),
+        )
+        told = lead(run, enlarge, row, left, other, look=look)
+        assert [event for event in told if isinstance(event, ev.Enlarged)]
         assert (run.last_row["env_steps"], run.last_row["episodes"]) == (5, 3)
 
 
-def test_what_is_not_for_the_environment_changes_no_learner(tmp_path: Path) -> None:
+def test_what_is_not_for_the_environment_changes_no_learner(tmp_path: Path, lead: Lead) -> None:
     with runner(tmp_path / "run", None, False, "mode=gossip") as run:
-        run._enlarge(ev.Enlarge("cli-1", 0, ("simulators.count=4",), learners=1))
-        (refused,) = run._events
-        assert isinstance(refused, ev.NotEnlarged)
+        told = lead(run, ev.Enlarge("cli-1", 0, ("simulators.count=4",), learners=1))
+        (refused,) = (event for event in told if isinstance(event, ev.NotEnlarged))
         assert "only env.* can be changed" in refused.reason
         assert len(run.plan.processes) == 3
 
