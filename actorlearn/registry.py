@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import msgspec
 
@@ -71,6 +71,8 @@ def called(settings: type[SettingsT], name: str) -> type[SettingsT]:
 class Spec:
     """What is known of an entry before it is made. Each kind of entry adds what its users must know."""
 
+    tag_field: ClassVar[str] = "name"
+    """The key by which settings say whose they are."""
     name: str
     settings: type[Settings]
     made_by: str
@@ -160,6 +162,15 @@ class Registry(Generic[SpecT]):
             self._specs[name] = self._found(name)
         return self._specs[name]
 
+    def read(self, section: Mapping[str, Any]) -> Any:
+        """Return the settings that a mapping of builtins has, by its name; raises ValueError."""
+        if not isinstance(section, Mapping):
+            raise ValueError(f"{self.kind}: {section!r:.100} must be a mapping of keys")
+        name = section.get(self.spec_type.tag_field)
+        if not isinstance(name, str):
+            raise ValueError(f"{self.kind}.{self.spec_type.tag_field}: {name!r:.100} must be a name")
+        return msgspec.convert(section, self.spec(name).settings)
+
     def _entries(self) -> dict[str, Entry[SpecT]]:
         return {
             name: Entry(name, value, distribution, self.kind, self.spec_type)
@@ -189,6 +200,31 @@ class Registry(Generic[SpecT]):
             return self.spec_type.of(name, found, module)
         except ValueError as error:
             raise ValueError(f"{what} does not fit: {error}") from None
+
+
+def open_to(registry: Registry[Any]) -> Any:
+    """Return a type that stands, where structs are decoded, for the settings of any entry of a registry.
+
+    msgspec must know all members of a union beforehand, and strangers' are known by name alone: it takes this type for
+    somebody else's, and has `decoded` read what stands there.
+    """
+    return _Open(registry.kind, (), {"registry": registry})
+
+
+class _Open(type):
+    """Kind of types whose instances are the settings of a registry's entries."""
+
+    registry: Registry[Any]
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, Settings)
+
+
+def decoded(kind: type, value: Any) -> Any:
+    """Read the settings of an entry: msgspec's hook for the types that `open_to` makes."""
+    if not isinstance(kind, _Open):
+        raise NotImplementedError(f"{kind} is no type that settings have")
+    return kind.registry.read(value)
 
 
 def _a(kind: type) -> str:

@@ -10,18 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 import torch
 from torch import Tensor
 
 from actorlearn.acting.batching import Asked
 from actorlearn.acting.exploration import choose, epsilon, mix
-from actorlearn.algorithms.interface import AlgorithmSettings
 from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.memory.rollout import Rollouts
 from actorlearn.memory.shared import Segment
 from actorlearn.models.graph import Graph
-from actorlearn.models.interface import ModelSettings
 from actorlearn.models.make import flatten
 from actorlearn.models.make import make as make_model
 from actorlearn.models.noisy import draw
@@ -51,9 +48,9 @@ class Policy:
         ``stream`` tells the random numbers of several servers apart; ``rollouts`` is for those who answer rows of
         blocks; so many ``threads`` share out the rows.
         """
-        self.algorithm = make_algorithm(msgspec.convert(settings.algorithm, AlgorithmSettings))
+        self.algorithm = make_algorithm(settings.algorithm)
         self.network = make_model(
-            msgspec.convert(settings.model, ModelSettings),
+            settings.model,
             settings.observation_shape,
             settings.observation_dtype,
             self.algorithm.heads(settings.actions),

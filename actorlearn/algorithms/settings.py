@@ -58,28 +58,42 @@ class AlgorithmSettings(Settings, frozen=True, kw_only=True):
     reduction: Annotated[
         Literal["mean", "sum"], Meta(description="of the loss over transitions; sum meets clip_norm too")
     ] = "mean"
-
-
-class OnPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
-    """What algorithms have that learn from each batch as it comes: how often, in what parts, and how late."""
-
-    normalize_reward: Annotated[
-        bool, Meta(description="over the running deviation of the discounted return, then reward_clip")
-    ] = False
     epochs: Annotated[
         int, Meta(ge=0, le=1_000, description="updates from each transition; 0 = sample and learn nothing")
-    ] = 1
-    minibatches: Annotated[
-        int, Meta(ge=1, le=10_000, description="parts of a batch: of environments; ppo: of transitions")
     ] = 1
     max_policy_lag: Annotated[
         Annotated[int, Meta(ge=0, le=1_000)] | None,
         Meta(description="updates that acting weights may be behind; null = as many as rollouts are open"),
     ] = None
+
+    @property
+    def drops_stale(self) -> bool:
+        """Whether transitions beyond the lag are not learned from, and as many rollouts open as there can be."""
+        return False
+
+
+class OnPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
+    """What algorithms have that learn from each batch as it comes."""
+
     on_policy_lag: Annotated[
         Literal["wait", "drop"],
-        Meta(description="beyond it: wait = fewer rollouts are open, drop = older transitions are not learned from"),
+        Meta(
+            description="beyond max_policy_lag: wait = fewer rollouts are open, drop = older transitions are not "
+            "learned from"
+        ),
     ] = "wait"
+    minibatches: Annotated[
+        int,
+        Meta(ge=1, le=10_000, description="parts of a batch: of environments; of transitions if these can part (ppo)"),
+    ] = 1
+    normalize_reward: Annotated[
+        bool, Meta(description="over the running deviation of the discounted return, then reward_clip")
+    ] = False
+
+    @property
+    def drops_stale(self) -> bool:
+        """Whether transitions beyond the lag are not learned from, and as many rollouts open as there can be."""
+        return self.max_policy_lag is not None and self.on_policy_lag == "drop"
 
 
 class OffPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
@@ -111,6 +125,12 @@ class AlgorithmSpec(Spec):
     """What a topology's keys are by kind of environment, where these are not the settings' own."""
     optimizers: Defaults = field(default_factory=dict)
     """Kind of environment -> name of an optimizer -> its numbers, where they are not the optimizer's own."""
+
+    def __post_init__(self) -> None:
+        """Refuse settings that have not what the trainer reads."""
+        base = OffPolicySettings if self.replayed else OnPolicySettings
+        if not issubclass(self.settings, base):
+            raise ValueError(f"algorithm {self.name!r}: its settings must be a subclass of {base.__name__}")
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:

@@ -1,6 +1,6 @@
 """Atari games through ale-py's C++ vector environment. The only file that imports ale_py.
 
-Reads: EnvSettings, one seed per environment, actions. Writes: rows; one copy from ALE's array into `row.observation`.
+Reads: AtariSettings, one seed per environment, actions. Writes: rows; one copy from ALE's array into `row.observation`.
 Refuses to know: blocks, clipping of rewards, what a lost life means for learning.
 
 A preset is how a screen becomes an observation. Every preset sums rewards over the skipped frames, takes the maximum
@@ -50,7 +50,8 @@ from gymnasium.vector import AutoresetMode
 
 from actorlearn.actions import drawn
 from actorlearn.envs.history import KEEPS_MEMORY, History
-from actorlearn.envs.interface import EnvSettings, EnvSpec, Row, check_actions, seed31
+from actorlearn.envs.interface import EnvSpec, Row, check_actions, seed31
+from actorlearn.envs.specs import AtariSettings
 from actorlearn.nearest import nearest
 
 UNLIMITED_FRAMES = 2**30
@@ -79,7 +80,9 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
 class Atari:
     """B games of one ROM, stepped by one thread of ALE while this one waits without spinning."""
 
-    def __init__(self, settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self, settings: AtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
+    ) -> None:
         """One game per seed. ``beat`` is called now and then while games are replayed."""
         preset = _preset(settings)
         self.spec = spec(settings)
@@ -216,12 +219,12 @@ class Atari:
         return self._env
 
 
-def make(settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> Atari:
+def make(settings: AtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> Atari:
     """One game per seed."""
     return Atari(settings, seeds, beat)
 
 
-def spec(settings: EnvSettings) -> EnvSpec:
+def spec(settings: AtariSettings) -> EnvSpec:
     """Shapes and counts; reads the ROM once per process to count its actions."""
     preset = _preset(settings)
     return EnvSpec(
@@ -261,7 +264,7 @@ def _action_count(name: str, full_action_space: bool) -> int:
     return len(ale.getLegalActionSet() if full_action_space else ale.getMinimalActionSet())
 
 
-def _preset(settings: EnvSettings) -> Preset:
+def _preset(settings: AtariSettings) -> Preset:
     if settings.preset not in PRESETS:
         allowed = ", ".join(PRESETS)
         raise ValueError(f"env.preset: {settings.preset!r} is not a preset; the presets are {allowed}")

@@ -37,7 +37,6 @@ COME_WITH = {
 
 EXAMPLES = "Ids are like 'CartPole-v1', 'ALE/Pong-v5', 'minigrid:MiniGrid-Empty-5x5-v0' or 'package.module:Class'"
 _ID = re.compile(r"""["']((?:[\w-]+/)?[\w.-]+-v\d+)["']""")
-_OF_EXTRA = re.compile(r"""([\w.-]+).*\bextra *== *["']([\w.-]+)""")
 
 
 def find(env_id: str) -> Registered | None:
@@ -104,25 +103,6 @@ def way_out(env_id: str) -> str:
     here = [*(known for known, entry in gymnasium.registry.items() if not is_ale(entry)), *atari.ids()]
     failed = "".join(f"; an entry point failed: {failure}" for failure in load_entry_points())
     return f"{did_you_mean(env_id, packaged | dict(zip(here, here, strict=True)))}{EXAMPLES}{failed}"
-
-
-def to_install(module: str, missing: str) -> str:
-    """The command that installs what a module misses, by an extra of its package where there is one."""
-    root = module.partition(".")[0]
-    package = next(iter(metadata.packages_distributions().get(root, ())), root)
-    try:
-        needed = [_OF_EXTRA.match(line) for line in metadata.requires(package) or ()]
-    except metadata.PackageNotFoundError:
-        needed = []
-    extras = [found[2] for found in needed if found and _plain(found[1]) == _plain(missing)]
-    own = [extra for extra in extras if _plain(extra) in _plain(module).split("-")]  # gymnasium.envs.mujoco's is mujoco
-    extra = next(iter((*own, *extras)), "")
-    return f"`pip install '{package}[{extra}]'`" if extra else f"`pip install {missing.partition('.')[0]}`"
-
-
-def _plain(name: str) -> str:
-    """A name as package indexes compare them."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _packaged() -> Iterator[tuple[str, str]]:

@@ -31,6 +31,11 @@ class EnvSettings(Settings, frozen=True, kw_only=True, tag_field="kind"):
         int, Meta(ge=0, le=10**9, description="agent steps per game; 0 = none, or the id's own limit")
     ] = 0
 
+    @property
+    def kind(self) -> str:
+        """The name of its kind."""
+        return self.name
+
 
 class AtariSettings(EnvSettings, frozen=True, kw_only=True, tag="atari"):
     """What Atari games have; the defaults are PAAC's."""
@@ -71,6 +76,7 @@ class GymnasiumSettings(EnvSettings, frozen=True, kw_only=True, tag="gymnasium")
 class EnvironmentSpec(Spec):
     """A kind of environments: a module that has ``make(settings, seeds, beat)`` and, for shapes, ``spec(settings)``."""
 
+    tag_field = "kind"
     settings: type[EnvSettings]
     prefix: str = ""
     """How the ids of this kind begin; the longest that fits counts."""

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import torch
 
-from actorlearn.algorithms.interface import AlgorithmSettings
+from actorlearn.algorithms.settings import OffPolicySettings
 from actorlearn.learning.replay import ReplayLearning
 from actorlearn.learning.secondary import WithSecondary
 from actorlearn.learning.update import Learning
@@ -37,13 +36,16 @@ def make(
     replay = settings.replay
     if replay is None:
         return Learning(settings, place, beat)
-    opened = open_replay(replay, msgspec.convert(settings.policy.algorithm, AlgorithmSettings))
+    algorithm = settings.policy.algorithm
+    if not isinstance(algorithm, OffPolicySettings):
+        raise TypeError(f"algorithm.name: {algorithm.name!r} does not learn from a replay")
+    opened = open_replay(replay, algorithm)
     if replay.numbers.secondary_batch_size:
         return WithSecondary(settings, replay, opened, place, beat)
     return ReplayLearning(settings, replay.numbers, opened, place, beat)
 
 
-def open_replay(replay: ReplayPlace, algorithm: AlgorithmSettings) -> Replay:
+def open_replay(replay: ReplayPlace, algorithm: OffPolicySettings) -> Replay:
     """Take up a learner's replay as it was left."""
     segment = Segment.open(Path(replay.segment))
     cells = replay.shape.rings * replay.shape.rows

@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -25,10 +24,10 @@ from torch import Tensor
 
 from actorlearn.acting.exploration import mix
 from actorlearn.algorithms.interface import Batch, learns_from_replay
+from actorlearn.algorithms.settings import OffPolicySettings
 from actorlearn.learning.update import Learning, Update, go_on
 from actorlearn.models.make import flatten
 from actorlearn.models.noisy import draw
-from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.schedules import for_batches, linear
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.interface import Place, Present
@@ -44,6 +43,7 @@ from actorlearn.worker.staging import Staging
 class ReplayLearning(Learning):
     """Network, target network, loss, optimizer and replay."""
 
+    algorithm_settings: OffPolicySettings
     finish_s = 0.0
     """None: the next pass goes on where this one is broken off."""
     replay: Replay
@@ -64,8 +64,7 @@ class ReplayLearning(Learning):
         Minibatches are drawn by the seed and, where several learners draw from one replay, a ``stream``; one of them
         ``prioritises`` what it has drawn.
         """
-        optimizer = msgspec.convert(settings.optimizer, OptimizerSettings)
-        super().__init__(settings, place, beat, for_batches(optimizer, numbers.batches, settings.rate_scaling))
+        super().__init__(settings, place, beat, for_batches(settings.optimizer, numbers.batches, settings.rate_scaling))
         if not learns_from_replay(self.algorithm):
             raise TypeError(f"algorithm.name: {self.algorithm_settings.name!r} does not learn from a replay")
         self._numbers, self._batch = numbers, numbers.batch_size

@@ -8,9 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
-
-from actorlearn.optim.interface import OptimizerSettings, state_vectors
 from actorlearn.parameters.checkpoint import Checkpoint, opened, taken
 from actorlearn.parameters.checkpoint_folders import Beat, CheckpointError, Found, found_at, going_on
 from actorlearn.parameters.modes import mode_of
@@ -39,7 +36,7 @@ def _together(settings: TrainerSettings, mine: Found, shared: Found) -> tuple[Ch
     own = opened(mine)
     if shared.path != mine.path:
         newer = opened(shared)
-        vectors = state_vectors(msgspec.convert(settings.optimizer, OptimizerSettings))
+        vectors = settings.optimizer.state_vectors
         shared_names = ["consumed", *(f"optimizer.{name}" for name in vectors)]
         both = {name: t for name, t in newer.tensors.items() if name.startswith("weights.") or name in shared_names}
         counts = {name: newer.state[name] for name in ("env_steps", "updates")}

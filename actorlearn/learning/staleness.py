@@ -10,19 +10,20 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.interface import Batch
+from actorlearn.algorithms.settings import AlgorithmSettings
 
 
 def open_rollouts(blocks: int, algorithm: AlgorithmSettings) -> int:
     """Return how many rollouts may be open at once: each one more lets acting weights fall one more update behind."""
-    if algorithm.max_policy_lag is None or algorithm.on_policy_lag == "drop":
+    if algorithm.max_policy_lag is None or algorithm.drops_stale:
         return blocks
     return min(blocks, algorithm.max_policy_lag + 1)
 
 
 def dropped_beyond(algorithm: AlgorithmSettings) -> int | None:
     """Return the lag beyond which steps are dropped; None: none are."""
-    return algorithm.max_policy_lag if algorithm.on_policy_lag == "drop" else None
+    return algorithm.max_policy_lag if algorithm.drops_stale else None
 
 
 def lags(batch: Batch, version: int) -> NDArray[np.int64]:

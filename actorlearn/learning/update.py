@@ -11,20 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 import torch
 from torch import Tensor, nn
 
-from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.make import make as make_algorithm
+from actorlearn.algorithms.settings import OnPolicySettings
 from actorlearn.learning.norms import Norms
-from actorlearn.models.interface import ModelSettings
 from actorlearn.models.make import flatten, set_layout
 from actorlearn.models.make import make as make_model
 from actorlearn.models.normalize import Normalized, merge_into, moments_of
 from actorlearn.models.unroll import state_size
-from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.schedules import linear, scaled
+from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.interface import Exchange, Learner, Place, Present, Stopped
@@ -76,10 +75,10 @@ class Learning:
         """
         policy = settings.policy
         self.settings = settings
-        self.algorithm_settings = msgspec.convert(policy.algorithm, AlgorithmSettings)
-        self.algorithm = make_algorithm(self.algorithm_settings)
+        self.algorithm_settings = policy.algorithm
+        self.algorithm = make_algorithm(policy.algorithm)
         self.network = make_model(
-            msgspec.convert(policy.model, ModelSettings),
+            policy.model,
             policy.observation_shape,
             policy.observation_dtype,
             self.algorithm.heads(policy.actions),
@@ -94,7 +93,7 @@ class Learning:
         """Of batches, besides those that all have."""
         self.pool = ComputePool(settings.threads if settings.device == "cpu" else 1)
         self.passes = self.passes_of(self.network, self.gradients)
-        self.optimizer_settings = optimizer or msgspec.convert(settings.optimizer, OptimizerSettings)
+        self.optimizer_settings = optimizer or settings.optimizer
         self.consumed = Consumed(max(settings.learners, settings.learner + 1))
         self.place, self.beat = place, beat
         self.learner = Learner(
@@ -147,7 +146,8 @@ class Learning:
         return self.algorithm_settings.epochs * self._parts(prepared) - done
 
     def _parts(self, prepared: Batch) -> int:
-        return min(self.algorithm_settings.minibatches, prepared.action.shape[1])
+        a = self.algorithm_settings
+        return min(a.minibatches if isinstance(a, OnPolicySettings) else 1, prepared.action.shape[1])
 
     def pass_over(
         self, batch: Batch, env_steps: int, rollout: int, going_on: Callable[[], bool] = lambda: True

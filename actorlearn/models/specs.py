@@ -1,8 +1,9 @@
 """What a network is before it is made: the keys that each reads, and what must be known of it. Loads no torch.
 
-An encoder maps observations to features, and the house adds what all of them may have: heads, a recurrent cell, noise,
-a way to start. A whole network, a stranger's, is called as Name(observation_shape, heads), and with its settings behind
-these if it names ``Settings``; it brings all that itself.
+An encoder, whose settings are `EncoderSettings`, maps observations to features, and the house adds what all of them may
+have: heads, a recurrent cell, noise, a way to start. It is called as Name(settings, observation_shape), and says the
+width of its output as ``features``. A whole network is called as Name(observation_shape, heads), and with its settings
+behind these if it names ``Settings``; it brings all that itself.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ class ModelSpec(Spec):
     """A network, as all but those who compute it know it."""
 
     settings: type[ModelSettings]
-    encoder: bool = False
-    """Its class is called as Encoder(settings, observation_shape), and has ``features``, the width of its output."""
+    takes_settings: bool = False
+    """A whole network is called with its settings too."""
     separate: bool = False
     """Each head has an encoder of its own."""
     convolutional: bool = False
@@ -76,7 +77,9 @@ class ModelSpec(Spec):
         """Describe a torch module by its class: a whole network."""
         if lacking(found, ["__call__"]) or lacking(found, ["parameters"]):
             raise ValueError("it must be a torch module (actorlearn/models/interface.py says how it is called)")
-        return cls(name=name, settings=called(settings_of(found, module, ModelSettings), name), made_by=name)
+        settings = settings_of(found, module, ModelSettings)
+        own = settings is not ModelSettings
+        return cls(name=name, settings=called(settings, name), made_by=name, takes_settings=own)
 
 
 def _image(name: str, made_by: str, strided: bool = True) -> ModelSpec:
@@ -84,7 +87,6 @@ def _image(name: str, made_by: str, strided: bool = True) -> ModelSpec:
         name=name,
         settings=called(ImageSettings, name),
         made_by=made_by,
-        encoder=True,
         convolutional=True,
         strided=strided,
     )
@@ -97,8 +99,6 @@ A3C = _image("a3c", _CONVOLUTIONS)
 DQN_NET = _image("dqn-net", _CONVOLUTIONS)
 GALA = _image("gala", _CONVOLUTIONS)
 IMPALA = _image("impala", "actorlearn.models.residual:ResidualEncoder", strided=False)
-MLP = ModelSpec(
-    name="mlp", settings=MLPSettings, made_by="actorlearn.models.encoders:Perceptron", encoder=True, separate=True
-)
+MLP = ModelSpec(name="mlp", settings=MLPSettings, made_by="actorlearn.models.encoders:Perceptron", separate=True)
 
 MODELS = Registry("model", "actorlearn.models", ModelSpec)

@@ -87,8 +87,6 @@ class OptimizerSpec(Spec):
     """An optimizer, as all but the trainer know it; made by calling its class with settings, parameters and spread."""
 
     settings: type[OptimizerSettings]
-    multistep: bool = False
-    """Learners of a central store may make several updates between two of the store's (`multistep.py`)."""
     defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Its numbers by kind of environment, where they are not the settings' own."""
 
@@ -112,7 +110,6 @@ ADAM = OptimizerSpec(
     name="adam",
     settings=AdamSettings,
     made_by="actorlearn.optim.adam:Adam",
-    multistep=True,
     defaults={
         "atari": {"learning_rate": 1e-3, "epsilon": 1e-5, "clip_norm": 0.5},
         "vector": {"learning_rate": 3e-3, "epsilon": 1e-5, "clip_norm": 0.5},

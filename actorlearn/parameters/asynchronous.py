@@ -24,9 +24,10 @@ from torch import Tensor
 
 from actorlearn.memory.shared import Segment
 from actorlearn.optim.clip import clip_by_global_norm
-from actorlearn.optim.interface import Optimizer, copy_state, state_vectors
+from actorlearn.optim.interface import Optimizer, copy_state
 from actorlearn.optim.make import make as make_optimizer
 from actorlearn.optim.multistep import MultiStepAdam
+from actorlearn.optim.specs import AdamSettings
 from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.interface import Agreed, Learner, Place, Stepped
 from actorlearn.parameters.settings import AsyncExchange
@@ -43,11 +44,6 @@ class Async:
         """Bind to the store, with an optimizer for each of its chunks."""
         self.learner, weights, optimizer = learner, learner.weights, learner.optimizer
         self.consumed = learner.consumed or Consumed(learner.number + 1)
-        if settings.local_steps > 1 and optimizer.name != "adam":
-            raise ValueError(
-                f"exchange.local_steps: {settings.local_steps} needs optimizer.name: adam, not {optimizer.name}; "
-                "the rule for several local steps is Adam's"
-            )
         self.weights, self.clip_norm, self.local_steps = weights, optimizer.clip_norm, settings.local_steps
         self.store = Store(Segment.open(settings.store.file), settings.rank, learner.gradients.numel(), learner.alive)
         self.spans = {chunk: span for chunk, span in enumerate(self.store.spans) if span.start < span.stop}
@@ -57,11 +53,16 @@ class Async:
         self.chunks = chunks[first:] + chunks[:first]  # learners that come together begin at different chunks
         self.local: dict[int, MultiStepAdam] = {}
         if settings.local_steps > 1:
+            if not isinstance(optimizer, AdamSettings):
+                raise ValueError(
+                    f"exchange.local_steps: {settings.local_steps} needs optimizer.name: adam, not {optimizer.name}; "
+                    "the rule for several local steps is Adam's"
+                )
             self.local = {chunk: MultiStepAdam(optimizer, weights[self.spans[chunk]]) for chunk in chunks}
         self.optimizers: dict[int, Optimizer] = {
             chunk: self.local.get(chunk) or make_optimizer(optimizer, weights[self.spans[chunk]]) for chunk in chunks
         }
-        self.vectors = state_vectors(optimizer)
+        self.vectors = optimizer.state_vectors
         self.pending = 0
         """Local steps that the store has not got."""
         self.idle = 0

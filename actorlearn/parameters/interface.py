@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from actorlearn.optim.interface import OptimizerSettings
+    from actorlearn.optim.specs import OptimizerSettings
     from actorlearn.parameters.consumed import Consumed
 
 CONSUMED_WORDS = 4

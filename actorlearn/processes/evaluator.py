@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from actorlearn.acting.policy import Policy
-from actorlearn.envs.interface import EnvSettings, empty_row
+from actorlearn.envs.interface import empty_row
 from actorlearn.envs.make import make
+from actorlearn.envs.specs import EnvSettings
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published
 from actorlearn.wire.channel import Waiter

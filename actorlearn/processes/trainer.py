@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from actorlearn.algorithms.interface import Batch
+from actorlearn.algorithms.settings import OnPolicySettings
 from actorlearn.failpoints import hit
 from actorlearn.learning.make import make as make_learning
 from actorlearn.learning.peers import Peers
@@ -286,7 +287,8 @@ def make_batches(settings: TrainerSettings, learning: Learning, account: Account
     """Make what gathers a learner's rollouts: into batches, or into its replay."""
     rollouts = Rollouts(Segment.open(Path(settings.rollouts)), settings.rollout_steps)
     algorithm = learning.algorithm_settings
-    rewards = RewardScale(algorithm.discount) if algorithm.normalize_reward else None
+    scales = isinstance(algorithm, OnPolicySettings) and algorithm.normalize_reward
+    rewards = RewardScale(algorithm.discount) if scales else None
     blocks, most_lag, episodes = open_rollouts(settings.blocks, algorithm), dropped_beyond(algorithm), Episodes()
     if learning.replay is not None:
         return ReplayBatches(rollouts, account, blocks, settings.device, learning.replay, episodes, rewards, most_lag)

@@ -12,14 +12,11 @@ from collections.abc import Mapping
 import msgspec
 import torch
 
-from actorlearn.algorithms.interface import AlgorithmSettings, learns_from_replay
 from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.envs.make import spec as env_spec
-from actorlearn.models.interface import ModelSettings
 from actorlearn.models.make import flatten
 from actorlearn.models.make import make as make_model
 from actorlearn.models.unroll import state_size
-from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.make import make as make_optimizer
 from actorlearn.worker.settings import DescribeSettings
 
@@ -29,18 +26,18 @@ def run(settings: DescribeSettings) -> None:
     try:
         check_devices(settings.devices)
         spec = env_spec(settings.env)
-        algorithm = make_algorithm(msgspec.convert(settings.algorithm, AlgorithmSettings))
-        model = msgspec.convert(settings.model, ModelSettings)
-        network = make_model(model, spec.observation_shape, spec.observation_dtype, algorithm.heads(spec.actions), 0)
+        algorithm = make_algorithm(settings.algorithm)
+        network = make_model(
+            settings.model, spec.observation_shape, spec.observation_dtype, algorithm.heads(spec.actions), 0
+        )
         weights, gradients = flatten(network)
-        make_optimizer(msgspec.convert(settings.optimizer, OptimizerSettings), weights[: gradients.numel()])
+        make_optimizer(settings.optimizer, weights[: gradients.numel()])
     except Exception as error:  # a user's environment or model may raise anything
         print(json.dumps({"error": " ".join(str(error).split()) or type(error).__name__}), flush=True)
         sys.exit(2)
     columns = {name: [dtype, list(shape)] for name, (dtype, shape) in algorithm.columns(spec.actions).items()}
     sizes = {"weights": weights.numel(), "statistics": weights.numel() - gradients.numel()}
     sizes["state_size"] = state_size(network)
-    sizes["replayed"] = learns_from_replay(algorithm)
     answer = {**msgspec.to_builtins(spec), "columns": columns, **sizes}
     print(json.dumps(answer), flush=True)
 

@@ -17,10 +17,11 @@ import msgspec
 import numpy as np
 
 from actorlearn.actions import drawn
-from actorlearn.algorithms.interface import AlgorithmSettings
+from actorlearn.algorithms.settings import OffPolicySettings
 from actorlearn.envs.interface import empty_row
 from actorlearn.envs.make import make as make_env
 from actorlearn.memory.shared import Segment, reserve, segment_bytes
+from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.replay.rows import replay_fields
 from actorlearn.worker.settings import AloneSettings, ReplayPlace
 
@@ -94,7 +95,7 @@ def learn(settings: AloneSettings) -> float:
     from actorlearn.learning.make import make
 
     trainer = settings.trainer
-    learning = make(msgspec.structs.replace(trainer, optimizer={**trainer.optimizer, "learning_rate_final": 0.0}))
+    learning = make(msgspec.structs.replace(trainer, optimizer=to_rest(trainer.optimizer)))
     horizon, environments = learning.algorithm_settings.horizon, settings.environments
     policy, shape, device = trainer.policy, (horizon, environments), trainer.device
     seen = observations(policy.observation_shape, policy.observation_dtype, (horizon + 1, environments))
@@ -126,15 +127,16 @@ def _learn_from_replay(settings: AloneSettings, place: ReplayPlace) -> float:
     from actorlearn.learning.replay import ReplayLearning
 
     trainer, environments = settings.trainer, place.shape.rings
-    least = ROLLOUT + 1 + place.shape.stack + msgspec.convert(trainer.policy.algorithm, AlgorithmSettings).n_step
+    algorithm = trainer.policy.algorithm
+    assert isinstance(algorithm, OffPolicySettings)
+    least = ROLLOUT + 1 + place.shape.stack + algorithm.n_step
     rollouts = -(-max(REPLAYED // environments, least) // ROLLOUT)
     shape = msgspec.structs.replace(place.shape, size=rollouts * ROLLOUT, margin=ROLLOUT + 1)
     with closing(reserve(f"alone-{os.getpid()}", segment_bytes(replay_fields(shape)))) as folder:
         numbers = msgspec.structs.replace(place.numbers, secondary_batch_size=0)  # who acts is measured
         small = msgspec.structs.replace(place, segment=str(folder.path / "replay"), shape=shape, numbers=numbers)
         Segment.create(folder.path / "replay", replay_fields(shape)).close()
-        rate = {**trainer.optimizer, "learning_rate_final": 0.0}
-        learning = make(msgspec.structs.replace(trainer, optimizer=rate, replay=small))
+        learning = make(msgspec.structs.replace(trainer, optimizer=to_rest(trainer.optimizer), replay=small))
         assert isinstance(learning, ReplayLearning)
         policy, rows = trainer.policy, (ROLLOUT + 1, environments)
         no = np.zeros(rows, np.bool_)
@@ -153,6 +155,11 @@ def _learn_from_replay(settings: AloneSettings, place: ReplayPlace) -> float:
         end = trainer.total_steps  # where the learning rate has come down to 0
         steps = place.numbers.batch_size / place.numbers.ratio
         return measured(lambda: learning.minibatch(end), steps, settings.seconds)
+
+
+def to_rest(optimizer: OptimizerSettings) -> OptimizerSettings:
+    """Return numbers by which the last step of a run moves nothing."""
+    return msgspec.structs.replace(optimizer, learning_rate_final=0.0)
 
 
 def observations(shape: tuple[int, ...], dtype: str, rows: tuple[int, ...]) -> Tensor:

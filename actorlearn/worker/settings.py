@@ -7,19 +7,31 @@ torch, because simulators read their settings from here.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from actorlearn.actions import Actions
-from actorlearn.envs.interface import EnvSettings
+from actorlearn.algorithms.settings import ALGORITHMS
+from actorlearn.envs.specs import ENVIRONMENTS
 from actorlearn.files import write_atomically
+from actorlearn.models.specs import MODELS
+from actorlearn.optim.specs import OPTIMIZERS
 from actorlearn.parameters.checkpoint_folders import directory_of
 from actorlearn.parameters.settings import AloneExchange, AnyExchange
+from actorlearn.registry import decoded, open_to
 from actorlearn.replay.rows import ReplayShape
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.scheduling import SchedulingClass
+
+if TYPE_CHECKING:
+    from actorlearn.algorithms.settings import AlgorithmSettings as Algorithm
+    from actorlearn.envs.specs import EnvSettings as Env
+    from actorlearn.models.specs import ModelSettings as Model
+    from actorlearn.optim.specs import OptimizerSettings as Optimizer
+else:
+    Algorithm, Env, Model, Optimizer = map(open_to, (ALGORITHMS, ENVIRONMENTS, MODELS, OPTIMIZERS))
 
 
 class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,13 +50,13 @@ class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is needed to build the network and the algorithm; sections are read by their own packages."""
+    """What is needed to build the network and the algorithm."""
 
     observation_shape: tuple[int, ...]
     observation_dtype: str
     actions: Actions
-    model: dict[str, Any]
-    algorithm: dict[str, Any]
+    model: Model
+    algorithm: Algorithm
     precision: str = "fp32"
     """Of acting: fp32, or bf16 (autocast)."""
     weights: str = "newest"
@@ -56,7 +68,7 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class SimulatorSettings(ProcessSettings, frozen=True):
     """A simulator: steps the environments whose blocks lie in ``segment``."""
 
-    env: EnvSettings
+    env: Env
     segment: str
     rollouts: str
     """Path of the rollouts segment, in which the trainer opens rollouts."""
@@ -111,7 +123,7 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
 
     wakeup: str
     policy: PolicySettings
-    optimizer: dict[str, Any]
+    optimizer: Optimizer
     weights: str
     rollouts: str
     account: str
@@ -169,7 +181,7 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
 class EvaluatorSettings(ProcessSettings, frozen=True):
     """The evaluator: whole games with published weights every ``every_steps`` environment steps."""
 
-    env: EnvSettings
+    env: Env
     policy: PolicySettings
     weights: str
     """Path of a learner's weights segment, with {} for its number where learners have weights of their own."""
@@ -185,10 +197,10 @@ class EvaluatorSettings(ProcessSettings, frozen=True):
 class DescribeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a plan must know before memory can be laid out; answered by ``tasks/describe.py``."""
 
-    env: EnvSettings
-    model: dict[str, Any]
-    algorithm: dict[str, Any]
-    optimizer: dict[str, Any]
+    env: Env
+    model: Model
+    algorithm: Algorithm
+    optimizer: Optimizer
     devices: dict[str, str] = {}
     """Topology key -> device that must be there."""
 
@@ -196,7 +208,7 @@ class DescribeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One evaluation of the newest checkpoint of a run; answered by ``tasks/evaluate.py``."""
 
-    env: EnvSettings
+    env: Env
     policy: PolicySettings
     run_dir: str
     behind_steps: int | None = None
@@ -237,9 +249,10 @@ def write(settings: msgspec.Struct, path: Path) -> None:
 
 def read(path: Path, kind: type[Settings]) -> Settings:
     """Read settings of one kind; raises ValueError naming file and field."""
+    data = path.read_bytes()
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return msgspec.json.decode(data, type=kind, dec_hook=decoded)
+    except (ValueError, RecursionError) as error:
         raise ValueError(
             f"{path}: {error!s:.500}; compare with the files the supervisor writes under settings/"
         ) from None

@@ -9,13 +9,18 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from actorlearn.actions import Actions
-from actorlearn.envs.interface import EnvSettings
+from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings
+from actorlearn.envs.specs import ENVIRONMENTS, EnvSettings
+from actorlearn.models.specs import MODELS, ModelSettings
+from actorlearn.optim.specs import OPTIMIZERS, OptimizerSettings
+from actorlearn.registry import SettingsT
 from actorlearn.worker import settings as all_settings
 from actorlearn.worker.settings import DescribeSettings
 from launch.spawning.answers import NoAnswerError, ask
@@ -46,8 +51,6 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     """What the environment's observations have and networks do not see."""
     inexact: str = ""
     """Why the environment's state cannot be taken; empty where it can."""
-    replayed: bool = False
-    """Whether the algorithm learns from a replay."""
 
     @property
     def unseen(self) -> str:
@@ -60,9 +63,9 @@ def describe(topology: Topology) -> Description:
     """Build environment and network once in a child process; raises TopologyError with its one line."""
     question = DescribeSettings(
         env=env_settings(topology),
-        model=msgspec.to_builtins(topology.model),
-        algorithm=msgspec.to_builtins(topology.algorithm),
-        optimizer=msgspec.to_builtins(topology.optimizer),
+        model=model_settings(topology),
+        algorithm=algorithm_settings(topology),
+        optimizer=optimizer_settings(topology),
         devices={"inference.device": topology.inference.device, "trainer.device": topology.trainer.device},
     )
     with tempfile.TemporaryDirectory(prefix="actorlearn-") as folder:
@@ -88,6 +91,28 @@ def _ask(command: list[str], topology: Topology) -> Any:
         ) from None
 
 
-def env_settings(topology: Topology) -> EnvSettings:
-    """The environment section as processes read it."""
-    return msgspec.convert(msgspec.to_builtins(topology.env), EnvSettings)
+def env_settings(topology: Topology, changes: Mapping[str, Any] = {}) -> EnvSettings:
+    """The environment section as processes read it, with some keys changed where its kind has them."""
+    struct = ENVIRONMENTS.of(topology.env.id).settings
+    known = {key: value for key, value in changes.items() if key in struct.__struct_fields__}
+    return read(struct, msgspec.to_builtins(topology.env) | known)
+
+
+def algorithm_settings(topology: Topology) -> AlgorithmSettings:
+    """The algorithm section as processes read it."""
+    return read(ALGORITHMS.spec(topology.algorithm.name).settings, msgspec.to_builtins(topology.algorithm))
+
+
+def model_settings(topology: Topology) -> ModelSettings:
+    """The model section as processes read it."""
+    return read(MODELS.spec(topology.model.name).settings, msgspec.to_builtins(topology.model))
+
+
+def optimizer_settings(topology: Topology) -> OptimizerSettings:
+    """The optimizer section as processes read it."""
+    return read(OPTIMIZERS.spec(topology.optimizer.name).settings, msgspec.to_builtins(topology.optimizer))
+
+
+def read(struct: type[SettingsT], section: Mapping[str, Any]) -> SettingsT:
+    """The keys of a section that one kind of its settings has."""
+    return msgspec.convert({key: section[key] for key in struct.__struct_fields__ if key in section}, struct)
