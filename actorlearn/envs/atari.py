@@ -84,7 +84,7 @@ class Atari:
         self, settings: AtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
     ) -> None:
         """One game per seed. ``beat`` is called now and then while games are replayed."""
-        preset = _preset(settings)
+        preset = PRESETS[settings.preset]
         self.spec = spec(settings)
         self.count = len(seeds)
         self._beat = beat
@@ -226,7 +226,7 @@ def make(settings: AtariSettings, seeds: Sequence[int], beat: Callable[[], objec
 
 def spec(settings: AtariSettings) -> EnvSpec:
     """Shapes and counts; reads the ROM once per process to count its actions."""
-    preset = _preset(settings)
+    preset = PRESETS[settings.preset]
     return EnvSpec(
         observation_shape=(settings.stack, preset.kept_lines, preset.render_width),
         observation_dtype="uint8",
@@ -262,10 +262,3 @@ def _action_count(name: str, full_action_space: bool) -> int:
         raise ValueError(f"env.id: ale-py has no ROM file for {name!r}")
     ale.loadROM(path)
     return len(ale.getLegalActionSet() if full_action_space else ale.getMinimalActionSet())
-
-
-def _preset(settings: AtariSettings) -> Preset:
-    if settings.preset not in PRESETS:
-        allowed = ", ".join(PRESETS)
-        raise ValueError(f"env.preset: {settings.preset!r} is not a preset; the presets are {allowed}")
-    return PRESETS[settings.preset]

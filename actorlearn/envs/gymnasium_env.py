@@ -1,6 +1,6 @@
 """Any gymnasium environment: its observations as rows have them (``envs/observations.py``), its actions as chosen.
 
-Reads: GymnasiumSettings, one seed per environment, actions. Writes: rows, but only values that may be learned from: what an
+Reads: settings, one seed per environment, actions. Writes: rows, but only values that may be learned from: what an
 environment returns is checked here, at the boundary, before a row is touched. Refuses to know: frame stacks, blocks.
 """
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Model(Protocol):
-    """A network: a torch module, constructed as Name(observation_shape, heads), and with its settings behind these if it names any.
+    """A network: a torch module, constructed as Name(observation_shape, heads), with its settings behind if it has any.
 
     `observation_shape` is one observation's shape, a tuple; `heads` maps the name of each output to its size.
 

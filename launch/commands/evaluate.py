@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from actorlearn.worker import settings as process_settings
 from actorlearn.worker.settings import EvaluateSettings
 from launch.errors import FailedError, RunError
@@ -65,7 +63,7 @@ def settings(run: Run, episodes: int | None, greedy: bool | None, seed: int | No
     topology = load(run.path / "topology.yaml")
     acting = policy(plan(topology, run.path, "evaluation", run.path, describe(topology)))
     return EvaluateSettings(
-        env=msgspec.structs.replace(env_settings(topology), noop_max=topology.evaluator.noop_max),
+        env=env_settings(topology, {"noop_max": topology.evaluator.noop_max}),
         policy=acting,
         run_dir=str(run.path),
         behind_steps=BEHIND * topology.checkpoint.every_steps if own_weights(topology) else None,

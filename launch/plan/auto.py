@@ -15,8 +15,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from actorlearn.algorithms.interface import BY_RATIO, REPLAYED
-from actorlearn.models.interface import CONVOLUTIONAL
+from actorlearn.algorithms.settings import ALGORITHMS
+from actorlearn.models.specs import MODELS
 from launch.machine.cores import Cores
 from launch.topology.defaults import BY_CORES, MOST_SIMULATORS, kind_of
 from launch.topology.load import Topology
@@ -52,7 +52,7 @@ def choose(topology: Topology, flags: Collection[str], cores: Cores) -> tuple[To
     """Decide every ``auto`` for a processor with these instruction sets, and explain what followed these cores."""
     s, t, i = topology.simulators, topology.trainer, topology.inference
     learned = (topology.algorithm.horizon + 1) * s.environments // topology.algorithm.minibatches
-    if topology.algorithm.name in REPLAYED:
+    if topology.replayed:
         learned = 2 * topology.replay.batch_size  # transitions, of two rows each
     acts_on = i.device if i.count else "cpu"  # simulators that act themselves have no other
     chosen: dict[str, tuple[Any, str]] = {}
@@ -108,8 +108,9 @@ def _by_cores(topology: Topology, cores: Cores) -> list[Choice]:
 
 
 def _precision(topology: Topology, device: str, rows: int, flags: Collection[str]) -> tuple[str, str]:
-    if topology.model.name not in CONVOLUTIONAL:
-        return "fp32", f"model {topology.model.name}: bf16 is chosen for {' and '.join(CONVOLUTIONAL)} alone"
+    if not MODELS.spec(topology.model.name).convolutional:
+        large = [spec.name for spec in MODELS.specs() if spec.convolutional]
+        return "fp32", f"model {topology.model.name}: bf16 is chosen for {' and '.join(large)} alone"
     if device != "cpu":
         return "bf16", "tensor cores multiply bfloat16 several times faster"
     native = sorted(flag for flag in ("amx_bf16", "avx512_bf16") if flag in flags)
@@ -127,16 +128,17 @@ def _acting(topology: Topology, device: str, learning: str, flags: Collection[st
     to 0.15 at worst, both in bf16 by less than 1e-5. The pass takes as long in either: 1.2 and 1.0 ms for 16 rows.
     """
     name = topology.algorithm.name
-    if name in BY_RATIO and device.partition(":")[0] == topology.trainer.device.partition(":")[0]:
+    if ALGORITHMS.spec(name).by_ratio and device.partition(":")[0] == topology.trainer.device.partition(":")[0]:
         return learning, f"the trainer's: {name} compares the probabilities of both"
     return _precision(topology, device, rows_answered(topology), flags)
 
 
 def _layout(topology: Topology, device: str, precision: str, rows: int, flags: Collection[str]) -> tuple[str, str]:
-    if topology.model.name not in CONVOLUTIONAL or device != "cpu" or precision != "bf16":
+    model = MODELS.spec(topology.model.name)
+    if not model.convolutional or device != "cpu" or precision != "bf16":
         return "plain", "space-to-depth is for convolutions in bf16 on a CPU with amx_bf16"
-    if topology.model.name == "impala":
-        return "plain", "impala's first convolution has stride 1: there are no squares to make into channels"
+    if not model.strided:
+        return "plain", f"{model.name}'s first convolution has stride 1: there are no squares to make into channels"
     if rows <= LARGE_BATCH:
         return "plain", f"{rows} rows a pass: up to {LARGE_BATCH} rearranging them costs what it saves"
     if "amx_bf16" in flags:

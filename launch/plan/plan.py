@@ -215,7 +215,7 @@ class Plan:
         new = self.places.add_simulators(count)
         most = self.topology.simulators.count
         members = Counter(process.id.learner for process in self.processes if process.id.role == "simulator")
-        if self.description.replayed and max(members.values()) > most:
+        if self.topology.replayed and max(members.values()) > most:
             for process in new:
                 self.remove(process.name)
             raise TopologyError(

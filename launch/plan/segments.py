@@ -5,18 +5,15 @@ Pure.
 
 from __future__ import annotations
 
-import msgspec
-
 from actorlearn.memory.account import account_fields
 from actorlearn.memory.fields import Field
 from actorlearn.memory.progress import ROWS, progress_fields
 from actorlearn.memory.rollout import BlockShape, rollouts_fields
 from actorlearn.metrics.timings import SECTIONS
-from actorlearn.optim.interface import OptimizerSettings, state_vectors
 from actorlearn.parameters.modes import Sizes
 from actorlearn.parameters.published import weights_fields
 from actorlearn.replay.rows import ReplayShape, replay_fields, sampler_bytes
-from launch.plan.probe import Description
+from launch.plan.probe import Description, optimizer_settings
 from launch.topology.load import Topology
 from launch.topology.modes import asked, mode
 
@@ -63,7 +60,7 @@ def learner_segments(t: Topology, d: Description) -> dict[str, tuple[list[Field]
     kinds["account"] = (account_fields(), "what became of its experience")
     for own in mode(t).learner_segments(asked(t), _sizes(t, d)):
         kinds[own.name] = (own.fields, own.what)
-    if d.replayed:
+    if t.replayed:
         shape = replay_shape(t, d)
         what = f"{shape.rings} rings of {shape.size:,} + {shape.margin:,} rows"
         what += f"; the trainer has {more:,} bytes more" if (more := sampler_bytes(shape)) else ""
@@ -80,5 +77,4 @@ def run_segments(t: Topology, d: Description) -> list[tuple[str, list[Field], st
 
 
 def _sizes(t: Topology, d: Description) -> Sizes:
-    vectors = state_vectors(msgspec.convert(msgspec.to_builtins(t.optimizer), OptimizerSettings))
-    return Sizes(weights=d.weights, statistics=d.statistics, vectors=len(vectors))
+    return Sizes(weights=d.weights, statistics=d.statistics, vectors=len(optimizer_settings(t).state_vectors))

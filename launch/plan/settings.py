@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from actorlearn.envs.interface import EnvSettings
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import (
@@ -23,7 +22,7 @@ from actorlearn.worker.settings import (
 from launch.machine.cores import in_turn
 from launch.plan import exactness
 from launch.plan.plan import Plan
-from launch.plan.probe import env_settings
+from launch.plan.probe import algorithm_settings, env_settings, model_settings, optimizer_settings
 from launch.plan.processes import PlannedProcess, trainer_of
 from launch.plan.segments import environments, replay_shape
 from launch.topology.load import Topology
@@ -65,7 +64,7 @@ def instructions(
         policy=policy(plan),
         weights=plan.weights("{}" if own_weights(t) else 0),
         secondary=_secondary(plan, 0),
-        env=msgspec.structs.replace(env_settings(t), noop_max=t.evaluator.noop_max),
+        env=env_settings(t, {"noop_max": t.evaluator.noop_max}),
         every_steps=t.evaluator.every_steps,
         episodes=t.evaluator.episodes,
         greedy=t.evaluator.greedy,
@@ -85,8 +84,8 @@ def policy(plan: Plan) -> PolicySettings:
         observation_shape=plan.description.observation_shape,
         observation_dtype=plan.description.observation_dtype,
         actions=plan.description.actions,
-        model=msgspec.to_builtins(plan.topology.model),
-        algorithm=msgspec.to_builtins(plan.topology.algorithm),
+        model=model_settings(plan.topology),
+        algorithm=algorithm_settings(plan.topology),
         precision=plan.topology.inference.precision,
         weights=plan.topology.simulators.weights,
         environments=environments(plan.topology),
@@ -102,7 +101,7 @@ def _simulator(plan: Plan, own: ProcessId, base: dict[str, Any], env: dict[str, 
     cores = in_turn() if t.simulators.pin else []
     return SimulatorSettings(
         **base,
-        env=msgspec.convert({**msgspec.to_builtins(t.env), **env}, EnvSettings),
+        env=env_settings(t, env),
         segment=plan.blocks(own),
         rollouts=plan.rollouts(own.learner),
         wakeup=plan.wakeup(own.name),
@@ -136,7 +135,7 @@ def _trainer(plan: Plan, process: PlannedProcess, base: dict[str, Any], resume: 
         rate_scaling=t.learners.rate_scaling,
         pull_rows=0 if mode(t).unread("learners.pull_rows") else t.learners.pull_rows,
         policy=policy(plan),
-        optimizer=msgspec.to_builtins(t.optimizer),
+        optimizer=optimizer_settings(t),
         weights=plan.weights(process.id.learner),
         rollouts=plan.rollouts(process.id.learner),
         account=plan.account(process.id.learner),
@@ -164,7 +163,7 @@ def _trainer(plan: Plan, process: PlannedProcess, base: dict[str, Any], resume: 
 
 def _replay(plan: Plan, learner: int) -> ReplayPlace | None:
     """A learner's replay, where the algorithm has one."""
-    if not plan.description.replayed:
+    if not plan.topology.replayed:
         return None
     return ReplayPlace(
         segment=plan.replay(learner),
@@ -176,5 +175,5 @@ def _replay(plan: Plan, learner: int) -> ReplayPlace | None:
 
 def _secondary(plan: Plan, learner: int) -> str:
     """Path of the segment with the weights of the secondary learner beside one, where there is one."""
-    there = plan.description.replayed and plan.topology.replay.secondary_batch_size
+    there = plan.topology.replayed and plan.topology.replay.secondary_batch_size
     return str(plan.shm / f"secondary-{learner}") if there else ""

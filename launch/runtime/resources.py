@@ -254,7 +254,7 @@ def _exactly(made: Plan, learners: Sequence[int]) -> list[tuple[Found, Found]]:
 
 def _same_replays(made: Plan, found: Iterable[Found]) -> None:
     """Refuse a topology that wants what was not saved like that; what is no shape the trainer judges."""
-    if not made.description.replayed:
+    if not made.topology.replayed:
         return
     planned = replay_shape(made.topology, made.description)
     secondary = made.topology.replay.secondary_batch_size

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from actorlearn.algorithms.interface import REPLAYED
+from actorlearn.algorithms.settings import ALGORITHMS as REGISTERED
 
 Tree = dict[str, Any]
 
@@ -65,6 +65,7 @@ _OF: dict[tuple[str, str], Tree] = {
     ("atari", "adam"): _ADAM,
     ("vector", "adam"): _CHEAP | {"epsilon_hat": False},
 }
+REPLAYED = [spec.name for spec in REGISTERED.specs() if spec.replayed]
 OPTIMIZERS: dict[tuple[str, str, str], Tree] = {
     (kind, name, optimizer): numbers for name in REPLAYED for (kind, optimizer), numbers in _OF.items()
 }

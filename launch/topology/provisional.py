@@ -7,8 +7,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from actorlearn.algorithms.interface import SHIPPED as ALGORITHMS
-from actorlearn.models.interface import SHIPPED as MODELS
+from actorlearn.algorithms.settings import ALGORITHMS as REGISTERED
+from actorlearn.models.specs import MODELS as REGISTERED_MODELS
+
+ALGORITHMS, MODELS = REGISTERED.names(), REGISTERED_MODELS.names()
 
 EnvId = Annotated[
     str,

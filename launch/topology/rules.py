@@ -9,7 +9,7 @@ import keyword
 from collections.abc import Callable, Iterator
 from functools import reduce
 
-from actorlearn.algorithms.interface import PARTS_OF_TRANSITIONS, REPLAYED, SHIPPED
+from actorlearn.algorithms.settings import ALGORITHMS
 from actorlearn.worker.roles import ROLES
 from launch.topology.modes import asked, mode
 from launch.topology.schema import Topology
@@ -21,10 +21,16 @@ VERSIONS = 3
 """Of the weights that are kept (actorlearn.parameters.published.SLOTS)."""
 
 
-def broken(topology: Topology) -> Problems:
+def broken(t: Topology) -> Problems:
     """Everything that is wrong with a topology whose values are right by themselves."""
+    try:
+        ALGORITHMS.spec(t.algorithm.name)
+    except ValueError as error:
+        why = str(error).removeprefix(f"algorithm.name: {t.algorithm.name!r}").lstrip(" :")
+        yield _problem(t, "algorithm.name", why, "actorlearn/algorithms/settings.py says what an algorithm has")
+        return
     for rule in RULES:
-        yield from rule(topology)
+        yield from rule(t)
 
 
 def arguments_have_names(t: Topology) -> Problems:
@@ -188,9 +194,9 @@ def weights_of_rollouts(t: Topology) -> Problems:
 def minibatches_with_transitions(t: Topology) -> Problems:
     """No part of a batch is empty."""
     most, what = t.simulators.environments, "whole environments"
-    if t.algorithm.name in PARTS_OF_TRANSITIONS and t.model.recurrence == "none":
+    if ALGORITHMS.spec(t.algorithm.name).parts_of_transitions and t.model.recurrence == "none":
         most, what = most * t.algorithm.horizon, "transitions"
-    if t.algorithm.name in SHIPPED and t.algorithm.minibatches > most:
+    if t.algorithm.minibatches > most:
         yield _problem(
             t,
             "algorithm.minibatches",
@@ -201,19 +207,19 @@ def minibatches_with_transitions(t: Topology) -> Problems:
 
 def noise_is_learned_with(t: Topology) -> Problems:
     """Noise is drawn where it is learned with too."""
-    name = t.algorithm.name
-    if name in SHIPPED and name not in REPLAYED and t.model.noisy:
+    if t.model.noisy and not t.replayed:
+        replayed = [spec.name for spec in ALGORITHMS.specs() if spec.replayed]
         yield _problem(
             t,
             "model.noisy",
-            f"noise is drawn for {' and '.join(REPLAYED)} alone, and {name} draws its actions already",
+            f"noise is drawn for {' and '.join(replayed)} alone, and {t.algorithm.name} draws its actions already",
             "write 0.0, or another algorithm",
         )
 
 
 def replay_begins(t: Topology) -> Problems:
     """The first update of value learning has enough to draw from."""
-    if t.algorithm.name not in REPLAYED:
+    if not t.replayed:
         return
     r, environments = t.replay, t.simulators.environments
     batch, which = _largest_batch(t)
@@ -237,7 +243,7 @@ def replay_begins(t: Topology) -> Problems:
 
 def replay_holds(t: Topology) -> Problems:
     """A replay has room for a batch, and for what is being played (the rule of rings is Replay.__init__'s)."""
-    if t.algorithm.name not in REPLAYED:
+    if not t.replayed:
         return
     environments = t.simulators.environments
     stack = t.env.stack if t.env.id.startswith("ALE/") else 1
@@ -254,7 +260,7 @@ def replay_holds(t: Topology) -> Problems:
 
 def replay_alone(t: Topology) -> Problems:
     """What replayed transitions cannot be learned with."""
-    if t.algorithm.name not in REPLAYED:
+    if not t.replayed:
         return
     if t.replay.secondary_batch_size and not mode(t).alone:
         yield _problem(
@@ -278,7 +284,7 @@ def replay_alone(t: Topology) -> Problems:
 
 def targets_at_rollouts(t: Topology) -> Problems:
     """Where acting is by the rollout's weights, target networks are those of a rollout's begin."""
-    if t.algorithm.name not in REPLAYED or t.simulators.weights == "newest":
+    if not t.replayed or t.simulators.weights == "newest":
         return
     steps = t.algorithm.horizon * t.learners.count * t.simulators.environments
     every = t.algorithm.target_every_steps

@@ -17,6 +17,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from actorlearn.algorithms.settings import ALGORITHMS
 from actorlearn.parameters.settings import GossipSettings, LearnersSettings
 from actorlearn.worker.roles import ROLES
 from launch.topology.provisional import (
@@ -305,6 +306,11 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
     checkpoint: CheckpointSection
     report: ReportSection
     supervision: SupervisionSection
+
+    @property
+    def replayed(self) -> bool:
+        """Whether what is played is stored in a replay, and learned from there."""
+        return ALGORITHMS.spec(self.algorithm.name).replayed
 
     @property
     def left_to_cores(self) -> frozenset[str]:

@@ -9,7 +9,6 @@ import torch
 from actorlearn.acting.exploration import choose, epsilon
 from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.dqn import DQN
-from actorlearn.algorithms.interface import AlgorithmSettings
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 
@@ -36,7 +35,7 @@ def run(folder: Path) -> tuple[Rollouts, list[Blocks]]:
 
 def test_a_rows_epsilon_is_that_of_the_steps_before_it(tmp_path: Path) -> None:
     rollouts, (first, second, _) = run(tmp_path)
-    algorithm = DQN(AlgorithmSettings(name="dqn", epsilon_initial=1.0, epsilon_final=0.0, epsilon_steps=1000))
+    algorithm = DQN(DQN.Settings(epsilon_initial=1.0, epsilon_final=0.0, epsilon_steps=1000))
     asked = [(first, 0, 0), (second, 1, 3), (first, 1, HORIZON), (second, 0, HORIZON + 2)]
     found = epsilon(algorithm, rollouts, ENVIRONMENTS, asked)
     steps = [120, 120 + 3 * 12, 120 + 4 * 12, 120 + 6 * 12]
@@ -48,7 +47,7 @@ def test_a_rows_epsilon_is_that_of_the_steps_before_it(tmp_path: Path) -> None:
 def test_every_environment_has_an_epsilon_of_its_own_and_attached_ones_share(tmp_path: Path) -> None:
     rollouts, members = run(tmp_path)
     numbers = {"epsilon_initial": 0.4, "epsilon_final": 0.4, "epsilon_final_min": 0.0004, "epsilon_steps": 1}
-    algorithm = DQN(AlgorithmSettings(name="dqn", **numbers))
+    algorithm = DQN(DQN.Settings(**numbers))
     asked = [(blocks, group, 0) for blocks in members for group in range(GROUPS)]
     found = epsilon(algorithm, rollouts, ENVIRONMENTS, asked)
     assert found is not None
@@ -58,7 +57,7 @@ def test_every_environment_has_an_epsilon_of_its_own_and_attached_ones_share(tmp
 
 def test_only_who_acts_on_values_in_a_run_explores_by_epsilon(tmp_path: Path) -> None:
     rollouts, members = run(tmp_path)
-    values, policy = DQN(AlgorithmSettings(name="dqn", epsilon_eval=0.0)), A2C(AlgorithmSettings())
+    values, policy = DQN(DQN.Settings(epsilon_eval=0.0)), A2C(A2C.Settings())
     assert epsilon(policy, rollouts, ENVIRONMENTS, [(members[0], 0, 0)]) is None
     assert epsilon(values, None, ENVIRONMENTS, [(members[0], 0, 0)]) is None  # an evaluator's: its own holds
     outputs = {"q": torch.tensor([[0.0, 1.0]]).expand(500, -1)}

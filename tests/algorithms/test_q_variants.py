@@ -8,14 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.make import make as make_algorithm
-from actorlearn.models.interface import ModelSettings
 from actorlearn.models.make import flatten
 from actorlearn.models.make import make as make_model
 from actorlearn.models.noisy import draw
-from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.make import make as make_optimizer
+from tests import named
 
 STATES, DISCOUNT = 5, 0.9
 LEFT, RIGHT = 0, 1
@@ -88,14 +87,14 @@ def learn(
     seed: int = 0, steps: int = 700, noisy: float = 0.0, alpha: float = 0.0, **changes: object
 ) -> tuple[Tensor, Tensor]:
     """Play and learn; returns the values [STATES, 2] without noise, and all weights."""
-    settings = AlgorithmSettings(**{**SETTINGS, **changes})
+    settings = named.algorithm(**{**SETTINGS, **changes})
     algorithm = make_algorithm(settings)
-    model = ModelSettings(noisy=noisy, **MODEL)
+    model = named.model(noisy=noisy, **MODEL)
     network, older = (make_model(model, (STATES,), "float32", algorithm.heads(2), seed) for _ in range(2))
     weights, gradients = flatten(network)
     older_weights, _ = flatten(older)
     optimizer = make_optimizer(
-        OptimizerSettings(name="adam", learning_rate=5e-3, epsilon=1e-5, epsilon_hat=True), weights
+        named.optimizer(name="adam", learning_rate=5e-3, epsilon=1e-5, epsilon_hat=True), weights
     )
     generator, replay, state = torch.Generator().manual_seed(seed), Replay(settings.n_step, alpha), 0
     states = torch.eye(STATES)

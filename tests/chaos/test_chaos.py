@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from actorlearn.algorithms.a2c import A2C
-from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.interface import Batch
 from actorlearn.models.make import flatten
-from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.make import make as make_optimizer
+from tests import named
 from tests.chaos import census, schedule
 from tests.chaos.results import Results
 from tests.chaos.rows import BLOCK, PACE_VARIABLE, SIZE, VARIABLE, Row, Rows
@@ -99,9 +99,9 @@ def test_a_weight_counts_the_gradients_that_its_row_was_in(rows: Rows) -> None:
     network = Witness((32,), {"logits": 4, "value": 1})
     weights, gradients = flatten(network)
     optimizer = make_optimizer(
-        OptimizerSettings(name="rmsprop", decay=0.0, epsilon=1e-30, centered=False, clip_norm=0.0), weights
+        named.optimizer(name="rmsprop", decay=0.0, epsilon=1e-30, centered=False, clip_norm=0.0), weights
     )
-    algorithm = A2C(AlgorithmSettings(name="a2c", horizon=len(first) - 1))
+    algorithm = A2C(named.algorithm(name="a2c", horizon=len(first) - 1))
 
     def learn(until: int) -> None:
         batch = batch_of(observation[: until + 1], first[: until + 1])

@@ -24,7 +24,7 @@ import torch
 import yaml
 from hypothesis import strategies as st
 
-from actorlearn.envs.interface import EnvSettings, VectorEnv
+from actorlearn.envs.interface import VectorEnv
 from actorlearn.envs.make import make as make_envs
 from actorlearn.memory import shared
 from actorlearn.memory.fields import Field
@@ -42,7 +42,7 @@ from launch.plan.plan import plan
 from launch.plan.settings import instructions
 from launch.topology import load, strict_yaml
 from launch.topology.load import TopologyError
-from tests import odd_messages
+from tests import named, odd_messages
 from tests.fuzz.nearly import as_json, edited_bytes, edited_tree, nearly
 from tests.fuzz.watched import watched
 from tests.identities import process, trainer
@@ -454,7 +454,7 @@ def _snapshots() -> st.SearchStrategy[bytes]:
 
 @cache
 def _cartpole() -> VectorEnv:
-    return make_envs(EnvSettings(id="CartPole-v1"), [1, 2])
+    return make_envs(named.env(id="CartPole-v1"), [1, 2])
 
 
 @cache

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import torch
 
-from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.interface import Batch
 from actorlearn.learning.update import Learning
-from actorlearn.models.interface import ModelSettings
-from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.models.specs import ModelSettings
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import PolicySettings, TrainerSettings
+from tests import named
 
 HORIZON, ENVIRONMENTS = 3, 8
 
@@ -22,8 +21,8 @@ def learning(model: ModelSettings | None = None, norms: bool = False, **algorith
         observation_shape=(2,),
         observation_dtype="float32",
         actions=2,
-        model=msgspec.to_builtins(model or ModelSettings(name="mlp", hidden_sizes=[4])),
-        algorithm=msgspec.to_builtins(AlgorithmSettings(horizon=HORIZON, **algorithm)),
+        model=model or named.model(name="mlp", hidden_sizes=[4]),
+        algorithm=named.algorithm(horizon=HORIZON, **algorithm),
     )
     nowhere = dict.fromkeys(
         ("run_id", "control", "progress", "wakeup", "weights", "rollouts", "account", "run_dir"), ""
@@ -35,7 +34,7 @@ def learning(model: ModelSettings | None = None, norms: bool = False, **algorith
             **{"id": ProcessId("trainer"), "seed": 5, "policy": policy, "device": "cpu", "precision": "fp32"},
             **{"layout": "plain", "compile": False, "total_steps": 1000, "blocks": 1, "frames_per_step": 1},
             **{"report_every_s": 1.0, "began_s": 0.0, "resume": False, "norms": norms},
-            optimizer=msgspec.to_builtins(OptimizerSettings(name="adam", learning_rate=1e-2)),
+            optimizer=named.optimizer(name="adam", learning_rate=1e-2),
         )
     )
 

@@ -20,7 +20,6 @@ from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
-from actorlearn.models.interface import ModelSettings
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.interface import Stopped
 from actorlearn.parameters.published import weights_fields
@@ -30,6 +29,7 @@ from actorlearn.replay.rows import ReplayShape, replay_fields
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.wire.messages import Member
 from actorlearn.worker.settings import ReplayPlace
+from tests import named
 from tests.identities import peer
 from tests.learning.made import learning
 from tests.replay.ledger import ENVS, LedgerEnv, Simulated
@@ -69,7 +69,7 @@ class Course:
             settings.policy,
             **observations,
             algorithm={**settings.policy.algorithm, **of, **case.get("algorithm", {})},
-            model=msgspec.to_builtins(ModelSettings(name="mlp", hidden_sizes=[8], **case.get("model", {}))),
+            model=named.model(name="mlp", hidden_sizes=[8], **case.get("model", {})),
         )
         place = ReplayPlace(segment=paths["replay"], shape=shape, numbers=numbers, secondary=paths["secondary"])
         Segment.create(folder / "secondary", weights_fields(1)).close()

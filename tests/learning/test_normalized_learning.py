@@ -11,11 +11,11 @@ import torch
 from actorlearn.acting.policy import Policy
 from actorlearn.algorithms.interface import Batch
 from actorlearn.learning.update import Learning
-from actorlearn.models.interface import ModelSettings
 from actorlearn.parameters import checkpoint
+from tests import named
 from tests.learning.made import ENVIRONMENTS, HORIZON, batch, learning
 
-NORMALIZED = ModelSettings(name="mlp", hidden_sizes=[4], normalize_observation=True)
+NORMALIZED = named.model(name="mlp", hidden_sizes=[4], normalize_observation=True)
 
 
 def shifted(rollout: int) -> Batch:

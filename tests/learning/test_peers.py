@@ -15,11 +15,11 @@ from torch import zeros
 from actorlearn.address import Shm
 from actorlearn.learning.peers import Peers
 from actorlearn.memory.shared import Segment
-from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.parameters.allgather import rows_fields
 from actorlearn.parameters.interface import Exchange, Learner
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.settings import AloneExchange, ExchangeSettings, SyncExchange
+from tests import named
 from tests.identities import peer
 
 
@@ -110,7 +110,7 @@ def test_who_is_left_alone_a_second_time_meets_nobody_it_met_before(tmp_path: Pa
         exchange: Exchange | None = None
 
         def exchange_by(self, settings: ExchangeSettings, alive: Callable[[], bool], *_: Any) -> None:
-            before, self.exchange = self.exchange, make(settings, Learner(OptimizerSettings(), zeros(4), zeros(4)))
+            before, self.exchange = self.exchange, make(settings, Learner(named.optimizer(), zeros(4), zeros(4)))
             if before:
                 before.close()
 

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from actorlearn.learning.resuming import resumed
-from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.checkpoint_folders import CheckpointError
 from actorlearn.parameters.modes import MODES, Asked, Places
 from actorlearn.parameters.settings import GossipSettings, LearnersSettings
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import TrainerSettings
+from tests import named
 from tests.learning.made import learning
 
 ASKED = Asked(LearnersSettings(count=2), GossipSettings(), "adam", 0)
@@ -32,7 +32,7 @@ def settings(run_dir: Path, learner: int, mode: str) -> TrainerSettings:
         "resume": True,
     }
     made = learning().settings
-    return msgspec.structs.replace(made, **changed, optimizer=msgspec.to_builtins(OptimizerSettings(name="adam")))
+    return msgspec.structs.replace(made, **changed, optimizer=named.optimizer(name="adam"))
 
 
 def save(run_dir: Path, learner: int, env_steps: int) -> Path:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from actorlearn.models.interface import ModelSettings
 from actorlearn.models.make import make
+from tests import named
 
 HEADS = {"logits": 6, "value": 1}
 
@@ -14,7 +14,7 @@ ATARI = (4, 84, 84)
 
 
 def network(name: str = "nips", shape: tuple[int, ...] = ATARI, dtype: str = "uint8", seed: int = 0, **changes):
-    return make(ModelSettings(name=name, **changes), shape, dtype, HEADS, seed)
+    return make(named.model(name=name, **changes), shape, dtype, HEADS, seed)
 
 
 def images(count: int, shape: tuple[int, ...] = ATARI) -> Tensor:

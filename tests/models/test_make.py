@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from actorlearn.models.interface import ModelSettings
 from actorlearn.models.make import make
+from actorlearn.models.specs import ModelSettings
+from tests import named
 from tests.models.networks import ATARI, HEADS, images, network
 
 
@@ -126,10 +127,10 @@ def test_a3c_makes_12_x_9_cells_of_the_papers_screens():
 
 def test_dqn_net_has_the_papers_3_620_518_parameters_on_its_screens_with_pongs_six_actions():
     """accel_rl's spec 1, every convolution after the first padded: 64 x 12 x 9 cells; nature has 1,851,046 there."""
-    module = make(ModelSettings(name="dqn-net"), (4, 104, 80), "uint8", {"q": 6}, seed=0)
+    module = make(named.model(name="dqn-net"), (4, 104, 80), "uint8", {"q": 6}, seed=0)
     assert [layer.padding for layer in module.modules() if isinstance(layer, nn.Conv2d)] == [(0, 0), (1, 1), (1, 1)]
     assert weights(module).numel() == 3_620_518
-    nature = make(ModelSettings(name="nature"), (4, 104, 80), "uint8", {"q": 6}, seed=0)
+    nature = make(named.model(name="nature"), (4, 104, 80), "uint8", {"q": 6}, seed=0)
     assert weights(nature).numel() == 1_851_046
 
 
@@ -216,7 +217,7 @@ def test_outputs_are_float32_under_autocast():
 )
 def test_heads_are_computed_in_float32_under_autocast(changes, heads):
     """Near 3 the numbers of bfloat16 are 0.016 apart, which made ratios of unchanged policies wrong by 3 %."""
-    module = make(ModelSettings(**changes), (1, 20, 20), "uint8", heads, seed=0)
+    module = make(named.model(**changes), (1, 20, 20), "uint8", heads, seed=0)
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             if ".bias" in name and "heads." in name:
@@ -245,11 +246,11 @@ def test_probabilities_of_unchanged_weights_are_those_of_acting_when_both_are_co
 
 def test_a_network_of_ones_own_gets_shape_and_heads_and_is_seeded():
     name = f"{__name__}:Own"
-    first, again = (make(ModelSettings(name=name), [2, 3], "float32", HEADS, seed=1) for _ in range(2))  # type: ignore[arg-type]
+    first, again = (make(named.model(name=name), [2, 3], "float32", HEADS, seed=1) for _ in range(2))  # type: ignore[arg-type]
     assert isinstance(first, Own) and first.observation_shape == (2, 3)
     assert torch.equal(weights(first), weights(again))
     with pytest.raises(ValueError, match="initialises itself"):
-        make(ModelSettings(name=name, init="orthogonal"), (2, 3), "float32", HEADS, seed=1)
+        make(named.model(name=name, init="orthogonal"), (2, 3), "float32", HEADS, seed=1)
 
 
 @pytest.mark.parametrize("name", ["resnet", "json", "no.such.module:X", "json:NoSuchName"])
@@ -270,15 +271,15 @@ def test_an_observation_type_that_is_no_number_is_refused():
 
 
 def test_settings_do_not_share_their_hidden_sizes():
-    assert ModelSettings().hidden_sizes == [64, 64]
-    assert ModelSettings().hidden_sizes is not ModelSettings().hidden_sizes
+    assert named.model().hidden_sizes == [64, 64]
+    assert named.model().hidden_sizes is not named.model().hidden_sizes
 
 
 @pytest.mark.parametrize(("name", "shape", "dtype"), [("nips", ATARI, "uint8"), ("mlp", (3,), "float32")])
 @pytest.mark.parametrize("init", ["torch", "orthogonal"])
 def test_a_deviation_is_a_parameter_of_its_own_whatever_is_seen(name, shape, dtype, init):
     heads = {"log_std": 2, "mean": 2, "value": 1}
-    module = make(ModelSettings(name=name, init=init), shape, dtype, heads, 0)
+    module = make(named.model(name=name, init=init), shape, dtype, heads, 0)
     seen = images(5, shape) if dtype == "uint8" else torch.randn(5, *shape)
     outputs = module(seen)
     assert {head: output.shape for head, output in outputs.items()} == {h: (5, size) for h, size in heads.items()}

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from actorlearn.models.interface import ModelSettings
 from actorlearn.models.make import flatten, make
 from actorlearn.models.noisy import NoisyLinear, draw
-from tests import reference
+from actorlearn.models.specs import ModelSettings
+from tests import named, reference
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -20,7 +20,7 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 def noisy(name: str = "mlp", shape: tuple[int, ...] = (3,), **changes) -> nn.Module:
-    settings = ModelSettings(name=name, hidden_sizes=[4], **{"noisy": 0.5, **changes})
+    settings = named.model(name=name, hidden_sizes=[4], **{"noisy": 0.5, **changes})
     return make(settings, shape, "uint8" if len(shape) == 3 else "float32", {"q": 2}, 0)
 
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from actorlearn.models.interface import ModelSettings
 from actorlearn.models.make import autocast, flatten, make
 from actorlearn.models.recurrent import Recurrent
+from actorlearn.models.specs import ModelSettings
 from actorlearn.models.unroll import state_size, unroll
-from tests import reference
+from tests import named, reference
 from tests.models.networks import images
 
 HEADS = {"logits": 3, "value": 1}
@@ -21,7 +21,7 @@ ROWS, ENVIRONMENTS, SIZE = 7, 4, 5
 
 
 def network(recurrence: str, name: str = "mlp", shape: tuple[int, ...] = (2,), **changes: Any) -> nn.Module:
-    settings = ModelSettings(name=name, hidden_sizes=[6], recurrence=recurrence, recurrent_size=SIZE, **changes)
+    settings = named.model(name=name, hidden_sizes=[6], recurrence=recurrence, recurrent_size=SIZE, **changes)
     return make(settings, shape, "uint8" if len(shape) == 3 else "float32", HEADS, seed=0)
 
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actorlearn.optim.adam import Adam
-from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.multistep import MultiStepAdam
-from tests import reference
+from actorlearn.optim.specs import OptimizerSettings
+from tests import named, reference
 
 SIZE = 5
 settings_of_adam = st.builds(
@@ -92,7 +92,7 @@ def test_several_learners_follow_the_appendix(settings, events, seed):
 
 
 def test_bringing_home_nothing_takes_the_central_values_as_they_are():
-    learner, central = Learner(OptimizerSettings(name="adam"), torch.zeros(SIZE)), central_of(torch.ones(SIZE))
+    learner, central = Learner(named.optimizer(name="adam"), torch.zeros(SIZE)), central_of(torch.ones(SIZE))
     central["mean"].fill_(2.0)
     learner.synchronise(central)
     assert torch.equal(learner.parameters, torch.ones(SIZE))
@@ -100,7 +100,7 @@ def test_bringing_home_nothing_takes_the_central_values_as_they_are():
 
 
 def test_a_local_step_is_brought_home_once():
-    learner, central = Learner(OptimizerSettings(name="adam"), torch.zeros(SIZE)), central_of(torch.zeros(SIZE))
+    learner, central = Learner(named.optimizer(name="adam"), torch.zeros(SIZE)), central_of(torch.zeros(SIZE))
     learner.optimizer.step(learner.parameters, torch.ones(SIZE), 0.5)
     learner.synchronise(central)
     once = central["parameters"].clone()

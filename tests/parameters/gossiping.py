@@ -10,7 +10,6 @@ from torch import Tensor
 
 from actorlearn.address import Ipc, Shm
 from actorlearn.memory.shared import Segment
-from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.parameters.counts import Counts, counts_fields
 from actorlearn.parameters.gossip import Gossip
 from actorlearn.parameters.interface import Learner, Place, Present
@@ -18,11 +17,12 @@ from actorlearn.parameters.mixing import GraphSettings
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.published import weights_fields
 from actorlearn.parameters.settings import GossipExchange
+from tests import named
 
 PARAMETERS, STATISTICS = 5, 2
 SIZE = PARAMETERS + STATISTICS
 RATE = 0.1
-PAAC = OptimizerSettings(clip_norm=1.0)
+PAAC = named.optimizer(clip_norm=1.0)
 
 
 def start() -> Tensor:

@@ -24,15 +24,15 @@ import torch
 
 from actorlearn.address import Shm
 from actorlearn.memory.shared import SHM_ROOT, Segment
-from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.parameters.allgather import rows_fields
 from actorlearn.parameters.interface import Exchange, Learner, PeerLost, Stopped
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.rendezvous import rendezvous_fields
 from actorlearn.parameters.settings import SyncExchange
+from tests import named
 
 SIZE, STEPS = 40, 2
-OPTIMIZER = OptimizerSettings(name="adam", epsilon=1e-5, clip_norm=0.5)
+OPTIMIZER = named.optimizer(name="adam", epsilon=1e-5, clip_norm=0.5)
 TRACED = ("allreduce.py", "allgather.py", "rendezvous.py")
 
 

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from actorlearn.address import Shm
-from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.parameters.allreduce import ASK_EVERY, Sync
 from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.interface import (
@@ -32,11 +31,12 @@ from actorlearn.parameters.interface import (
     Stopped,
 )
 from actorlearn.parameters.settings import SyncExchange
+from tests import named
 
 ROWS, INPUTS, HIDDEN, STATISTICS = 24, 4, 8, 2
 PARAMETERS = INPUTS * HIDDEN + HIDDEN
 UPDATES, UNUSABLE, RATE = 8, 5, 0.05
-OPTIMIZER = OptimizerSettings(name="adam", epsilon=1e-5, clip_norm=0.5)
+OPTIMIZER = named.optimizer(name="adam", epsilon=1e-5, clip_norm=0.5)
 
 
 def start() -> Tensor:

@@ -16,23 +16,23 @@ from torch import Tensor
 
 from actorlearn.address import Shm
 from actorlearn.memory.shared import Segment
-from actorlearn.optim.interface import OptimizerSettings, state_vectors
+from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.asynchronous import Async
 from actorlearn.parameters.interface import Learner, Place
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.settings import AsyncExchange
 from actorlearn.parameters.store import Record, Store, store_fields
-from tests import reference
+from tests import named, reference
 from tests.examples import examples
 
 PARAMETERS, STATISTICS = 5003, 3  # three chunks, the last one no multiple of anything
 RATE = 0.01
-PAAC = OptimizerSettings()
+PAAC = named.optimizer()
 OPTIMIZERS = [
     PAAC,
-    OptimizerSettings(centered=True, epsilon_inside_root=False, clip_norm=0.0),
-    OptimizerSettings(name="adam", epsilon=1e-5, clip_norm=0.5),
+    named.optimizer(centered=True, epsilon_inside_root=False, clip_norm=0.0),
+    named.optimizer(name="adam", epsilon=1e-5, clip_norm=0.5),
 ]
 
 LEARNER = """
@@ -40,7 +40,6 @@ import sys
 from pathlib import Path
 import torch
 from actorlearn.address import Shm
-from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.parameters.interface import Learner, Place
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.settings import AsyncExchange
@@ -48,7 +47,7 @@ torch.set_num_threads(1)
 rank, learners, updates, size = map(int, sys.argv[2:])
 weights, gradients = torch.zeros(size), torch.zeros(size)
 # Without decay the rule remembers nothing, so the order of updates does not matter.
-optimizer = OptimizerSettings(decay=0.0, accumulator_init=0.0, epsilon=1e-6, clip_norm=0.0)
+optimizer = named.optimizer(decay=0.0, accumulator_init=0.0, epsilon=1e-6, clip_norm=0.0)
 settings = AsyncExchange(rank=rank, learners=learners, store=Shm(path=sys.argv[1]))
 update = 0
 exchange = make(settings, Learner(optimizer, weights, gradients, place=lambda: Place(update, 7 * update)))
@@ -73,7 +72,7 @@ def learners(
     folder: Path, optimizer: OptimizerSettings, count: int = 1, local_steps: int = 1
 ) -> Iterator[list[tuple[Async, Tensor]]]:
     """So many learners with their weights, in one process: the locks are each learner's own all the same."""
-    fields = store_fields(PARAMETERS, len(state_vectors(optimizer)), STATISTICS, count)
+    fields = store_fields(PARAMETERS, len(optimizer.state_vectors), STATISTICS, count)
     path = Segment.create(folder / "store", fields).path
     made = []
     for rank in range(count):
@@ -165,7 +164,7 @@ def test_adam_counts_each_learners_own_steps(tmp_path: Path) -> None:
 @given(st.integers(1, 4), st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(0, 100))
 def test_several_local_steps_of_one_learner_are_adam(tmp_path_factory, local_steps, batches, seed):
     """What is left over at the end of a batch goes on with the next, and stays when central weights are looked at."""
-    adam = OptimizerSettings(name="adam", epsilon=1e-5, clip_norm=0.5)
+    adam = named.optimizer(name="adam", epsilon=1e-5, clip_norm=0.5)
     expected = start()
     alone = Alone(Learner(adam, expected, torch.zeros(PARAMETERS)))
     with learners(tmp_path_factory.mktemp("async"), adam, 1, local_steps) as ((exchange, weights),):
@@ -186,7 +185,7 @@ def test_several_local_steps_of_one_learner_are_adam(tmp_path_factory, local_ste
 
 def test_batches_of_one_update_are_together_in_the_store_after_so_many_of_them(tmp_path: Path) -> None:
     """A2C makes one update of a batch: its local steps are those of several batches, and a drain leaves none behind."""
-    adam = OptimizerSettings(name="adam", epsilon=1e-5, clip_norm=0.5)
+    adam = named.optimizer(name="adam", epsilon=1e-5, clip_norm=0.5)
     expected = start()
     alone = Alone(Learner(adam, expected, torch.zeros(PARAMETERS)))
     with learners(tmp_path, adam, 2, local_steps=3) as ((exchange, weights), (other, others)):
@@ -207,7 +206,7 @@ def test_batches_of_one_update_are_together_in_the_store_after_so_many_of_them(t
 @pytest.mark.parametrize("pulled", [False, True])
 def test_local_steps_of_two_learners_follow_the_appendix(tmp_path: Path, pulled: bool) -> None:
     """Also where central values are taken between two local steps: those taken so far are repeated on them."""
-    adam = OptimizerSettings(name="adam", epsilon=1e-5, epsilon_hat=True, clip_norm=0.0)
+    adam = named.optimizer(name="adam", epsilon=1e-5, epsilon_hat=True, clip_norm=0.0)
     turns = (0, 1, 1, 0, 0, 0, 1, 1, 1)
     gradients = gradients_of(len(turns))
     events, slopes, alone = [], [], [0, 0]

@@ -19,17 +19,18 @@ from numpy.typing import NDArray
 from actorlearn.address import Shm
 from actorlearn.failpoints import Killed, armed, hit
 from actorlearn.memory.shared import Segment
-from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters.asynchronous import Async
 from actorlearn.parameters.interface import Learner, Place
 from actorlearn.parameters.settings import AsyncExchange
 from actorlearn.parameters.store import store_fields
+from tests import named
 
 PARAMETERS, STATISTICS = 7, 1
 ROLLOUTS, MINIBATCHES, STEPS = 4, 2, 10
 LEARNERS = 2
-RMSPROP = OptimizerSettings(decay=0.0, accumulator_init=0.0, epsilon=1e-30, clip_norm=0.0)
-ADAM = OptimizerSettings(name="adam", betas=(0.0, 0.0), epsilon=1e-30, clip_norm=0.0)
+RMSPROP = named.optimizer(decay=0.0, accumulator_init=0.0, epsilon=1e-30, clip_norm=0.0)
+ADAM = named.optimizer(name="adam", betas=(0.0, 0.0), epsilon=1e-30, clip_norm=0.0)
 """Neither remembers anything: a step by a gradient of ones is the learning rate."""
 POINTS = ("store.written", "store.committed", "store.recorded", "store.settled", "driver.passed", "driver.settled")
 

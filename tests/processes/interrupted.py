@@ -11,7 +11,6 @@ import numpy as np
 
 from actorlearn.acting.batching import Asked, Batching
 from actorlearn.algorithms.interface import Batch
-from actorlearn.envs.interface import EnvSettings
 from actorlearn.envs.make import make
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
@@ -21,9 +20,10 @@ from actorlearn.processes.batches import Batches
 from actorlearn.processes.simulator import Group
 from actorlearn.processes.snapshots import Snapshots, restore
 from actorlearn.wire.messages import Member
+from tests import named
 from tests.identities import process
 
-ENV = EnvSettings(id="tests.ledger.env:Ledger", time_limit_steps=10)
+ENV = named.env(id="tests.ledger.env:Ledger", time_limit_steps=10)
 
 ROLLOUTS = 7
 

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from actorlearn.acting.exploration import mix
-from actorlearn.envs.interface import EnvSettings
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published, weights_fields
 from actorlearn.processes.evaluator import AVERAGE, EvaluationSchedule, Learners, play, players, summary
+from tests import named
 from tests.acting.policies import policy
 from tests.identities import peer
 
-CARTPOLE = EnvSettings(id="CartPole-v1", frame_skip=1, stack=1, noop_max=0, time_limit_steps=0)
+CARTPOLE = named.env(id="CartPole-v1")
 
 
 @pytest.mark.parametrize("episodes", [1, 3, 8, 11])
@@ -33,7 +33,7 @@ def test_exactly_as_many_whole_games_as_asked_for(episodes: int) -> None:
 
 @pytest.mark.parametrize("algorithm", ["a2c", "ppo", "impala"])
 def test_games_of_box_actions_are_played_sampled_and_greedily(algorithm: str) -> None:
-    pendulum = EnvSettings(id="Pendulum-v1", frame_skip=1, stack=1, noop_max=0, time_limit_steps=20)
+    pendulum = named.env(id="Pendulum-v1", time_limit_steps=20)
     box = policy(numbers=3, actions=(1,), algorithm=algorithm)
     sampled, greedy = ([s for s in play(box, pendulum, 3, greedy, seed=1) if s is not None] for greedy in (False, True))
     assert len(sampled) == len(greedy) == 3

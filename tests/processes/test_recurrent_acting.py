@@ -13,22 +13,21 @@ from torch import Tensor
 
 from actorlearn.acting.policy import Policy
 from actorlearn.algorithms.policies import Categorical
-from actorlearn.envs.interface import EnvSettings
 from actorlearn.envs.make import make
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
-from actorlearn.models.interface import ModelSettings
 from actorlearn.processes.batches import Batches
 from actorlearn.processes.evaluator import play
 from actorlearn.processes.simulator import Group
 from actorlearn.wire.messages import Member
+from tests import named
 from tests.identities import process
 from tests.learning.made import ENVIRONMENTS as LEARNED
 from tests.learning.made import HORIZON, batch, learning
 
-ENV = EnvSettings(id=f"{__name__}:Short", time_limit_steps=4)
+ENV = named.env(id=f"{__name__}:Short", time_limit_steps=4)
 ENVIRONMENTS = 3
 SIZE = 5
 
@@ -51,7 +50,7 @@ def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: st
 
     By PPO, which keeps the value and the action's probability.
     """
-    model = ModelSettings(name="mlp", hidden_sizes=[6], recurrence=recurrence, recurrent_size=SIZE)
+    model = named.model(name="mlp", hidden_sizes=[6], recurrence=recurrence, recurrent_size=SIZE)
     learner = learning(model, name="ppo")
     policy = Policy(learner.settings.policy, "cpu", seed=5, stream=0)
     policy.flat.copy_(learner.weights)
@@ -106,7 +105,7 @@ def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: st
 
 @pytest.mark.parametrize("recurrence", ["lstm", "gru"])
 def test_parts_of_a_batch_are_whole_environments_with_their_state(recurrence: str) -> None:
-    model = ModelSettings(name="mlp", hidden_sizes=[6], recurrence=recurrence, recurrent_size=SIZE)
+    model = named.model(name="mlp", hidden_sizes=[6], recurrence=recurrence, recurrent_size=SIZE)
     learner = learning(model)
     state = torch.randn(1, LEARNED, learner.state_size, generator=torch.Generator().manual_seed(1))
     whole = dataclasses.replace(batch(), columns={"state": state})
@@ -116,7 +115,7 @@ def test_parts_of_a_batch_are_whole_environments_with_their_state(recurrence: st
 
 
 def test_an_evaluation_remembers_its_games_and_forgets_between_them() -> None:
-    learner = learning(ModelSettings(name="mlp", recurrence="gru", recurrent_size=1))
+    learner = learning(named.model(name="mlp", recurrence="gru", recurrent_size=1))
     policy = Policy(learner.settings.policy, "cpu", seed=5, stream=0)
     seen: list[tuple[list[bool], Tensor]] = []
     choose = policy.choose

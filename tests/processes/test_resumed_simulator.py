@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from actorlearn.envs.interface import EnvSettings
 from actorlearn.memory.progress import progress_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.timings import SECTIONS
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import PolicySettings, SimulatorSettings, write
+from tests import named
 
 HORIZON, ENVS = 4, 2
 SHAPE = BlockShape(
@@ -52,7 +52,7 @@ class Run:
             progress=str(folder / "progress"),
             index=0,
             seed=1,
-            env=EnvSettings(id="tests.ledger.env:Ledger"),
+            env=named.env(id="tests.ledger.env:Ledger"),
             segment=str(folder / "member"),
             rollouts=str(folder / "rollouts"),
             wakeup=str(folder / "wakeup"),

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from actorlearn.acting.batching import Asked, Batching, due
-from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.interface import Batch
 from actorlearn.envs.interface import EnvSpec, Row
 from actorlearn.learning.staleness import open_rollouts
 from actorlearn.memory.account import Account, account_fields
@@ -38,6 +38,7 @@ from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Batches
 from actorlearn.processes.simulator import Group
 from actorlearn.wire.messages import Member
+from tests import named
 from tests.examples import examples
 from tests.identities import process
 
@@ -183,7 +184,7 @@ class Protocol(RuleBasedStateMachine):
         self.reset, self.decorrelation = reset, decorrelation
         self.now_s = 0.0
         self.batching = Batching(batch_rows, DEADLINE_S * 1000, lambda: self.now_s) if batch_rows else None
-        self.at_once = open_rollouts(blocks, AlgorithmSettings(max_policy_lag=most))
+        self.at_once = open_rollouts(blocks, named.algorithm(max_policy_lag=most))
         self.gone: dict[str, Simulator] = {}
         """Those that have ended and whose segments are still there."""
         self._start_trainer()

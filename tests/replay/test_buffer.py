@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from actorlearn import failpoints
 from actorlearn.envs.atari import Atari
-from actorlearn.envs.interface import EnvSettings
 from actorlearn.parameters import checkpoint
 from actorlearn.replay import buffer
 from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import ReplayShape, replay_bytes
+from tests import named
 from tests.examples import examples
 from tests.replay.buffers import FOLDERS, make
 from tests.replay.games import Stream, everything, owed, stored_and_right
@@ -352,9 +352,7 @@ def test_the_bytes_said_are_those_of_the_segment(tmp_path: Path) -> None:
 @pytest.mark.parametrize("reset", ["inside", pytest.param("wait", marks=pytest.mark.nightly)])
 def test_stacks_of_atari_are_rebuilt_as_it_gave_them(tmp_path: Path, reset: str) -> None:
     """Breakout with no-ops and FIRE at the start: lost lives, ends and time limits, against ALE's own stacks."""
-    game = EnvSettings(
-        id="ALE/Breakout-v5", preset="dqn", stack=4, noop_max=9, fire_on_reset=True, time_limit_steps=200
-    )
+    game = named.env(id="ALE/Breakout-v5", preset="dqn", stack=4, noop_max=9, fire_on_reset=True, time_limit_steps=200)
     env = Atari(game, [3, 4])
     simulated = Simulated(tmp_path, env, 20, reset, 0)
     shape = ReplayShape(

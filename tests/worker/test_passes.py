@@ -8,21 +8,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from actorlearn.models.interface import ModelSettings
 from actorlearn.models.make import flatten, make
 from actorlearn.models.unroll import unroll
-from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.make import make as make_optimizer
 from actorlearn.worker.passes import SLICED, ComputePool, Passes
+from tests import named
 
 ROWS, ENVIRONMENTS = 3, 5
 NETWORKS = {
-    "perceptron": (ModelSettings(name="mlp", hidden_sizes=[8]), (4,), "float32", {"logits": 3, "value": 1}),
-    "a head of its own": (ModelSettings(name="mlp", hidden_sizes=[8]), (4,), "float32", {"mean": 2, "log_std": 2}),
-    "recurrent": (ModelSettings(name="mlp", recurrence="lstm", recurrent_size=6), (4,), "float32", {"value": 1}),
-    "normalised": (ModelSettings(name="mlp", normalize_observation=True), (4,), "float32", {"value": 1}),
-    "convolutions": (ModelSettings(name="nips"), (4, 84, 84), "uint8", {"logits": 3, "value": 1}),
-    "dueling and noisy": (ModelSettings(name="nips", noisy=0.5), (4, 84, 84), "uint8", {"value": 1, "advantage": 3}),
+    "perceptron": (named.model(name="mlp", hidden_sizes=[8]), (4,), "float32", {"logits": 3, "value": 1}),
+    "a head of its own": (named.model(name="mlp", hidden_sizes=[8]), (4,), "float32", {"mean": 2, "log_std": 2}),
+    "recurrent": (named.model(name="mlp", recurrence="lstm", recurrent_size=6), (4,), "float32", {"value": 1}),
+    "normalised": (named.model(name="mlp", normalize_observation=True), (4,), "float32", {"value": 1}),
+    "convolutions": (named.model(name="nips"), (4, 84, 84), "uint8", {"logits": 3, "value": 1}),
+    "dueling and noisy": (named.model(name="nips", noisy=0.5), (4, 84, 84), "uint8", {"value": 1, "advantage": 3}),
 }
 
 
@@ -135,7 +134,7 @@ def test_a_step_in_slices_has_the_bits_of_a_whole_one(settings: dict[str, object
     for shares in (1, 3):
         generator = torch.Generator().manual_seed(0)
         parameters = torch.rand(length, generator=generator)
-        optimizer = make_optimizer(OptimizerSettings(**settings), parameters, ComputePool(shares).spread)  # type: ignore[arg-type]
+        optimizer = make_optimizer(named.optimizer(**settings), parameters, ComputePool(shares).spread)  # type: ignore[arg-type]
         for _ in range(3):
             optimizer.step(parameters, torch.rand(length, generator=generator), 0.01)
         results.append(parameters)
