@@ -26,13 +26,12 @@ SETTINGS = {
     "name": "dqn",
     "loss_scale": 1.0,
     "discount": DISCOUNT,
-    "atoms": 21,
-    "value_min": -0.5,
-    "value_max": 1.5,
     "epsilon_final": 0.2,
+    "epsilon_hold_steps": 0,
     "epsilon_steps": 300,
 }
-RAINBOW = {"name": "c51", "double": True, "dueling": True, "n_step": 3}
+DISTRIBUTION = {"name": "c51", "atoms": 21, "value_min": -0.5, "value_max": 1.5}
+RAINBOW = {**DISTRIBUTION, "double": True, "dueling": True, "n_step": 3}
 
 Step = tuple[int, int, float, bool, int]
 """State, action, reward, whether the game ended, state after."""
@@ -142,7 +141,7 @@ def learn(
         {"n_step": 3},
         {"alpha": 0.6},
         {"noisy": 0.5, "epsilon_initial": 0.0, "epsilon_final": 0.0},
-        {"name": "c51"},
+        DISTRIBUTION,
         {**RAINBOW, "alpha": 0.5},
         {**RAINBOW, "alpha": 0.5, "noisy": 0.5, "epsilon_initial": 0.0, "epsilon_final": 0.0},
     ],

@@ -35,7 +35,7 @@ from actorlearn.wire.messages import PROTOCOL_VERSION, Finished, Hello, Request,
 from actorlearn.worker import settings as all_settings
 from actorlearn.worker.settings import DescribeSettings, SimulatorSettings, TrainerSettings
 from launch.plan.plan import Plan
-from launch.plan.probe import Description, env_settings
+from launch.plan.probe import Description, algorithm_settings, env_settings, model_settings, optimizer_settings
 from launch.runtime import loop
 from launch.runtime.loop import Runner
 from launch.runtime.resources import Footing
@@ -317,9 +317,9 @@ def described(text: str) -> Description:
     topology = parse(text)
     question = DescribeSettings(
         env=env_settings(topology),
-        model=msgspec.to_builtins(topology.model),
-        algorithm=msgspec.to_builtins(topology.algorithm),
-        optimizer=msgspec.to_builtins(topology.optimizer),
+        model=model_settings(topology),
+        algorithm=algorithm_settings(topology),
+        optimizer=optimizer_settings(topology),
     )
     with redirect_stdout(StringIO()) as said:
         describe.run(question)

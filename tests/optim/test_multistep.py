@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 
 from actorlearn.optim.adam import Adam
 from actorlearn.optim.multistep import MultiStepAdam
-from actorlearn.optim.specs import OptimizerSettings
+from actorlearn.optim.specs import AdamSettings
 from tests import named, reference
 
 SIZE = 5
 settings_of_adam = st.builds(
-    OptimizerSettings,
-    name=st.just("adam"),
+    AdamSettings,
     betas=st.sampled_from(((0.9, 0.999), (0.8, 0.75), (0.0, 0.9))),
     epsilon=st.sampled_from((1e-5, 0.01, 0.1)),
     epsilon_hat=st.booleans(),
@@ -25,7 +24,7 @@ settings_of_adam = st.builds(
 class Learner:
     """One learner's own vectors and optimizer; synchronises with a central copy as an exchange does."""
 
-    def __init__(self, settings: OptimizerSettings, parameters: torch.Tensor) -> None:
+    def __init__(self, settings: AdamSettings, parameters: torch.Tensor) -> None:
         self.parameters = parameters.clone()
         self.optimizer = MultiStepAdam(settings, self.parameters)
 

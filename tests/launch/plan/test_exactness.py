@@ -14,7 +14,6 @@ from launch.plan.plan import plan
 from launch.topology.load import TopologyError, parse
 from tests.launch.described import DESCRIPTION
 
-REPLAYED = msgspec.structs.replace(DESCRIPTION, replayed=True)
 CARTPOLE = "env: {id: CartPole-v1}"
 
 
@@ -48,7 +47,7 @@ def test_in_step_a_run_is_resumed_exactly_unless_it_is_asked_not_to(overrides: l
     ],
 )
 def test_what_depends_on_who_is_faster_or_is_not_saved_is_named(overrides: list[str], said: str) -> None:
-    described = REPLAYED if "algorithm.name=dqn" in overrides else DESCRIPTION
+    described = DESCRIPTION
     (found,) = hindrances(parse(CARTPOLE, overrides), described)
     assert found.startswith(said)
     assert chosen(parse(CARTPOLE, overrides), described).why == found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from actorlearn.address import Shm
@@ -62,11 +61,10 @@ def test_simulators_come_and_go_for_ever_and_no_name_comes_back() -> None:
 
 
 def test_a_replay_has_no_room_for_more_simulators_than_it_was_made_for() -> None:
-    made = planned()
-    made.description = msgspec.structs.replace(made.description, replayed=True)
+    made = planned("algorithm.name=dqn")
     with pytest.raises(TopologyError, match=r"attach 1 simulators: a replay has room for 2 simulators of a learner"):
         made.add_simulators(1)
-    assert len(made.processes) == len(planned().processes)
+    assert len(made.processes) == len(planned("algorithm.name=dqn").processes)
     made.remove("simulator-0")
     assert [process.id.learner for process in made.add_simulators(1)] == [0]
 
@@ -267,7 +265,7 @@ def test_a_learner_that_no_list_names_is_not_attached() -> None:
 def test_a_learner_that_replays_has_a_replay_and_says_what_it_takes() -> None:
     keys = ["simulators.envs=4", "learners.count=2", "replay.capacity_steps=1001"]
     topology = parse("{env: {id: CartPole-v1}, algorithm: {name: dqn}}", ["simulators.count=2", *keys])
-    made = plan(topology, Path("run"), "run-1", Path("/tmp/x"), msgspec.structs.replace(DESCRIPTION, replayed=True))
+    made = plan(topology, Path("run"), "run-1", Path("/tmp/x"), DESCRIPTION)
     found = {segment.name: segment for segment in made.segments if segment.name.startswith("replay")}
     assert found.keys() == {"replay-0", "replay-1"}
     assert "8 rings of 126 + 5 rows" in found["replay-0"].what  # 1001 / 8, and a rollout of 4 with one row more
@@ -284,7 +282,7 @@ def test_a_secondary_learner_has_weights_of_its_own_that_the_evaluator_plays() -
     topology = parse(
         "{env: {id: CartPole-v1}, algorithm: {name: dqn}}", ["evaluator.count=1", "replay.secondary_batch_size=64"]
     )
-    made = plan(topology, Path("run"), "run-1", Path("/tmp/x"), msgspec.structs.replace(DESCRIPTION, replayed=True))
+    made = plan(topology, Path("run"), "run-1", Path("/tmp/x"), DESCRIPTION)
     sizes = {segment.name: segment.bytes for segment in made.segments}
     assert sizes["secondary-0"] == sizes["weights-0"]
     trainer, evaluator = (instructions(made, name, 0) for name in ("trainer", "evaluator-0"))
@@ -299,8 +297,7 @@ def test_check_tells_the_optimizers_numbers_of_several_learners_larger_batches()
     numbers = {}
     for name in ("dqn", "a2c"):
         topology = parse(f"{{env: {{id: CartPole-v1}}, algorithm: {{name: {name}}}}}", keys)
-        replayed = msgspec.structs.replace(DESCRIPTION, replayed=name == "dqn")
-        made = plan(topology, Path("run"), "run-1", Path("/tmp/x"), replayed)
+        made = plan(topology, Path("run"), "run-1", Path("/tmp/x"), DESCRIPTION)
         found = check.optimizer(made)
         numbers[name] = [found[key] / getattr(topology.optimizer, key) for key in ("learning_rate", "epsilon")]
     assert numbers == {"dqn": [4.0, 0.25], "a2c": [2.0, 1.0]}

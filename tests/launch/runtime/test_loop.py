@@ -361,16 +361,15 @@ def test_a_learner_that_was_detached_does_not_come_back_with_its_old_weights(
     ],
 )
 def test_a_run_whose_replay_was_saved_is_not_resumed_with_another(tmp_path: Path, override: str, said: str) -> None:
-    description = msgspec.structs.replace(DESCRIPTION, replayed=True)
     keys = ["algorithm.name=dqn", "replay.capacity_steps=2000", "simulators.count=1", "simulators.envs=2"]
     own, other = (parse("env: {id: CartPole-v1}", [*keys, *more]) for more in ((), (override,)))
     for steps, topology in ((20, other), (30, own)):  # only the newest is gone on with
-        shape = msgspec.to_builtins(replay_shape(topology, description))
+        shape = msgspec.to_builtins(replay_shape(topology, DESCRIPTION))
         saved(tmp_path / "run" / "checkpoints" / f"{steps:012}", replay={"shape": shape})
     with Footing(tmp_path / "run") as footing:
-        footing.lay(own, description, True)
+        footing.lay(own, DESCRIPTION, True)
     with pytest.raises(RunError, match=said) as refused, Footing(tmp_path / "run") as footing:
-        footing.lay(other, description, True)
+        footing.lay(other, DESCRIPTION, True)
     assert str(refused.value).endswith(", or start a new run")
 
 
