@@ -4,19 +4,19 @@ from typing import Any
 
 from actorlearn.acting.policy import Policy
 from actorlearn.worker.settings import PolicySettings
+from tests import named
 
 
 def policy_settings(
     numbers: int = 4, actions: int | tuple[int, ...] = 2, algorithm: str = "a2c", **others: Any
 ) -> PolicySettings:
     """What a policy for CartPole, or for another environment, is made from."""
-    model: dict[str, Any] = {"name": "mlp", "hidden_sizes": [8], "init": "torch"}
     return PolicySettings(
         observation_shape=(numbers,),
         observation_dtype="float32",
         actions=actions,
-        model=model,
-        algorithm={"name": algorithm},
+        model=named.model("mlp", hidden_sizes=[8]),
+        algorithm=named.algorithm(algorithm),
         **others,
     )
 

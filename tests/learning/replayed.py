@@ -20,6 +20,7 @@ from actorlearn.replay.rows import ReplayShape, replay_fields
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.wire.messages import Member
 from actorlearn.worker.settings import ReplayPlace
+from tests import named
 from tests.identities import process
 from tests.learning.made import learning
 
@@ -37,7 +38,7 @@ def replaying(folder: Path, numbers: dict[str, Any] | None = None, **algorithm: 
     """
     settings = learning().settings
     chosen = {"name": "dqn", "reward_clip": None, "target_every_steps": 20, "horizon": HORIZON} | algorithm
-    policy = msgspec.structs.replace(settings.policy, algorithm={**settings.policy.algorithm, **chosen})
+    policy = msgspec.structs.replace(settings.policy, algorithm=named.algorithm(**chosen))
     of_replay = {"batch_size": 4, "ratio": 2.0, "learning_starts_steps": 10} | (numbers or {})
     shape = msgspec.structs.replace(SHAPE, prioritised=of_replay.get("prioritised", False))
     place = ReplayPlace(

@@ -68,7 +68,7 @@ class Course:
         policy = msgspec.structs.replace(
             settings.policy,
             **observations,
-            algorithm={**settings.policy.algorithm, **of, **case.get("algorithm", {})},
+            algorithm=named.algorithm(**{**of, **case.get("algorithm", {})}),
             model=named.model(name="mlp", hidden_sizes=[8], **case.get("model", {})),
         )
         place = ReplayPlace(segment=paths["replay"], shape=shape, numbers=numbers, secondary=paths["secondary"])

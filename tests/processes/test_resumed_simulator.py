@@ -44,7 +44,13 @@ class Run:
         self.rollouts = Rollouts(Segment.create(folder / "rollouts", rollouts_fields()))
         Segment.create(folder / "progress", progress_fields(len(SECTIONS)))
         self.blocks = Blocks(make_segment(folder / "member", SHAPE))
-        policy = PolicySettings(observation_shape=(32,), observation_dtype="uint8", actions=4, model={}, algorithm={})
+        policy = PolicySettings(
+            observation_shape=(32,),
+            observation_dtype="uint8",
+            actions=4,
+            model=named.model(),
+            algorithm=named.algorithm(),
+        )
         settings = SimulatorSettings(
             id=ProcessId("simulator"),
             run_id="by-hand",
