@@ -35,7 +35,7 @@ def run(folder: Path) -> tuple[Rollouts, list[Blocks]]:
 
 def test_a_rows_epsilon_is_that_of_the_steps_before_it(tmp_path: Path) -> None:
     rollouts, (first, second, _) = run(tmp_path)
-    algorithm = DQN(DQN.Settings(epsilon_initial=1.0, epsilon_final=0.0, epsilon_steps=1000))
+    algorithm = DQN(DQN.Settings(epsilon_initial=1.0, epsilon_final=0.0, epsilon_hold_steps=0, epsilon_steps=1000))
     asked = [(first, 0, 0), (second, 1, 3), (first, 1, HORIZON), (second, 0, HORIZON + 2)]
     found = epsilon(algorithm, rollouts, ENVIRONMENTS, asked)
     steps = [120, 120 + 3 * 12, 120 + 4 * 12, 120 + 6 * 12]
@@ -46,7 +46,13 @@ def test_a_rows_epsilon_is_that_of_the_steps_before_it(tmp_path: Path) -> None:
 
 def test_every_environment_has_an_epsilon_of_its_own_and_attached_ones_share(tmp_path: Path) -> None:
     rollouts, members = run(tmp_path)
-    numbers = {"epsilon_initial": 0.4, "epsilon_final": 0.4, "epsilon_final_min": 0.0004, "epsilon_steps": 1}
+    numbers = {
+        "epsilon_initial": 0.4,
+        "epsilon_final": 0.4,
+        "epsilon_final_min": 0.0004,
+        "epsilon_hold_steps": 0,
+        "epsilon_steps": 1,
+    }
     algorithm = DQN(DQN.Settings(**numbers))
     asked = [(blocks, group, 0) for blocks in members for group in range(GROUPS)]
     found = epsilon(algorithm, rollouts, ENVIRONMENTS, asked)

@@ -31,7 +31,7 @@ def test_the_optimizers_numbers_are_those_of_the_minibatches(tmp_path: Path) -> 
     made = replaying(tmp_path, {"batch_size": 8, "base_batch_size": 2})
     assert made.learning_rate(0) == plain.learning_rate(0)  # rate_scaling is none
     assert made.optimizer_settings.epsilon == plain.optimizer_settings.epsilon / 4
-    assert plain.optimizer_settings.epsilon == plain.settings.optimizer["epsilon"]
+    assert plain.optimizer_settings.epsilon == plain.settings.optimizer.epsilon
 
 
 @given(
