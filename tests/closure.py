@@ -48,6 +48,7 @@ LEFT_OUT = {
     "learning from a replay": r"replay/.*|(processes|learning)/(replay|replay_\w+|secondary|secondary_learning)",
     "off unless a key asks for it": r"(processes|learning)/(norms|reward_scale)",
     "checkpoints, and exchanges of several learners": r"parameters/(?!published|exchange$|alone).*",
+    "who takes part, and how what learns is chosen": r"processes/membership|learning/make|worker/(handshake|roles)",
     "saving and resuming": r"(processes|learning)/(standing|snapshots|resuming|checkpoints|gathering)",
     "what is too old": r"(processes|learning)/staleness",
 }
@@ -148,8 +149,9 @@ def names_taken_apart(root: Path = ROOT) -> list[str]:
             method, receiver = node.func.attr, ast.unparse(node.func.value)
             argument = node.args[0].value if isinstance(node.args[0], ast.Constant) else None
             split = method in TAKEN_APART and argument in ("-", ".") and re.search(r"\b(name|peers?|who)\b", receiver)
-            role = method in ("startswith", "removeprefix") and str(argument).startswith(ROLES) and len(receiver) < 40
-            if (split and "envs/" not in name) or role:
+            begins = method in ("startswith", "removeprefix", "removesuffix")
+            role = begins and re.fullmatch(rf"({'|'.join(ROLES)}|learner)-?", str(argument))
+            if (split and not re.search(r"envs/|imports|memory/", name)) or role:
                 found.append(f"{name}:{node.lineno}")
     return found
 

@@ -19,7 +19,7 @@ import pytest
 
 from tests.sizes import ROOT
 
-pytestmark = [pytest.mark.system, pytest.mark.slow]
+pytestmark = [pytest.mark.system, pytest.mark.nightly]
 
 STRANGER = "class LaunchDescription:\n    whose = {whose!r}\n"
 ROBOT = """

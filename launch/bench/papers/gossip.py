@@ -37,6 +37,13 @@ GRADIENT_EVERY = 6
 """Updates between two gradients that are compared, where the topology does not say: 480 steps of 16 environments."""
 NO_MIXING = "no mixing"
 """Mode gossip on a graph without edges."""
+WAYS = {
+    "sync": ("sqrt", ("mode=sync",)),
+    "async": ("none", ("mode=async",)),  # A3C: each learner's batch is as large as one's
+    "gossip": ("sqrt", ("mode=gossip",)),
+    NO_MIXING: ("sqrt", ("mode=gossip", "gossip.graph=none")),
+}
+"""How learners keep together -> how the rate grows with them, unless the request says otherwise, and the keys."""
 Case = tuple[str, int]
 """Mode, or NO_MIXING, and number of learners."""
 
@@ -121,12 +128,11 @@ def _consensus(run_dir: Path) -> list[tuple[float, float, float]]:
 
 def overrides(request: Request, loaded: Topology, case: Case, seed: int) -> tuple[str, ...]:
     """What a run changes in the topology that was loaded: as many simulators to each learner as to one."""
-    mode, count = case
+    (scaling, how), count = WAYS[case[0]], case[1]
     every = loaded.gossip.gradient_every or GRADIENT_EVERY
-    own = (f"gossip.gradient_every={every}", f"learners.rate_scaling={'none' if mode == 'async' else 'sqrt'}")
+    own = (f"gossip.gradient_every={every}", f"learners.rate_scaling={scaling}")
     s = loaded.simulators
     given = (f"simulators.count={s.count}", f"simulators.envs={s.envs}")
-    how = ("mode=gossip", "gossip.graph=none") if mode == NO_MIXING else (f"mode={mode}",)
     swept = (*how, f"learners.count={count}", f"seed={seed}")
     return (*own, *given, *request.overrides, *swept)
 

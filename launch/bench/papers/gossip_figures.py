@@ -79,18 +79,17 @@ def draw(found: Figures, path: Path) -> None:
 
 def _draw_convergent(axes: Axes, found: Figures) -> None:
     alone = found.convergent["sync", 1]
-    for mode in ("sync", "gossip"):
-        shares = {count: share for (other, count), share in found.convergent.items() if other == mode}
+    for way, label, width in (("sync", "A2C (sync)", 5.0), ("gossip", "GALA (gossip)", 1.8)):  # alike, both are seen
+        shares = {count: share for (which, count), share in found.convergent.items() if which == way}
         x, y = zip(*sorted({1: alone, **shares}.items()), strict=True)
-        width = 5.0 if mode == "sync" else 1.8  # where both are alike, both are seen
         axes.plot(
             [count * found.environments for count in x],
             [100 * share for share in y],
             "o-",
-            color=MODE_COLOURS[mode],
+            color=MODE_COLOURS[way],
             linewidth=width,
         )
-        axes.plot([], [], color=MODE_COLOURS[mode], label={"sync": "A2C (sync)", "gossip": "GALA (gossip)"}[mode])
+        axes.plot([], [], color=MODE_COLOURS[way], label=label)
     dress(axes)
     axes.set_ylim(-5, 105)
     axes.set_xlabel("environments")
