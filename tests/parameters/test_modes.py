@@ -13,7 +13,7 @@ from actorlearn.parameters.settings import GossipSettings, LearnersSettings
 
 PLACES = Places(Path("/dev/shm/run"), Path("/tmp/run"), Path("runs/run"))
 SIZES = Sizes(weights=100, statistics=10, vectors=2)
-every_mode = pytest.mark.parametrize("mode", MODES.values(), ids=str)
+every_mode = pytest.mark.parametrize("mode", MODES.values(), ids=MODES.keys())
 
 
 def asked(optimizer: str = "adam", gossip: GossipSettings | None = None, **learners: int) -> Asked:
