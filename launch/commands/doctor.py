@@ -1,6 +1,7 @@
 """``actorlearn doctor``: looks at this machine and says what will bite, and what to do about it.
 
-Reads limits, memory, /dev/shm and library versions; child processes ask torch and the scheduler. Changes nothing.
+Reads limits, memory, /dev/shm, library versions and plug-ins; child processes ask torch and the scheduler. Changes
+nothing.
 """
 
 from __future__ import annotations
@@ -23,9 +24,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from actorlearn.algorithms.settings import ALGORITHMS
+from actorlearn.envs.specs import ENVIRONMENTS
 from actorlearn.memory.progress import ROWS as MOST_PROCESSES
 from actorlearn.memory.shared import SHM_ROOT
 from actorlearn.metrics.energy import Energy
+from actorlearn.metrics.specs import WRITERS
+from actorlearn.models.specs import MODELS
+from actorlearn.optim.specs import OPTIMIZERS
+from actorlearn.registry import Registry
 from actorlearn.wire import MINIMUM_LIBZMQ
 from launch.commands.check import size
 from launch.machine.cgroups import autogroups
@@ -34,6 +41,7 @@ from launch.plan.memory_order import disorder
 from launch.spawning.answers import NoAnswerError, ask
 
 OK, WARN, STOP = "ok", "warn", "stop"
+REGISTRIES: tuple[Registry[Any], ...] = (ALGORITHMS, MODELS, OPTIMIZERS, ENVIRONMENTS, WRITERS)
 _COLOURS = {OK: "green", WARN: "yellow", STOP: "bold red"}
 
 _MINIMUM_PYTHON = (3, 11)
@@ -88,7 +96,24 @@ def examine() -> list[Finding]:
         *_torch(),
         _energy(),
         _atari(),
+        *(finding for registry in REGISTRIES for finding in _registry(registry)),
     ]
+
+
+def _registry(registry: Registry[Any]) -> list[Finding]:
+    """Say which entries a registry has and where they come from, and which cannot be loaded."""
+    sources: dict[str, list[str]] = {}
+    broken = []
+    for entry in registry.entries():
+        try:
+            entry.load()
+        except ValueError as error:
+            way_out = f"mend or uninstall {entry.distribution}; nothing else is the worse for it"
+            broken.append(Finding(f"{registry.kind} {entry.name}", str(error), WARN, way_out))
+        else:
+            sources.setdefault(entry.distribution, []).append(entry.name)
+    said = "; ".join(f"{', '.join(names)} (of {source})" for source, names in sources.items())
+    return [Finding(registry.group, said or "none"), *broken]
 
 
 def _python() -> Finding:
