@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from functools import reduce
 
 from actorlearn.algorithms.settings import ALGORITHMS
+from actorlearn.parameters.modes import ALL_KEYS, MODES
+from actorlearn.parameters.settings import GossipSettings, LearnersSettings
 from actorlearn.worker.roles import ROLES
 from launch.topology.modes import asked, mode
 from launch.topology.schema import Topology
@@ -109,6 +111,18 @@ def rules_of_the_mode(t: Topology) -> Problems:
     """Learners learn together in a mode that has rules of its own."""
     for key, rule, way_out in mode(t).refusals(asked(t)):
         yield _problem(t, key, rule, way_out)
+
+
+def keys_of_the_mode(t: Topology) -> Problems:
+    """Nobody sets what only learners in another mode read."""
+    defaults = {"learners": LearnersSettings(), "gossip": GossipSettings()}
+    for key in sorted(filter(mode(t).unread, ALL_KEYS)):
+        section, _, name = key.partition(".")
+        if getattr(getattr(t, section), name) != getattr(defaults[section], name):
+            reading = " or ".join(name for name, other in MODES.items() if key in other.keys)
+            learners = f"{t.learners.count} learner{'s' if t.learners.count > 1 else ''}"
+            rule = f"{learners} in mode {t.mode} have no use for it, and those in mode {reading} do"
+            yield _problem(t, key, rule, f"leave it out, or write mode: {reading}")
 
 
 def in_peers_are_others(t: Topology) -> Problems:
@@ -307,6 +321,7 @@ RULES: tuple[Callable[[Topology], Problems], ...] = (
     servers_with_work,
     in_peers_are_others,
     rules_of_the_mode,
+    keys_of_the_mode,
     horizon_of_batch_steps,
     inference_batches_that_fill,
     weights_of_rollouts,

@@ -38,8 +38,8 @@ GRADIENT_EVERY = 6
 NO_MIXING = "no mixing"
 """Mode gossip on a graph without edges."""
 WAYS = {
-    "sync": ("sqrt", ("mode=sync",)),
-    "async": ("none", ("mode=async",)),  # A3C: each learner's batch is as large as one's
+    "sync": ("sqrt", ("mode=sync", "gossip={}")),
+    "async": ("none", ("mode=async", "gossip={}")),  # A3C: each learner's batch is as large as one's
     "gossip": ("sqrt", ("mode=gossip",)),
     NO_MIXING: ("sqrt", ("mode=gossip", "gossip.graph=none")),
 }

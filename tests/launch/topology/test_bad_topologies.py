@@ -437,6 +437,27 @@ def test_a_default_is_told_where_it_is_what_leaving_the_key_out_gives() -> None:
     assert "default" not in line and "write a whole number" in line
 
 
+@pytest.mark.parametrize(
+    ("changes", "key", "reading"),
+    [
+        (["learners.chunks=5"], "learners.chunks = 5: 1 learner in mode sync", "async"),
+        (
+            ["learners.count=2", "learners.local_steps=3"],
+            "learners.local_steps = 3: 2 learners in mode",
+            "async or gossip",
+        ),
+        (["mode=gossip", "learners.pull_rows=8"], "learners.pull_rows = 8: 1 learner in mode gossip", "async"),
+        (["mode=async", "gossip.graph=complete"], "gossip.graph = 'complete': 1 learner in mode async", "gossip"),
+    ],
+)
+def test_what_only_another_mode_reads_is_refused_where_it_says_something(
+    changes: list[str], key: str, reading: str
+) -> None:
+    line = refusal(OK, changes)
+    assert key in line and f"leave it out, or write mode: {reading}" in line, line
+    parse(OK, ["learners.chunks=3", "gossip.graph=ring"])  # what all say who say nothing
+
+
 def test_local_steps_of_a_store_are_adams() -> None:
     several = ["mode=async", "learners.count=2", "learners.local_steps=2"]
     line = refusal(OK, [*several, "optimizer.name=rmsprop"])

@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 from actorlearn.algorithms import interface as algorithms
 from actorlearn.models import interface as models
 from actorlearn.parameters import mixing, published
+from actorlearn.parameters.modes import ALL_KEYS, mode_for
+from actorlearn.parameters.settings import GossipSettings, LearnersSettings
 from launch.topology import defaults, strict_yaml
 from launch.topology import load as loading
 from launch.topology.keys import key_at, keys_of
@@ -266,6 +268,10 @@ def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
         tree["learners"]["pull_rows"] = 0
     if tree["mode"] == "async" and tree["optimizer"]["name"] == "rmsprop":
         tree["learners"]["local_steps"] = 1
+    defaults = {"learners": LearnersSettings(), "gossip": GossipSettings()}
+    for key in filter(mode_for(tree["mode"], tree["learners"]["count"]).unread, ALL_KEYS):
+        section, _, name = key.partition(".")
+        tree[section][name] = getattr(defaults[section], name)
     return tree
 
 

@@ -90,7 +90,7 @@ def test_runs_differ_in_nothing_but_mode_learners_graph_and_seed_and_a3cs_rate_s
 
 def test_a_graph_that_does_not_fit_is_refused_before_anything_is_measured() -> None:
     with pytest.raises(TopologyError, match=r"2 lists are too few for 4 learners"):
-        gossip(Request(shipped("catch.yaml"), ("gossip.graph=[[1], [0]]",), 2, 1.0))
+        gossip(Request(shipped("catch.yaml"), ("mode=gossip", "gossip.graph=[[1], [0]]"), 2, 1.0))
 
 
 def test_time_begins_with_the_first_report() -> None:
