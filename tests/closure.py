@@ -224,7 +224,8 @@ def hops(root: Path = ROOT) -> tuple[dict[str, float], dict[str, float]]:
     updates = traced["calls"].pop("updates")
     often = {pair: n / updates for pair, n in traced["calls"].items() if n / updates > RARELY}
     stage_4 = {pair: n for pair, n in often.items() if all(map(STAGE_4.match, pair.split(" -> ")))}
-    return stage_4, {file: n / updates for file, n in traced["bounces"].items() if n / updates > RARELY}
+    bounces = {file: n / updates for file, n in traced["bounces"].items() if STAGE_4.match(file)}
+    return stage_4, {file: n for file, n in bounces.items() if n > RARELY}
 
 
 def main() -> None:

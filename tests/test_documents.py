@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from launch.topology.load import parse
 from tests.sizes import PACKAGES, ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -50,3 +51,10 @@ def test_the_readme_is_a_page_and_names_every_other() -> None:
     linked = {target for page in PAGES for target in re.findall(r"\]\((?:docs/)?([\w-]+\.md)", page.read_text())}
     unknown = sorted(page.name for page in (ROOT / "docs").glob("*.md") if page.name not in linked)
     assert not unknown, f"no page links to {unknown}"
+
+
+def test_the_topologies_of_the_readme_are_topologies() -> None:
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    assert len(blocks) == 2
+    mine, shown = map(parse, blocks)
+    assert mine.env.id.startswith("minigrid:") and shown.env.id == "ALE/Breakout-v5"
