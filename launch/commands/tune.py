@@ -52,7 +52,7 @@ def tune(path: str, overrides: Sequence[str], output: Path) -> int:
     end_in_order()
 
     def measure(keys: Keys, seconds: float) -> float:
-        return _rate(path, (*given, *keys), seconds)
+        return rate(path, (*given, *keys), seconds)
 
     fastest = heats(ways, measure)[0].keys
     ranked = heats([(*fastest, f"simulators.pin={pinned}") for pinned in ("false", "true")], measure, LAST_S)
@@ -112,7 +112,7 @@ def heats(ways: Sequence[Keys], measure: Callable[[Keys, float], float], seconds
             seconds *= 2
 
 
-def _rate(path: str, overrides: Keys, seconds: float) -> float:
+def rate(path: str, overrides: Keys, seconds: float) -> float:
     """The rate of one way; 0, and why, for one that does not work."""
     try:
         return rate_of(path, overrides, seconds, WARMUP_S)

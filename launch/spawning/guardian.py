@@ -34,9 +34,9 @@ PARENT = "ACTORLEARN_PARENT_PID"
 """Environment variable: whose end a role does not outlive."""
 
 _PR_SET_CHILD_SUBREAPER = 36
-_ANSWER_S = 10.0
+ANSWER_S = 10.0
 """Longest wait for an answer, which takes a millisecond; a guardian that is stopped is taken for dead."""
-_START_S = 120.0
+START_S = 120.0
 """Longest wait for a process to be started, and the guardian before it: both wait for the interpreter's disk."""
 _END_S = 10.0
 """Longest that ending everything may take; a process may hang in the kernel, and other users' cannot be killed."""
@@ -103,7 +103,7 @@ class Guardian:
 
     def _ask(self, request: Mapping[str, Any], descriptors: Sequence[int] = ()) -> tuple[dict[str, Any], list[int]]:
         try:
-            self._socket.settimeout(_START_S if "start" in request else _ANSWER_S)
+            self._socket.settimeout(START_S if "start" in request else ANSWER_S)
             socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
             answer, received, *_ = socket.recv_fds(self._socket, _REQUEST_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
         except OSError as error:

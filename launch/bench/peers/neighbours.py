@@ -70,14 +70,14 @@ def neighbours(request: Request) -> Report:
         theirs = {}
     else:
         notes.append(f"ours and the plain loop learn in {chosen.trainer.precision}, Stable-Baselines3 in fp32")
-    programs = {name: partial(_theirs, pythons[peer.environment], peer, request) for name, peer in theirs.items()}
+    programs = {name: partial(their_rates, pythons[peer.environment], peer, request) for name, peer in theirs.items()}
     seen: dict[Case, list[float]] = {}
     cases: dict[str, Callable[[], float]] = {}
-    for name, measure in {OURS: partial(_ours, request), **programs}.items():
+    for name, measure in {OURS: partial(our_rates, request), **programs}.items():
         for what, context in beside.items():
             cases[_named((name, what))] = partial(_measured, seen, (name, what), context, measure)
     case = (OURS, EVALUATED)
-    cases[_named(case)] = partial(_measured, seen, case, nullcontext, partial(_ours, request, ALWAYS_PLAYING))
+    cases[_named(case)] = partial(_measured, seen, case, nullcontext, partial(our_rates, request, ALWAYS_PLAYING))
     interleave(cases, request.repetitions)
     return Report(
         suite="neighbours",
@@ -151,13 +151,15 @@ def _measured(
     return median(rates)
 
 
-def _ours(request: Request, overrides: Sequence[str] = ()) -> Sequence[float]:
+def our_rates(request: Request, overrides: Sequence[str] = ()) -> Sequence[float]:
+    """Steps a second of our own run, by report."""
     keys = (*request.overrides, *overrides)
     with Running(request.topology, keys, report_every_s=REPORT_S) as run:
         return run.read(request.seconds, WARMUP_S).rates
 
 
-def _theirs(python: Path, peer: Peer, request: Request) -> Sequence[float]:
+def their_rates(python: Path, peer: Peer, request: Request) -> Sequence[float]:
+    """Steps a second of a peer's program, by window."""
     rates = [float(rate) for rate in answer(python, peer, request.seconds)["windows"]]
     if not rates:
         raise FailedError(f"{peer.script}: no update ended in time; give it more than --seconds {request.seconds:g}")

@@ -58,7 +58,7 @@ def test_what_was_found_is_said_where_it_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "cart.yaml").write_text(TEXT)
-    monkeypatch.setattr(tune, "_rate", lambda _path, keys, _s: 2.0 if "simulators.count=3" in keys else 1.0)
+    monkeypatch.setattr(tune, "rate", lambda _path, keys, _s: 2.0 if "simulators.count=3" in keys else 1.0)
     monkeypatch.setattr(tune, "end_in_order", lambda: None)
     with pytest.raises(FailedError, match=r"-o /dev/full: not written: No space .*: seed=7 simulators.count=3 "):
         tune.tune(str(tmp_path / "cart.yaml"), ["seed=7"], Path("/dev/full"))

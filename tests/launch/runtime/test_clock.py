@@ -1,14 +1,17 @@
 """The clock, and shares of time on arrays written by hand: no process."""
 
+import time
+
 import numpy as np
+import pytest
 
 from actorlearn.metrics.timings import SECTIONS
 from launch.runtime.clock import GAP_S, AwakeClock, TimeShares
 
 
-def test_the_clock_stands_still_while_we_could_not_run() -> None:
-    clock = AwakeClock()
-    clock._last_s -= 3600.0  # an hour of suspension
+def test_the_clock_stands_still_while_we_could_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, really = AwakeClock(), time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: really() + 3600.0)  # an hour of suspension
     now_s, gap_s = clock.advance()
     assert now_s == gap_s == GAP_S
     now_s_after, gap_s = clock.advance()

@@ -114,12 +114,12 @@ def test_a_guardian_that_is_lost_takes_its_processes_along_and_is_replaced(
     monkeypatch: pytest.MonkeyPatch,
     sent: signal.Signals,
 ) -> None:
-    monkeypatch.setattr("launch.spawning.guardian._ANSWER_S", 0.5)
+    monkeypatch.setattr("launch.spawning.guardian.ANSWER_S", 0.5)
     processes = Spawner(selector, tmp_path, "run-1")
     first = processes.spawn("simulator-0", 0, "simulator", tmp_path / "settings.json", 1)
     (guardian,) = psutil.Process().children()
     guardian.send_signal(sent)
-    monkeypatch.setattr("launch.spawning.guardian._START_S", 0.5)
+    monkeypatch.setattr("launch.spawning.guardian.START_S", 0.5)
     with pytest.raises(OSError, match="the guardian, process"):
         processes.spawn("simulator-1", 0, "simulator", tmp_path / "settings.json", 1)
     assert ends(selector) == [("simulator-0", 0)]

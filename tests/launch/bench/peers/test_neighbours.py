@@ -151,8 +151,8 @@ def faked(monkeypatch: pytest.MonkeyPatch, measured: dict[tuple[str, ...], list[
         return [1.0]
 
     monkeypatch.setattr(suite, "BESIDE", {what: lambda what=what: beside(what) for what in BESIDE})
-    monkeypatch.setattr(suite, "_ours", ours)
-    monkeypatch.setattr(suite, "_theirs", theirs)
+    monkeypatch.setattr(suite, "our_rates", ours)
+    monkeypatch.setattr(suite, "their_rates", theirs)
     monkeypatch.setattr(suite, "environment", lambda name: Path(name))
     monkeypatch.setattr(suite, "packages", lambda python: [f"{python}==1"])
 
