@@ -20,10 +20,12 @@ from actorlearn.optim.schedules import for_batches, scaled
 from actorlearn.parameters.mixing import Mixing, mixing_of
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.worker.roles import ROLES
+from launch.plan.addresses import Addresses
 from launch.plan.auto import crowded
 from launch.plan.memory_order import disorder
 from launch.plan.plan import Plan, plan
 from launch.plan.probe import Description, describe, optimizer_settings
+from launch.plan.roles import PLANNED
 from launch.topology.load import load, tree
 
 
@@ -32,12 +34,12 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
     loaded = load(topology, overrides)
     run_id = loaded.name  # of a run there would be more: its name and a random end
     sockets = Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp") / f"actorlearn-{os.getuid()}-{run_id}"
-    made = plan(loaded, Path("runs") / loaded.name, run_id, sockets, describe(loaded))
+    made, addresses = plan(loaded, describe(loaded)), Addresses.named(run_id, Path("runs") / loaded.name, sockets)
     if json:
-        print(json_format.dumps(as_json(made)))
+        print(json_format.dumps(as_json(made, addresses)))
         return 0
     console = Console()
-    for table in tables(made):
+    for table in tables(made, addresses):
         console.print(table)
         console.print()
     console.print(_environment(made.description), highlight=False, soft_wrap=True)
@@ -74,7 +76,7 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
     return 0
 
 
-def as_json(made: Plan) -> dict[str, Any]:
+def as_json(made: Plan, addresses: Addresses) -> dict[str, Any]:
     """The plan for programs."""
     topology = made.topology
     return {
@@ -82,8 +84,8 @@ def as_json(made: Plan) -> dict[str, Any]:
         "cores": made.cores.allowed,
         "usable_cores": made.cores.usable,
         "processes": [{"name": p.name, "role": p.id.role} for p in made.processes],
-        "sockets": made.sockets,
-        "wakeups": [made.wakeup(p.name) for p in made.processes if ROLES[p.id.role].woken],
+        "sockets": made.sockets(addresses),
+        "wakeups": [addresses.wakeup(p.id) for p in made.processes if ROLES[p.id.role].woken],
         "segments": [{"name": s.name, "bytes": s.bytes, "what": s.what} for s in made.segments],
         "bytes_total": made.bytes_total,
         "bytes_free": free_bytes(),
@@ -116,9 +118,9 @@ def optimizer(made: Plan) -> dict[str, float]:
     }
 
 
-def tables(made: Plan) -> list[Table]:
+def tables(made: Plan, addresses: Addresses) -> list[Table]:
     """The plan for people."""
-    return [_processes(made), _segments(made), _topology(tree(made.topology))]
+    return [_processes(made, addresses), _segments(made), _topology(tree(made.topology))]
 
 
 def _environment(found: Description) -> str:
@@ -151,20 +153,14 @@ def _table(*headings: str, right: tuple[str, ...] = ()) -> Table:
     return table
 
 
-def _processes(made: Plan) -> Table:
+def _processes(made: Plan, addresses: Addresses) -> Table:
     table = _table("process", "does", "is woken by")
-    s, e = made.topology.simulators, made.topology.evaluator
-    does = {
-        "trainer": f"learns on {made.topology.trainer.device}",
-        "inference": f"chooses actions on {made.topology.inference.device}",
-        "evaluator": f"plays {e.episodes} games every {e.every_steps:,} steps",
-        "simulator": f"steps {s.envs} environments in {s.groups} group(s)",
-    }
-    table.add_row("supervisor", "starts, watches, restarts, stops", Path(made.endpoint("control")).name)
+    table.add_row("supervisor", "starts, watches, restarts, stops", Path(addresses.control).name)
     for process in made.processes:
-        wakers = [made.wakeup(process.name) if ROLES[process.id.role].woken else "", made.mailbox(process)]
+        role = PLANNED[process.id.role]
+        wakers = [addresses.wakeup(process.id) if role.spec.woken else "", made.mailbox(process, addresses)]
         woken_by = ", ".join(Path(waker).name for waker in wakers if waker)
-        table.add_row(process.name, does.get(process.id.role, process.id.role), woken_by)
+        table.add_row(process.name, role.does(made.topology), woken_by)
     return table
 
 

@@ -16,9 +16,8 @@ from typing import Any
 from actorlearn.worker import settings as process_settings
 from actorlearn.worker.settings import EvaluateSettings
 from launch.errors import FailedError, RunError
-from launch.plan.plan import plan
 from launch.plan.probe import describe, env_settings
-from launch.plan.settings import own_weights, policy
+from launch.plan.roles import own_weights, policy
 from launch.reports.evaluations import compared
 from launch.runs import find
 from launch.runs.find import Run
@@ -61,7 +60,7 @@ def settings(run: Run, episodes: int | None, greedy: bool | None, seed: int | No
     if not run.checkpoints():
         raise RunError(f"{run.name} has no checkpoint to evaluate; one is written every checkpoint.every_steps steps")
     topology = load(run.path / "topology.yaml")
-    acting = policy(plan(topology, run.path, "evaluation", run.path, describe(topology)))
+    acting = policy(topology, describe(topology))
     return EvaluateSettings(
         env=env_settings(topology, {"noop_max": topology.evaluator.noop_max}),
         policy=acting,

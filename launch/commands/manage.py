@@ -23,7 +23,7 @@ from launch.runs import find
 from launch.runs.client import ask
 from launch.runs.find import Run
 from launch.runs.view import RunView, glance
-from launch.runtime.resources import sweep_all
+from launch.runtime.workspace import sweep_all
 
 _CHANGE_S = 75.0
 """Attach, detach and save are answered when done, or given up by the supervisor after 60 s."""

@@ -22,24 +22,31 @@ from actorlearn.metrics.energy import Energy
 from actorlearn.wire.channel import Router
 from actorlearn.wire.messages import Member, Message, Reply, Request, brief, decode, encode
 from actorlearn.worker import settings as all_settings
+from actorlearn.worker.roles import ROLES
+from launch.machine.cores import in_turn
 from launch.plan.auto import crowded
 from launch.plan.memory_order import disorder, refuse_disorder
-from launch.plan.plan import Plan
+from launch.plan.placement import place
+from launch.plan.plan import Plan, plan
 from launch.plan.probe import describe
-from launch.plan.settings import instructions
+from launch.plan.processes import PlannedProcess
+from launch.plan.resumption import Resumption
+from launch.plan.roles import Briefing, Start, instructions
 from launch.reports import evaluations
 from launch.reports.merge import LearnerRows
 from launch.runs.jsonl import Lines
 from launch.runs.membership import attached_before
-from launch.runtime import metadata
+from launch.runtime import metadata, resume_checks
 from launch.runtime.clock import AwakeClock, TimeShares
 from launch.runtime.complaints import Complaints
 from launch.runtime.journal import Journal
-from launch.runtime.resources import Footing
+from launch.runtime.workspace import Workspace
 from launch.spawning.guardian import GuardianLostError
+from launch.spawning.local import LocalSpawner
 from launch.spawning.spawner import Key, Spawner
 from launch.supervision import events as ev
 from launch.supervision.hangs import HangDetector, Watched
+from launch.supervision.membership import Membership
 from launch.supervision.supervisor import Supervisor
 from launch.topology.load import Topology, dump, parse
 from launch.topology.modes import mode
@@ -63,40 +70,46 @@ def run(topology: Topology, run_dir: Path, *, resume: bool = False, console: ev.
     Raises what stands in the way before the first process is started: TopologyError, RunError, SharedMemoryFull,
     ChannelError.
     """
-    with Footing(run_dir) as footing:
+    with Workspace(run_dir) as workspace:
         refuse_disorder(topology)
-        description = describe(topology)  # Ctrl-C still ends us here: the footing hears signals only from lay on
-        plan = footing.lay(topology, description, resume)
-        return Runner(plan, footing, resume, console).run()
+        made = plan(topology, describe(topology))  # Ctrl-C still ends us here: signals are heard from open on
+        resumption = resume_checks.found(made, workspace.run_dir, resume)
+        workspace.open(made, resumption)
+        spawner = LocalSpawner(workspace.run_dir / "logs", workspace.addresses.run_id)
+        return Runner(made, resumption, workspace, spawner, console).run()
 
 
 class Runner:
     """One run, from its first process to its summary."""
 
-    def __init__(self, plan: Plan, footing: Footing, resume: bool, console: ev.Console | None) -> None:
+    def __init__(
+        self, plan: Plan, resumption: Resumption, workspace: Workspace, spawner: Spawner, console: ev.Console | None
+    ) -> None:
         """Nothing is started yet."""
-        self.plan = plan
-        self.signals = footing.signals
-        self.console = console
-        """None when there is nobody to see it, or it has failed."""
-        self.router = footing.keep(Router(plan.endpoint("control")))
-        self.journal = footing.keep(Journal(plan.run_dir, lambda note: self._tell(lambda console: console.event(note))))
-        self.selector = footing.keep(selectors.DefaultSelector())
-        self.spawner = footing.keep(Spawner(self.selector, plan.run_dir / "logs", plan.run_id))
+        self.plan, self.resumption, self.workspace, self.console = plan, resumption, workspace, console
+        """The console is None when there is nobody to see it, or it has failed."""
+        addresses, run_dir = workspace.addresses, workspace.run_dir
+        placement = place(plan.topology, in_turn())
+        self.briefing = Briefing(plan.topology, plan.description, plan.exact, addresses, placement, resumption)
+        self.membership = Membership(plan, resumption)
+        self.spawner = workspace.keep(spawner)
+        self.router = workspace.keep(Router(addresses.control))
+        self.journal = workspace.keep(Journal(run_dir, lambda note: self._tell(lambda console: console.event(note))))
+        self.selector = workspace.keep(selectors.DefaultSelector())
         limits = plan.topology.supervision
         self.supervisor = Supervisor(
-            plan.processes,
+            self.membership.listed,
             plan.expected_shape,
-            plan.run_id,
+            addresses.run_id,
             drain_s=limits.drain_s,
             budget=limits,
             mode=mode(plan.topology),
-            resume=resume,
+            resume=resumption.resumed,
         )
         self.clock = AwakeClock()
         self.now_s = 0.0
-        self.hangs = HangDetector(plan.progress["beat_ns"], limits.by_role, limits.start_s)
-        self.row_shares, self.shown_shares = (TimeShares(plan.progress["section_ns"]) for _ in range(2))
+        self.hangs = HangDetector(workspace.progress["beat_ns"], limits.by_role, limits.start_s)
+        self.row_shares, self.shown_shares = (TimeShares(workspace.progress["section_ns"]) for _ in range(2))
         self.rows = LearnerRows(plan.topology.report.every_s)
         self.energy = Energy()
         self.peers: dict[str, Key] = {}
@@ -107,8 +120,8 @@ class Runner:
         """Of simulators that have ended, with segments that are still there."""
         self.environments: dict[str, dict[str, Any]] = {}
         """Changes to the environment of simulators that were attached with some."""
-        self.last_row = Lines(plan.run_dir / "metrics.jsonl").last() or {} if resume else {}
-        self.attached_before = attached_before(plan.run_dir / "events.jsonl") if resume else []
+        self.last_row = Lines(run_dir / "metrics.jsonl").last() or {} if resumption.resumed else {}
+        self.attached_before = attached_before(run_dir / "events.jsonl") if resumption.resumed else []
         self.evaluation: dict[str, Any] = {}
         self.shown_s = -SHOW_EVERY_S
         self.deaths, self.complaints = 0, Complaints()
@@ -130,7 +143,8 @@ class Runner:
     def run(self) -> int:
         """Turn the loop until the supervisor is done; the summary is written whatever happens."""
         self.selector.register(self.router.fd, selectors.EVENT_READ)
-        self.selector.register(self.signals.fd, selectors.EVENT_READ)
+        self.selector.register(self.workspace.signals.fd, selectors.EVENT_READ)
+        self.selector.register(self.spawner.fd, selectors.EVENT_READ)
         error = "the supervisor itself failed"
         self.journal.begin()
         try:
@@ -145,7 +159,7 @@ class Runner:
         finally:
             self.spawner.close()
             done = self.done or ev.Done("failed", 1, error)
-            found = evaluations.best_and_last(Lines(self.plan.run_dir / "events.jsonl").new())
+            found = evaluations.best_and_last(Lines(self.workspace.run_dir / "events.jsonl").new())
             rows = (self.last_row, done.summary)
             summary = metadata.summary(
                 done.status, done.error, self.deaths, self.complaints.count, *rows, self.now_s, found
@@ -157,14 +171,15 @@ class Runner:
 
     def _turn(self) -> None:
         """Wait for something, or a moment; then tell the supervisor all that has happened."""
-        ready = [key.data for key, _ in self.selector.select(TURN_S)]
+        self.selector.select(TURN_S)
+        ended = self.spawner.ended()
         self.now_s, gap_s = self.clock.advance()
         if gap_s:
             self.hangs.forgive(gap_s)
-        for number in self.signals.read():
+        for number in self.workspace.signals.read():
             self._happened(ev.Interrupted(hangup=number == signal.SIGHUP))
         self._listen(0)
-        self._bury([key for key in ready if key is not None])
+        self._bury(ended)
         self.spawner.bury_orphans()
         self._feel_pulses()
         self._happened(ev.Tick())
@@ -225,7 +240,7 @@ class Runner:
             self._happened(ev.Asked(peer, message))
 
     def _feel_pulses(self) -> None:
-        alive = [(p, self.plan.process(p["name"])) for p in self.supervisor.processes() if p["pid"] is not None]
+        alive = [(p, self.membership.named(p["name"])) for p in self.supervisor.processes() if p["pid"] is not None]
         watched = [
             Watched(process.name, p["incarnation"], process.id.role, process.index, p["pid"], p["state"] == "starting")
             for p, process in alive
@@ -236,10 +251,12 @@ class Runner:
     def _forget_the_gone(self) -> None:
         """Free the rows of processes that have left for good, for those that are still to come."""
         listed = {process["name"] for process in self.supervisor.processes()}
-        for name in [process.name for process in self.plan.processes if process.name not in listed]:
-            self.plan.remove(name)
-            self.environments.pop(name, None)
-            self.rows.leave(name)
+        for process in [process for process in self.membership.listed if process.name not in listed]:
+            self.membership.remove(process)
+            if ROLES[process.id.role].learns:
+                self.workspace.drop_learner(process.id.learner)
+            self.environments.pop(process.name, None)
+            self.rows.leave(process.name)
 
     def _drop_members(self) -> None:
         """Remove the segments of ended simulators that no trainer needs any more."""
@@ -247,28 +264,30 @@ class Runner:
         needed = [member for member in self.gone_members if member in wanted]
         for member in self.gone_members:
             if member not in needed:
-                self.plan.drop_member(member)
+                self.workspace.drop_member(member)
         self.gone_members = needed
 
     # Deeds ----------------------------------------------------------------------------------------------------------
 
     def _spawn(self, action: ev.Spawn) -> None:
         name, incarnation = action.name, action.incarnation
-        process, member = self.plan.process(name), None
-        path = self.plan.run_dir / "settings" / f"{name}.{incarnation}.json"
+        process, member = self.membership.named(name), None
+        own = process.id.again(incarnation)
+        path = self.workspace.addresses.settings(own)
         try:
-            if process.id.role == "simulator":
-                member = self.members[name, incarnation] = self.plan.create_member(name, incarnation)
-            settings = instructions(self.plan, name, incarnation, action.resume, self.environments.get(name))
+            if ROLES[own.role].makes_rows:
+                member = self.members[name, incarnation] = self.workspace.create_member(own)
+            start = Start(action.resume, self.environments.get(name, {}))
+            settings = instructions(self.briefing, own, process.index, start)
             all_settings.write(settings, path)
-            pid = self.spawner.spawn(name, incarnation, process.id.role, path, settings.threads)
+            pid = self.spawner.spawn(name, incarnation, own.role, path, settings.threads)
         except OSError as error:
             if member is not None:
-                self.plan.drop_member(self.members.pop((name, incarnation)))
+                self.workspace.drop_member(self.members.pop((name, incarnation)))
             passing = error.errno in DISK_ERRORS or isinstance(error, GuardianLostError)
             self._events.append(ev.NotSpawned(name, incarnation, f"cannot be started: {error}", passing))
             return
-        self.peers |= dict.fromkeys((settings.id.peer, settings.id.last_words), (name, incarnation))
+        self.peers |= dict.fromkeys((own.peer, own.last_words), (name, incarnation))
         self._events.append(ev.Spawned(name, incarnation, pid, member))
 
     def _say(self, peer: str, message: Message) -> None:
@@ -283,30 +302,42 @@ class Runner:
                 raise TopologyError(
                     f"attach {' '.join(action.overrides)}: only env.* can be changed; start another run"
                 )
-            plan = self.plan
-            new = plan.add_learners(action.learners) if action.learners else plan.add_simulators(action.simulators)
-        except (TopologyError, OSError) as error:  # no room in the plan, or in shared memory
+            join = self.membership.add_simulators
+            new = self._learners(action.learners) if action.learners else join(action.simulators)
+        except (TopologyError, OSError) as error:  # no room in the run, or in shared memory
             self._events.append(ev.NotEnlarged(action.client, str(error)))
             return
         if changed != own:
-            names = [process.name for process in new if process.id.role == "simulator"]
+            names = [process.name for process in new if ROLES[process.id.role].makes_rows]
             self.environments.update(dict.fromkeys(names, msgspec.to_builtins(changed.env)))
         self._events.append(ev.Enlarged(action.client, tuple(new)))
 
+    def _learners(self, count: int) -> list[PlannedProcess]:
+        """Add learners with the segments that each has of its own; where there is no room nothing is left of them."""
+        new = self.membership.add_learners(count)
+        try:
+            self.workspace.create_learners(sorted({process.id.learner for process in new}))
+        except BaseException:
+            for process in new:
+                self.membership.remove(process)
+            raise
+        return new
+
     def _say_beforehand(self) -> None:
-        if self.plan.resumed_from:
-            taken = " and ".join(self.plan.resumed_from)
-            anew = self.plan.begins_anew
+        before = self.resumption
+        if before.resumed:
+            taken = " and ".join(before.checkpoints)
+            anew = before.begins_anew
             how = f"where simulators begin new games: {anew}" if anew else "as if it had not been interrupted"
-            self._note(ev.Note("resumed", cause=f"at {self.plan.resumed_at:,} steps, from {taken}, {how}"))
+            self._note(ev.Note("resumed", cause=f"at {before.env_steps:,} steps, from {taken}, {how}"))
         for choice in self.plan.choices:
             self._note(ev.Note("chosen", cause=str(choice), fields=asdict(choice)))
-        for before, names in (("attached", self.attached_before), ("detached", self.plan.left_out)):
+        for how, names in (("attached", self.attached_before), ("detached", before.left_out.values())):
             if names:
-                cause = f"{before} earlier and not part of it: {', '.join(names)}; attach as many again if wanted"
+                cause = f"{how} earlier and not part of it: {', '.join(names)}; attach as many again if wanted"
                 self._note(ev.Note("resumed", cause=cause))
         told = (crowded(self.plan.topology, self.plan.cores.usable), self.plan.description.unseen, disorder())
-        for warning in (*told, *self.plan.damaged):
+        for warning in (*told, *before.damaged):
             if warning:
                 self._note(ev.Note("warned", cause=warning))
 
@@ -322,7 +353,7 @@ class Runner:
         merged = self.rows.add(action.name, action.values, self.now_s)
         if merged is None:
             return
-        rows = [process.index for process in self.plan.processes]
+        rows = [process.index for process in self.membership.listed]
         energy = self.energy.row(merged.get("frames"))
         self.last_row = {**merged, **energy, **self.row_shares.together(rows), **self.evaluation}
         self.journal.row(self.last_row)
@@ -341,7 +372,7 @@ class Runner:
     def _show(self) -> None:
         busy = self.shown_shares.busy()
         listed = self.supervisor.processes()
-        shown = [{**p, "busy": busy[self.plan.process(p["name"]).index]} for p in listed]
+        shown = [{**p, "busy": busy[self.membership.named(p["name"]).index]} for p in listed]
         self._tell(lambda console: console.processes(shown))
 
     def _end(self, done: ev.Done) -> None:

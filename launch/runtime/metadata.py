@@ -21,7 +21,8 @@ from actorlearn import __version__
 from actorlearn.files import write_atomically
 from actorlearn.metrics.registry import METRICS, Kind, Merge
 from launch.machine.cores import Cores
-from launch.plan.plan import Plan
+from launch.plan.addresses import Addresses
+from launch.plan.resumption import Resumption
 from launch.runs.find import start_time
 from launch.runs.jsonl import read_object
 
@@ -41,28 +42,28 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def meta(plan: Plan, resume: bool) -> dict[str, Any]:
+def meta(name: str, addresses: Addresses, resumption: Resumption) -> dict[str, Any]:
     """Return what ran, on what, and where to reach it. Of a resumed run the earlier parts are kept."""
-    before = read_object(plan.run_dir / "meta.json") if resume else {}
+    before = read_object(addresses.run_dir / "meta.json") if resumption.resumed else {}
     parts = before.pop("earlier", [])
     earlier = [*(parts if isinstance(parts, list) else []), before] if before else []
     return {
-        "run_id": plan.run_id,
-        "name": plan.topology.name,
+        "run_id": addresses.run_id,
+        "name": name,
         "version": __version__,
         **commit(Path(__file__).parents[2]),
         "python": platform.python_version(),
         "packages": versions(),
         "machine": machine(),
         "command": sys.argv[1:],
-        "resumed_at": plan.resumed_at if resume else None,
-        "resumed_from": plan.resumed_from,
+        "resumed_at": resumption.env_steps if resumption.resumed else None,
+        "resumed_from": resumption.checkpoints,
         "started": now(),
         "ended": None,
         "supervisor_pid": os.getpid(),
         "supervisor_started": start_time(os.getpid()),
-        "sockets": str(plan.sockets_dir),
-        "shm": str(plan.shm),
+        "sockets": str(addresses.sockets),
+        "shm": str(addresses.shm),
         "earlier": earlier,
     }
 

@@ -39,7 +39,6 @@ from actorlearn.wire.messages import MessageError
 from actorlearn.worker import settings as process_settings
 from actorlearn.worker.settings import SimulatorSettings, TrainerSettings
 from launch.plan.plan import plan
-from launch.plan.settings import instructions
 from launch.topology import load, strict_yaml
 from launch.topology.load import TopologyError
 from tests import named, odd_messages
@@ -47,6 +46,7 @@ from tests.fuzz.nearly import as_json, edited_bytes, edited_tree, nearly
 from tests.fuzz.watched import watched
 from tests.identities import process, trainer
 from tests.launch.described import DESCRIPTION
+from tests.launch.opened import told
 from tests.processes.interrupted import CONFIGURATIONS, Play
 from tests.replay.buffers import make as make_replay
 
@@ -496,9 +496,8 @@ def _settings(data: bytes, folder: Path) -> bool:
 
 @cache
 def _instructions() -> list[Any]:
-    made = plan(load.parse(CARTPOLE), Path("run"), "run-1", Path("/tmp/x"), DESCRIPTION)
-    told = [instructions(made, process.name, 0) for process in made.processes]
-    return [msgspec.to_builtins(settings) for settings in told]
+    made = plan(load.parse(CARTPOLE), DESCRIPTION)
+    return [msgspec.to_builtins(told(made, process.id)) for process in made.processes]
 
 
 DEEP_JSON = tuple(text * 100_000 for text in (b"[", b'{"a":', b"[{}, ", b"9", b'"\\u0000'))

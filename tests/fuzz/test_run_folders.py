@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from launch.runs import find
-from launch.runtime import loop, resources
+from launch.runtime import loop, signals
 from tests.examples import examples
 from tests.fuzz.run_folders import answered, ask, commands, here, lay, odd_files
 from tests.launch.described import DESCRIPTION
@@ -46,8 +46,8 @@ def test_whatever_a_file_of_a_run_holds_it_goes_on_or_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: tuple[str, bytes]
 ) -> None:
     monkeypatch.setattr(loop, "describe", lambda topology: DESCRIPTION)
-    monkeypatch.setattr(loop, "Spawner", NoProcesses)
-    monkeypatch.setattr(resources.Signals, "read", lambda _self: [signal.SIGINT, signal.SIGINT])
+    monkeypatch.setattr(loop, "LocalSpawner", NoProcesses)
+    monkeypatch.setattr(signals.Signals, "read", lambda _self: [signal.SIGINT, signal.SIGINT])
     folder = lay(here(tmp_path), *odd)
     code, _, wrong = ask("resume", str(folder))
     if code not in (0, 130):
@@ -79,8 +79,8 @@ def test_what_was_found_in_folders_stays_mended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes
 ) -> None:
     monkeypatch.setattr(loop, "describe", lambda topology: DESCRIPTION)
-    monkeypatch.setattr(loop, "Spawner", NoProcesses)
-    monkeypatch.setattr(resources.Signals, "read", lambda _self: [signal.SIGINT, signal.SIGINT])
+    monkeypatch.setattr(loop, "LocalSpawner", NoProcesses)
+    monkeypatch.setattr(signals.Signals, "read", lambda _self: [signal.SIGINT, signal.SIGINT])
     folder = lay(here(tmp_path), name, content)
     for command in (*commands(folder), ("plot", str(folder), "-o", "x.png")):
         code, out, wrong = ask(*command)

@@ -34,11 +34,11 @@ from actorlearn.tasks import describe
 from actorlearn.wire.messages import PROTOCOL_VERSION, Finished, Hello, Request, encode
 from actorlearn.worker import settings as all_settings
 from actorlearn.worker.settings import DescribeSettings, SimulatorSettings, TrainerSettings
-from launch.plan.plan import Plan
+from launch.plan.plan import plan
 from launch.plan.probe import Description, algorithm_settings, env_settings, model_settings, optimizer_settings
-from launch.runtime import loop
+from launch.runtime import loop, resume_checks
 from launch.runtime.loop import Runner
-from launch.runtime.resources import Footing
+from launch.runtime.workspace import Workspace
 from launch.supervision import events as ev
 from launch.topology.load import Topology, dump, parse
 from tests.ledger import fibers
@@ -136,7 +136,7 @@ class World:
         self.arms: Arms
         self._words: dict[str, Any] = {}
         self._inodes: dict[Path, int] = {}
-        self.plan: Plan
+        self.space: Workspace
         self.runner: Runner
 
     # A test's doors ---------------------------------------------------------------------------------------------------
@@ -147,9 +147,11 @@ class World:
         self.heard.clear()
         self.applied_before = len(self.applied)
         self.life, self.cut, self.resumed, self._words = len(self.produced), {}, {}, {}
-        with _in_one_process(self), armed(arms, self._is_victim) as self.arms, Footing(self.folder) as footing:
-            self.plan = footing.lay(self.topology, self.description, resume)
-            self.runner = Runner(self.plan, footing, resume, None)
+        with _in_one_process(self), armed(arms, self._is_victim) as self.arms, Workspace(self.folder) as self.space:
+            made = plan(self.topology, self.description)
+            resumption = resume_checks.found(made, self.space.run_dir, resume)
+            self.space.open(made, resumption)
+            self.runner = Runner(made, resumption, self.space, _Spawner(self), None)
             try:
                 return self.runner.run()
             finally:
@@ -164,7 +166,7 @@ class World:
     def _keep(self) -> None:
         """Keep mappings of all segments, which are removed with the run."""
         self.kept = {}
-        for path in sorted(self.plan.shm.iterdir()):
+        for path in sorted(self.space.addresses.shm.iterdir()):
             with suppress(Exception):
                 self.kept[path.name] = Segment.open(path)
 
@@ -191,8 +193,8 @@ class World:
 
     # One turn ---------------------------------------------------------------------------------------------------------
 
-    def turn(self) -> list[Key]:
-        """Let everybody do something; who has ended."""
+    def turn(self) -> None:
+        """Let everybody do something."""
         self.turns += 1
         assert self.turns < MOST_TURNS, f"still {self.runner.supervisor.phase} after {self.turns} turns"
         self.interfere(self)
@@ -206,6 +208,9 @@ class World:
         self._look()
         if self.power_cut and self.arms.acted:
             raise PowerCutError
+
+    def ended(self) -> list[Key]:
+        """Who has ended, and was not reaped."""
         return [key for key, worker in self.workers.items() if worker.returncode is not None]
 
     def _play(self, worker: Worker) -> None:
@@ -241,7 +246,9 @@ class World:
                 self._watch(f"{kind}-{learner}", word)
 
     def _watch(self, name: str, word: str) -> None:
-        segment = self._words.setdefault(name, {}).setdefault("segment", None) or Segment.open(self.plan.shm / name)
+        segment = self._words.setdefault(name, {}).setdefault("segment", None) or Segment.open(
+            self.space.addresses.shm / name
+        )
         before, now = self._words[name].get(word, -1), int(segment[word][0])
         self._words[name] |= {"segment": segment, word: now}
         if now < before:
@@ -390,8 +397,14 @@ class _Router:
 
 
 class _Spawner:
+    fd = -1
+
     def __init__(self, world: World) -> None:
+        self._world = world
         self.spawn, self.kill, self.reap = world.spawn, world.signal, world.reap
+
+    def ended(self) -> list[Key]:
+        return self._world.ended()
 
     def show_stack(self, name: str, incarnation: int, about: str) -> None:
         pass
@@ -412,8 +425,8 @@ class _Selector:
     def register(self, *_: Any) -> None:
         pass
 
-    def select(self, _timeout_s: float) -> list[tuple[Any, int]]:
-        return [(SimpleNamespace(data=key), 1) for key in self._world.turn()]
+    def select(self, _timeout_s: float) -> None:
+        self._world.turn()
 
     def close(self) -> None:
         pass
@@ -486,7 +499,6 @@ def _in_one_process(world: World) -> Iterator[None]:
         for name, made in {
             "Router": lambda _endpoint: _Router(world),
             "Journal": lambda run_dir, _tell: _Journal(world, run_dir),
-            "Spawner": lambda *_: _Spawner(world),
             "AwakeClock": _Clock,
             "HangDetector": lambda *_: SimpleNamespace(look=lambda *_: [], forgive=lambda _: None),
             "selectors": SimpleNamespace(DefaultSelector=lambda: _Selector(world), EVENT_READ=1),

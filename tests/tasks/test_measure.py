@@ -11,8 +11,8 @@ from actorlearn.tasks import measure
 from actorlearn.worker.settings import AloneSettings, SimulatorSettings, TrainerSettings
 from launch.plan.plan import plan
 from launch.plan.probe import describe
-from launch.plan.settings import instructions
 from launch.topology.load import parse
+from tests.launch.opened import told
 
 
 @pytest.fixture
@@ -65,8 +65,8 @@ def test_learning_from_a_replay_runs_alone_whatever_its_rings_must_hold(
 def measuring(folder: Path, env_id: str, name: str, environments: int, keys: list[str]) -> AloneSettings:
     """What a process that measures one part is told."""
     topology = parse(f"env: {{id: {env_id}}}\nalgorithm: {{name: {name}}}\n", keys)
-    made = plan(topology, folder, "run", folder, describe(topology))
-    simulator, trainer = instructions(made, "simulator-0", 0), instructions(made, "trainer", 0)
+    made = plan(topology, describe(topology))
+    simulator, trainer = told(made, "simulator-0"), told(made, "trainer")
     assert isinstance(simulator, SimulatorSettings) and isinstance(trainer, TrainerSettings)
     return AloneSettings(
         part="",

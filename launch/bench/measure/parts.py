@@ -16,17 +16,20 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from actorlearn.wire.identity import ProcessId
 from actorlearn.worker import settings as all_settings
 from actorlearn.worker.settings import AloneSettings, SimulatorSettings, TrainerSettings
 from launch.errors import FailedError
+from launch.plan.addresses import Addresses
 from launch.plan.auto import rows_answered
+from launch.plan.placement import place
 from launch.plan.plan import plan
 from launch.plan.probe import describe
-from launch.plan.processes import trainer_of
-from launch.plan.settings import instructions
+from launch.plan.resumption import Resumption
+from launch.plan.roles import Briefing, instructions, trainer_of
 from launch.spawning.answers import NoAnswerError, answer
 from launch.spawning.guardian import PARENT
-from launch.spawning.spawner import environment
+from launch.spawning.local import environment
 from launch.topology.load import load
 
 _LIMIT_S = 60.0
@@ -38,9 +41,8 @@ class Parts:
     def __init__(self, path: str, overrides: Sequence[str] = ()) -> None:
         """Work out the plan; nothing is started."""
         self._folder = tempfile.TemporaryDirectory(prefix="actorlearn-bench-")
-        nowhere = Path(self._folder.name)
         loaded = load(path, overrides)
-        self._plan = plan(loaded, nowhere, "bench", nowhere, describe(loaded))
+        self._plan = plan(loaded, describe(loaded))
         self.topology = self._plan.topology
 
     def __enter__(self) -> Parts:
@@ -88,8 +90,11 @@ class Parts:
 
     def _write(self, part: str, threads: int, environments: int, seconds: float) -> Path:
         """The settings of the measuring processes, all alike."""
-        simulator = instructions(self._plan, "simulator-0", 0)
-        trainer = instructions(self._plan, trainer_of(self.topology, 0).name, 0)
+        nowhere, made = Path(self._folder.name), self._plan
+        at, new = Addresses.named("bench", nowhere, nowhere), Resumption(began_s=0.0)
+        briefing = Briefing(made.topology, made.description, made.exact, at, place(made.topology, []), new)
+        simulator = instructions(briefing, ProcessId("simulator"), 0)
+        trainer = instructions(briefing, trainer_of(self.topology, 0), 0)
         assert isinstance(simulator, SimulatorSettings) and isinstance(trainer, TrainerSettings)
         path = Path(self._folder.name) / f"{part}.json"
         alone = AloneSettings(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,6 +12,7 @@ from launch.plan.exactness import KEY, MOST_BYTES, begins_anew, chosen, depends_
 from launch.plan.plan import plan
 from launch.topology.load import TopologyError, parse
 from tests.launch.described import DESCRIPTION
+from tests.launch.opened import ADDRESSES
 
 CARTPOLE = "env: {id: CartPole-v1}"
 
@@ -67,13 +67,13 @@ def test_large_blocks_are_saved_when_that_is_asked_for() -> None:
     assert chosen(parse(CARTPOLE, [f"{KEY}=true"]), large).value
 
 
-def test_a_plan_says_what_was_decided_and_a_topology_keeps_the_question(tmp_path: Path) -> None:
+def test_a_plan_says_what_was_decided_and_a_topology_keeps_the_question() -> None:
     for overrides, exact in (([], True), (["simulators.blocks=2"], False)):
-        made = plan(parse(CARTPOLE, overrides), tmp_path, "run-1", tmp_path, DESCRIPTION)
+        made = plan(parse(CARTPOLE, overrides), DESCRIPTION)
         assert made.exact is exact
         (said,) = (choice for choice in made.choices if choice.key == KEY)
         assert said.value is exact
-        assert check.as_json(made)["choices"][-1] == {"key": KEY, "value": exact, "why": said.why}
+        assert check.as_json(made, ADDRESSES)["choices"][-1] == {"key": KEY, "value": exact, "why": said.why}
         assert made.topology.checkpoint.exact == "auto"
 
 

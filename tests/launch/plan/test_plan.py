@@ -2,43 +2,55 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterable
 
 import pytest
 
 from actorlearn.address import Shm
-from actorlearn.memory.fields import Field
 from actorlearn.memory.progress import ROWS
-from actorlearn.memory.shared import SharedMemoryFull, segment_bytes
+from actorlearn.memory.shared import segment_bytes
 from actorlearn.parameters.mixing import GraphSettings
 from actorlearn.parameters.settings import GossipExchange, SyncExchange
 from actorlearn.replay.rows import replay_fields
+from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import EvaluatorSettings, SimulatorSettings, TrainerSettings
 from launch.commands import check
 from launch.plan.plan import Plan, plan
-from launch.plan.settings import instructions
+from launch.plan.processes import PlannedProcess
+from launch.plan.roles import server_of
+from launch.supervision.membership import Membership
 from launch.topology.load import TopologyError, parse
 from tests.launch.described import DESCRIPTION
+from tests.launch.opened import ADDRESSES, NEW, told
 
 
 def planned(*overrides: str) -> Plan:
     topology = parse("env: {id: CartPole-v1}", ["simulators.count=2", *overrides])
-    return plan(topology, Path("run"), "run-1", Path("/tmp/x"), DESCRIPTION)
+    return plan(topology, DESCRIPTION)
 
 
-def rows(made: Plan) -> list[int]:
-    return [process.index for process in made.processes]
+def living(*overrides: str) -> Membership:
+    """The processes of a run that has just begun."""
+    return Membership(planned(*overrides), NEW)
+
+
+def rows(processes: Iterable[PlannedProcess]) -> list[int]:
+    return [process.index for process in processes]
+
+
+def remove(made: Membership, name: str) -> None:
+    made.remove(made.named(name))
 
 
 def env_seeds(made: Plan, name: str, incarnation: int = 0) -> list[int]:
-    settings = instructions(made, name, incarnation)
+    settings = told(made, name, incarnation)
     assert isinstance(settings, SimulatorSettings)
     return settings.env_seeds
 
 
 def test_more_processes_than_rows_are_refused_in_one_line() -> None:
     most = ROWS - 2  # a trainer and an inference server
-    assert rows(planned(f"simulators.count={most}", "inference.count=1")) == list(range(ROWS))
+    assert rows(planned(f"simulators.count={most}", "inference.count=1").processes) == list(range(ROWS))
     with pytest.raises(
         TopologyError, match=f"simulators.count {most + 1}, .* 257 processes, .* at most 256; write"
     ) as e:
@@ -49,38 +61,38 @@ def test_more_processes_than_rows_are_refused_in_one_line() -> None:
 
 
 def test_simulators_come_and_go_for_ever_and_no_name_comes_back() -> None:
-    made = planned()
-    names = {process.name for process in made.processes}
+    made = living()
+    names = {process.name for process in made.listed}
     for _ in range(ROWS):
         for process in made.add_simulators(3):
             assert process.name not in names
             names.add(process.name)
-            made.remove(process.name)
-        assert len(made.processes) == len(set(rows(made))) == 3
+            made.remove(process)
+        assert len(made.listed) == len(set(rows(made.listed))) == 3
     assert "simulator-769" in names
 
 
 def test_a_replay_has_no_room_for_more_simulators_than_it_was_made_for() -> None:
-    made = planned("algorithm.name=dqn")
+    made = living("algorithm.name=dqn")
     with pytest.raises(TopologyError, match=r"attach 1 simulators: a replay has room for 2 simulators of a learner"):
         made.add_simulators(1)
-    assert len(made.processes) == len(planned("algorithm.name=dqn").processes)
-    made.remove("simulator-0")
+    assert len(made.listed) == len(planned("algorithm.name=dqn").processes)
+    remove(made, "simulator-0")
     assert [process.id.learner for process in made.add_simulators(1)] == [0]
 
 
 def test_a_free_row_is_used_again_and_no_row_twice() -> None:
-    made = planned()
-    row = made.process("simulator-0").index
+    made = living()
+    row = made.named("simulator-0").index
     made.add_simulators(2)
-    made.remove("simulator-0")
+    remove(made, "simulator-0")
     (new,) = made.add_simulators(1)
     assert (new.name, new.index) == ("simulator-4", row)
-    assert len(set(rows(made))) == len(made.processes)
+    assert len(set(rows(made.listed))) == len(made.listed)
 
 
 def test_a_full_run_says_how_many_still_fit() -> None:
-    made = planned(f"simulators.count={ROWS - 4}", "inference.count=1")
+    made = living(f"simulators.count={ROWS - 4}", "inference.count=1")
     with pytest.raises(
         TopologyError, match="attach 3 simulators: .* at most 256 .* has 254; attach at most 2, or detach"
     ):
@@ -93,7 +105,7 @@ def test_seeds_follow_the_name_alone() -> None:
     seeds = env_seeds(planned(), "simulator-1")
     for overrides in (["evaluator.count=1"], ["inference.count=2"], ["inference.count=0", "evaluator.count=1"]):
         assert env_seeds(planned(*overrides), "simulator-1") == seeds
-    assert planned("evaluator.count=1").process("simulator-1").index == planned().process("simulator-1").index
+    assert living("evaluator.count=1").named("simulator-1").index == living().named("simulator-1").index
     others = [env_seeds(planned(), "simulator-0"), env_seeds(planned(), "simulator-1", 1)]
     others.append(env_seeds(planned("seed=7"), "simulator-1"))
     assert all(other != seeds for other in others)
@@ -111,24 +123,26 @@ def test_each_learner_has_a_trainer_servers_and_simulators_of_its_own() -> None:
         ("evaluator-0", 0),
     ]
     for name, learner, server in (("simulator-0", 0, 0), ("simulator-1", 0, 1), ("simulator-3", 1, 3)):
-        settings, member = instructions(made, name, 0), made.member(name, 0)
+        settings = told(made, name)
         assert isinstance(settings, SimulatorSettings)
-        assert settings.weights == made.weights(learner)
-        assert settings.rollouts == made.rollouts(learner)
-        assert settings.trainer_wakeup == made.wakeup(f"trainer-{learner}")
-        assert settings.inference_wakeup == made.wakeup(f"inference-{server}")
-        assert (member.id.learner, member.server) == (learner, server)
+        assert settings.weights == ADDRESSES.own("weights", learner)
+        assert settings.rollouts == ADDRESSES.own("rollouts", learner)
+        assert settings.trainer_wakeup == ADDRESSES.wakeup(ProcessId("trainer", learner))
+        assert settings.inference_wakeup == ADDRESSES.wakeup(ProcessId("inference", server))
+        assert settings.id.learner == learner
 
 
 def test_who_comes_later_is_dealt_to_the_learners_in_turn() -> None:
-    made = planned("learners.count=2", "inference.count=1")
+    made = living("learners.count=2", "inference.count=1")
     new = made.add_simulators(3)
     assert [(process.name, process.id.learner) for process in new] == [
         ("simulator-4", 0),
         ("simulator-5", 1),
         ("simulator-6", 0),
     ]
-    assert [made.server_of(process.id).number for process in new] == [0, 1, 0]
+    assert [
+        server_of(planned("learners.count=2", "inference.count=1").topology, process.id).number for process in new
+    ] == [0, 1, 0]
 
 
 def test_no_two_simulators_of_any_learner_play_the_same_games() -> None:
@@ -141,14 +155,14 @@ def test_gossip_has_messages_and_counts_and_numbers_its_trainers() -> None:
     made = planned("mode=gossip", "gossip.graph=[[1], [0]]", "gossip.gradient_every=5", "seed=3")
     names = [segment.name for segment in made.segments]
     assert names[:6] == ["weights-0", "rollouts-0", "account-0", "messages-0", "gradients-0", "counts"]
-    settings = instructions(made, "trainer-0", 0)
+    settings = told(made, "trainer-0")
     assert isinstance(settings, TrainerSettings)
     exchange = settings.exchange
     assert isinstance(exchange, GossipExchange)
     assert (exchange.rank, exchange.learners, exchange.gradient_every) == (0, 1, 5)
-    assert exchange.messages == Shm(path=str(made.shm / "messages-{}"))
-    assert exchange.counts == Shm(path=str(made.shm / "counts"))
-    assert exchange.log == str(made.run_dir / "exchanges-0.jsonl")
+    assert exchange.messages == Shm(path=ADDRESSES.own("messages", "{}"))
+    assert exchange.counts == Shm(path=ADDRESSES.segment("counts"))
+    assert exchange.log == str(ADDRESSES.run_dir / "exchanges-0.jsonl")
     assert exchange.graph == GraphSettings(name="lists", lists=((1,), (0,)))
     assert planned("mode=gossip", "seed=3").graph == GraphSettings(name="ring", seed=3)
 
@@ -158,10 +172,10 @@ def test_learners_in_step_have_room_for_the_gradients_of_all() -> None:
     floats = -(-made.description.weights // 16) * 16  # whole cache lines
     (segment,) = (segment for segment in made.segments if segment.name == "gradients")
     assert 4 * 2 * 3 * floats <= segment.bytes <= 4 * 2 * 3 * floats + 20_000
-    settings = instructions(made, "trainer-1", 0)
+    settings = told(made, "trainer-1")
     assert isinstance(settings, TrainerSettings)
     assert isinstance(settings.exchange, SyncExchange)
-    assert settings.exchange.gradients == Shm(path=str(made.shm / "gradients"))
+    assert settings.exchange.gradients == Shm(path=ADDRESSES.segment("gradients"))
     for overrides in (["learners.count=1"], ["learners.count=2", "mode=async"]):
         assert "gradients" not in [segment.name for segment in planned(*overrides).segments]
 
@@ -170,106 +184,76 @@ def test_who_listens_is_in_the_plan() -> None:
     two = ["learners.count=2", "inference.count=1", "evaluator.count=1"]
     for mode in ("sync", "async", "gossip"):
         made = planned(*two, f"mode={mode}")
-        assert made.sockets == [made.endpoint("control")]
+        assert made.sockets(ADDRESSES) == [ADDRESSES.control]
     made = planned(*two, "mode=gossip", "gossip.transport=zmq")
-    messages = [made.endpoint(f"messages-{learner}") for learner in range(2)]
-    assert made.sockets == [made.endpoint("control"), *messages]
-    listens = made.exchange(1).listens
+    messages = [ADDRESSES.places.socket(f"messages-{learner}").endpoint for learner in range(2)]
+    assert made.sockets(ADDRESSES) == [ADDRESSES.control, *messages]
+    listens = told(made, "trainer-1").exchange.listens
     assert listens and listens.endpoint == messages[1]
 
 
 # Learners that come and go --------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def living(tmp_path: Path) -> Plan:
-    """Two learners that gossip, with their segments made."""
-    made = planned("mode=gossip", "learners.count=2", "inference.count=1", "gossip.gradient_every=1")
-    made.shm = tmp_path
-    made.create_segments()
-    return made
+GOSSIP = ("mode=gossip", "learners.count=2", "inference.count=1", "gossip.gradient_every=1")
 
 
-def segments(made: Plan) -> set[str]:
-    return {path.name for path in made.shm.iterdir()}
-
-
-def test_a_learner_that_comes_has_processes_and_segments_of_its_own(living: Plan) -> None:
-    before = segments(living)
-    new = living.add_learners(2)
+def test_a_learner_that_comes_has_processes_of_its_own() -> None:
+    made = living(*GOSSIP)
+    new = made.add_learners(2)
     assert [(process.name, process.id.learner) for process in new] == [
         *(("trainer-2", 2), ("trainer-3", 3), ("inference-2", 2), ("inference-3", 3)),
         *(("simulator-4", 2), ("simulator-5", 2), ("simulator-6", 3), ("simulator-7", 3)),
     ]
-    assert len(set(rows(living))) == len(living.processes) == 16
-    kinds = {name.removesuffix("-0") for name in before if name.endswith("-0")}
-    assert {"weights", "rollouts", "messages", "gradients"} <= kinds
-    assert segments(living) - before == {f"{kind}-{learner}" for kind in kinds for learner in (2, 3)}
-    settings, member = instructions(living, "simulator-6", 0), living.member("simulator-6", 0)
+    assert len(set(rows(made.listed))) == len(made.listed) == 16
+    settings = told(planned(*GOSSIP), made.named("simulator-6").id)
     assert isinstance(settings, SimulatorSettings)
-    assert (settings.weights, settings.rollouts) == (living.weights(3), living.rollouts(3))
-    assert settings.trainer_wakeup == living.wakeup("trainer-3")
-    assert settings.inference_wakeup == living.wakeup("inference-3")
-    assert (member.id.learner, member.server) == (3, 3)
-    trainer = instructions(living, "trainer-3", 0)
+    assert (settings.weights, settings.rollouts) == (ADDRESSES.own("weights", 3), ADDRESSES.own("rollouts", 3))
+    assert settings.trainer_wakeup == ADDRESSES.wakeup(ProcessId("trainer", 3))
+    assert settings.inference_wakeup == ADDRESSES.wakeup(ProcessId("inference", 3))
+    trainer = told(planned(*GOSSIP), made.named("trainer-3").id)
     assert isinstance(trainer, TrainerSettings)
     assert isinstance(trainer.exchange, GossipExchange)
     assert trainer.exchange.rank == trainer.learner == 3
 
 
-def test_a_learner_that_leaves_takes_its_segments_and_its_number_with_it(living: Plan) -> None:
-    before, left = segments(living), [process.name for process in living.processes if process.id.learner == 0]
-    for name in left:
-        living.remove(name)
-    assert before - segments(living) == {name for name in before if name.endswith("-0")} != set()
-    assert living.add_learners(1)[0].name == "trainer-2"
-    assert [process.id.learner for process in living.add_simulators(4)] == [1, 2, 1, 2]
+def test_a_learner_that_leaves_takes_its_number_with_it() -> None:
+    made = living(*GOSSIP)
+    for process in [process for process in made.listed if process.id.learner == 0]:
+        made.remove(process)
+    assert made.add_learners(1)[0].name == "trainer-2"
+    assert [process.id.learner for process in made.add_simulators(4)] == [1, 2, 1, 2]
 
 
-def test_a_learner_without_room_in_memory_leaves_nothing(living: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, processes, make = segments(living), list(living.processes), living._create
-
-    def full(name: str, fields: list[Field]) -> None:
-        if name == "messages-3":
-            raise SharedMemoryFull("full")
-        make(name, fields)
-
-    monkeypatch.setattr(living, "_create", full)
-    with pytest.raises(SharedMemoryFull):
-        living.add_learners(2)
-    assert segments(living) == before
-    assert living.processes == processes
-
-
-def test_learners_come_until_there_is_no_room(living: Plan) -> None:
+def test_learners_come_until_there_is_no_room() -> None:
+    made = living(*GOSSIP)
     with pytest.raises(TopologyError, match="attach 62 learners: .* at most 256 .* has 10; attach at most 49") as error:
-        planned("mode=gossip", "learners.count=2", "simulators.count=4").places.add_learners(62)
+        living("mode=gossip", "learners.count=2", "simulators.count=4").add_learners(62)
     assert "\n" not in str(error.value)
     with pytest.raises(TopologyError, match="attach 63 learners: .* at most 64 .* has had 2; attach at most 62"):
-        living.add_learners(63)
+        made.add_learners(63)
     for _ in range(62):
-        for process in living.add_learners(1):
-            living.remove(process.name)
+        for process in made.add_learners(1):
+            made.remove(process)
     with pytest.raises(TopologyError, match="has had 64; attach at most 0, or start another run"):
-        living.add_learners(1)
+        made.add_learners(1)
 
 
 def test_a_learner_that_no_list_names_is_not_attached() -> None:
-    places = planned("mode=gossip", "learners.count=2", "gossip.graph=[[2], [0], [1]]").places
-    assert places.add_learners(1)[0].name == "trainer-2"
+    made = living("mode=gossip", "learners.count=2", "gossip.graph=[[2], [0], [1]]")
+    assert made.add_learners(1)[0].name == "trainer-2"
     with pytest.raises(TopologyError, match="attach 1 learners: .* 0 to 2, and the next is 3, .* longer lists"):
-        places.add_learners(1)
-    assert places.next_learner == 3
+        made.add_learners(1)
 
 
 def test_a_learner_that_replays_has_a_replay_and_says_what_it_takes() -> None:
     keys = ["simulators.envs=4", "learners.count=2", "replay.capacity_steps=1001"]
     topology = parse("{env: {id: CartPole-v1}, algorithm: {name: dqn}}", ["simulators.count=2", *keys])
-    made = plan(topology, Path("run"), "run-1", Path("/tmp/x"), DESCRIPTION)
+    made = plan(topology, DESCRIPTION)
     found = {segment.name: segment for segment in made.segments if segment.name.startswith("replay")}
     assert found.keys() == {"replay-0", "replay-1"}
     assert "8 rings of 126 + 5 rows" in found["replay-0"].what  # 1001 / 8, and a rollout of 4 with one row more
-    settings = instructions(made, "trainer-1", 0)
+    settings = told(made, "trainer-1")
     assert isinstance(settings, TrainerSettings) and settings.replay is not None
     assert settings.replay.secondary == ""
     assert settings.replay.segment.endswith("replay-1")
@@ -282,13 +266,13 @@ def test_a_secondary_learner_has_weights_of_its_own_that_the_evaluator_plays() -
     topology = parse(
         "{env: {id: CartPole-v1}, algorithm: {name: dqn}}", ["evaluator.count=1", "replay.secondary_batch_size=64"]
     )
-    made = plan(topology, Path("run"), "run-1", Path("/tmp/x"), DESCRIPTION)
+    made = plan(topology, DESCRIPTION)
     sizes = {segment.name: segment.bytes for segment in made.segments}
     assert sizes["secondary-0"] == sizes["weights-0"]
-    trainer, evaluator = (instructions(made, name, 0) for name in ("trainer", "evaluator-0"))
+    trainer, evaluator = (told(made, name) for name in ("trainer", "evaluator-0"))
     assert isinstance(trainer, TrainerSettings) and trainer.replay is not None
     assert isinstance(evaluator, EvaluatorSettings)
-    assert trainer.replay.secondary == evaluator.secondary == str(made.shm / "secondary-0")
+    assert trainer.replay.secondary == evaluator.secondary == ADDRESSES.segment("secondary-0")
     assert trainer.replay.numbers.secondary_batch_size == 64
 
 
@@ -297,7 +281,7 @@ def test_check_tells_the_optimizers_numbers_of_several_learners_larger_batches()
     numbers = {}
     for name in ("dqn", "a2c"):
         topology = parse(f"{{env: {{id: CartPole-v1}}, algorithm: {{name: {name}}}}}", keys)
-        made = plan(topology, Path("run"), "run-1", Path("/tmp/x"), DESCRIPTION)
+        made = plan(topology, DESCRIPTION)
         found = check.optimizer(made)
         numbers[name] = [found[key] / getattr(topology.optimizer, key) for key in ("learning_rate", "epsilon")]
     assert numbers == {"dqn": [4.0, 0.25], "a2c": [2.0, 1.0]}
@@ -305,5 +289,5 @@ def test_check_tells_the_optimizers_numbers_of_several_learners_larger_batches()
 
 def test_a_learner_that_does_not_has_none() -> None:
     assert not [segment for segment in planned().segments if segment.name.startswith("replay")]
-    settings = instructions(planned(), "trainer", 0)
+    settings = told(planned(), "trainer")
     assert isinstance(settings, TrainerSettings) and settings.replay is None

@@ -11,11 +11,11 @@ from actorlearn.wire.messages import Evaluated
 from actorlearn.worker.settings import EvaluatorSettings
 from launch.commands import evaluate
 from launch.plan.plan import plan
-from launch.plan.settings import instructions
 from launch.reports import evaluations
 from launch.runs import find
 from launch.topology.load import dump, load
 from tests.launch.described import DESCRIPTION
+from tests.launch.opened import told
 from tests.sizes import ROOT
 
 ONE = Evaluated(policy_version=7, env_steps=1_000, returns=[1.0, 3.0])
@@ -84,8 +84,8 @@ def test_evaluations_follow_the_papers_and_eval_follows_them(
     name: str, epsilon: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topology = load(ROOT / "configs" / "atari" / f"{name}.yaml")
-    made = plan(topology, Path("run"), "run-1", Path("/tmp/x"), DESCRIPTION)
-    during = instructions(made, "evaluator-0", 0, False)
+    made = plan(topology, DESCRIPTION)
+    during = told(made, "evaluator-0")
     assert isinstance(during, EvaluatorSettings)
     assert (during.policy.algorithm["epsilon_eval"], during.greedy, during.every_steps) == (epsilon, False, 250_000)
     assert (during.episodes, during.env.noop_max, during.env.time_limit_steps) == (30, 30, 27_000)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import selectors
-from pathlib import Path
 
 from launch.spawning.spawner import Key
 
@@ -12,10 +11,17 @@ from launch.spawning.spawner import Key
 class NoProcesses:
     """In place of the spawner: processes that are nothing but an exit to come, when they are signalled."""
 
-    def __init__(self, selector: selectors.BaseSelector, _logs: Path, _run_id: str) -> None:
-        self._selector = selector
+    def __init__(self, *_: object) -> None:
+        self._selector = selectors.EpollSelector()
         self._exits: dict[Key, tuple[int, int]] = {}
         self._codes: dict[Key, int] = {}
+
+    @property
+    def fd(self) -> int:
+        return self._selector.fileno()
+
+    def ended(self) -> list[Key]:
+        return [key.data for key, _ in self._selector.select(0)]
 
     def spawn(self, name: str, incarnation: int, *_: object) -> int:
         self._exits[name, incarnation] = os.pipe()
@@ -26,6 +32,9 @@ class NoProcesses:
         if (name, incarnation) in self._exits:
             self._codes[name, incarnation] = -sent
             os.write(self._exits[name, incarnation][1], b"x")
+
+    def show_stack(self, name: str, incarnation: int, about: str) -> None:
+        pass
 
     def reap(self, key: Key) -> int:
         self._selector.unregister(self._exits[key][0])
@@ -40,3 +49,4 @@ class NoProcesses:
         for key in list(self._exits):
             self._codes[key] = -9
             self.reap(key)
+        self._selector.close()

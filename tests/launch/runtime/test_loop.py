@@ -27,11 +27,11 @@ from launch.reports import evaluations
 from launch.runs.jsonl import read_object
 from launch.runtime import loop
 from launch.runtime.loop import Runner
-from launch.runtime.resources import Footing
 from launch.supervision import events as ev
 from launch.topology.load import load, parse
 from tests.failing_disk import TROUBLES, FailingDisk
 from tests.launch.described import DESCRIPTION
+from tests.launch.opened import opened, ready
 
 FILES = ("events.jsonl", "metrics.jsonl")
 
@@ -67,8 +67,8 @@ class Broken:
 @contextmanager
 def runner(folder: Path, console: ev.Console | None, resume: bool = False, *overrides: str) -> Iterator[Runner]:
     topology = parse("env: {id: CartPole-v1}", ["simulators.count=2", *overrides])
-    with Footing(folder) as footing:
-        yield Runner(footing.lay(topology, DESCRIPTION, resume), footing, resume, console)
+    with ready(folder, topology, console, resume) as run:
+        yield run
 
 
 Step = ev.Action | Callable[[], object]
@@ -224,7 +224,7 @@ def test_a_process_that_finds_no_room_for_its_settings_comes_later(
     disk = FailingDisk(monkeypatch, tmp_path, number)
     with runner(tmp_path / "run", None) as run:
         monkeypatch.setattr(run.spawner, "spawn", lambda name, *_: started.append(name) or 4711)
-        before = sorted(run.plan.shm.iterdir())
+        before = sorted(run.workspace.addresses.shm.iterdir())
 
         def spawn(fails_from: int) -> ev.Spawn:
             disk.fails(lambda made: made >= fails_from)
@@ -233,7 +233,7 @@ def test_a_process_that_finds_no_room_for_its_settings_comes_later(
         def look(event: ev.Event) -> None:
             if isinstance(event, ev.NotSpawned):
                 assert event.passing and os.strerror(number) in event.reason
-                assert sorted(run.plan.shm.iterdir()) == before
+                assert sorted(run.workspace.addresses.shm.iterdir()) == before
                 assert list((tmp_path / "run" / "settings").iterdir()) == []
 
         told = lead(run, *(partial(spawn, call) for call in range(4)), look=look)
@@ -284,15 +284,15 @@ def test_the_end_tells_best_and_last_evaluation_of_all_lives(tmp_path: Path, lea
 
 def test_rows_of_simulators_that_have_left_are_free(tmp_path: Path, lead: Lead) -> None:
     with runner(tmp_path / "run", None) as run:
-        before = list(run.plan.processes)
+        before = list(run.membership.listed)
 
         def enlarge() -> None:
-            assert run.plan.processes == before
-            run.plan.add_simulators(2)  # asked for, and never started: the run was about to end
+            assert run.membership.listed == before
+            run.membership.add_simulators(2)  # asked for, and never started: the run was about to end
             run.environments["simulator-2"] = {}
 
         lead(run, lambda: None, enlarge)
-        assert run.plan.processes == before
+        assert run.membership.listed == before
         assert run.environments == {}
 
 
@@ -340,10 +340,10 @@ def test_a_learner_that_was_detached_does_not_come_back_with_its_old_weights(
     with runner(tmp_path / "run", None, True, *gossip) as run:
         lead(run)
         there = [0, 1, 2] if all_of_them else [0, 1]
-        assert [p.id.learner for p in run.plan.processes if p.id.role == "trainer"] == there
-        assert {p.id.learner for p in run.plan.processes if p.id.role == "simulator"} == set(there)
-        assert any(p.id.role == "evaluator" for p in run.plan.processes)
-        assert (run.plan.shm / "weights-2").exists() == all_of_them
+        assert [p.id.learner for p in run.membership.listed if p.id.role == "trainer"] == there
+        assert {p.id.learner for p in run.membership.listed if p.id.role == "simulator"} == set(there)
+        assert any(p.id.role == "evaluator" for p in run.membership.listed)
+        assert (run.workspace.addresses.shm / "weights-2").exists() == all_of_them
     began, *said = [cause for kind, cause in notes(tmp_path / "run")[len(events) :] if kind == "resumed"]
     left_out = "detached earlier and not part of it: trainer-2; attach as many again if wanted"
     assert began.startswith("at 20 steps, from checkpoints/20, where simulators begin new games: mode: gossip: ")
@@ -366,10 +366,10 @@ def test_a_run_whose_replay_was_saved_is_not_resumed_with_another(tmp_path: Path
     for steps, topology in ((20, other), (30, own)):  # only the newest is gone on with
         shape = msgspec.to_builtins(replay_shape(topology, DESCRIPTION))
         saved(tmp_path / "run" / "checkpoints" / f"{steps:012}", replay={"shape": shape})
-    with Footing(tmp_path / "run") as footing:
-        footing.lay(own, DESCRIPTION, True)
-    with pytest.raises(RunError, match=said) as refused, Footing(tmp_path / "run") as footing:
-        footing.lay(other, DESCRIPTION, True)
+    with opened(tmp_path / "run", own, True):
+        pass
+    with pytest.raises(RunError, match=said) as refused, opened(tmp_path / "run", other, True):
+        pass
     assert str(refused.value).endswith(", or start a new run")
 
 
@@ -392,16 +392,16 @@ def test_a_console_that_cannot_be_closed_is_let_go() -> None:
 
 def test_learners_are_made_before_they_are_started_and_leave_nothing(tmp_path: Path, lead: Lead) -> None:
     with runner(tmp_path / "run", None, False, "mode=gossip") as run:
-        before = sorted(path.name for path in run.plan.shm.iterdir())
+        before = sorted(path.name for path in run.workspace.addresses.shm.iterdir())
 
         def look(event: ev.Event) -> None:
             if isinstance(event, ev.Enlarged):
                 assert [process.name for process in event.processes] == ["trainer-1", "simulator-2", "simulator-3"]
                 assert run.environments.keys() == {"simulator-2", "simulator-3"}
-                assert Path(run.plan.weights(1)).exists()
+                assert Path(run.workspace.addresses.own("weights", 1)).exists()
 
         def left() -> None:  # they were asked for, and never started
-            assert sorted(path.name for path in run.plan.shm.iterdir()) == before
+            assert sorted(path.name for path in run.workspace.addresses.shm.iterdir()) == before
 
         enlarge = ev.Enlarge("cli-1", 0, ("env.frame_skip=2",), learners=1)
         row, other = (
@@ -418,16 +418,16 @@ def test_what_is_not_for_the_environment_changes_no_learner(tmp_path: Path, lead
         told = lead(run, ev.Enlarge("cli-1", 0, ("simulators.count=4",), learners=1))
         (refused,) = (event for event in told if isinstance(event, ev.NotEnlarged))
         assert "only env.* can be changed" in refused.reason
-        assert len(run.plan.processes) == 3
+        assert len(run.membership.listed) == 3
 
 
 def test_a_resumed_run_goes_on_from_the_newest_checkpoint_and_gives_no_number_again(tmp_path: Path) -> None:
     for name, seconds in (("500", 3.0), ("learner-1/700", 5.0), ("learner-4/90", 1.0)):
         saved(tmp_path / "run" / "checkpoints" / name, elapsed_s=seconds)
     with runner(tmp_path / "run", None, True, "mode=gossip", "learners.count=2") as run:
-        assert run.plan.resumed_at == 700
-        assert run.plan.resumed_from == ["checkpoints/500", "checkpoints/learner-1/700"]
-        assert run.plan.add_learners(1)[0].name == "trainer-5"
+        assert run.resumption.env_steps == 700
+        assert run.resumption.checkpoints == ("checkpoints/500", "checkpoints/learner-1/700")
+        assert run.membership.add_learners(1)[0].name == "trainer-5"
 
 
 def test_a_resumed_run_says_at_which_whole_checkpoint_it_goes_on(tmp_path: Path) -> None:
@@ -436,7 +436,7 @@ def test_a_resumed_run_says_at_which_whole_checkpoint_it_goes_on(tmp_path: Path)
         saved(root / str(steps), elapsed_s=steps)
     (root / "30" / "manifest.json").write_text("{}")
     with runner(tmp_path / "run", None, True) as run:
-        assert (run.plan.resumed_at, run.plan.resumed_from) == (20, ["checkpoints/20"])
+        assert (run.resumption.env_steps, run.resumption.checkpoints) == (20, ("checkpoints/20",))
         assert read_object(tmp_path / "run" / "meta.json")["resumed_at"] == 20
         assert read_object(tmp_path / "run" / "meta.json")["resumed_from"] == ["checkpoints/20"]
 
@@ -450,7 +450,7 @@ def test_a_run_is_not_begun_anew_because_what_it_saved_is_damaged(tmp_path: Path
         runner(tmp_path / "run", None, True).__enter__()
     shutil.rmtree(root / "30")
     with runner(tmp_path / "run", None, True) as run:
-        assert run.plan.resumed_at == 0
+        assert run.resumption.env_steps == 0
 
 
 def test_a_run_that_has_learned_more_than_is_wanted_is_not_resumed(tmp_path: Path) -> None:

@@ -20,17 +20,14 @@ from actorlearn.wire.control import Control
 from actorlearn.wire.messages import Applied, Evaluated, Finished, Message, Reply, Report, encode
 from launch.display.console import LiveConsole, PlainConsole
 from launch.errors import FailedError
-from launch.plan.plan import Plan
 from launch.runs import client
 from launch.runs.find import Run, read
 from launch.runs.view import RunView
-from launch.runtime import loop
 from launch.runtime.loop import Runner
-from launch.runtime.resources import Footing
 from launch.supervision import events as ev
 from launch.topology.load import parse
 from tests import identities, odd_messages
-from tests.launch.described import DESCRIPTION
+from tests.launch.opened import ready
 from tests.launch.runtime.no_processes import NoProcesses
 
 VIEW = RunView("run", "CartPole-v1", 1_000)
@@ -39,12 +36,13 @@ CHILDREN = ("trainer.0", "evaluator-0.0", "simulator-0.0", "simulator-1.0")
 STRANGERS = ("cli-1", "trainer.7", "simulator-0.3", "nobody.0", "x.y", ".0", "\x1b[31m.0", "trainer.9" + "9" * 200)
 
 
-def hello(run: Run, plan: Plan) -> list[Dealer]:
+def hello(run: Run, supervisor: Runner) -> list[Dealer]:
     """All children say who they are, as a real run's do, and are admitted; what else they say goes the same way."""
     dealers = []
     for peer in CHILDREN:
-        control = Control(plan.endpoint("control"), identities.peer(peer), plan.run_id)
-        control.hello(1, plan.expected_shape if peer.startswith("simulator") else {})
+        addresses = supervisor.workspace.addresses
+        control = Control(addresses.control, identities.peer(peer), addresses.run_id)
+        control.hello(1, supervisor.plan.expected_shape if peer.startswith("simulator") else {})
         assert control.dealer
         dealers.append(control.dealer)
     while "4 of 4" not in client.ask(run, "status", timeout_s=30.0).text:
@@ -87,19 +85,19 @@ def run_beside(
     shown: ev.Console | None = None,
 ) -> int:
     """Run a supervisor without processes; ``tell`` speaks to it in a thread, and then it is told to stop."""
-    monkeypatch.setattr(loop, "Spawner", NoProcesses)
     topology = parse("env: {id: CartPole-v1}", ["simulators.count=2", "evaluator.count=1"])
     found: list[BaseException] = []
-    with Footing(tmp_path / "run") as footing:
-        plan = footing.lay(topology, DESCRIPTION, False)
-        supervisor = Runner(plan, footing, False, shown)
+    with ready(tmp_path / "run", topology, shown, spawner=NoProcesses()) as supervisor:
 
         def peers() -> None:
-            run = read(plan.run_dir)
+            run = read(supervisor.workspace.run_dir)
             assert run is not None
             dealers = []
             try:
-                dealers = [*hello(run, plan), *(Dealer(plan.endpoint("control"), peer) for peer in STRANGERS)]
+                dealers = [
+                    *hello(run, supervisor),
+                    *(Dealer(supervisor.workspace.addresses.control, peer) for peer in STRANGERS),
+                ]
                 tell(run, dealers)
             except BaseException as error:
                 found.append(error)

@@ -10,13 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from actorlearn.memory.fields import Field
+from actorlearn.memory.shared import Segment, SharedMemoryFull
 from actorlearn.parameters.checkpoint_folders import seal
+from actorlearn.wire.identity import ProcessId
 from launch.errors import FailedError
 from launch.runs.jsonl import read_object
-from launch.runtime.resources import SIGNALS, Footing, Signals
+from launch.runtime.signals import SIGNALS, Signals
+from launch.runtime.workspace import Workspace
 from launch.topology.load import load, parse
 from tests.failing_disk import TROUBLES, FailingDisk
-from tests.launch.described import DESCRIPTION
+from tests.launch.opened import opened
 
 
 @contextmanager
@@ -54,8 +58,8 @@ def test_a_signal_that_was_ignored_stays_ignored(number: int) -> None:
 
 def laid(folder: Path, resume: bool, *overrides: str) -> None:
     """A run whose ground is laid, and that then ends at once."""
-    with Footing(folder) as made:
-        made.lay(parse("env: {id: CartPole-v1}", ["simulators.count=2", *overrides]), DESCRIPTION, resume)
+    with opened(folder, parse("env: {id: CartPole-v1}", ["simulators.count=2", *overrides]), resume):
+        pass
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -108,3 +112,47 @@ def test_a_new_run_on_a_full_disk_leaves_no_folder(
         else:
             break
     assert calls > 8
+
+
+# Segments of learners that come and go -------------------------------------------------------------------------------
+
+GOSSIP = ("mode=gossip", "learners.count=2", "simulators.count=2", "inference.count=1", "gossip.gradient_every=1")
+
+
+def segments(workspace: Workspace) -> set[str]:
+    return {path.name for path in workspace.addresses.shm.iterdir()}
+
+
+@pytest.fixture
+def gossiping(tmp_path: Path) -> Iterator[Workspace]:
+    """Of two learners that gossip."""
+    with opened(tmp_path / "run", parse("env: {id: CartPole-v1}", list(GOSSIP))) as (_, _, workspace):
+        yield workspace
+
+
+def test_a_learner_has_segments_of_its_own_while_it_is_there(gossiping: Workspace) -> None:
+    before = segments(gossiping)
+    kinds = {name.removesuffix("-0") for name in before if name.endswith("-0")}
+    assert {"weights", "rollouts", "messages", "gradients"} <= kinds
+    gossiping.create_learners([2, 3])
+    assert segments(gossiping) - before == {f"{kind}-{learner}" for kind in kinds for learner in (2, 3)}
+    gossiping.drop_learner(0)
+    assert before - segments(gossiping) == {f"{kind}-0" for kind in kinds}
+    member = gossiping.create_member(ProcessId("simulator", 6, 3))
+    assert member.server == 3 and Path(member.segment).exists()
+    gossiping.drop_member(member)
+    assert not Path(member.segment).exists()
+
+
+def test_learners_without_room_in_memory_leave_nothing(gossiping: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, make = segments(gossiping), Segment.create
+
+    def full(path: Path, fields: list[Field]) -> Segment:
+        if path.name == "messages-3":
+            raise SharedMemoryFull("full")
+        return make(path, fields)
+
+    monkeypatch.setattr(Segment, "create", full)
+    with pytest.raises(SharedMemoryFull):
+        gossiping.create_learners([2, 3])
+    assert segments(gossiping) == before
