@@ -16,6 +16,8 @@ from typing import Any
 from actorlearn.worker import settings as process_settings
 from actorlearn.worker.settings import EvaluateSettings
 from launch.errors import FailedError, RunError
+from launch.machine.cores import Cores
+from launch.plan.auto import choose, cpu_flags
 from launch.plan.probe import describe, env_settings
 from launch.plan.roles import own_weights, policy
 from launch.reports.evaluations import compared
@@ -60,7 +62,8 @@ def settings(run: Run, episodes: int | None, greedy: bool | None, seed: int | No
     if not run.checkpoints():
         raise RunError(f"{run.name} has no checkpoint to evaluate; one is written every checkpoint.every_steps steps")
     topology = load(run.path / "topology.yaml")
-    acting = policy(topology, describe(topology))
+    chosen, _ = choose(topology, cpu_flags(), Cores.here())
+    acting = policy(chosen, describe(topology))
     return EvaluateSettings(
         env=env_settings(topology, {"noop_max": topology.evaluator.noop_max}),
         policy=acting,

@@ -10,7 +10,7 @@ import selectors
 import signal
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -97,15 +97,7 @@ class Runner:
         self.journal = workspace.keep(Journal(run_dir, lambda note: self._tell(lambda console: console.event(note))))
         self.selector = workspace.keep(selectors.DefaultSelector())
         limits = plan.topology.supervision
-        self.supervisor = Supervisor(
-            self.membership.listed,
-            plan.expected_shape,
-            addresses.run_id,
-            drain_s=limits.drain_s,
-            budget=limits,
-            mode=mode(plan.topology),
-            resume=resumption.resumed,
-        )
+        self.supervisor = _supervisor(self.briefing, self.membership, plan.expected_shape)
         self.clock = AwakeClock()
         self.now_s = 0.0
         self.hangs = HangDetector(workspace.progress["beat_ns"], limits.by_role, limits.start_s)
@@ -377,3 +369,16 @@ class Runner:
 
     def _end(self, done: ev.Done) -> None:
         self.done = done
+
+
+def _supervisor(briefing: Briefing, membership: Membership, expected_shape: Mapping[str, str]) -> Supervisor:
+    t = briefing.topology
+    return Supervisor(
+        membership.listed,
+        expected_shape,
+        briefing.addresses.run_id,
+        drain_s=t.supervision.drain_s,
+        budget=t.supervision,
+        mode=mode(t),
+        resume=briefing.resumption.resumed,
+    )
