@@ -87,7 +87,7 @@ def test_evaluations_follow_the_papers_and_eval_follows_them(
     made = plan(topology, DESCRIPTION)
     during = told(made, "evaluator-0")
     assert isinstance(during, EvaluatorSettings)
-    assert (during.policy.algorithm["epsilon_eval"], during.greedy, during.every_steps) == (epsilon, False, 250_000)
+    assert (during.policy.algorithm.epsilon_eval, during.greedy, during.every_steps) == (epsilon, False, 250_000)
     assert (during.episodes, during.env.noop_max, during.env.time_limit_steps) == (30, 30, 27_000)
 
     (tmp_path / "checkpoints" / "1").mkdir(parents=True)
