@@ -18,10 +18,10 @@ Asked = tuple[Blocks, int, int]
 
 
 def due(members: Sequence[Blocks], group: int) -> list[Asked]:
-    """The rows of the oldest unanswered timestep of a group index; none until all participants have theirs.
+    """Return the rows of the oldest unanswered timestep of a group index; none until all participants have theirs.
 
     Waiting for all is what the papers' synchronous systems do. A member that has left or died is in no one's way: it
-    takes no part, or is no longer on the members.
+    takes no part, or is no longer a member.
     """
     active = [member for member in members if member.joined >= 0]
     timesteps = [member.acted(group) for member in active if member.takes_part(member.acted(group) // member.horizon)]
@@ -38,7 +38,7 @@ def due(members: Sequence[Blocks], group: int) -> list[Asked]:
 
 
 def waiting(members: Sequence[Blocks]) -> list[Asked]:
-    """All rows that wait for actions, of whichever member, group and timestep."""
+    """Return all rows that wait for actions, of whichever member, group and timestep."""
     return [
         (member, group, member.acted(group))
         for member in members
@@ -62,7 +62,7 @@ class Batching:
         """Since when anything waits: as all is answered together, the oldest does."""
 
     def batches(self, members: Sequence[Blocks]) -> Iterator[list[Asked]]:
-        """What to answer now; each batch is looked for when the one before has been answered."""
+        """Yield the batches to answer now; each is looked for when the one before has been answered."""
         if self._batch_rows:
             batches: Iterable[list[Asked]] = [self._gathered(members)]
         else:
@@ -83,7 +83,7 @@ class Batching:
         return asked
 
     def sleep_ms(self, longest_ms: int) -> int:
-        """How long to sleep: until what waits is overdue, and no longer than this."""
+        """Return how long to sleep: until what waits is overdue, and no longer than this."""
         if self._since_s is None:
             return longest_ms
         left_s = self._since_s + self._deadline_s - self._now_s()

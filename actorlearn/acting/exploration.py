@@ -1,4 +1,4 @@
-"""What acting leaves to chance: random numbers of each batch of rows, and epsilon of each row.
+"""Exploration: random numbers of each batch of rows, and epsilon of each row.
 
 Both depend on seeds and on places in the run alone, so nothing of them needs saving.
 """
@@ -17,7 +17,7 @@ from actorlearn.models.unroll import Outputs
 
 
 def mix(seed: int, moment: int) -> int:
-    """A well-spread 32-bit number from two counters (the finaliser of splitmix64)."""
+    """Return a well-spread 32-bit number made of two counters (the finaliser of splitmix64)."""
     z = (seed * 0x9E3779B97F4A7C15 + moment + 1) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
     z = (z ^ (z >> 27)) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF
@@ -27,7 +27,7 @@ def mix(seed: int, moment: int) -> int:
 def epsilon(
     algorithm: Algorithm, rollouts: Rollouts | None, environments: int, asked: Sequence[Asked]
 ) -> Tensor | None:
-    """Epsilon [N] of the rows asked for, of so many environments in all; None where nobody explores by it.
+    """Return epsilon [N] of the rows asked for, of so many environments in all; None where nobody explores by it.
 
     A row's step is what the rollout began with, and one of every environment for each row of it before this one.
     """
@@ -45,7 +45,7 @@ def epsilon(
 def choose(
     algorithm: Algorithm, outputs: Outputs, generator: torch.Generator, greedy: bool, explore: Tensor | None
 ) -> dict[str, Tensor]:
-    """Actions and columns [N, …] from outputs [N, size], at random with probability ``explore`` [N] if there is one."""
+    """Choose actions and columns [N, …] from outputs [N, size]; with probability ``explore`` [N], if any, at random."""
     if explore is not None and learns_from_replay(algorithm):
         return algorithm.act(outputs, generator, greedy, explore)
     return algorithm.act(outputs, generator, greedy)

@@ -17,12 +17,12 @@ class Norms:
     """L2 norms of flat vectors as a whole and of the first layers; costs one copy of the parameters an update."""
 
     def __init__(self, network: nn.Module, parameters: Tensor, gradients: Tensor) -> None:
-        """Of a network that was flattened into these vectors."""
+        """Measure a network that was flattened into these vectors."""
         self._parameters, self._gradients = parameters, gradients
         self._parts = {"": slice(None), **{f"_{name}": part for name, part in _first_layers(network).items()}}
         self._before = torch.empty_like(parameters)
         self._sums = parameters.new_zeros((2, len(self._parts)))
-        """Of the norms of gradients and of steps: on the device, which need not be waited for."""
+        """Sums of the norms of gradients and of steps: on the device, which need not be waited for."""
         self._updates = 0
 
     def before(self) -> None:
@@ -36,7 +36,7 @@ class Norms:
         self._updates += 1
 
     def row(self) -> dict[str, float]:
-        """Of the parameters as they are, and means over the updates since the last call."""
+        """Return norms of the parameters as they are, and means over the updates since the last call."""
         rows = {"parameters": self._of(self._parameters)}
         if self._updates:
             rows |= zip(("gradients", "steps"), self._sums / self._updates, strict=True)
@@ -53,7 +53,7 @@ class Norms:
 
 
 def _first_layers(network: nn.Module) -> dict[str, slice]:
-    """Where the first layer of each kind lies in the flat vectors."""
+    """Find where the first layer of each kind lies in the flat vectors."""
     ends: dict[int, int] = {}
     end = 0
     for parameter in network.parameters():

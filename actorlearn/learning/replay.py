@@ -45,7 +45,7 @@ class ReplayLearning(Learning):
 
     algorithm_settings: OffPolicySettings
     finish_s = 0.0
-    """None: the next pass goes on where this one is broken off."""
+    """No time: the next pass goes on where this one is broken off."""
     replay: Replay
 
     def __init__(
@@ -71,7 +71,7 @@ class ReplayLearning(Learning):
         self._prioritises = prioritises and numbers.prioritised
         self.replay = replay
         self.random = np.random.default_rng([settings.seed, settings.learner, *stream])
-        """By which minibatches are drawn."""
+        """The generator by which minibatches are drawn."""
         self._credited = -1
         """Steps for which all minibatches have been done; -1: those of the first rollout to come."""
         self._ahead = 0
@@ -89,7 +89,7 @@ class ReplayLearning(Learning):
         self._due = 0
         """Minibatches of the rollout that is being learned from."""
         self._period = -1
-        """How often ``target_every_steps`` were over when the target network was looked at last."""
+        """Number of periods of ``target_every_steps`` that were over when the target network was looked at last."""
         self._newest: dict[str, float] = {}
         """Metrics of the newest update, or of a skipped one."""
 
@@ -119,11 +119,11 @@ class ReplayLearning(Learning):
     # How much, and when ------------------------------------------------------------------------------------------
 
     def prepare(self, batch: Batch) -> Batch:
-        """Nothing: it is stored already."""
+        """Return the batch as it is: it is stored already."""
         return batch
 
     def updates_from(self, prepared: Batch, env_steps: int, own_steps: int) -> int:
-        """Minibatches that are due by all rollouts before this one, and have not been done."""
+        """Return how many minibatches are due by all rollouts before this one, and have not been done."""
         if not self.algorithm_settings.epochs:
             return 0
         learners = max(self._together, 1)

@@ -15,7 +15,7 @@ from actorlearn.worker.settings import TrainerSettings
 
 
 def resumed(settings: TrainerSettings, beat: Beat, exactly: str = "") -> tuple[Checkpoint, list[str]]:
-    """What a learner takes up, and what a person should see of it. Raises CheckpointError.
+    """Open the checkpoint that a learner takes up; also returns warnings for a person. Raises CheckpointError.
 
     ``exactly`` is the folder of the one that its simulators go on from, where they do.
 

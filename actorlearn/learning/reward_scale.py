@@ -1,4 +1,4 @@
-"""How large rewards are: the running standard deviation of the discounted return of each environment.
+"""The scale of rewards: the running standard deviation of the discounted return of each environment.
 
 Reads a batch's raw rewards and first rows, in the order of rollouts; gives the batch with rewards over that deviation.
 Scores are counted elsewhere, from raw rewards. Knows no network.
@@ -31,7 +31,7 @@ class RewardScale:
         self._returns: dict[str, Tensor] = {}
         """Discounted return so far of each environment, [B] for each owner of the newest batch, float64."""
         self._next = (self._moments, self._returns)
-        """What both are once the batch scaled last has been learned from."""
+        """The moments and returns once the batch scaled last has been learned from."""
 
     def scaled(self, batch: Batch, owners: Sequence[tuple[str, int]]) -> Batch:
         """The batch with rewards scaled; ``owners`` names who its environments belong to, and how many, in order.

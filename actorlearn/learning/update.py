@@ -1,4 +1,4 @@
-"""What one batch does to the weights: outputs, loss, gradient, step; epochs over it in parts.
+"""The update that one batch makes: outputs, loss, gradient, step; epochs over it in parts.
 
 Reads: a ``Batch``. Writes: flat weights and optimizer state. Refuses to know: rollouts, blocks, messages.
 """
@@ -59,7 +59,7 @@ class Learning:
     finish_s = 5.0
     """For what is left of a pass once it is time to end: what is learned of a part of it counts no steps."""
     replay: Replay | None = None
-    """What is learned from, where that is not the batch itself."""
+    """The replay that is learned from, where that is not the batch itself."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Learning:
         self.state_size = state_size(self.network)
         self.norms = Norms(self.network, self.parameters, self.gradients) if settings.norms else None
         self.columns = [*self.algorithm.columns(policy.actions), *(["state"] if self.state_size else [])]
-        """Of batches, besides those that all have."""
+        """Columns of batches, besides those that all have."""
         self.pool = ComputePool(settings.threads if settings.device == "cpu" else 1)
         self.passes = self.passes_of(self.network, self.gradients)
         self.optimizer_settings = optimizer or settings.optimizer
@@ -104,7 +104,7 @@ class Learning:
             spread=self.pool.spread,
         )
         self.exchange: Exchange = make_exchange(AloneExchange(), self.learner)
-        """How a gradient becomes new weights: by this learner alone, until others are joined."""
+        """The way from a gradient to new weights: by this learner alone, until others are joined."""
         self.finite = True
         self.skipped = 0
         """Batches in a row with an update that was skipped because it was not finite."""
@@ -141,7 +141,7 @@ class Learning:
         return metrics
 
     def updates_from(self, prepared: Batch, env_steps: int, own_steps: int) -> int:
-        """Optimizer steps that a prepared batch will give, when so many steps were learned from before it."""
+        """Return the optimizer steps that a prepared batch will give, so many steps having been learned from before."""
         done = self.consumed.done(self.settings.learner, self.place().rollout)
         return self.algorithm_settings.epochs * self._parts(prepared) - done
 

@@ -1,4 +1,4 @@
-"""What became of a learner's experience: counts in shared memory that outlive the trainer who keeps them.
+"""The account of a learner's experience: counts in shared memory that outlive the trainer who keeps them.
 
 produced = used + dropped, for one of the reasons below, + in flight, which is what lies in blocks and is not learned.
 
@@ -61,7 +61,7 @@ class Account:
 
     @property
     def commits(self) -> int:
-        """How often it was committed since the run's memory was made."""
+        """Number of commits since the run's memory was made."""
         return self._record.commits
 
     def committed(self) -> tuple[int, Counts]:

@@ -19,7 +19,7 @@ ROWS = 256
 """Most processes a run can ever have had; each incarnation reuses the row of its name."""
 
 STACK_SIGNAL = signal.SIGUSR1
-"""By which a process is asked to write the stacks of its threads to its log. Before its first beat it would kill it."""
+"""The signal that has a process write the stacks of its threads to its log. Before its first beat it would kill it."""
 
 
 def progress_fields(sections: int) -> list[Field]:

@@ -29,7 +29,7 @@ class CommittedRecord:
 
     @property
     def commits(self) -> int:
-        """How often the record was replaced."""
+        """Number of times the record was replaced."""
         return int(self._commits[0])
 
     @property

@@ -245,7 +245,7 @@ class Blocks:
         self._carried = (*ARRIVAL_COLUMNS, *state)
         rows = (self.groups, self.blocks, self.horizon + 1)
         self.columns = [field.name for field in segment.fields if field.shape[:3] == rows]
-        """Of its rows."""
+        """Names of the columns of its rows."""
 
     # Membership, written by the trainer but for the first word ---------------------------------------------------
 
@@ -286,7 +286,7 @@ class Blocks:
         return int(self._released[0])
 
     def release(self, commit: int) -> None:
-        """Nothing of the member is needed once this commit of the account has been made."""
+        """Say that nothing of the member is needed once this commit of the account has been made."""
         self._released[0] = commit
 
     def takes_part(self, rollout: int) -> bool:

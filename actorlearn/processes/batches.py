@@ -67,7 +67,7 @@ class Batches:
         self.pending: dict[str, Blocks] = {}
         """Members that are to be admitted with the next rollout."""
         self.ids: dict[str, ProcessId] = {}
-        """Who all these are, by their peer ids."""
+        """The identities of all these, by their peer ids."""
         self._listed: list[str] = []
         self._played: tuple[int, Sequence[Part]] = (-1, ())
 

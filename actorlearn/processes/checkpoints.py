@@ -56,7 +56,7 @@ class Checkpoints:
         """Environment steps of the newest checkpoint; -1: there is none of the weights as they are."""
         self._failed = False
         self._orders = 0
-        """How many saves have been ordered and made."""
+        """Number of saves that have been ordered and made."""
         self._goes_on_from = ""
         """The checkpoint from which the run goes on exactly, with its simulators."""
 

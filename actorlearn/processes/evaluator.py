@@ -70,7 +70,7 @@ def play(
     games.close()
 
 
-class Learners:
+class PublishedWeights:
     """The published weights of the learners there are now, as their segments come and go."""
 
     def __init__(self, weights: str) -> None:
@@ -111,7 +111,7 @@ def _newest(published: Published) -> tuple[int, Tensor] | None:
 
 
 def players(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Who plays: of several learners each by itself, and in any case their average."""
+    """Return who plays, by name: of several learners each by itself, and in any case their average."""
     together = {AVERAGE: torch.stack(list(weights.values())).mean(0)}
     return {**weights, **together} if len(weights) > 1 else together
 
@@ -147,17 +147,17 @@ def run(settings: EvaluatorSettings) -> None:
     worker = Worker(settings)
     torch.set_num_threads(1)
     policy = Policy(settings.policy, "cpu", settings.seed, stream=settings.index, threads=settings.threads)
-    learners = Learners(settings.weights)
+    published = PublishedWeights(settings.weights)
     secondary = Published(Segment.open(Path(settings.secondary))) if settings.secondary else None
     waiter = Waiter(None, worker.control.dealer)
     schedule = EvaluationSchedule(settings.every_steps)
     worker.hello()
     while worker.alive():
         if worker.control.ordered:
-            learners.follow(worker.control.order.learners)
+            published.follow(worker.control.order.learners)
             worker.control.applied()
         last = worker.control.order.phase == "score"
-        env_steps = learners.env_steps
+        env_steps = published.env_steps
         if env_steps is None or not schedule.due(env_steps, last):
             if last:
                 worker.control.finished("scored")
@@ -166,7 +166,7 @@ def run(settings: EvaluatorSettings) -> None:
             worker.timings.add("wait")
             continue
         schedule.played(env_steps)
-        version, weights = learners.weights()
+        version, weights = published.weights()
         wanted = players(weights)
         if secondary and (newest := _newest(secondary)):
             wanted[SECONDARY] = newest[1]

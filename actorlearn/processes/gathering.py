@@ -81,7 +81,7 @@ class Gathering:
         return said
 
     def _against(self, number: int = FAR) -> str:
-        """What stands in the way of a snapshot of all simulators, of this number; empty where nothing does."""
+        """Say what stands in the way of a snapshot of all simulators, of this number; empty where nothing does."""
         b = self._batches
         for peers, why in (
             (b.gone, "has ended"),
@@ -115,7 +115,7 @@ class Gathering:
         return {"inexact": self.inexact, "simulators": msgspec.to_builtins(gathered)}
 
     def complaint(self) -> str:
-        """What a person should see, once, of a checkpoint that was to have snapshots and has none."""
+        """Return, once, what a person should see of a checkpoint that was to have snapshots and has none."""
         if self._folder is None or not self.inexact or self._complained:
             return ""
         self._complained = True

@@ -14,7 +14,7 @@ from actorlearn.processes.batches import Batches
 
 @dataclass
 class Totals:
-    """What all learners together have learned from."""
+    """Counts of what all learners together have learned from."""
 
     env_steps: int = 0
     updates: int = 0

@@ -1,4 +1,4 @@
-"""What a trainer says of itself: a row of counts, rates and metrics every so often, and a summary at its end."""
+"""Reports of a trainer: a row of counts, rates and metrics every so often."""
 
 from __future__ import annotations
 

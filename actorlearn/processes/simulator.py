@@ -43,7 +43,7 @@ class Group:
         self.between_rollouts = True
         """Whether the next thing to do is to begin a rollout, once it is open."""
         self.standing: Standing | None = None
-        """Where it goes on from, until it stands there."""
+        """The snapshot it goes on from, until it stands there."""
 
     def advance(self) -> str:
         """Write one more row if it is this group's turn; says what happened: waiting, observed, completed or left."""

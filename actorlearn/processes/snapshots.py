@@ -1,4 +1,4 @@
-"""Where a simulator stands: taken between two steps and written to a file, and how another one goes on from there.
+"""Snapshots of where a simulator stands: taken between two steps, written to a file, and gone on from by another one.
 
 Reads: the words ``hold`` and ``hold_from``, by which the trainer asks; environments, starts and rows of the groups.
 Writes: a file ``<name>.npz`` of plain arrays, put in place by one rename, and then the word ``held``. Or, in a
@@ -42,7 +42,7 @@ class Standing:
     timestep: int
     between_rollouts: bool
     rows: Mapping[str, NDArray[Any]]
-    """By ``_key``: of each column those rows of a rollout that have been written."""
+    """Rows of each column and rollout that have been written, by ``_key``."""
     answers_itself: bool
     """Whether the simulator has a policy of its own."""
     placed: bool = False

@@ -56,7 +56,7 @@ class Trainer:
     _unlearned: Batch | None = field(default=None, init=False)
     """A batch whose learning another learner's end broke off."""
     _known: Place = field(default=Place(), init=False)
-    """What was learned before this trainer's time, by what others have of it; mostly nothing."""
+    """The place up to which others have what was learned before this trainer's time; mostly nowhere."""
     _pulls: int = field(default=0, init=False)
     """Looks at what others have learned, while the next batch is gathered."""
 

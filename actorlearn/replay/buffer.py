@@ -28,13 +28,13 @@ from actorlearn.failpoints import hit, through
 from actorlearn.memory.shared import Segment
 from actorlearn.replay.flushed import Flushed, Record
 from actorlearn.replay.nstep import NStep, n_step
-from actorlearn.replay.rings import Rings, cells_between
+from actorlearn.replay.rings import Placement, Rings, cells_between
 from actorlearn.replay.rows import ReplayShape, column_fields
 from actorlearn.replay.samplers import Sampler
 from actorlearn.replay.saved import check, read
 
 PART_BYTES = 1 << 26
-"""Of a file that is written at once: less than a second of a slow disk, where all of it may take minutes."""
+"""Part of a file that is written at once: less than a second of a slow disk, where all of it may take minutes."""
 _AS_THEY_ARE = ("action", "reward", "terminated", "truncated", "life_lost")
 _OVER = ("terminated", "truncated", "life_lost")
 
@@ -76,7 +76,7 @@ class Replay:
         self._out: dict[int, tuple[NDArray[Any], NDArray[Any]]] = {}
 
     def __len__(self) -> int:
-        """How many transitions can be drawn."""
+        """Return how many transitions can be drawn."""
         return len(self.sampler)
 
     @property
@@ -109,34 +109,43 @@ class Replay:
         than the margin holds.
         """
         first = block["first"]
-        newest = block["observation"][:, :, -1] if self.shape.stack > 1 else block["observation"]
+        frame = block["observation"][:, :, -1] if self.shape.stack > 1 else block["observation"]
         placement = self._rings.place(owner, rollout, first.shape[1])
         if placement is None:
             return False
-        ring, goes_on, inherited = placement
-        head = self._cell(ring, self._written[ring] - 1)
-        # Row 0 is the last block's row T, but for a game that has waited for this block. A void row T gives way.
-        cut = self._column["cut"][head]
-        again = np.logical_and(goes_on, ~first[0] | cut)
-        if goes_on and inherited:
-            again &= cut | _alike(newest[0], self._frames[head])
-        kept = np.ones_like(first)
-        kept[:-1] = ~(first[:-1] & first[1:])  # void rows are followed by void rows, or by a game's first
-        position = self._written[ring] - again + kept.cumsum(axis=0) - 1  # [T + 1, B]
+        ring = placement.rings
+        head = self._cell(ring, self._written[ring] - 1)  # [B] the row written last
+        over_head = self._stored_again(placement, first[0], frame[0], head)
+        kept = _of_games(first)
+        position = self._written[ring] - over_head + kept.cumsum(axis=0) - 1  # [T + 1, B]
         if (position[-1] >= self._shown[ring] + self.shape.margin).any():
             raise ValueError(f"{owner}: more rows since the last flush than the margin of {self.shape.margin}")
-        history = self._history(first, head, again)
+        history = self._history(first, head, over_head)
         cell = self._cell(ring, position)[kept]
         for name, rows in history.items():
             self._column[name][cell] = rows[kept]
             hit("buffer.history")
         for name in _AS_THEY_ARE:
             self._column[name][cell] = block[name][kept]
-        self._column["frame"][cell] = newest[kept]
+        self._column["frame"][cell] = frame[kept]
         hit("buffer.rows")
         self._written[ring] = position[-1] + 1
         hit("buffer.added")
         return True
+
+    def _stored_again(
+        self, placement: Placement, first: NDArray[np.bool_], frame: NDArray[Any], head: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Say of which rings [B] the head is written over by a block's row 0, of which these are two columns.
+
+        Row 0 is the last block's row T, but for a game that has waited for this block. A void row T gives way. Where
+        another simulator stored row T, the two are the same only if their frames are.
+        """
+        cut = self._column["cut"][head]
+        again: NDArray[np.bool_] = np.logical_and(placement.goes_on, ~first | cut)
+        if placement.goes_on and placement.inherited:
+            again &= cut | _alike(frame, self._frames[head])
+        return again
 
     def leave(self, owner: str) -> None:
         """Free an owner's rings for who comes next; what it has stored stays until that is overwritten."""
@@ -147,7 +156,7 @@ class Replay:
         self._rings.leave_to(owners)
 
     def room(self, environments: Mapping[str, int]) -> set[str]:
-        """Those of these owners, of so many environments each, who would find rings if nobody else stayed."""
+        """Return those of these owners, of so many environments each, who would find rings if nobody else stayed."""
         rings = Rings(self._rings.owner.copy(), self._rings.following.copy())
         rings.leave_to(environments)
         return {owner for owner, count in environments.items() if rings.place(owner, 0, count)}
@@ -155,7 +164,7 @@ class Replay:
     def _history(
         self, first: NDArray[np.bool_], head: NDArray[np.int64], again: NDArray[np.bool_]
     ) -> dict[str, NDArray[Any]]:
-        """What each row [T + 1, B] has before it: the columns ``cut``, ``before`` and ``usable``."""
+        """Work out what each row [T + 1, B] has before it: the columns ``cut``, ``before`` and ``usable``."""
         most = self.shape.stack - 1
         same = again & ~first[0]
         cut = first.copy()
@@ -304,7 +313,7 @@ class Replay:
         return {"shape": msgspec.to_builtins(self.shape), "sampler": self.sampler.state()}
 
     def _words(self) -> dict[str, NDArray[Any]]:
-        """What is short of a replay, by the names of its files."""
+        """Return the short arrays of a replay by the names of their files."""
         return {**self._flushed.now._asdict(), "begun": self._begun}
 
     def restore(
@@ -349,6 +358,13 @@ class Replay:
         self._flushed.commit(Record(words["shown"], self._rings.owner, self._rings.following, stored))
 
 
+def _of_games(first: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Say which rows [T + 1, B] are of games; void ones are followed by void ones, or by a game's first."""
+    kept = np.ones_like(first)
+    kept[:-1] = ~(first[:-1] & first[1:])
+    return kept
+
+
 def _alike(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
     """Whether the frames of environments [B, …] are the same, bit for bit."""
     bits = [np.ascontiguousarray(f, other.dtype).reshape(len(f), -1).view(np.uint8) for f in (one, other)]
@@ -357,7 +373,7 @@ def _alike(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _write(path: Path, array: NDArray[Any], beat: Callable[[], object]) -> None:
-    """What np.save writes, but ring by ring in parts that are on disk before the next one is begun."""
+    """Write what np.save does, but ring by ring in parts that are on disk before the next one is begun."""
     header = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
     with path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)

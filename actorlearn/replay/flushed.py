@@ -18,12 +18,12 @@ from actorlearn.replay.rings import OWNER_BYTES
 
 
 class Record(NamedTuple):
-    """What a flush makes of each ring [R], and of the replay."""
+    """State of each ring [R], and of the replay, after a flush."""
 
     shown: NDArray[np.int64]
     """Positions below it have been flushed."""
     owner: NDArray[np.bytes_]
-    """Whose it is (``replay/rings.py``)."""
+    """Name of its owner (``replay/rings.py``)."""
     following: NDArray[np.int64]
     """Rollout after the newest stored there."""
     rollouts: NDArray[np.int64]
@@ -50,16 +50,16 @@ class Flushed:
         self._record = CommittedRecord(segment["flushes"], *(segment[name] for name in Record._fields))
         self._sampled = segment["sampled"]
         self.now = Record._make(self._record.now)
-        """What the newest flush has made; it lies in shared memory."""
+        """State after the newest flush; it lies in shared memory."""
 
     @property
     def flushes(self) -> int:
-        """How many there have been."""
+        """Number of flushes so far."""
         return self._record.commits
 
     @property
     def before(self) -> Record:
-        """What held before the newest flush."""
+        """State before the newest flush."""
         return Record._make(self._record.before)
 
     def commit(self, record: Record) -> None:

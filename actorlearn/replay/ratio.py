@@ -12,7 +12,7 @@ import msgspec
 
 
 class Ratio(msgspec.Struct, frozen=True, kw_only=True):
-    """How many updates go with how many transitions.
+    """The number of updates that go with a number of transitions.
 
     After each rollout all updates that are ``due`` are done; what is left over, less than one, is carried on and never
     lost. Before ``starts`` transitions there are no updates, and none are made up for later.

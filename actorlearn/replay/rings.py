@@ -1,4 +1,4 @@
-"""Whose ring is whose: environments come and go, rings stay. Knows names and numbers, and no memory."""
+"""Ownership of rings: environments come and go, rings stay. Knows names and numbers, and no memory."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _INCARNATION = re.compile(r"\.\d+(?=/|$)")
 
 
 class Placement(NamedTuple):
-    """Where an owner's environments store a rollout."""
+    """The rings in which an owner's environments store a rollout."""
 
     rings: NDArray[np.int64]  # [B]
     goes_on: bool
     """The rollout follows the last one stored there."""
     inherited: bool
-    """That one was stored by another."""
+    """That last one was stored by another owner."""
 
 
 class Rings:
     """One ring for each environment of every owner; who comes gets those that were stored in longest ago."""
 
     def __init__(self, owner: NDArray[np.bytes_], following: NDArray[np.int64]) -> None:
-        """Of each ring [R]: its owner or FREE, and the rollout after the newest stored there; both are changed here."""
+        """Bind to the owner, or FREE, of each ring [R] and the rollout after its newest; both are changed here."""
         self.owner = owner
         self.following = following
 

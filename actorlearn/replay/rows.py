@@ -63,7 +63,7 @@ class ReplayShape(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def frame_shape(self) -> tuple[int, ...]:
-        """What is stored of an observation."""
+        """Shape of what is stored of an observation."""
         return self.observation_shape[1:] if self.stack > 1 else self.observation_shape
 
 

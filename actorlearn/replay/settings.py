@@ -49,5 +49,5 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def batches(self) -> float:
-        """How many of the batches that the optimizer's numbers are for make one."""
+        """Number of the batches that the optimizer's numbers are for that make one."""
         return self.batch_size / (self.base_batch_size or self.batch_size)

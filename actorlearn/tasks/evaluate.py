@@ -44,7 +44,7 @@ def run(settings: EvaluateSettings) -> None:
 
 
 def newest_opened(root: Path, behind_steps: int | None) -> tuple[dict[str, Checkpoint], list[str]]:
-    """What ``newest_of_each`` finds, with its tensors; chosen again where a run at work removes it meanwhile."""
+    """Open what ``newest_of_each`` finds; chosen again where a run at work removes it meanwhile."""
 
     def take(chosen: tuple[dict[str, Found], list[str]]) -> tuple[dict[str, Checkpoint], list[str]]:
         return {name: opened(own) for name, own in chosen[0].items()}, chosen[1]

@@ -13,7 +13,7 @@ import sys
 from typing import Literal
 
 SHORTEST_SLICE_NS, LONGEST_SLICE_NS = 100_000, 100_000_000
-"""What the kernel makes of shorter and longer ones (kernel/sched/syscalls.c, ``__setparam_fair``)."""
+"""Limits to which the kernel cuts shorter and longer ones (kernel/sched/syscalls.c, ``__setparam_fair``)."""
 
 SLICE_NS = SHORTEST_SLICE_NS
 """Slice of processes that wait for one another: PAAC on two cores made 2,433 steps/s beside one busy loop at nice 19
@@ -88,7 +88,7 @@ def _fair() -> tuple[int, ...]:
 
 
 def _attributes() -> _Attributes | None:
-    """What the kernel says of the calling thread; None where it cannot be asked."""
+    """Ask the kernel about the calling thread; None where it cannot be asked."""
     attributes = _Attributes()
     size = ctypes.sizeof(attributes)
     if _call(_GETATTR, ctypes.byref(attributes), size, 0) != 0:

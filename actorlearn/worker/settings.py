@@ -1,4 +1,4 @@
-"""What each process is told: one JSON file per process, written by the supervisor, readable and editable by hand.
+"""Settings of each process: one JSON file per process, written by the supervisor, readable and editable by hand.
 
 ``python -m actorlearn.processes <role> <settings.json>`` starts any of them, in a debugger too. Nothing here imports
 torch, because simulators read their settings from here.
@@ -35,7 +35,7 @@ else:
 
 
 class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every process is told."""
+    """Settings that every process has."""
 
     id: ProcessId
     run_id: str
@@ -50,7 +50,7 @@ class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is needed to build the network and the algorithm."""
+    """Settings of the network and the algorithm."""
 
     observation_shape: tuple[int, ...]
     observation_dtype: str
@@ -58,11 +58,11 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     model: Model
     algorithm: Algorithm
     precision: str = "fp32"
-    """Of acting: fp32, or bf16 (autocast)."""
+    """Precision of acting: fp32, or bf16 (autocast)."""
     weights: str = "newest"
-    """By which rows of blocks are answered: the newest, or rollout, those published when their rollout was opened."""
+    """Which weights answer rows of blocks: newest, or rollout, those published when their rollout was opened."""
     environments: int = 1
-    """How many there are at the start, of all learners."""
+    """Number of environments at the start, of all learners."""
 
 
 class SimulatorSettings(ProcessSettings, frozen=True):
@@ -100,7 +100,7 @@ class InferenceSettings(ProcessSettings, frozen=True):
     policy: PolicySettings
     weights: str
     rollouts: str
-    """As the simulators' that it answers."""
+    """Path of the rollouts segment of the simulators that it answers."""
     device: str
     batch_rows: int = 0
     """Environments whose rows are answered together as soon as so many wait; 0 = all participants of a timestep."""
@@ -159,11 +159,11 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     depends_on: dict[str, Any] = {}
     """What these simulators depend on, for whoever wants to go on from where they stood: saved as it is."""
     learners: int = 1
-    """How many there are."""
+    """Number of learners at the start."""
     exchange: AnyExchange = AloneExchange()
     """How they exchange what they learn."""
     rate_scaling: str = "none"
-    """Of the learning rate with the number of learners, and with larger minibatches: none, sqrt or linear."""
+    """Scaling of the learning rate with the number of learners, and with larger minibatches: none, sqrt or linear."""
     pull_rows: int = 0
     """Rows of a batch after which the store is looked at, again and again, while it is gathered; 0 = never."""
 
@@ -174,7 +174,7 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
 
     @property
     def checkpoints(self) -> Path:
-        """Where this learner saves."""
+        """The folder in which this learner saves."""
         return directory_of(Path(self.run_dir) / "checkpoints", self.learner)
 
 
@@ -195,7 +195,7 @@ class EvaluatorSettings(ProcessSettings, frozen=True):
 
 
 class DescribeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a plan must know before memory can be laid out; answered by ``tasks/describe.py``."""
+    """The question what a plan must know before memory can be laid out; answered by ``tasks/describe.py``."""
 
     env: Env
     model: Model
@@ -227,7 +227,7 @@ class AloneSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     simulator: SimulatorSettings
     trainer: TrainerSettings
     device: str
-    """Of inference."""
+    """The device of inference."""
     threads: int
     environments: int
     """Rows of one step: of a group, of an inference batch, of all simulators."""
@@ -235,7 +235,7 @@ class AloneSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 def snapshot_of(name: str) -> str:
-    """What the file is called in which a simulator of this name says where it stands."""
+    """Return the name of the file in which a simulator of this name says where it stands."""
     return f"{name}.npz"
 
 

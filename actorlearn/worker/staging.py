@@ -18,12 +18,12 @@ class Staging:
     """Buffers of one process, one for each name, used again and again."""
 
     def __init__(self, device: str) -> None:
-        """Nothing is allocated before it is needed."""
+        """Stage for a device; nothing is allocated before it is needed."""
         self._device = torch.device(device)
         self._pinned: dict[str, Tensor] = {}
 
     def join(self, name: str, arrays: Sequence[NDArray[Any]], dim: int) -> Tensor:
-        """The arrays joined along ``dim``, on the device.
+        """Join arrays along ``dim``, on the device.
 
         The tensor of a name may be read until the next call with that name; on a GPU the caller must have waited for
         what was computed from it, because the buffer it came from is written again.

@@ -1,4 +1,4 @@
-"""What every process has: its line to the supervisor, its progress row, its clock, and a reason to go on."""
+"""The part that every process has: its line to the supervisor, its progress row, its clock, and a reason to go on."""
 
 from __future__ import annotations
 
