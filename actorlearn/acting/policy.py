@@ -23,7 +23,7 @@ from actorlearn.models.make import flatten
 from actorlearn.models.make import make as make_model
 from actorlearn.models.noisy import draw
 from actorlearn.models.unroll import Outputs, state_size
-from actorlearn.parameters.published import Published
+from actorlearn.parameters.published import Published, WeightSource
 from actorlearn.worker.passes import ComputePool, Passes
 from actorlearn.worker.settings import PolicySettings
 from actorlearn.worker.staging import Staging
@@ -58,7 +58,7 @@ class Policy:
         ).to(device)
         self.flat, _ = flatten(self.network)
         self.state_size = state_size(self.network)
-        self.published = Published(Segment.open(Path(weights))) if weights else None
+        self.published: WeightSource | None = Published(Segment.open(Path(weights))) if weights else None
         self.rollouts = Rollouts(Segment.open(Path(rollouts))) if rollouts else None
         self._of_rollout = self.rollouts if settings.weights == "rollout" else None
         self._environments = settings.environments

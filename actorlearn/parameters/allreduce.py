@@ -31,7 +31,7 @@ from actorlearn.parameters.allgather import AllGather
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.interface import Agreed, Disagreement, Learner, Place, Stepped
-from actorlearn.parameters.rendezvous import Rendezvous
+from actorlearn.parameters.rendezvous import take_place
 from actorlearn.parameters.settings import SyncExchange
 from actorlearn.parameters.waits import Waits
 
@@ -64,7 +64,7 @@ class Sync:
         self.weights = learner.weights
         self.own = Alone(replace(learner, consumed=learner.consumed or Consumed(settings.learners)))
         gradients = Segment.open(settings.gradients.file)
-        self.rendezvous = Rendezvous(Segment.open(settings.rendezvous.file), settings.rank, learner.alive)
+        self.rendezvous = take_place(settings.rendezvous, settings.rank, learner.alive)
         self._gathering = AllGather(gradients, self.rendezvous)
         self._waits = Waits(settings.learners)
         self._agreements = self._calls = 0

@@ -22,7 +22,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from actorlearn.memory.shared import Segment
 from actorlearn.optim.clip import clip_by_global_norm
 from actorlearn.optim.interface import Optimizer, copy_state
 from actorlearn.optim.make import make as make_optimizer
@@ -31,7 +30,7 @@ from actorlearn.optim.specs import AdamSettings
 from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.interface import Agreed, Learner, Place, Stepped
 from actorlearn.parameters.settings import AsyncExchange
-from actorlearn.parameters.store import Record, Store
+from actorlearn.parameters.store import Record, open_store
 
 _ROLLOUT = 1 << 32
 """From the number of an update to that of the same one a rollout later."""
@@ -45,7 +44,7 @@ class Async:
         self.learner, weights, optimizer = learner, learner.weights, learner.optimizer
         self.consumed = learner.consumed or Consumed(learner.number + 1)
         self.weights, self.clip_norm, self.local_steps = weights, optimizer.clip_norm, settings.local_steps
-        self.store = Store(Segment.open(settings.store.file), settings.rank, learner.gradients.numel(), learner.alive)
+        self.store = open_store(settings.store, settings.rank, learner.gradients.numel(), learner.alive)
         self.spans = {chunk: span for chunk, span in enumerate(self.store.spans) if span.start < span.stop}
         self.statistics = len(self.store.spans) - 1
         chunks = [chunk for chunk in self.spans if chunk != self.statistics]

@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +42,31 @@ def rendezvous_fields(learners: int) -> list[Field]:
     return [Field("met", "int64", (learners, 8), 0), Field("numbers", "int64", (2, learners, NUMBERS), 0)]
 
 
-class Rendezvous:
-    """One learner's place in a generation."""
+class Rendezvous(Protocol):
+    """One learner's place in a generation, wherever learners meet."""
+
+    rank: int
+    """Of this learner among them."""
+    learners: int
+    """How many they are."""
+
+    def meet(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
+        """Say these and wait for all; what each said, [learners, NUMBERS].
+
+        Raises PeerLost; and Stopped when told to end meanwhile, unless this learner is to `stay`.
+        """
+
+    def close(self) -> None:
+        """Give up the place, for good; once or more often."""
+
+
+def take_place(place: Shm, rank: int, alive: Callable[[], bool]) -> Rendezvous:
+    """Come to where learners meet; raises RuntimeError when somebody has the place or had it."""
+    return SharedRendezvous(Segment.open(place.file), rank, alive)
+
+
+class SharedRendezvous:
+    """A place in a segment of shared memory."""
 
     def __init__(self, segment: Segment, rank: int, alive: Callable[[], bool]) -> None:
         """Take the place; raises RuntimeError when somebody has it or had it."""

@@ -16,13 +16,14 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from actorlearn.address import Shm
 from actorlearn.failpoints import hit
 from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment
@@ -71,8 +72,68 @@ def store_fields(parameters: int, vectors: int, statistics: int, learners: int, 
     ]
 
 
-class Store:
-    """One learner's access to the store."""
+class ParameterStore(Protocol):
+    """One learner's access to a store, wherever it is: chunks under a lock each, and a record of each learner."""
+
+    spans: list[slice]
+    """What each chunk is of the flat vector; the last one's are the statistics, of which there may be none."""
+    waited_s: float
+    """Time spent waiting for locks."""
+
+    def locked(self, chunks: Sequence[int]) -> AbstractContextManager[int]:
+        """One of these chunks, whichever is free first; nobody else reads or writes it meanwhile."""
+
+    def version(self, chunk: int) -> int:
+        """How often the chunk has been written."""
+
+    def current(self, chunk: int) -> NDArray[np.float32]:
+        """The chunk's weights and optimizer vectors [1 + vectors, size]; read under its lock."""
+
+    def spare(self, chunk: int) -> NDArray[np.float32]:
+        """Where the chunk's next version goes, likewise; written under its lock, then committed."""
+
+    def applied(self, chunk: int) -> int:
+        """Number of this learner's newest update in the chunk, -1 = none; read under its lock."""
+
+    def commit(self, chunk: int, number: int = -1) -> int:
+        """What was written to the spare slot is the chunk from now on; returns its version.
+
+        `number`: of this learner's update that is in it for the first time; -1 = it is none.
+        """
+
+    @property
+    def filled(self) -> bool:
+        """Whether there are weights."""
+
+    def fill(self, env_steps: int, updates: int) -> None:
+        """There are weights now, learned from so much; under the first chunk's lock."""
+
+    def settle(self, record: Record) -> None:
+        """Replace this learner's record, all of it or nothing."""
+
+    @property
+    def record(self) -> Record | None:
+        """This learner's record; None before it has written one."""
+
+    @property
+    def env_steps(self) -> int:
+        """Environment steps that all learners together have learned from."""
+
+    @property
+    def updates(self) -> int:
+        """Batches that all learners together have learned from."""
+
+    def close(self) -> None:
+        """Let go of the locks."""
+
+
+def open_store(place: Shm, rank: int, parameters: int, beat: Callable[[], object]) -> ParameterStore:
+    """Find the store where a run has it; `beat` is called while this learner waits for a lock."""
+    return SharedStore(Segment.open(place.file), rank, parameters, beat)
+
+
+class SharedStore:
+    """The store in a segment of shared memory."""
 
     def __init__(self, segment: Segment, rank: int, parameters: int, beat: Callable[[], object]) -> None:
         """Bind to a store's segment; `beat` is called while this learner waits for a lock."""

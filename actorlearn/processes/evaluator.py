@@ -22,7 +22,7 @@ from actorlearn.envs.interface import empty_row
 from actorlearn.envs.make import make
 from actorlearn.envs.specs import EnvSettings
 from actorlearn.memory.shared import Segment
-from actorlearn.parameters.published import Published
+from actorlearn.parameters.published import Published, WeightSource
 from actorlearn.wire.channel import Waiter
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Evaluated
@@ -76,7 +76,7 @@ class PublishedWeights:
     def __init__(self, weights: str) -> None:
         """`weights` is EvaluatorSettings.weights; until the order lists learners there is the first."""
         self._path = weights
-        self._opened: dict[ProcessId, Published] = {}
+        self._opened: dict[ProcessId, WeightSource] = {}
         self.follow(())
 
     def follow(self, listed: Sequence[ProcessId]) -> None:
@@ -103,7 +103,7 @@ class PublishedWeights:
         return max(versions), weights
 
 
-def _newest(published: Published) -> tuple[int, Tensor] | None:
+def _newest(published: WeightSource) -> tuple[int, Tensor] | None:
     """The newest version and its weights, copied; None before the first."""
     copied = torch.empty(published.size)
     newest = published.fetch(copied.numpy())

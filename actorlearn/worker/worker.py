@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
-from actorlearn.memory.progress import Progress
+from actorlearn.memory.progress import Heartbeat, Progress
 from actorlearn.memory.rollout import Blocks
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.timings import Timings
@@ -31,7 +31,7 @@ class Worker:
         """Connect to the supervisor and bind to the progress row."""
         self.settings = settings
         self.control = Control(settings.control, settings.id, settings.run_id)
-        self.progress = Progress(Segment.open(Path(settings.progress)), settings.index)
+        self.progress: Heartbeat = Progress(Segment.open(Path(settings.progress)), settings.index)
         self.progress.beat()
         self.timings = Timings(self.progress.section_ns)
         self._told_to_stop = False

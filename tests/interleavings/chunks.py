@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from actorlearn.parameters.store import Record, Store, store_fields
+from actorlearn.parameters.store import Record, SharedStore, store_fields
 from tests.interleavings.arrays import Words
 from tests.interleavings.code import Done, Process, expect
 from tests.interleavings.explore import Scenario
@@ -20,7 +20,7 @@ PARAMETERS = 2
 """Words of a chunk of weights: enough to be half written."""
 
 
-def _stores(kind: type[Store], learners: int, chunks: int) -> tuple[Words, list[Store]]:
+def _stores(kind: type[SharedStore], learners: int, chunks: int) -> tuple[Words, list[SharedStore]]:
     words = Words()
     segment: Any = words.create("store", store_fields(PARAMETERS * chunks, 0, 0, learners, chunks))
     segment["values"][0] = 0.0
@@ -28,7 +28,7 @@ def _stores(kind: type[Store], learners: int, chunks: int) -> tuple[Words, list[
 
 
 def updating(
-    kind: type[Store] = Store,
+    kind: type[SharedStore] = SharedStore,
     *,
     learners: int = 2,
     rollouts: int = 2,
@@ -95,7 +95,7 @@ def _guards(chunks: Sequence[int]) -> dict[str, str]:
     return words
 
 
-def filling(kind: type[Store] = Store, *, kills: int = 1, guarded: bool = True) -> Scenario:
+def filling(kind: type[SharedStore] = SharedStore, *, kills: int = 1, guarded: bool = True) -> Scenario:
     """Learners that each fill the store if nobody has, as ``Async.join`` does, and then take what it holds.
 
     Invariants: all chunks are of one learner, and so are the steps that they begin with.

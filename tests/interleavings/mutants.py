@@ -13,8 +13,8 @@ from actorlearn.parameters.allgather import AllGather
 from actorlearn.parameters.interface import PeerLost
 from actorlearn.parameters.mailbox import SharedMailbox
 from actorlearn.parameters.published import Published
-from actorlearn.parameters.rendezvous import Rendezvous
-from actorlearn.parameters.store import Store
+from actorlearn.parameters.rendezvous import SharedRendezvous
+from actorlearn.parameters.store import SharedStore
 from actorlearn.processes.batches import Batches
 from actorlearn.processes.simulator import Group
 from tests.interleavings.arrays import Flock
@@ -116,7 +116,7 @@ class VersionOfTheNext(SharedMailbox):
 # The store -----------------------------------------------------------------------------------------------------------
 
 
-class LockLetGo(Store):
+class LockLetGo(SharedStore):
     """The lock is let go before the chunk is written."""
 
     @contextmanager
@@ -126,7 +126,7 @@ class LockLetGo(Store):
         yield chunk
 
 
-class SharedLock(Store):
+class SharedLock(SharedStore):
     """The lock is one that several may have at once."""
 
     def _try(self, chunks: Sequence[int]) -> int | None:
@@ -134,7 +134,7 @@ class SharedLock(Store):
         return chunks[0]
 
 
-class CommittedFirst(Store):
+class CommittedFirst(SharedStore):
     """The version word is raised before its slot is written."""
 
     def spare(self, chunk: int) -> Any:
@@ -146,14 +146,14 @@ class CommittedFirst(Store):
         return self.version(chunk)
 
 
-class WrittenOver(Store):
+class WrittenOver(SharedStore):
     """A chunk is written over itself."""
 
     def _slot(self, chunk: int, version: int) -> Any:
         return super()._slot(chunk, 0)
 
 
-class NumberedLater(Store):
+class NumberedLater(SharedStore):
     """Whose update is in the chunk is said when it is there already."""
 
     def commit(self, chunk: int, number: int = -1) -> int:
@@ -162,14 +162,14 @@ class NumberedLater(Store):
         return version
 
 
-class NoNumbers(Store):
+class NoNumbers(SharedStore):
     """Nobody looks whether the chunk has the update."""
 
     def applied(self, chunk: int) -> int:
         return -1
 
 
-class FilledFirst(Store):
+class FilledFirst(SharedStore):
     """The word that says that there are weights is not the last that is written."""
 
     def fill(self, env_steps: int, updates: int) -> None:
@@ -180,7 +180,7 @@ class FilledFirst(Store):
 # Meetings ------------------------------------------------------------------------------------------------------------
 
 
-class WordFirst(Rendezvous):
+class WordFirst(SharedRendezvous):
     """The word that says that a learner has come is written before its numbers."""
 
     def meet(self, numbers: Sequence[int], stay: bool = False) -> Any:
@@ -190,7 +190,7 @@ class WordFirst(Rendezvous):
         return super().meet([], stay)
 
 
-class OneTable(Rendezvous):
+class OneTable(SharedRendezvous):
     """The numbers of all meetings lie in the same place."""
 
     def __init__(self, segment: Any, rank: int, alive: Any) -> None:
@@ -198,7 +198,7 @@ class OneTable(Rendezvous):
         self._numbers = self._numbers.same(2)
 
 
-class MissedInHaste(Rendezvous):
+class MissedInHaste(SharedRendezvous):
     """Who has not come is looked for before who is gone: it may come and die in between."""
 
     def _miss(self) -> None:
@@ -207,7 +207,7 @@ class MissedInHaste(Rendezvous):
             raise PeerLost(f"learners {gone} have gone; this one is at meeting {self._meetings}")
 
 
-class MissedUnasked(Rendezvous):
+class MissedUnasked(SharedRendezvous):
     """Who is gone is missed at once, though it has come to this meeting."""
 
     def _miss(self) -> None:
@@ -215,7 +215,7 @@ class MissedUnasked(Rendezvous):
             raise PeerLost(f"learners {gone} have gone; this one is at meeting {self._meetings}")
 
 
-class PlaceGivenAgain(Rendezvous):
+class PlaceGivenAgain(SharedRendezvous):
     """Who was killed may come back to the meetings of the learners that it left."""
 
     def __init__(self, segment: Any, rank: int, alive: Any) -> None:
@@ -230,7 +230,7 @@ class PlaceGivenAgain(Rendezvous):
 class OneRow(AllGather):
     """Rows of all meetings lie in the same place."""
 
-    def __init__(self, segment: Any, rendezvous: Rendezvous) -> None:
+    def __init__(self, segment: Any, rendezvous: SharedRendezvous) -> None:
         super().__init__(segment, rendezvous)
         self._rows = self._rows.same(2)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actorlearn.parameters.store import Record, Store
+from actorlearn.parameters.store import Record, SharedStore
 from tests.interleavings import mutants
 from tests.interleavings.chunks import filling, updating
 from tests.interleavings.explore import explore
@@ -32,7 +32,7 @@ def test_whoever_fills_the_store_does_so_alone_and_whole() -> None:
     assert not found.violation, found
 
 
-class OneWordByItself(Store):
+class OneWordByItself(SharedStore):
     """Of each record the word that is asked for is read, whatever is written meanwhile."""
 
     def _recorded(self, *words: str) -> Any:
@@ -52,14 +52,14 @@ class OneWordByItself(Store):
         OneWordByItself,
     ],
 )
-def test_a_slip_in_updates_is_caught(mutant: type[Store]) -> None:
+def test_a_slip_in_updates_is_caught(mutant: type[SharedStore]) -> None:
     found = explore(updating(mutant, guarded=False, kills=int(mutant != OneWordByItself), rollouts=3))
     print(found)
     assert found.violation
 
 
 @pytest.mark.parametrize("mutant", [mutants.LockLetGo, mutants.FilledFirst])
-def test_a_slip_in_filling_is_caught(mutant: type[Store]) -> None:
+def test_a_slip_in_filling_is_caught(mutant: type[SharedStore]) -> None:
     found = explore(filling(mutant, guarded=False))
     print(found)
     assert found.violation

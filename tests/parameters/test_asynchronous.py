@@ -22,7 +22,7 @@ from actorlearn.parameters.asynchronous import Async
 from actorlearn.parameters.interface import Learner, Place
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.settings import AsyncExchange
-from actorlearn.parameters.store import Record, Store, store_fields
+from actorlearn.parameters.store import Record, SharedStore, store_fields
 from tests import named, reference
 from tests.examples import examples
 
@@ -63,7 +63,7 @@ exchange.close()
 
 def place_of(path: Path, rank: int) -> Callable[[], Place]:
     """Where a learner stands that goes on after each rollout that it has settled."""
-    store = Store(Segment.open(path), rank, PARAMETERS, lambda: None)
+    store = SharedStore(Segment.open(path), rank, PARAMETERS, lambda: None)
     return lambda: Place(store.record.learned, store.record.used) if store.record else Place()
 
 
@@ -302,5 +302,5 @@ def test_processes_that_hammer_one_store_lose_no_update(tmp_path: Path) -> None:
     # Ranks 0 and 2 go down by the rate and rank 1 up; every step is the rate but for epsilon.
     expected = -(updates / 2 * 0.75) / (1.0 + 1e-6) ** 0.5
     torch.testing.assert_close(newest, torch.full((PARAMETERS,), expected), rtol=1e-4, atol=1e-4)
-    records = [Store(segment, rank, PARAMETERS, lambda: None).record for rank in range(count)]
+    records = [SharedStore(segment, rank, PARAMETERS, lambda: None).record for rank in range(count)]
     assert records == [Record(updates, 7 * updates, 7 * updates, updates, 0, 0, 0)] * count

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from actorlearn.failpoints import Killed, armed
 from actorlearn.memory.shared import Segment, segment_bytes
-from actorlearn.parameters.store import SLOTS, Record, Store, store_fields
+from actorlearn.parameters.store import SLOTS, Record, SharedStore, store_fields
 
 PARAMETERS, STATISTICS = 1 << 18, 8  # 1 MiB a row: writing a chunk takes long enough to be killed in it
 
@@ -25,8 +25,8 @@ ADDER = """
 import sys
 from pathlib import Path
 from actorlearn.memory.shared import Segment
-from actorlearn.parameters.store import Record, Store
-store = Store(Segment.open(Path(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3]), lambda: None)
+from actorlearn.parameters.store import Record, SharedStore
+store = SharedStore(Segment.open(Path(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3]), lambda: None)
 for update in range(int(sys.argv[4])):
     waiting = list(range(len(store.spans)))
     while waiting:
@@ -45,8 +45,8 @@ def make(folder: Path, learners: int = 2, parameters: int = PARAMETERS, chunks: 
     return segment.path
 
 
-def bind(path: Path, rank: int = 0, parameters: int = PARAMETERS) -> Store:
-    return Store(Segment.open(path), rank, parameters, lambda: None)
+def bind(path: Path, rank: int = 0, parameters: int = PARAMETERS) -> SharedStore:
+    return SharedStore(Segment.open(path), rank, parameters, lambda: None)
 
 
 def adder(path: Path, rank: int, updates: int) -> subprocess.Popen[bytes]:
@@ -101,7 +101,7 @@ def test_who_waits_for_a_lock_shows_signs_of_life(tmp_path: Path) -> None:
         if len(beats) == 3:
             held.__exit__(None, None, None)
 
-    ours = Store(Segment.open(path), 0, PARAMETERS, beat)
+    ours = SharedStore(Segment.open(path), 0, PARAMETERS, beat)
     with ours.locked([0]):
         assert len(beats) == 3
     assert ours.waited_s > 0.0
