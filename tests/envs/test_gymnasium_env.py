@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -73,10 +74,16 @@ class Endless(Scripted):
 
 
 class Remembers(Scripted):
-    """Keeps what it was given, as an environment may."""
+    """Keeps what it was given, as an environment may, and tells all that there are."""
 
+    there: ClassVar[list[Any]] = []
     action_space = Box(np.array([-1, 0], np.float32), np.array([1, 5], np.float32))
     answers = ((GOOD, 0.0, False, False, {}),)
+
+    def reset(self, **how):
+        if self not in self.there:
+            self.there.append(self)
+        return super().reset(**how)
 
     def step(self, action):
         self.given = action
@@ -221,17 +228,24 @@ def test_whatever_comes_back_a_row_is_fit_to_learn_from_or_refused(answer: objec
             assert np.isfinite(row.observation).all() and np.isfinite(row.reward).all() and not row.first.any()
 
 
-def test_box_actions_are_clipped_for_the_environment_and_not_where_they_are_kept() -> None:
+@pytest.fixture
+def remembering(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The environments of class Remembers that are made from now on."""
+    monkeypatch.setattr(Remembers, "there", [])
+    return Remembers.there
+
+
+def test_box_actions_are_clipped_for_the_environment_and_not_where_they_are_kept(remembering: list[Any]) -> None:
     with opened(named.env(id=f"{__name__}:Remembers"), [0, 1]) as env:
         assert env.spec.actions == (2,)
         action = np.array([[0.5, -3.0], [-7.0, 9.0]], np.float32)
         play(env, action[None])
-        assert [game.given.tolist() for game in env._envs] == [[0.5, 0.0], [-1.0, 5.0]]
-        assert all(game.given.dtype == np.float32 for game in env._envs)
+        assert [game.given.tolist() for game in remembering] == [[0.5, 0.0], [-1.0, 5.0]]
+        assert all(game.given.dtype == np.float32 for game in remembering)
         assert action.tolist() == [[0.5, -3.0], [-7.0, 9.0]]
 
 
-def test_several_choices_reach_the_environment_as_its_space_has_them() -> None:
+def test_several_choices_reach_the_environment_as_its_space_has_them(remembering: list[Any]) -> None:
     for space, expected in (
         (MultiDiscrete([[2, 3], [4, 5]], start=[[1, 1], [0, 0]]), [[2, 3], [3, 4]]),
         (MultiBinary((2, 2)), [[1, 1], [1, 1]]),
@@ -241,8 +255,8 @@ def test_several_choices_reach_the_environment_as_its_space_has_them() -> None:
             with opened(named.env(id=f"{__name__}:Remembers"), [0]) as env:
                 sizes = env.spec.actions.sizes
                 play(env, np.array(sizes)[None, None] - 1)
-                assert env._envs[0].given.tolist() == expected
-                assert space.contains(env._envs[0].given)
+                assert remembering[-1].given.tolist() == expected
+                assert space.contains(remembering[-1].given)
                 for action in (np.array([sizes]), -np.ones((1, 4), np.int64)):
                     with pytest.raises(ActionError, match="environment 0: action .* must be below"):
                         env.step(action, poisoned_row(env.spec, 1))
@@ -313,7 +327,7 @@ def test_games_are_those_of_gymnasium_itself() -> None:
     [
         ("CartPoll-v1", r"'CartPoll-v1' is not registered with gymnasium; did you mean 'CartPole-v\d'"),
         ("CartPole-v9", r"'CartPole-v9' is not registered with gymnasium; did you mean 'CartPole-v\d'"),
-        ("", "'' is not registered with gymnasium; Ids are like"),
+        ("x", "'x' is not registered with gymnasium; Ids are like"),
         (f"{__name__}:Unbounded", r"action space Box.*inf.*; a Box must have one dimension of floats, all with bounds"),
         (f"{__name__}:Image", r"action space Box.*; a Box must have one dimension of floats"),
         (f"{__name__}:Whole", r"action space Box.*int64\); a Box must have one dimension of floats"),

@@ -101,8 +101,7 @@ def test_who_has_come_and_left_is_missed_at_the_next_meeting_and_not_at_this(pat
         return True
 
     with places(path, range(1), alive) as (staying,), places(path, range(1, 2)) as (late,), ThreadPoolExecutor() as run:
-        with places(path, range(2, 3)) as (leaving,), pytest.raises(Stopped):
-            leaving._alive = lambda: False
+        with places(path, range(2, 3), lambda: False) as (leaving,), pytest.raises(Stopped):
             leaving.meet([2])
         waiting = run.submit(staying.meet, [0])
         for _ in range(3):  # it has looked twice whether somebody is gone

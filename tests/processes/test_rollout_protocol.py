@@ -191,14 +191,14 @@ class Protocol(RuleBasedStateMachine):
         self.begins: dict[Cell, Cell] = {}
         self.ended: list[Simulator] = []
         """All that have ended."""
-        self.simulators = [self._simulator() for _ in range(count)]
+        self.simulators = [self.one_more() for _ in range(count)]
         self.leaving: list[str] = []
         self.version = 0
         self.steps_used = 0
         self.seen: set[Cell] = set()
         self.next_row: dict[Cell, Cell] = {}
         """Of each environment: what the next block begins with."""
-        self._order()
+        self.tell_who_is_there()
 
     def _start_trainer(self) -> None:
         self.episodes = Episodes()
@@ -208,7 +208,7 @@ class Protocol(RuleBasedStateMachine):
         """Games whose first row this trainer has seen."""
         self.whole_games = 0
 
-    def _simulator(self) -> Simulator:
+    def one_more(self) -> Simulator:
         made = Simulator(self.folder_of_this_run, self.rollouts, self.shape, self.reset, self.decorrelation)
         made.begins = self.begins
         return made
@@ -218,7 +218,7 @@ class Protocol(RuleBasedStateMachine):
             if not simulator.blocks.ready:
                 simulator.start()
 
-    def _order(self) -> None:
+    def tell_who_is_there(self) -> None:
         """Order as the supervisor does; like that, hear first what has been released."""
         for peer in self.batches.released:
             if ended := self.gone.pop(peer, None):
@@ -239,7 +239,7 @@ class Protocol(RuleBasedStateMachine):
         results = simulator.advance()
         if all(result == "left" for result in results):
             self._end(simulator)
-            self._order()
+            self.tell_who_is_there()
 
     @rule(group=st.integers(0, 1), killed=st.booleans())
     def infer(self, group: int, killed: bool = False) -> None:
@@ -325,14 +325,14 @@ class Protocol(RuleBasedStateMachine):
     @rule()
     @precondition(lambda self: len(self.simulators) < 4)
     def attach(self) -> None:
-        self.simulators.append(self._simulator())
-        self._order()
+        self.simulators.append(self.one_more())
+        self.tell_who_is_there()
 
     @rule(data=st.data())
     @precondition(lambda self: len(self.simulators) > 1)
     def detach(self, data: st.DataObject) -> None:
         self.leaving.append(data.draw(st.sampled_from(self.simulators)).member.id.name)
-        self._order()
+        self.tell_who_is_there()
 
     @rule(data=st.data(), unheard=st.booleans())
     def kill(self, data: st.DataObject, unheard: bool = False) -> None:
@@ -340,10 +340,10 @@ class Protocol(RuleBasedStateMachine):
             return
         simulator = data.draw(st.sampled_from(self.simulators))
         self._end(simulator)
-        self.simulators.append(self._simulator())
+        self.simulators.append(self.one_more())
         if unheard:
             self._start_trainer()  # that learns of it has never known who died
-        self._order()
+        self.tell_who_is_there()
 
     @rule(died_before_opening=st.booleans())
     def restart_trainer(self, died_before_opening: bool) -> None:
@@ -355,7 +355,7 @@ class Protocol(RuleBasedStateMachine):
 
     def _restart(self) -> None:
         self._start_trainer()
-        self._order()
+        self.tell_who_is_there()
 
     @invariant()
     def every_step_is_accounted_for(self) -> None:
@@ -390,8 +390,8 @@ class Protocol(RuleBasedStateMachine):
             for simulator in list(self.simulators):
                 if all(result == "left" for result in simulator.advance()):
                     self._end(simulator)
-                    self.simulators = self.simulators or [self._simulator()]
-                    self._order()
+                    self.simulators = self.simulators or [self.one_more()]
+                    self.tell_who_is_there()
             for group in range(self.shape.groups):
                 self.infer(group)
             self.let_time_pass()
@@ -426,8 +426,8 @@ def test_a_rollout_whose_only_participant_has_died_is_passed_over(machine: Proto
     assert (machine.account.rollouts_learned, machine.rollouts.open) == (1, 3)
     assert (first.joined, second.joined) == (0, 2)
     assert first.completed(0) == 1, "the first is in the middle of rollout 1"
-    machine.simulators[0] = machine._simulator()
-    machine._order()
+    machine.simulators[0] = machine.one_more()
+    machine.tell_who_is_there()
     machine.teardown()
     assert machine.simulators[0].blocks.joined > 0, "its successor takes part again"
 
@@ -436,7 +436,7 @@ def test_a_member_told_to_leave_before_it_was_admitted_leaves(machine: Protocol)
     machine.start(groups=1, blocks=1, count=2)
     machine.get_ready()
     machine.leaving = [machine.simulators[1].member.id.name]
-    machine._order()
+    machine.tell_who_is_there()
     machine.learn()
     assert [simulator.groups[0].advance() for simulator in machine.simulators] == ["observed", "left"]
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from launch.machine.activity import Activity, Watch
@@ -62,8 +63,7 @@ def test_a_name_may_be_any_bytes(begin: Begin) -> None:
 
 def test_who_waits_for_a_program_it_has_started_is_running_while_that_computes(begin: Begin) -> None:
     pid = begin(START.format(SPIN))
-    watch = Watch(pid)
-    while not watch._descendants(pid):
+    while not psutil.Process(pid).children():
         time.sleep(0.05)
     comes_to(pid, Activity.RUNNING)
 
