@@ -66,8 +66,8 @@ class Account:
 
     def committed(self) -> tuple[int, Counts]:
         """Return the next rollout to be learned, and the counts of all before it; any process may ask."""
-        (record,) = self._record.read()
-        rollouts_learned, used, *dropped = record[: len(_WORDS)].tolist()
+        (record,) = self._record.read(slice(len(_WORDS)))
+        rollouts_learned, used, *dropped = record.tolist()
         return rollouts_learned, Counts(used=used, dropped=dict(zip(REASONS, dropped, strict=True)))
 
     def commit(self) -> None:

@@ -8,6 +8,7 @@ one that looks at the word again afterwards knows that it has.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -53,14 +54,14 @@ class CommittedRecord:
         self._commits[0] = self.commits + 1  # the word last
         hit("record.committed")
 
-    def read(self) -> tuple[NDArray[Any], ...]:
-        """Copies of the arrays, all of one record; any process may ask.
+    def read(self, words: slice | Sequence[int] = slice(None)) -> tuple[NDArray[Any], ...]:
+        """Copy these words of the arrays, all of one record; any process may ask.
 
         Raises RuntimeError when it never holds still.
         """
         for _ in range(_ATTEMPTS):
             commits = self.commits
-            copies = tuple(array.copy() for array in self._slots[commits % SLOTS])
+            copies = tuple(np.array(array[words]) for array in self._slots[commits % SLOTS])
             if self.commits == commits:  # only then can nobody have begun to write over it
                 return copies
         raise RuntimeError(f"no whole record in {_ATTEMPTS} attempts: its segment is damaged, or several write it")

@@ -120,16 +120,16 @@ class Async:
         home = (
             place.used if newest >= place.rollout * _ROLLOUT else min(place.used, record.home)
         )  # it brought along all
-        redone = record.learned > place.rollout
+        redone = record.rollouts_learned > place.rollout
         steps = record.steps_before if redone else record.optimizer_steps
         for chunk in self.optimizers:
             self._count_steps(chunk, steps - self._steps_of(chunk))
         self.learner.adopt(np.array([record.counts], np.int64), 0)
-        self._settle(record._replace(learned=place.rollout, used=home, updates=record.updates - redone))
+        self._settle(record._replace(rollouts_learned=place.rollout, used=home, updates=record.updates - redone))
 
     def place(self) -> Place | None:
         """Return the learner's own rollout, and what there is in the store of what was learned before it."""
-        return Place(self._record.learned, self._record.used)
+        return Place(self._record.rollouts_learned, self._record.used)
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
         """Agree with oneself, on top of what all have learned until now; a drain leaves no local steps behind."""
@@ -184,8 +184,8 @@ class Async:
         """Count the batch, once."""
         self.consumed.settle(self.learner.number, self.env_steps)
         record = self._record
-        if record.learned <= self._rollout:
-            record = record._replace(learned=self._rollout + 1, used=record.used + self.env_steps)
+        if record.rollouts_learned <= self._rollout:
+            record = record._replace(rollouts_learned=self._rollout + 1, used=record.used + self.env_steps)
             self._settle(record._replace(updates=record.updates + 1, steps_before=record.optimizer_steps))
 
     @property

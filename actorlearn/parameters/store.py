@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 from actorlearn.address import Shm
 from actorlearn.failpoints import hit
 from actorlearn.memory.fields import Field
+from actorlearn.memory.record import SLOTS, CommittedRecord
 from actorlearn.memory.shared import Segment
 
 CHUNKS = 3  # as many as Stooke & Abbeel's code has
-SLOTS = 2
 _TURN_S = 2e-4
 """Sleep after a turn in which every lock was taken. A chunk is held for some milliseconds."""
 _WORDS = 16
@@ -39,7 +39,7 @@ _WORDS = 16
 class Record(NamedTuple):
     """What a learner says of itself once it has learned a rollout: all of it holds at the same moment."""
 
-    learned: int
+    rollouts_learned: int
     """The rollout after it."""
     used: int
     """Environment steps it has learned from, in this store and before."""
@@ -137,7 +137,8 @@ class SharedStore:
 
     def __init__(self, segment: Segment, rank: int, parameters: int, beat: Callable[[], object]) -> None:
         """Bind to a store's segment; `beat` is called while this learner waits for a lock."""
-        self._filled, self._settled, self._records = segment["filled"], segment["settled"][:, 0], segment["records"]
+        self._filled, settled, records = segment["filled"], segment["settled"], segment["records"]
+        self._records = [CommittedRecord(settled[other], records[:, other]) for other in range(len(settled))]
         self._version, self._values = segment["version"][:, 0], segment["values"]
         self._applied, self._rank = segment["applied"], rank
         self._beat = beat
@@ -216,21 +217,17 @@ class SharedStore:
         self._filled[0] = 1  # the word last
 
     def settle(self, record: Record) -> None:
-        """Replace this learner's record, all of it or nothing."""
+        """Replace this learner's record, all of it or nothing (``memory/record.py``)."""
         *words, counts = record
-        words = [*words, len(counts), *counts]
-        settled = int(self._settled[self._rank]) + 1
-        self._records[settled % SLOTS, self._rank, : len(words)] = words
-        hit("store.recorded")
-        self._settled[self._rank] = settled  # the word last
-        hit("store.settled")
+        self._records[self._rank].replace([*words, len(counts), *counts])
 
     @property
     def record(self) -> Record | None:
         """This learner's record; None before it has written one."""
-        if not (settled := int(self._settled[self._rank])):
+        own = self._records[self._rank]
+        if not own.commits:
             return None
-        words = self._records[settled % SLOTS, self._rank].tolist()
+        words = own.now[0].tolist()
         length = Record._fields.index("counts")
         return Record._make([*words[:length], tuple(words[length + 1 :][: words[length]])])
 
@@ -246,13 +243,9 @@ class SharedStore:
         return int(self._filled[2] + self._recorded("updates").sum())
 
     def _recorded(self, *words: str) -> NDArray[np.int64]:
-        """These words of every learner's record [words, learners]: all of one record, and of none older than before."""
-        columns, ranks = np.array([[Record._fields.index(word)] for word in words]), np.arange(len(self._settled))
-        while True:
-            settled = self._settled.copy()
-            recorded: NDArray[np.int64] = self._records[settled % SLOTS, ranks, columns]
-            if (self._settled == settled).all():  # only then has nobody begun to write over them meanwhile
-                return recorded
+        """Read these words of every learner's record [words, learners]: those of a learner are all of one record."""
+        columns = [Record._fields.index(word) for word in words]
+        return np.array([record.read(columns)[0] for record in self._records]).T
 
     def close(self) -> None:
         """Let go of the locks."""

@@ -50,7 +50,7 @@ def updating(
         def step(state: Any) -> Hashable:
             if state == BACK:
                 record = store.record
-                return (record.learned if record else 0), tuple(range(chunks)), 0
+                return (record.rollouts_learned if record else 0), tuple(range(chunks)), 0
             rollout, waiting, heard = state
             if rollout == rollouts:
                 return Done()

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import numpy as np
+
 from actorlearn.memory.record import CommittedRecord
 from actorlearn.memory.rollout import MOST_BLOCKS, Blocks, Rollouts
 from actorlearn.parameters import published
@@ -317,8 +319,8 @@ class CommitsFirst(CommittedRecord):
 class OneLook(CommittedRecord):
     """Who asks does not look at the word again after reading."""
 
-    def read(self) -> tuple[Any, ...]:
-        return tuple(array.copy() for array in self.now)
+    def read(self, words: Any = slice(None)) -> tuple[Any, ...]:
+        return tuple(np.array(array[words]) for array in self.now)
 
 
 class AskedFirst(Rollouts):

@@ -36,8 +36,8 @@ class OneWordByItself(SharedStore):
     """Of each record the word that is asked for is read, whatever is written meanwhile."""
 
     def _recorded(self, *words: str) -> Any:
-        ranks, settled = np.arange(2), self._settled.copy()
-        return np.array([self._records[settled % 2, ranks, Record._fields.index(word)] for word in words])
+        columns = [Record._fields.index(word) for word in words]
+        return np.array([[record.now[0][column] for record in self._records] for column in columns])
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ EPOCHS = 2
 PPO: dict[str, Any] = {"name": "ppo", "epochs": EPOCHS, "minibatches": 3}
 PLACES = {
     "sync": ("rendezvous.said", "rendezvous.came", "allreduce.adopted", "allreduce.agreed", "allreduce.stepped"),
-    "async": ("store.written", "store.committed", "store.recorded", "store.settled"),
-    "gossip": ("counts.claimed", "gossip.posted", "counts.written", "trainer.settled", "trainer.published"),
+    "async": ("store.written", "store.committed", "record.written", "record.committed"),
+    "gossip": ("counts.claimed", "gossip.posted", "record.written", "trainer.settled", "trainer.published"),
 }
 
 

@@ -67,7 +67,7 @@ def learner(
     counts = Counts(Segment.open(folder / "counts"), rank)
     own = Learner(
         *(PAAC, start(), torch.zeros(PARAMETERS), alive, lambda: Present(members), warn),
-        place=lambda: Place(counts.learned),  # its trainer commits what it has settled
+        place=lambda: Place(counts.rollouts_learned),  # its trainer commits what it has settled
     )
     made = make(settings, own)
     assert isinstance(made, Gossip)

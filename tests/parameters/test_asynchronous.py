@@ -64,7 +64,7 @@ exchange.close()
 def place_of(path: Path, rank: int) -> Callable[[], Place]:
     """Where a learner stands that goes on after each rollout that it has settled."""
     store = SharedStore(Segment.open(path), rank, PARAMETERS, lambda: None)
-    return lambda: Place(store.record.learned, store.record.used) if store.record else Place()
+    return lambda: Place(store.record.rollouts_learned, store.record.used) if store.record else Place()
 
 
 @contextmanager

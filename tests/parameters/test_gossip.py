@@ -355,7 +355,7 @@ def test_one_that_was_killed_comes_back_with_the_mean_of_its_in_peers(tmp_path: 
         exchange.close()
 
 
-@pytest.mark.parametrize("point", ["counts.claimed", "gossip.posted", "counts.written"])
+@pytest.mark.parametrize("point", ["counts.claimed", "gossip.posted", "record.written"])
 def test_a_rollout_of_which_others_may_have_something_is_not_learned_from_again(tmp_path: Path, point: str) -> None:
     folder = segments(tmp_path, 2)
     learners = [learner(folder, rank, range(2)) for rank in range(2)]
@@ -376,7 +376,7 @@ def test_a_rollout_of_which_nobody_was_shown_anything_is_learned_again_and_count
     first = learner(folder, 0, range(2), local_steps=5)
     first.join(0, 0)
     learn(first)
-    with armed("counts.settled=raise"), pytest.raises(Killed):
+    with armed("record.committed=raise"), pytest.raises(Killed):
         learn(first)
     again = learner(folder, 0, range(2), local_steps=5)
     assert again.join(0, 0) == (20, 2) and again.place() is None

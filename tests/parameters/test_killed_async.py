@@ -32,7 +32,7 @@ LEARNERS = 2
 RMSPROP = named.optimizer(decay=0.0, accumulator_init=0.0, epsilon=1e-30, clip_norm=0.0)
 ADAM = named.optimizer(name="adam", betas=(0.0, 0.0), epsilon=1e-30, clip_norm=0.0)
 """Neither remembers anything: a step by a gradient of ones is the learning rate."""
-POINTS = ("store.written", "store.committed", "store.recorded", "store.settled", "driver.passed", "driver.settled")
+POINTS = ("store.written", "store.committed", "record.written", "record.committed", "driver.passed", "driver.settled")
 
 
 def rate(learner: int, rollout: int, minibatch: int) -> float:

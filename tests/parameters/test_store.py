@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actorlearn.failpoints import Killed, armed
+from actorlearn.memory.record import SLOTS
 from actorlearn.memory.shared import Segment, segment_bytes
-from actorlearn.parameters.store import SLOTS, Record, SharedStore, store_fields
+from actorlearn.parameters.store import Record, SharedStore, store_fields
 
 PARAMETERS, STATISTICS = 1 << 18, 8  # 1 MiB a row: writing a chunk takes long enough to be killed in it
 
@@ -133,7 +134,7 @@ def test_counts_add_up_over_learners_and_what_was_there_before(tmp_path: Path) -
     first.close(), second.close()
 
 
-@pytest.mark.parametrize("point", ["store.recorded", "store.settled"])
+@pytest.mark.parametrize("point", ["record.written", "record.committed"])
 def test_a_record_is_replaced_whole_or_not_at_all(tmp_path: Path, point: str) -> None:
     before, after = Record(1, 10, 10, 1, 0, 2, 0, (3, 4, 5)), Record(2, 20, 20, 2, 0, 4, 2, (6,))
     store = bind(make(tmp_path))
@@ -141,7 +142,7 @@ def test_a_record_is_replaced_whole_or_not_at_all(tmp_path: Path, point: str) ->
     store.settle(before)
     with armed(f"{point}=raise"), pytest.raises(Killed):
         store.settle(after)
-    assert store.record == (after if point == "store.settled" else before)
+    assert store.record == (after if point == "record.committed" else before)
     store.close()
 
 
