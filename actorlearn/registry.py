@@ -234,12 +234,13 @@ def _a(kind: type) -> str:
 @cache
 def _points(group: str) -> dict[str, tuple[str, str]]:
     """Name -> (package.module:NAME, distribution) of a group's entry points; of one name, the shipped one counts."""
-    shipped = {name: (value, OURS) for name, value in sorted(_of_checkout(group).items())}
+    found = {name: (value, OURS) for name, value in sorted(_of_checkout(group).items())}
+    in_checkout = bool(found)  # whose own list counts then, and not that of an older installation
     points = sorted(metadata.entry_points(group=group), key=lambda point: (not _is_ours(point), point.name))
     for point in points:
-        if not (shipped and _is_ours(point)):
-            shipped.setdefault(point.name, (point.value, point.dist.name if point.dist else "unknown"))
-    return shipped
+        if not (in_checkout and _is_ours(point)):
+            found.setdefault(point.name, (point.value, point.dist.name if point.dist else "unknown"))
+    return found
 
 
 def _is_ours(point: metadata.EntryPoint) -> bool:
