@@ -171,9 +171,9 @@ class Runner:
         for number in self.workspace.signals.read():
             self._happened(ev.Interrupted(hangup=number == signal.SIGHUP))
         self._listen(0)
-        self._bury(ended)
-        self.spawner.bury_orphans()
-        self._feel_pulses()
+        self._reap(ended)
+        self.spawner.reap_orphans()
+        self._look_for_hangs()
         self._happened(ev.Tick())
         self._forget_the_gone()
         self._drop_members()
@@ -193,7 +193,7 @@ class Runner:
 
     # Events ---------------------------------------------------------------------------------------------------------
 
-    def _bury(self, keys: list[Key]) -> None:
+    def _reap(self, keys: list[Key]) -> None:
         """Reap who has ended, but hear its last words before its exit is told."""
         exits = [(key, self.spawner.reap(key)) for key in keys]
         if any(returncode >= 0 for _, returncode in exits):
@@ -231,7 +231,7 @@ class Runner:
         elif isinstance(message, Request):
             self._happened(ev.Asked(peer, message))
 
-    def _feel_pulses(self) -> None:
+    def _look_for_hangs(self) -> None:
         alive = [(p, self.membership.named(p["name"])) for p in self.supervisor.processes() if p["pid"] is not None]
         watched = [
             Watched(process.name, p["incarnation"], process.id.role, process.index, p["pid"], p["state"] == "starting")

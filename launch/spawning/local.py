@@ -101,7 +101,7 @@ class LocalSpawner:
         self._selector.unregister(process.pidfd)
         return self._wait(process)
 
-    def bury_orphans(self) -> None:
+    def reap_orphans(self) -> None:
         """Reap those that only the first process of a container is given: in it nobody else would.
 
         The guardian keeps what our own processes leave; others' may come from the shell of a visitor.

@@ -31,7 +31,7 @@ class Spawner(Protocol):
     def show_stack(self, name: str, incarnation: int, about: str) -> None:
         """Have a process that has come to life write its stack to its log, under this heading, if that can be done."""
 
-    def bury_orphans(self) -> None:
+    def reap_orphans(self) -> None:
         """Reap what others have left to this process; called in every turn of the loop."""
 
     def close(self) -> None:

@@ -92,7 +92,7 @@ class Child:
     applied: int = 0
     """Newest order this incarnation has put into effect."""
     sent_s: float = 0.0
-    doom: str = ""
+    killed_for: str = ""
     """Why we are killing it; the cause of death when it comes."""
     leaving: bool = False
     finished: bool = False
@@ -124,7 +124,7 @@ class Child:
         self.to(State.STARTING, now_s)
         self.incarnation += 1
         self.pid, self.member, self.applied = None, None, 0
-        self.doom, self.finished, self.admitted = "", False, False
+        self.killed_for, self.finished, self.admitted = "", False, False
         if self.incarnation > 0:
             self._restarts_s = [*self._recent(now_s), now_s]
             self._unsaved_restarts += 1

@@ -183,15 +183,15 @@ class Children:
             if child.state is State.BACKOFF and waited_s >= 0 and self.mending:
                 self.spawn(child)
             elif child.alive and child.refusal and waited_s >= REFUSED_LIMIT_S:
-                self.doom(child, "refused")
+                self.kill_for(child, "refused")
             elif child.alive and child.leaving and child.company and waited_s >= COMPANY_LIMIT_S:
-                self.doom(child, f"did not end in {COMPANY_LIMIT_S:g} s")
+                self.kill_for(child, f"did not end in {COMPANY_LIMIT_S:g} s")
 
     # Going --------------------------------------------------------------------------------------------------------
 
     def gone(self, child: Child, cause: str) -> None:
         """A process has ended: was that wanted, and what comes of it?"""
-        child.cause = cause = child.doom or cause
+        child.cause = cause = child.killed_for or cause
         if child.member is not None and child.admitted:
             self._ended[child.member.id.peer] = child.member
         done = child.finished and cause == "exit 0" and not (self.mending or child.leaving)
@@ -274,12 +274,12 @@ class Children:
         if not child.leaving:
             self.see_off(child)
         if child.alive:
-            self.doom(child, cause)
+            self.kill_for(child, cause)
 
     def silent(self, event: ev.Silent) -> None:
         """Tell of one that shows no sign of life, and have it show what it does."""
         child = self.current(event.name, event.incarnation)
-        if child is None or child.doom or child.refusal:
+        if child is None or child.killed_for or child.refusal:
             return
         where = f"; its stack is in logs/{child.name}.log" if event.stack else ""
         said = f"no sign of life for {event.seconds:.0f} s: {event.why}"
@@ -287,10 +287,10 @@ class Children:
         if event.stack:
             self._do(ev.ShowStack(child.name, child.incarnation, said))
 
-    def doom(self, child: Child, cause: str) -> None:
+    def kill_for(self, child: Child, cause: str) -> None:
         """Kill, once, and remember why."""
-        if not child.doom:
-            child.doom = cause
+        if not child.killed_for:
+            child.killed_for = cause
             self.kill(child, signal.SIGKILL)
 
     def end(self, sent: int, scoring: bool = False) -> None:

@@ -11,8 +11,8 @@ from launch.supervision import events as ev
 from launch.supervision.children import Children
 
 
-def verdict(children: Children, said: Mapping[str, Mapping[str, Any]], wanted: ev.Done) -> ev.Done | None:
-    """How a run that was to end as ``wanted`` has ended, by the last words of each trainer; None while one is at work.
+def outcome_of(children: Children, said: Mapping[str, Mapping[str, Any]], wanted: ev.Done) -> ev.Done | None:
+    """Return how a run that was to end as ``wanted`` has ended, by its trainers' last words; None while one is at work.
 
     The words of one are enough. ``said`` has those of learners that were detached too, of which only the counts count.
     """

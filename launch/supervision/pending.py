@@ -1,4 +1,4 @@
-"""What the desk has been asked for and takes a while: each looks at the children and says when it is done, or too late.
+"""Requests that take a while: each looks at the children and says when it is done, or too late.
 
 Pure. ``reply`` is None for as long as there is nothing to say; ``give_up`` is called once, after a reply that is a no.
 """

@@ -1,4 +1,4 @@
-"""The desk at which command lines ask: answers at once what it can, and keeps what takes a while until it is done.
+"""Answers what command lines ask: at once where it can, and keeps what takes a while until it is done.
 
 Reads and steers the children; the wanted state of the run stays the supervisor's, which learns from here only how many
 checkpoints have been asked for.
@@ -26,8 +26,8 @@ OPEN = ("starting", "running")
 """Phases of a run in which it can be changed."""
 
 
-class Desk:
-    """Takes requests and answers each exactly once."""
+class Requests:
+    """Requests of command lines; each is answered exactly once."""
 
     def __init__(
         self, children: Children, mode: ModeSpec, do: Callable[[ev.Action], None], stop: Callable[[bool], str]

@@ -34,8 +34,8 @@ from launch.supervision import events as ev
 from launch.supervision.child import Child, Jitter, State, cause_of, spread
 from launch.supervision.children import Children
 from launch.supervision.desired import Orders
-from launch.supervision.outcome import verdict
-from launch.supervision.requests import OPEN, Desk
+from launch.supervision.outcome import outcome_of
+from launch.supervision.requests import OPEN, Requests
 from launch.topology.schema import BUDGET, Budget
 
 SCORE_LIMIT_S = 1800.0
@@ -62,7 +62,7 @@ class Supervisor:
     ) -> None:
         """``processes``: the first ones, in the order in which they start; ``mode``: of the learners."""
         self._children = Children(processes, run_id, expected_shape, resume, jitter, budget, self._do)
-        self._desk = Desk(self._children, mode, self._do, lambda now: self._stop(0, "asked to stop", now))
+        self._requests = Requests(self._children, mode, self._do, lambda now: self._stop(0, "asked to stop", now))
         self._orders = Orders(self._children, self._do)
         self.phase = "starting"
         """starting (simulators come), running, draining (trainers finish), scoring (evaluators do), ending, over."""
@@ -81,9 +81,9 @@ class Supervisor:
             ev.NotSpawned: self._children.not_spawned,
             ev.Exited: lambda event: self._gone(event.name, event.incarnation, cause_of(event.returncode)),
             ev.Received: self._received,
-            ev.Asked: lambda event: self._desk.asked(event.client, event.request, self.phase, self.order.version),
-            ev.Enlarged: lambda event: self._desk.enlarged(event.client, event.processes, self.phase),
-            ev.NotEnlarged: lambda event: self._desk.answer(event.client, False, event.reason),
+            ev.Asked: lambda event: self._requests.asked(event.client, event.request, self.phase, self.order.version),
+            ev.Enlarged: lambda event: self._requests.enlarged(event.client, event.processes, self.phase),
+            ev.NotEnlarged: lambda event: self._requests.answer(event.client, False, event.reason),
             ev.Silent: self._children.silent,
             ev.Stalled: self._stalled,
             ev.Tick: self._tick,
@@ -148,9 +148,9 @@ class Supervisor:
     def _stalled(self, event: ev.Stalled) -> None:
         child = self._children.current(event.name, event.incarnation)
         if child is not None and child.admitted:
-            self._children.doom(child, "hang")
+            self._children.kill_for(child, "hang")
         elif child is not None and child.state is State.STARTING:
-            self._children.doom(child, f"no Hello, and no sign of life for {event.seconds:.0f} s")
+            self._children.kill_for(child, f"no Hello, and no sign of life for {event.seconds:.0f} s")
 
     def _interrupted(self, event: ev.Interrupted) -> None:
         self._interrupts += not event.hangup
@@ -173,7 +173,7 @@ class Supervisor:
     def _saved(self, child: Child, saved: Saved) -> None:
         child.saved(saved.env_steps)
         self._children.note("saved", child, path=saved.path, env_steps=saved.env_steps)
-        self._desk.saved(saved)
+        self._requests.saved(saved)
 
     def _failed(self, child: Child, failed: Failed) -> None:
         last_line = (failed.error.strip().splitlines() or ["no words"])[-1]
@@ -223,7 +223,7 @@ class Supervisor:
 
     def _conclude(self) -> None:
         """End a draining run when every trainer has finished, or is gone; one that came to its end is scored first."""
-        outcome = verdict(self._children, self._summaries, self._outcome)
+        outcome = outcome_of(self._children, self._summaries, self._outcome)
         if outcome is None:
             return
         if outcome.status == "finished" and not self._hurried and (players := self._children.players()):
@@ -235,7 +235,7 @@ class Supervisor:
         """Let everybody go but the evaluators, who play the final weights."""
         self._outcome, self.phase = outcome, "scoring"
         self._deadline_s = self._now_s + SCORE_LIMIT_S
-        self._desk.close()
+        self._requests.close()
         self._children.end(signal.SIGTERM, scoring=True)
         limit = f"for {SCORE_LIMIT_S / 60:g} minutes at most; Ctrl-C ends the run without their score"
         self._do(ev.Note("scoring", cause=f"the final weights, by {', '.join(players)}, {limit}"))
@@ -248,7 +248,7 @@ class Supervisor:
         if self.phase == "draining":
             for trainer in self._children.trainers():
                 if trainer.alive:
-                    self._children.doom(trainer, f"did not finish in {self._drain_s:g} s")
+                    self._children.kill_for(trainer, f"did not finish in {self._drain_s:g} s")
             self._end(ev.Done("failed", 1, f"the trainer did not finish in {self._drain_s:g} s and was killed"))
         elif self.phase == "scoring":
             self._do(ev.Note("warned", cause=f"no score of the final weights in {SCORE_LIMIT_S:g} s: the run has none"))
@@ -271,8 +271,8 @@ class Supervisor:
         elif self.phase == "scoring" and (self._hurried or not self._children.players()):
             self._end(self._outcome)
         if self.phase in (*OPEN, "draining", "scoring"):
-            self._orders.renew(self.phase, self._desk.saves)
-            self._desk.settle()
+            self._orders.renew(self.phase, self._requests.saves)
+            self._requests.settle()
         if self.phase == "ending" and (self._abandoned or not any(c.alive for c in self._children.named.values())):
             self._over()
 
@@ -287,11 +287,11 @@ class Supervisor:
         at_work = [trainer for trainer in trainers if not trainer.leaving and trainer not in lost]
         missed = [(trainer, who) for trainer in at_work if (who := self._children.missed(trainer.learner))]
         all_miss = len(missed) == len(at_work)
-        if self._desk.mode.elastic and self.phase == "running" and not all_miss:
+        if self._requests.mode.elastic and self.phase == "running" and not all_miss:
             for trainer, who in missed:
                 self._children.dismiss(trainer, who)
             return
-        given_up = [who for _, who in missed if who.role.needed == "each" or self._desk.mode.in_step or all_miss]
+        given_up = [who for _, who in missed if who.role.needed == "each" or self._requests.mode.in_step or all_miss]
         if len(lost) == len(trainers) or self.phase == "starting":  # later, while one is left, it learns
             given_up = [*lost, *given_up]
         if given_up:
@@ -301,11 +301,11 @@ class Supervisor:
         """Let everybody go; Done follows when they have gone."""
         self._outcome, self.phase = outcome, "ending"
         self._deadline_s = self._now_s + TERMINATE_LIMIT_S
-        self._desk.close()
+        self._requests.close()
         self._children.end(signal.SIGTERM)
 
     def _over(self) -> None:
-        self._desk.close()
+        self._requests.close()
         self._do(ev.Note(self._outcome.status, cause=self._outcome.error))
         self._do(self._outcome)
         self.phase = "over"

@@ -409,7 +409,7 @@ class _Spawner:
     def show_stack(self, name: str, incarnation: int, about: str) -> None:
         pass
 
-    def bury_orphans(self) -> None:
+    def reap_orphans(self) -> None:
         pass
 
     def close(self) -> None:

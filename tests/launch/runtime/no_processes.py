@@ -42,7 +42,7 @@ class NoProcesses:
             os.close(end)
         return self._codes.pop(key)
 
-    def bury_orphans(self) -> None:
+    def reap_orphans(self) -> None:
         pass
 
     def close(self) -> None:

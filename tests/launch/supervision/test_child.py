@@ -50,11 +50,11 @@ def test_the_dead_do_not_come_back(state: State) -> None:
 
 def test_a_new_incarnation_knows_nothing_of_the_last() -> None:
     child = started()
-    child.applied, child.doom, child.finished, child.pid = 7, "hang", True, 100
+    child.applied, child.killed_for, child.finished, child.pid = 7, "hang", True, 100
     die(child, 1.0)
     assert (child.pid, child.member, child.admitted) == (None, None, False)
     child.begin(2.0)
-    assert (child.incarnation, child.applied, child.doom, child.finished) == (1, 0, "", False)
+    assert (child.incarnation, child.applied, child.killed_for, child.finished) == (1, 0, "", False)
     assert child.greeted
     assert not child.admitted
 
