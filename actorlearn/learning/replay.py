@@ -30,7 +30,7 @@ from actorlearn.models.make import flatten
 from actorlearn.models.noisy import draw
 from actorlearn.optim.schedules import for_batches, linear
 from actorlearn.parameters import checkpoint
-from actorlearn.parameters.interface import Place, Present
+from actorlearn.parameters.interface import Carried, Place, Present
 from actorlearn.parameters.settings import ExchangeSettings
 from actorlearn.replay.buffer import Replay, Sample
 from actorlearn.replay.ratio import Ratio
@@ -82,7 +82,7 @@ class ReplayLearning(Learning):
         """Learners that are in step."""
         self.target = copy.deepcopy(self.network)
         self.target_weights, _ = flatten(self.target)
-        self.learner = replace(self.learner, beside=[self.target_weights], counts=self._counts, adopt=self._adopt)
+        self.learner = replace(self.learner, carried=Carried([self.target_weights], self._counts, self._adopt))
         self._target_passes = self.passes_of(self.target)
         self._noise = torch.Generator(settings.device)
         self._staging = Staging(settings.device)

@@ -91,12 +91,12 @@ class Sync:
 
         Learners that outlived a lost peer know more than the newest checkpoint does.
         """
-        place, counts, consumed = self.learner.place(), self.learner.counts(), self.own.consumed
+        place, counts, consumed = self.learner.place(), self.learner.carried.counts(), self.own.consumed
         said = self.rendezvous.meet(
             [env_steps, updates, consumed.changes, self.learner.number, 0, place.rollout, place.used, *counts]
         )
         best = max(range(len(said)), key=lambda rank: (said[rank, _UPDATES], said[rank, _CHANGES], -rank))
-        own = [self.weights, consumed.table, *self.learner.beside, *self.state().values()]
+        own = [self.weights, consumed.table, *self.learner.carried.tensors, *self.state().values()]
         taken = [self._gather(tensor)[best].clone() for tensor in own]
         for tensor, theirs in zip(own, taken, strict=True):  # all or nothing, should one be lost meanwhile
             tensor.copy_(theirs)
@@ -105,7 +105,7 @@ class Sync:
         for number, place in zip(self._numbers, _places(said), strict=True):
             if consumed.place(number) is None:
                 consumed.begin(number, place)
-        self.learner.adopt(said[:, _COUNTS : _COUNTS + len(counts)], best)
+        self.learner.carried.adopt(said[:, _COUNTS : _COUNTS + len(counts)], best)
         self._waits = Waits(self.settings.learners)
         return self.own.join(int(said[best, _ENV_STEPS]), int(said[best, _UPDATES]))
 

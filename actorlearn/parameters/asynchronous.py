@@ -124,7 +124,7 @@ class Async:
         steps = record.steps_before if redone else record.optimizer_steps
         for chunk in self.optimizers:
             self._count_steps(chunk, steps - self._steps_of(chunk))
-        self.learner.adopt(np.array([record.counts], np.int64), 0)
+        self.learner.carried.adopt(np.array([record.counts], np.int64), 0)
         self._settle(record._replace(rollouts_learned=place.rollout, used=home, updates=record.updates - redone))
 
     def place(self) -> Place | None:
@@ -198,7 +198,7 @@ class Async:
     def _settle(self, record: Record) -> None:
         """Write the record, with how many of its steps have come to the store and what is counted here."""
         home = record.used if self._brought or not self.pending else record.home
-        steps, counts = self._steps_of(self.chunks[0]), tuple(self.learner.counts())
+        steps, counts = self._steps_of(self.chunks[0]), tuple(self.learner.carried.counts())
         self.store.settle(record._replace(home=home, optimizer_steps=steps, counts=counts))
         self._brought = False
 

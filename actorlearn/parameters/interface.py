@@ -44,6 +44,18 @@ class Present(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Carried:
+    """What a way of learning goes on from, besides weights and what the optimizer remembers; by default nothing."""
+
+    tensors: Sequence[Tensor] = ()
+    """The same in all learners in step: who joins takes them along with the weights."""
+    counts: Callable[[], Sequence[int]] = tuple
+    """At most 6 whole numbers that a learner says when learners join, and that a store keeps with its record."""
+    adopt: Callable[[NDArray[np.int64], int], object] = lambda said, best: None
+    """Called on joining with those of all, [learners, n], and the rank of the learner whose weights are taken."""
+
+
+@dataclass(frozen=True, slots=True)
 class Learner:
     """What an exchange needs of the learner whose gradients it takes."""
 
@@ -66,12 +78,8 @@ class Learner:
     """What is in the weights; None: nobody asks."""
     spread: Spread = whole
     """How the work of an optimizer step is spread over this learner's cores."""
-    beside: Sequence[Tensor] = ()
-    """Mode sync: what else is the same in all learners, besides the weights and the optimizer's state."""
-    counts: Callable[[], Sequence[int]] = tuple
-    """Modes sync and async: at most 6 whole numbers that a learner says of itself when learners join, …"""
-    adopt: Callable[[NDArray[np.int64], int], object] = lambda said, best: None
-    """… and what it does with those of all, [learners, n], and the rank of the one whose weights are taken."""
+    carried: Carried = Carried()
+    """What its way of learning goes on from besides these."""
 
 
 class PeerLost(RuntimeError):

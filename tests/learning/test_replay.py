@@ -160,10 +160,10 @@ def test_learners_that_join_go_on_from_the_one_whose_weights_they_take(tmp_path:
         one.minibatch = lambda env_steps: NOTHING  # type: ignore[method-assign]
         one.updates_from(any_batch(), steps, 0)
         one.pass_over(any_batch(), steps, 0)
-    said = np.array([made.learner.counts() for made in (one, new)])
+    said = np.array([made.learner.carried.counts() for made in (one, new)])
     for made in (one, new):
-        made.learner.adopt(said, 0)
-        assert made.learner.beside[0] is made.target_weights
+        made.learner.carried.adopt(said, 0)
+        assert made.learner.carried.tensors[0] is made.target_weights
     due = [[made.updates_from(any_batch(), steps, 0) for steps in (60, 80, 100)] for made in (one, new)]
     assert due[0] == due[1] and due[0][-1] > 0
     assert one.replay.begun == new.replay.begun == 60  # one had nothing to learn from yet
@@ -179,7 +179,7 @@ def test_minibatches_that_were_due_before_learners_joined_are_due_after_it(tmp_p
     before = made.updates_from(any_batch(), 40, 0)
     made.exchange_by(AloneExchange(), lambda: True)
     made._together = 1
-    made.learner.adopt(np.array([made.learner.counts()]), 0)
+    made.learner.carried.adopt(np.array([made.learner.carried.counts()]), 0)
     assert made.updates_from(any_batch(), 40, 0) == before > 0
 
 

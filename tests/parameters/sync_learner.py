@@ -23,6 +23,7 @@ from actorlearn.parameters.allreduce import ASK_EVERY, Sync
 from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.interface import (
     Agreed,
+    Carried,
     Disagreement,
     Exchange,
     Learner,
@@ -86,9 +87,11 @@ class SyncLearner:
             number=self.rank,
             consumed=self.consumed,
             place=lambda: self.place,
-            beside=[self.beside],
-            counts=lambda: [self.updates, self.rank],
-            adopt=lambda said, best: self.heard.update(said=said.tolist(), best=best),
+            carried=Carried(
+                [self.beside],
+                lambda: [self.updates, self.rank],
+                lambda said, best: self.heard.update(said=said.tolist(), best=best),
+            ),
         )
         exchange = Sync(settings, own, hash_every=1)
         self.env_steps, self.updates = exchange.join(self.env_steps, self.updates)

@@ -21,7 +21,7 @@ from actorlearn.failpoints import Killed, armed, hit
 from actorlearn.memory.shared import Segment
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters.asynchronous import Async
-from actorlearn.parameters.interface import Learner, Place
+from actorlearn.parameters.interface import Carried, Learner, Place
 from actorlearn.parameters.settings import AsyncExchange
 from actorlearn.parameters.store import store_fields
 from tests import named
@@ -70,8 +70,9 @@ class Driver:
             Learner(
                 *(self.optimizer, torch.zeros(PARAMETERS + STATISTICS), gradients),
                 place=lambda: Place(self.learned, self.used),
-                counts=lambda: [self.learned, 7],
-                adopt=lambda said, best: self.heard.append(said[best].tolist()),
+                carried=Carried(
+                    counts=lambda: [self.learned, 7], adopt=lambda said, best: self.heard.append(said[best].tolist())
+                ),
             ),
         )
         self.exchange.join(0, 0)
