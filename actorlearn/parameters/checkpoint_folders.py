@@ -147,7 +147,7 @@ def going_on(root: Path, learner: int, mode: ModeSpec, beat: Beat = silent) -> t
     """
     own = directory_of(root, learner)
     own = own if folders(own) else root
-    others = [directory for directory in directories(root) if directory != own]
+    others = [directory for directory in directories(root).values() if directory != own]
     weights = newest(own, *others, beat=beat) if mode.central else None
     if mode.in_step and (common := in_all([own, *others]) - {0}):
         with suppress(CheckpointError):
@@ -191,9 +191,9 @@ def directory_of(root: Path, learner: int) -> Path:
     return root / f"learner-{learner}" if learner else root
 
 
-def directories(root: Path) -> list[Path]:
-    """Where learners have saved, the first one's first."""
-    return [root, *(directory_of(root, number) for number in _others(root))]
+def directories(root: Path) -> dict[int, Path]:
+    """Where learners have saved, by their numbers, the first one's first."""
+    return {number: directory_of(root, number) for number in (0, *_others(root))}
 
 
 def learners_so_far(root: Path) -> int:

@@ -14,6 +14,7 @@ from actorlearn.acting.policy import Policy
 from actorlearn.parameters.checkpoint import Checkpoint, opened, taken
 from actorlearn.parameters.checkpoint_folders import CheckpointError, Found, directories, newest
 from actorlearn.processes.evaluator import AVERAGE, SECONDARY, play, players, summary
+from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import EvaluateSettings
 
 
@@ -59,9 +60,9 @@ def newest_of_each(root: Path, behind_steps: int | None) -> tuple[dict[str, Foun
     Raises CheckpointError when there is none.
     """
     found, wrong = {}, []
-    for directory in [root] if behind_steps is None else directories(root):
+    for learner, directory in directories(root).items() if behind_steps is not None else [(0, root)]:
         try:
-            found[f"trainer-{directory.name.removeprefix('learner-') if directory != root else 0}"] = newest(directory)
+            found[ProcessId("trainer", learner, learner).name] = newest(directory)
         except CheckpointError as error:
             wrong.append(str(error))
     if not found:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from actorlearn.wire.identity import ProcessId
+from actorlearn.worker.roles import ROLES
 from launch.topology.load import Topology
 
 
@@ -31,7 +32,7 @@ class Placement:
     def of(self, process: ProcessId) -> Place:
         """The place of one process."""
         device = {"inference": self.inference, "trainer": self.trainer}.get(process.role, "cpu")
-        pinned = process.role == "simulator" and self.cores
+        pinned = ROLES[process.role].makes_rows and self.cores
         return Place(device, self.cores[process.number % len(self.cores)] if pinned else None)
 
 

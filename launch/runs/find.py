@@ -86,7 +86,9 @@ class Run:
     def checkpoints(self) -> list[Path]:
         """Folders of all checkpoints of all learners, those of the fewest steps first."""
         try:
-            found = [folder for directory in directories(self.path / "checkpoints") for folder in folders(directory)]
+            found = [
+                folder for directory in directories(self.path / "checkpoints").values() for folder in folders(directory)
+            ]
         except OSError:
             return []
         return sorted(found, key=lambda folder: (steps_of(folder), folder))

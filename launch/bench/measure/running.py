@@ -13,17 +13,19 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import msgspec
 import numpy as np
 import psutil
 
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.timings import shares
+from actorlearn.wire.identity import ProcessId
 from launch.errors import FailedError
 from launch.runs.jsonl import Lines, read_object
 
@@ -47,6 +49,8 @@ class Reading:
     """Process -> cores it kept busy; 2 means two threads without a pause."""
     rates: Sequence[float] = ()
     """Agent steps a second in each report of the stretch."""
+    roles: Mapping[str, str] = field(default_factory=dict)
+    """Process -> its role."""
 
     @property
     def steps_per_s(self) -> float:
@@ -123,6 +127,7 @@ class Running:
             wall={name: shares(sections[name], after[name]) for name in sections if name in after},
             cpu={name: (cpu_after_s[name] - cpu_s[name]) / elapsed_s for name in cpu_s if name in cpu_after_s},
             rates=rates(self.seen[before:]),
+            roles={own.name: own.role for own, _ in self._told()},
         )
 
     def pss_bytes(self) -> int:
@@ -196,12 +201,12 @@ class Running:
         segment = Segment.open(Path(read_object(self.run_dir / "meta.json")["shm"]) / "progress")
         section_ns = segment["section_ns"].copy()
         segment.close()
-        return {name: section_ns[index] for name, index in self._indices().items()}
+        return {own.name: section_ns[index] for own, index in self._told()}
 
-    def _indices(self) -> dict[str, int]:
-        """Row of each process in the progress segment."""
+    def _told(self) -> list[tuple[ProcessId, int]]:
+        """Each process that was started, and its row in the progress segment."""
         told = [json.loads(path.read_text()) for path in sorted((self.run_dir / "settings").glob("*.json"))]
-        return {settings["name"]: settings["index"] for settings in told}
+        return [(msgspec.convert(settings["id"], ProcessId), settings["index"]) for settings in told]
 
     def _cpu_s(self) -> dict[str, float]:
         """CPU seconds each living process has used."""

@@ -15,6 +15,8 @@ from launch.bench.measure.request import Request, shipped
 from launch.bench.measure.running import Running
 
 SIMULATORS = (1, 2, 4, 8, 16)
+ACTING = ("simulator", "inference")
+"""Roles that make a step together."""
 WARMUP_S = 2.0
 
 
@@ -48,6 +50,6 @@ def _step_us(seconds: float, simulators: int, servers: int, cpu_us: list[float])
     keys = (f"simulators.count={simulators}", f"inference.count={servers}")
     with Running(shipped("bench/handover.yaml"), keys) as run:
         reading = run.read(seconds, WARMUP_S)
-    worked = sum(cores for name, cores in reading.cpu.items() if name.startswith(("simulator", "inference")))
+    worked = sum(cores for name, cores in reading.cpu.items() if reading.roles.get(name) in ACTING)
     cpu_us.append(1e6 * worked / reading.steps_per_s)
     return 1e6 * simulators / reading.steps_per_s

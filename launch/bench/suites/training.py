@@ -88,6 +88,6 @@ def slow_stage(reading: Reading) -> tuple[str, str]:
     evaluator.
     """
     waits = {name: shares["wait"] for name, shares in reading.wall.items() if sum(shares.values()) > 0}
-    process = min((name for name in waits if not name.startswith("evaluator")), key=lambda name: waits[name])
+    process = min((name for name in waits if reading.roles.get(name) != "evaluator"), key=lambda name: waits[name])
     work: Mapping[str, float] = {stage: share for stage, share in reading.wall[process].items() if stage != "wait"}
     return max(work, key=lambda stage: work[stage]), process
