@@ -43,6 +43,7 @@ from actorlearn.address import Shm
 from actorlearn.parameters.interface import Learner, Place
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.settings import AsyncExchange
+from tests import named
 torch.set_num_threads(1)
 rank, learners, updates, size = map(int, sys.argv[2:])
 weights, gradients = torch.zeros(size), torch.zeros(size)
