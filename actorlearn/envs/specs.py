@@ -17,8 +17,23 @@ from msgspec import Meta
 from actorlearn import imports
 from actorlearn.registry import Registry, Settings, Spec
 
-EnvId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./:-]{0,199}$")]
-Code = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$")]
+EnvId = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./:-]{0,199}$",
+        extra={
+            "rule": "an environment is a gymnasium id, module:id or package.module:Class",
+            "way_out": "write for example ALE/Pong-v5, or minigrid:MiniGrid-Empty-5x5-v0",
+        },
+    ),
+]
+Code = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$",
+        extra={"rule": "it must be package.module:Class", "way_out": "write for example gymnasium.wrappers:TimeLimit"},
+    ),
+]
 
 
 class EnvSettings(Settings, frozen=True, kw_only=True, tag_field="kind"):

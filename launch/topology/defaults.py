@@ -1,9 +1,9 @@
 """Defaults of a topology: what a key is when the file and the command line leave it out.
 
-Reads the raw mapping of a topology and returns it with every missing key filled in, by kind of environment (``atari``
-for ids that start with ALE/, ``vector`` for everything else: cheap environments with small observations) and by
-algorithm and optimizer. What is already there, right or wrong, is left alone. Refuses to judge: checking is
-``launch/topology/load.py``.
+Reads the raw mapping of a topology and returns it with every missing key filled in. In this order: what follows from
+the machine's cores; what the algorithm wants in an environment of this kind; what the kind of environment wants; what
+the optimizer is by default there; what a key is in every topology (``schema.py`` and the owners' settings). What is
+already there, right or wrong, is left alone. Refuses to judge: checking is ``launch/topology/validate.py``.
 """
 
 from __future__ import annotations
@@ -11,153 +11,22 @@ from __future__ import annotations
 import copy
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import NODEFAULT
 
+from actorlearn.algorithms.settings import ALGORITHMS
+from actorlearn.envs.specs import ENVIRONMENTS, EnvironmentSpec
+from actorlearn.optim.specs import OPTIMIZERS
 from launch.machine.cores import usable_cores
-from launch.topology import defaults_replay as values
-from launch.topology.keys import keys_of
+from launch.topology.keys import CHOSEN, keys_of, learns_from_replay, struct_at
 from launch.topology.schema import Topology
 
 Tree = dict[str, Any]
 
-# Atari with a2c: PAAC as its authors released it (Clemente et al. 2017; configs/atari/paac.yaml says where the paper
-# differs). The learning rate is 0.0007 x 32 environments and belongs to loss_scale 5 and these 32 environments.
-ATARI: Tree = {
-    "total_steps": 80_000_000,
-    "env": {
-        "preset": "paac",
-        "frame_skip": 4,
-        "stack": 4,
-        "noop_max": 30,
-        "repeat_action_probability": 0.0,
-        "full_action_space": False,
-        "fire_on_reset": False,
-        "time_limit_steps": 0,
-    },
-    "model": {"name": "nips"},
-    "algorithm": {
-        "horizon": 5,
-        "discount": 0.99,
-        "entropy_cost": 0.02,
-        "value_cost": 0.25,
-        "loss_scale": 5.0,
-        "reward_clip": 1.0,
-        "life_loss_terminal": False,
-        "bootstrap_on_truncation": False,
-    },
-    "optimizer": {"name": "rmsprop"},
-    "evaluator": {"count": 0, "every_steps": 1_000_000, "episodes": 30, "greedy": False, "noop_max": 30},
-}
-
-# Cheap vector environments with a2c. Measured on CartPole-v1, 400,000 steps, seeds 1 to 4, mean of the last 100 games:
-# these numbers 500, 500, 500, 500; with entropy_cost 0.01: 471, 261, 475, 458 (a policy that must stay random drops the
-# pole); with learning rate 1e-3 as well: 499, 500, 492, 205.
-VECTOR: Tree = {
-    "total_steps": 500_000,
-    "env": {
-        "preset": "dqn",
-        "frame_skip": 1,
-        "stack": 1,
-        "noop_max": 0,
-        "repeat_action_probability": 0.0,
-        "full_action_space": False,
-        "fire_on_reset": False,
-        "time_limit_steps": 0,
-    },
-    "model": {"name": "mlp"},
-    "algorithm": {
-        "horizon": 16,
-        "discount": 0.99,
-        "entropy_cost": 0.0,
-        "value_cost": 0.5,
-        "loss_scale": 1.0,
-        "reward_clip": None,
-        "life_loss_terminal": False,
-        "bootstrap_on_truncation": True,
-    },
-    "optimizer": {"name": "adam"},
-    "evaluator": {"count": 0, "every_steps": 50_000, "episodes": 20, "greedy": True, "noop_max": 0},
-}
-
-_SHARED: Tree = {
-    "learning_rate_final": 0.0,
-    "decay": 0.99,
-    "betas": [0.9, 0.999],
-    "epsilon_hat": False,
-    "centered": False,
-}
-
-# An optimizer that is not the kind's own gets numbers of its own: PAAC's rate under Adam would destroy the network.
-OPTIMIZERS: dict[tuple[str, str], Tree] = {
-    ("atari", "rmsprop"): _SHARED
-    | {"learning_rate": 0.0224, "epsilon": 0.1, "epsilon_inside_root": True, "accumulator_init": 1.0, "clip_norm": 3.0},
-    ("atari", "adam"): _SHARED
-    | {"learning_rate": 1e-3, "epsilon": 1e-5, "epsilon_inside_root": False, "accumulator_init": 0.0, "clip_norm": 0.5},
-    ("vector", "rmsprop"): _SHARED
-    | {"learning_rate": 1e-3, "epsilon": 1e-5, "epsilon_inside_root": True, "accumulator_init": 0.0, "clip_norm": 0.5},
-    ("vector", "adam"): _SHARED
-    | {"learning_rate": 3e-3, "epsilon": 1e-5, "epsilon_inside_root": False, "accumulator_init": 0.0, "clip_norm": 0.5},
-}
-
-# Espeholt et al. 2018, appendix G; epsilon inside the root and the accumulator from 1 as TensorFlow has them.
-OPTIMIZERS_OF: dict[tuple[str, str, str], Tree] = {
-    ("atari", "impala", "rmsprop"): _SHARED
-    | {"learning_rate": 6e-4, "epsilon": 0.01, "epsilon_inside_root": True, "accumulator_init": 1.0, "clip_norm": 40.0},
-}
-
-# What an algorithm wants otherwise than a2c. Atari with ppo: 32 environments x 64 steps, minibatches of 256, a clip of
-# 0.1 as in Schulman et al. 2017. Atari with impala: Espeholt et al. 2018, appendix G, where 32 trajectories of 20 steps
-# make a batch, losses are sums, and the squared error counts a half of 0.5. Cheap environments, seeds 1 and 2, steps to
-# a mean of 475 on CartPole-v1 and of 0.95 on Catch (100,000 steps): ppo 91,000 and 99,000, 18,000 and 22,000; impala
-# 165,000 and 190,000 on CartPole-v1; all four stay at 500 to the end. On Catch both seeds of impala stay near 0.6,
-# which is not V-trace's doing: with entropy_cost 0 a policy gives up a column and never catches there again, a2c's the
-# same. In these two an entropy_cost of 0.05 that falls to 0 ends at 1.0 within 75,000 steps, one of 0.02 does not, and
-# on CartPole-v1 either collapses; more seeds were not tried.
-ALGORITHMS: dict[tuple[str, str], Tree] = {
-    ("atari", "ppo"): {
-        "algorithm": {
-            "horizon": 64,
-            "entropy_cost": 0.01,
-            "value_cost": 0.5,
-            "loss_scale": 1.0,
-            "gae_lambda": 0.95,
-            "ratio_clip": 0.1,
-            "normalize_advantage": True,
-            "epochs": 4,
-            "minibatches": 8,
-        },
-        "optimizer": {"name": "adam"},
-    },
-    ("vector", "ppo"): {
-        "algorithm": {
-            "horizon": 64,
-            "gae_lambda": 0.95,
-            "normalize_advantage": True,
-            "epochs": 8,
-            "minibatches": 4,
-        },
-        "optimizer": {"learning_rate": 1e-3},
-    },
-    ("atari", "impala"): {
-        "algorithm": {"horizon": 20, "entropy_cost": 0.01, "loss_scale": 1.0, "reduction": "sum"},
-        "simulators": {"blocks": 2},
-    },
-    ("vector", "impala"): {"simulators": {"blocks": 2}},
-}
-
-KINDS = {"atari": ATARI, "vector": VECTOR}
-ENVIRONMENTS_IN_ALL = {"atari": 32, "vector": 16}
-MOST_SIMULATORS = {"atari": 8, "vector": 2}
-"""More processes than this do not help cheap environments: their step costs less than the hand-over."""
-
-
-def kind_of(env_id: object) -> str:
-    """Say which table of defaults an environment id uses."""
-    return "atari" if isinstance(env_id, str) and env_id.startswith("ALE/") else "vector"
-
-
+ALGORITHM = "a2c"
+"""Of a topology that names none."""
 BY_CORES = (("simulators", "count"), ("trainer", "threads"))
 """Keys whose defaults follow the cores; ``launch/plan/auto.py`` says why they are what they are."""
 
@@ -165,27 +34,29 @@ BY_CORES = (("simulators", "count"), ("trainer", "threads"))
 def resolve(raw: Tree) -> Tree:
     """Return a copy of ``raw`` with every missing key filled in, some by the cores of this machine."""
     resolved: Tree = copy.deepcopy(raw)
-    kind = kind_of(section(resolved, "env").get("id"))
-    algorithm = str(section(resolved, "algorithm").get("name", _everywhere()["algorithm"]["name"]))
+    env = kind_of(section(resolved, "env").get("id"))
     cores = usable_cores()
-    _fill(resolved, {"simulators": _simulators(resolved, kind, cores)})
-    _fill(resolved, {"algorithm": _horizon(resolved)})
-    _fill(resolved, (ALGORITHMS | values.ALGORITHMS).get((kind, algorithm), {}))
-    _fill(resolved, {"atari": values.ATARI, "vector": values.VECTOR}[kind])
-    _fill(resolved, KINDS[kind])
-    _fill(resolved, _everywhere())
-    _name_wrappers(section(resolved, "env"))
+    _fill(resolved, {"simulators": _simulators(resolved, env, cores)})
+    _fill(resolved, {"algorithm": {"name": ALGORITHM, **_horizon(resolved)}})
+    algorithm = _spec(ALGORITHMS, resolved, "algorithm")
+    _fill(resolved, algorithm.defaults.get(env.like, {}) if algorithm else {})
+    _fill(resolved, env.defaults)
+    optimizer = _spec(OPTIMIZERS, resolved, "optimizer")
+    if optimizer:
+        numbers = algorithm.optimizers.get(env.like, {}).get(optimizer.name) if algorithm else None
+        _fill(resolved, {"optimizer": optimizer.defaults.get(env.like, {}) if numbers is None else numbers})
+    _fill_everywhere(resolved)
+    _leave_out_what_is_not_read(resolved, raw)
     _fill(resolved, {"inference": {"count": 0 if section(resolved, "inference").get("device") == "cpu" else 1}})
-    own_optimizer = KINDS[kind]["optimizer"]["name"]
-    chosen = str(section(resolved, "optimizer").get("name"))
-    numbers = OPTIMIZERS.get((kind, chosen), OPTIMIZERS[kind, own_optimizer])
-    numbers = (OPTIMIZERS_OF | values.OPTIMIZERS).get((kind, algorithm, chosen), numbers)
-    _fill(resolved, {"optimizer": numbers})
-    for key in ("ratio_clip", "entropy_cost"):
-        _fill(resolved, {"algorithm": {f"{key}_final": section(resolved, "algorithm").get(key)}})
-    _fill(resolved, {"trainer": {"threads": _trainer_threads(resolved, kind, cores)}})
+    _fill(resolved, {"trainer": {"threads": _trainer_threads(resolved, env, cores)}})
     _fill(resolved, {"name": _name(resolved)})
+    _name_wrappers(section(resolved, "env"))
     return resolved
+
+
+def kind_of(env_id: object) -> EnvironmentSpec:
+    """Return the kind of an environment."""
+    return ENVIRONMENTS.of(env_id if isinstance(env_id, str) else "")
 
 
 def section(tree: Tree, key: str) -> Tree:
@@ -194,24 +65,45 @@ def section(tree: Tree, key: str) -> Tree:
     return found if isinstance(found, dict) else {}
 
 
-def _fill(tree: Tree, defaults: Tree) -> None:
+def _spec(registry: Any, tree: Tree, key: str) -> Any:
+    """The spec that a section names; None where there is none of this name, which is then reported as written."""
+    try:
+        return registry.spec(str(section(tree, key).get("name")))
+    except ValueError:
+        return None
+
+
+def _fill(tree: Tree, defaults: Mapping[str, Any]) -> None:
     """Add what is missing; never replace, also not a wrong value, which is then reported as written."""
     for key, default in defaults.items():
         if key not in tree:
-            tree[key] = copy.deepcopy(default)
-        elif isinstance(default, dict) and isinstance(tree[key], dict):
+            tree[key] = list(default) if isinstance(default, tuple) else copy.deepcopy(default)
+        elif isinstance(default, Mapping) and isinstance(tree[key], dict):
             _fill(tree[key], default)
 
 
-def _everywhere() -> Tree:
-    """What a key is in every topology that does not say otherwise (``schema.py``)."""
-    sections = {name: keys_of(key.section) if key.section else {} for name, key in keys_of(Topology).items()}
-    of_sections: Tree = {
-        name: {inner: key.default for inner, key in keys.items() if key.default is not NODEFAULT}
-        for name, keys in sections.items()
-        if keys
-    }
-    return of_sections | {n: key.default for n, key in keys_of(Topology).items() if key.default is not NODEFAULT}
+def _fill_everywhere(tree: Tree) -> None:
+    """Add what a key is in every topology that does not say otherwise."""
+    for name, key in keys_of(Topology).items():
+        if not key.section:
+            _fill(tree, {} if key.default is NODEFAULT else {name: key.default})
+        elif name != "replay" or learns_from_replay(tree):
+            try:
+                keys = keys_of(struct_at(name, tree))
+            except ValueError:
+                continue
+            _fill(tree, {name: {inner: k.default for inner, k in keys.items() if k.default is not NODEFAULT}})
+
+
+def _leave_out_what_is_not_read(tree: Tree, raw: Tree) -> None:
+    """Take out what was filled in for others than were chosen, such as the preset of a kind of its own."""
+    for name in CHOSEN:
+        try:
+            keys = keys_of(struct_at(name, tree))
+        except ValueError:
+            continue
+        for key in section(tree, name).keys() - keys.keys() - section(raw, name).keys():
+            del tree[name][key]
 
 
 def _name_wrappers(env: Tree) -> None:
@@ -222,7 +114,7 @@ def _name_wrappers(env: Tree) -> None:
         env["wrappers"] = [{"kwargs": {}, **wrapper} if isinstance(wrapper, dict) else wrapper for wrapper in named]
 
 
-def _simulators(tree: Tree, kind: str, cores: float) -> Tree:
+def _simulators(tree: Tree, env: EnvironmentSpec, cores: float) -> Tree:
     """Spread the kind's environments over the cores: a power of two of processes, so that none are left over.
 
     Of several learners each gets its share of cores and environments. A part of a core that a quota leaves is worth a
@@ -231,10 +123,10 @@ def _simulators(tree: Tree, kind: str, cores: float) -> Tree:
     """
     given, learners = section(tree, "simulators"), _learners(tree)
     count = _positive(given.get("count")) or max(
-        n for n in (1, 2, 4, 8) if n <= max(1, min(math.ceil(cores) // learners, MOST_SIMULATORS[kind]))
+        n for n in (1, 2, 4, 8) if n <= max(1, min(math.ceil(cores) // learners, env.most_simulators))
     )
     groups = _positive(given.get("groups")) or 1
-    envs = max(1, ENVIRONMENTS_IN_ALL[kind] // learners // count)
+    envs = max(1, env.environments // learners // count)
     return {"count": count, "envs": max(groups, envs // groups * groups)}
 
 
@@ -245,7 +137,7 @@ def _horizon(tree: Tree) -> Tree:
     return {"horizon": max(1, steps // (count * envs))} if steps and count and envs else {}
 
 
-def _trainer_threads(tree: Tree, kind: str, cores: float) -> int:
+def _trainer_threads(tree: Tree, env: EnvironmentSpec, cores: float) -> int:
     """All whole cores for convolutions, because simulators wait meanwhile; one for networks too small to share out.
 
     Also where a replay is learned from while simulators play, who have little to do: on two cores Fast DQN made 250
@@ -253,7 +145,7 @@ def _trainer_threads(tree: Tree, kind: str, cores: float) -> int:
     threads wait for the one that is stopped. PAAC under a quota of 1.5 cores made 1,900 steps/s with two threads and
     2,330 with one.
     """
-    return min(max(1, math.floor(cores) // _learners(tree)), 8) if kind == "atari" else 1
+    return min(max(1, math.floor(cores) // _learners(tree)), 8) if env.like == "atari" else 1
 
 
 def _learners(tree: Tree) -> int:

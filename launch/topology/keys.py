@@ -1,6 +1,7 @@
 """The keys of a topology as msgspec describes them: what a path names, which type, range and meaning it has.
 
-Pure. Reads the structs of ``schema.py`` and of the owners they are put together from.
+Reads the structs of ``schema.py`` and, of the sections whose keys depend on what is chosen in them, those of the
+registries: there a name such as package.module:Name is imported, and trusted like code.
 """
 
 from __future__ import annotations
@@ -12,10 +13,23 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hint
 import msgspec
 from msgspec import NODEFAULT, inspect
 
+from actorlearn.algorithms.settings import ALGORITHMS
+from actorlearn.envs.specs import ENVIRONMENTS
+from actorlearn.models.specs import MODELS
+from actorlearn.optim.specs import OPTIMIZERS
+from actorlearn.registry import Registry
 from launch.topology.schema import Topology
 from launch.topology.strict_yaml import Path
 
 Struct = type[msgspec.Struct]
+
+CHOSEN: Mapping[str, Registry[Any]] = {
+    "env": ENVIRONMENTS,
+    "model": MODELS,
+    "algorithm": ALGORITHMS,
+    "optimizer": OPTIMIZERS,
+}
+"""Sections whose keys depend on what is chosen: by ``name``, and of environments by ``id``."""
 
 
 class Key(NamedTuple):
@@ -33,12 +47,13 @@ class Key(NamedTuple):
     @property
     def section(self) -> Struct | None:
         """The struct of its keys; None of a value."""
-        return self.kind.cls if isinstance(self.kind, inspect.StructType) else None
+        parts = self.kind.types if isinstance(self.kind, inspect.UnionType) else (self.kind,)
+        return next((part.cls for part in parts if isinstance(part, inspect.StructType)), None)
 
     @property
     def is_mapping(self) -> bool:
         """Say whether keys stand below it: those of a section, or arguments of somebody else's code."""
-        return isinstance(self.kind, inspect.StructType | inspect.DictType)
+        return self.section is not None or isinstance(self.kind, inspect.DictType)
 
 
 _TOPOLOGY = Key(inspect.type_info(Topology))
@@ -46,15 +61,53 @@ _TOPOLOGY = Key(inspect.type_info(Topology))
 
 @cache
 def keys_of(section: Struct) -> dict[str, Key]:
-    """The keys of a section, in their order."""
+    """The keys of a section, in their order; first its name, where it has one."""
     described, hints = inspect.type_info(section), get_type_hints(section, include_extras=True)
     assert isinstance(described, inspect.StructType)
     found = {field.encode_name: told(field.type)._replace(default=_default(field)) for field in described.fields}
-    return {name: key._replace(kind=_in_order(key.kind, hints[name])) for name, key in found.items()}
+    ordered = {name: key._replace(kind=_in_order(key.kind, hints[name])) for name, key in found.items()}
+    if described.tag_field != "name":
+        return ordered
+    registry = next(registry for registry in CHOSEN.values() if issubclass(section, base_of(registry)))
+    return {"name": Key(inspect.StrType(), f"{', '.join(registry.names())} or package.module:Name")} | ordered
+
+
+def base_of(registry: Registry[Any]) -> Struct:
+    """The struct of the keys that all entries of a registry have."""
+    base: Struct = get_type_hints(registry.spec_type)["settings"].__args__[0]
+    return base
+
+
+def structs_of(name: str) -> dict[str, Struct]:
+    """The structs that a section may have, by the name of what is chosen."""
+    return {spec.name: spec.settings for spec in CHOSEN[name].specs()}
+
+
+def struct_at(name: str, tree: Mapping[str, Any]) -> Struct:
+    """The struct of a section of a raw topology; raises ValueError where what is chosen is not to be had."""
+    registry, section = CHOSEN.get(name), tree.get(name)
+    if registry is None:
+        static = keys_of(Topology)[name].section
+        assert static is not None
+        return static
+    chosen = section if isinstance(section, Mapping) else {}
+    if name == "env":
+        return ENVIRONMENTS.of(str(chosen.get("id", ""))).settings
+    found: Struct = registry.spec(str(chosen.get("name", ""))).settings
+    return found
+
+
+def learns_from_replay(tree: Mapping[str, Any]) -> bool:
+    """Say whether the algorithm of a raw topology does; of one that is not to be had, that it does."""
+    section = tree.get("algorithm")
+    try:
+        return ALGORITHMS.spec(str(section["name"] if isinstance(section, dict) else "")).replayed
+    except (ValueError, KeyError):
+        return True
 
 
 def told(kind: inspect.Type) -> Key:
-    """What a type's annotations say; those of a key that may be null stand on what else it may be."""
+    """What a type's annotations say; those of a key that may be null may stand on what else it may be."""
     if isinstance(kind, inspect.Metadata):
         schema, inner = kind.extra_json_schema or {}, told(kind.type)
         return Key(
@@ -71,25 +124,36 @@ def told(kind: inspect.Type) -> Key:
 
 
 def key_at(path: Path) -> Key | None:
-    """What a path names, items of lists included; None where nothing is known of it."""
+    """What a path names, items of lists included, in any topology; None where nothing is known of it."""
     found: Key | None = _TOPOLOGY
-    for part in path:
-        found = _below(found, part) if found else None
+    for depth, part in enumerate(path):
+        if depth == 1 and path[0] in CHOSEN:
+            found = next((keys_of(s)[str(part)] for s in structs_of(str(path[0])).values() if part in keys_of(s)), None)
+        else:
+            found = _below(found, part) if found else None
     return found
 
 
 def leaves() -> Iterator[str]:
-    """Every dotted key of a topology."""
+    """Every dotted key that a topology may have."""
     for name, key in keys_of(Topology).items():
-        yield from (f"{name}.{inner}" for inner in keys_of(key.section)) if key.section else [name]
+        structs = structs_of(name).values() if name in CHOSEN else [key.section] if key.section else []
+        inside = dict.fromkeys(inner for struct in structs for inner in keys_of(struct))
+        yield from (f"{name}.{inner}" for inner in inside) if inside else [name]
 
 
 def _below(key: Key, part: str | int) -> Key | None:
     if isinstance(part, str):
         return keys_of(key.section).get(part) if key.section else None
     parts = key.kind.types if isinstance(key.kind, inspect.UnionType) else (key.kind,)
-    listed = next((kind for kind in parts if isinstance(kind, inspect.ListType)), None)
-    return told(listed.item_type) if listed else None
+    return next((told(item) for kind in parts for item in items_of(kind, part + 1)[part : part + 1]), None)
+
+
+def items_of(kind: inspect.Type, count: int) -> list[inspect.Type]:
+    """The types of so many items of a list; of no list none."""
+    if isinstance(kind, inspect.ListType | inspect.VarTupleType):
+        return [kind.item_type] * count
+    return list(kind.item_types) if isinstance(kind, inspect.TupleType) else []
 
 
 def _in_order(kind: inspect.Type, hint: Any) -> inspect.Type:

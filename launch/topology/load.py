@@ -1,7 +1,7 @@
 """The topology: one YAML file that says which processes run, where, with which numbers.
 
-Reads a file or text and dotted overrides (``simulators.count=4``); writes a resolved topology back as YAML and the JSON
-schema that editors use. Fills defaults in (``defaults.py``), checks every key (``schema.py``).
+Reads a file or text and dotted overrides (``simulators.count=4``); writes a resolved topology back as YAML. Fills
+defaults in (``defaults.py``), checks every value (``validate.py``) and what ties them together (``rules.py``).
 Every refusal is one TopologyError on one line. Refuses to know processes, devices and files other than the topology.
 """
 
@@ -20,18 +20,16 @@ from typing import Any
 import msgspec
 
 from launch.topology import defaults, rules, strict_yaml
-from launch.topology.keys import key_at, keys_of
+from launch.topology.keys import CHOSEN, key_at, keys_of
 from launch.topology.messages import Place, explain
 from launch.topology.schema import Topology
 from launch.topology.strict_yaml import Path, TopologyError, fault, number, show
-from launch.topology.validate import Problem, dotted, problems, unknown_key
+from launch.topology.validate import Problem, dotted, problems, settings, unknown_key
 
-__all__ = ["SCHEMA_FILE", "Topology", "TopologyError", "dump", "json_schema", "load", "parse"]
+__all__ = ["Topology", "TopologyError", "dump", "load", "parse", "tree"]
 
-SCHEMA_FILE = FilePath(__file__).with_name("topology.schema.json")
 COMMAND_LINE = "command line"
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
-_GROUPED_DIGITS = r"^[-+]?[1-9][0-9]{0,2}(_[0-9]{3})+$"
 
 
 def load(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Topology:
@@ -54,10 +52,13 @@ def parse(text: str | bytes, overrides: Sequence[str] = (), source: str = "topol
     for override in overrides:
         _apply(override, raw, places)
     resolved = defaults.resolve(raw)
-    if found := [*problems(resolved, Topology)]:
+    if found := [*problems(resolved)]:
         raise explain(found, places, _defaults_alone(raw, found))
-    made = msgspec.convert(resolved, Topology)
-    if found := [*rules.broken(made)]:
+    values, found = settings(resolved)
+    if not found:
+        made = Topology(**values)
+        found = [*rules.broken(made)]
+    if found:
         raise explain(found, places, _defaults_alone(raw, found))
     left = (f"{section}.{key}" for section, key in defaults.BY_CORES if key not in defaults.section(raw, section))
     made.__dict__["left_to_cores"] = frozenset(left)
@@ -65,8 +66,11 @@ def parse(text: str | bytes, overrides: Sequence[str] = (), source: str = "topol
 
 
 def tree(topology: Topology) -> dict[str, Any]:
-    """Every key of a topology and its value, as plain as they are read from a file."""
+    """Every key that a topology has and its value, as plain as they are read from a file."""
     plain: dict[str, Any] = _plain(msgspec.to_builtins(topology))
+    del plain["env"]["kind"]  # which follows from the id
+    if plain["replay"] is None:
+        del plain["replay"]
     return plain
 
 
@@ -75,31 +79,13 @@ def dump(topology: Topology) -> str:
     lines = ["# A resolved topology: every key, defaults included. Steps are agent steps."]
     values = tree(topology)
     for name, key in keys_of(Topology).items():
-        if key.section:
-            inside = keys_of(key.section).items()
+        section = getattr(topology, name)
+        if isinstance(section, msgspec.Struct):
+            inside = keys_of(type(section)).items()
             lines += ["", f"{name}:", *(_entry(f"  {k}", values[name][k], inner.description) for k, inner in inside)]
-        else:
+        elif not key.section:
             lines.append(_entry(name, values[name], key.description))
     return "\n".join(lines) + "\n"
-
-
-def json_schema() -> dict[str, Any]:
-    """Return the JSON schema of a topology file as users write it: defaults may be left out, digits may be grouped."""
-    schema = msgspec.json.schema(Topology)
-    schema |= schema["$defs"].pop("Topology")
-    del schema["$ref"]
-    _loosen(schema)
-    schema["required"] = ["env"]
-    schema["$defs"]["EnvSection"]["required"] = ["id"]
-    schema["$defs"]["WrapperSection"]["required"] = ["name"]
-    wrappers = schema["$defs"]["EnvSection"]["properties"]["wrappers"]
-    wrappers["items"] = {"anyOf": [wrappers["items"], schema["$defs"]["WrapperSection"]["properties"]["name"]]}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "actorlearn topology"}
-
-
-def schema_text() -> str:
-    """Return the text of the shipped schema file."""
-    return json.dumps(json_schema(), indent=2, sort_keys=True) + "\n"
 
 
 def _lines_of(override: str) -> list[str]:
@@ -142,8 +128,11 @@ def _apply(override: str, raw: dict[str, Any], places: dict[Path, Place]) -> Non
         raise fault(COMMAND_LINE, show(override), "an override is key=value", "write for example simulators.count=4")
     for end in range(1, min(2, len(path)) + 1):
         known = key_at(path[:end])
+        if known is None and end == 2 and path[0] in CHOSEN:  # a stranger's may have it
+            break
         if known is None:
-            raise fault(COMMAND_LINE, show(override), *unknown_key(path[:end]))
+            siblings = keys_of(key_at(path[: end - 1]).section)
+            raise fault(COMMAND_LINE, show(override), *unknown_key(path[:end], siblings))
         if len(path) > end and not known.is_mapping:
             rule = f"{dotted(path[:-1])} is one value, not a section"
             raise fault(COMMAND_LINE, show(override), rule, f"write {dotted(path[:-1])}=VALUE")
@@ -201,20 +190,3 @@ def _literal(value: object) -> str:
     if _PLAIN.fullmatch(text) and strict_yaml.read(text, "value").value == text:
         return text
     return '"' + "".join(f"\\U{ord(c):08x}" if ord(c) > 0xFFFF else json.dumps(c)[1:-1] for c in text) + '"'
-
-
-def _loosen(node: Any) -> None:
-    """Drop ``required`` and generated titles; let integers be written 250_000, which YAML 1.2 editors read as text."""
-    if isinstance(node, list):
-        for item in node:
-            _loosen(item)
-    if not isinstance(node, dict):
-        return
-    if isinstance(node.get("title"), str):
-        del node["title"]
-    if "properties" in node:
-        node.pop("required", None)
-    if node.get("type") == "integer" and "const" not in node:
-        node |= {"type": ["integer", "string"], "pattern": _GROUPED_DIGITS}
-    for child in node.values():
-        _loosen(child)

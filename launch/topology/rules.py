@@ -9,13 +9,16 @@ import keyword
 from collections.abc import Callable, Iterator
 from functools import reduce
 
-from actorlearn.algorithms.settings import ALGORITHMS
+from actorlearn.algorithms.settings import ALGORITHMS, OffPolicySettings, OnPolicySettings
+from actorlearn.envs.specs import AtariSettings, GymnasiumSettings
+from actorlearn.models.specs import EncoderSettings
 from actorlearn.parameters.modes import ALL_KEYS, MODES
 from actorlearn.parameters.settings import GossipSettings, LearnersSettings
+from actorlearn.replay.settings import ReplaySettings
 from actorlearn.worker.roles import ROLES
 from launch.topology.modes import asked, mode
 from launch.topology.schema import Topology
-from launch.topology.validate import Problem
+from launch.topology.validate import Problem, listed
 
 Problems = Iterator[Problem]
 
@@ -25,18 +28,14 @@ VERSIONS = 3
 
 def broken(t: Topology) -> Problems:
     """Everything that is wrong with a topology whose values are right by themselves."""
-    try:
-        ALGORITHMS.spec(t.algorithm.name)
-    except ValueError as error:
-        why = str(error).removeprefix(f"algorithm.name: {t.algorithm.name!r}").lstrip(" :")
-        yield _problem(t, "algorithm.name", why, "actorlearn/algorithms/settings.py says what an algorithm has")
-        return
     for rule in RULES:
         yield from rule(t)
 
 
 def arguments_have_names(t: Topology) -> Problems:
     """Arguments of environments and wrappers are given by name, as Python has names."""
+    if not isinstance(t.env, GymnasiumSettings):
+        return
     given = {"env.kwargs": t.env.kwargs} | {f"env.wrappers.{n}.kwargs": w.kwargs for n, w in enumerate(t.env.wrappers)}
     for key, arguments in given.items():
         for name in arguments:
@@ -44,18 +43,6 @@ def arguments_have_names(t: Topology) -> Problems:
                 rule = f"arguments have names as in Python, and {name!r} is none"
                 yield _problem(t, key, rule, "write for example {size: 6}")
                 break
-
-
-def games_of_atari(t: Topology) -> Problems:
-    """Atari games are played by ale-py's own vector environment."""
-    for key in ("kwargs", "wrappers"):
-        if t.env.id.startswith("ALE/") and getattr(t.env, key):
-            yield _problem(
-                t,
-                f"env.{key}",
-                f"Atari games are played by ale-py's own vector environment, which takes no {key}",
-                "leave the key out, and write frame_skip, stack and the other keys of env instead",
-            )
 
 
 def whole_groups(t: Topology) -> Problems:
@@ -207,8 +194,10 @@ def weights_of_rollouts(t: Topology) -> Problems:
 
 def minibatches_with_transitions(t: Topology) -> Problems:
     """No part of a batch is empty."""
+    if not isinstance(t.algorithm, OnPolicySettings):
+        return
     most, what = t.simulators.environments, "whole environments"
-    if ALGORITHMS.spec(t.algorithm.name).parts_of_transitions and t.model.recurrence == "none":
+    if ALGORITHMS.spec(t.algorithm.name).parts_of_transitions and not _has_memory(t):
         most, what = most * t.algorithm.horizon, "transitions"
     if t.algorithm.minibatches > most:
         yield _problem(
@@ -221,23 +210,23 @@ def minibatches_with_transitions(t: Topology) -> Problems:
 
 def noise_is_learned_with(t: Topology) -> Problems:
     """Noise is drawn where it is learned with too."""
-    if t.model.noisy and not t.replayed:
-        replayed = [spec.name for spec in ALGORITHMS.specs() if spec.replayed]
+    if t.replay is None and isinstance(t.model, EncoderSettings) and t.model.noisy:
+        having = listed([spec.name for spec in ALGORITHMS.specs() if spec.replayed])
         yield _problem(
             t,
             "model.noisy",
-            f"noise is drawn for {' and '.join(replayed)} alone, and {t.algorithm.name} draws its actions already",
+            f"noise is drawn for {having} alone, and {t.algorithm.name} draws its actions already",
             "write 0.0, or another algorithm",
         )
 
 
 def replay_begins(t: Topology) -> Problems:
     """The first update of value learning has enough to draw from."""
-    if not t.replayed:
+    if t.replay is None or not isinstance(t.algorithm, OffPolicySettings):
         return
-    r, environments = t.replay, t.simulators.environments
-    batch, which = _largest_batch(t)
-    if batch > r.learning_starts_steps:
+    first, environments = t.replay.learning_starts_steps, t.simulators.environments
+    batch, which = _largest_batch(t.replay)
+    if batch > first:
         yield _problem(
             t,
             "replay.learning_starts_steps",
@@ -245,7 +234,7 @@ def replay_begins(t: Topology) -> Problems:
             f"write {batch} or more",
         )
     n, horizon = t.algorithm.n_step, t.algorithm.horizon
-    if (n - horizon) * environments > r.learning_starts_steps:  # beside these there is the rollout before the update
+    if (n - horizon) * environments > first:  # beside these there is the rollout before the update
         yield _problem(
             t,
             "replay.learning_starts_steps",
@@ -257,12 +246,12 @@ def replay_begins(t: Topology) -> Problems:
 
 def replay_holds(t: Topology) -> Problems:
     """A replay has room for a batch, and for what is being played (the rule of rings is Replay.__init__'s)."""
-    if not t.replayed:
+    if t.replay is None or not isinstance(t.algorithm, OffPolicySettings):
         return
     environments = t.simulators.environments
-    stack = t.env.stack if t.env.id.startswith("ALE/") else 1
+    stack = t.env.stack if isinstance(t.env, AtariSettings) else 1
     rows = t.algorithm.horizon + 1 + stack + t.algorithm.n_step
-    least = max(_largest_batch(t)[0], rows * environments)
+    least = max(_largest_batch(t.replay)[0], rows * environments)
     if t.replay.capacity_steps < least:
         yield _problem(
             t,
@@ -274,7 +263,7 @@ def replay_holds(t: Topology) -> Problems:
 
 def replay_alone(t: Topology) -> Problems:
     """What replayed transitions cannot be learned with."""
-    if not t.replayed:
+    if t.replay is None:
         return
     if t.replay.secondary_batch_size and not mode(t).alone:
         yield _problem(
@@ -284,12 +273,8 @@ def replay_alone(t: Topology) -> Problems:
             "write learners.count: 1 and mode: sync, or 0",
         )
     for key, has, what in (
-        ("model.recurrence", t.model.recurrence != "none", "single transitions are replayed, and no memories"),
+        ("model.recurrence", _has_memory(t), "single transitions are replayed, and no memories"),
         ("model.normalize_observation", t.model.normalize_observation, "statistics are those of whole batches"),
-        ("algorithm.normalize_reward", t.algorithm.normalize_reward, "rewards are stored as they came"),
-        ("algorithm.epochs", t.algorithm.epochs > 1, "replay.ratio says how often a step is learned from"),
-        ("algorithm.minibatches", t.algorithm.minibatches > 1, "replay.batch_size says how large they are"),
-        ("algorithm.on_policy_lag", t.algorithm.on_policy_lag == "drop", "old transitions are what a replay is for"),
     ):
         if has:
             rule = f"{t.algorithm.name} has none: {what}"
@@ -298,7 +283,7 @@ def replay_alone(t: Topology) -> Problems:
 
 def targets_at_rollouts(t: Topology) -> Problems:
     """Where acting is by the rollout's weights, target networks are those of a rollout's begin."""
-    if not t.replayed or t.simulators.weights == "newest":
+    if not isinstance(t.algorithm, OffPolicySettings) or t.simulators.weights == "newest":
         return
     steps = t.algorithm.horizon * t.learners.count * t.simulators.environments
     every = t.algorithm.target_every_steps
@@ -314,7 +299,6 @@ def targets_at_rollouts(t: Topology) -> Problems:
 
 RULES: tuple[Callable[[Topology], Problems], ...] = (
     arguments_have_names,
-    games_of_atari,
     whole_groups,
     delays_grow,
     spinning_is_given_longer,
@@ -334,8 +318,12 @@ RULES: tuple[Callable[[Topology], Problems], ...] = (
 )
 
 
-def _largest_batch(t: Topology) -> tuple[int, str]:
-    return max((t.replay.batch_size, "batch_size"), (t.replay.secondary_batch_size, "secondary_batch_size"))
+def _has_memory(t: Topology) -> bool:
+    return isinstance(t.model, EncoderSettings) and t.model.recurrence != "none"
+
+
+def _largest_batch(replay: ReplaySettings) -> tuple[int, str]:
+    return max((replay.batch_size, "batch_size"), (replay.secondary_batch_size, "secondary_batch_size"))
 
 
 def _problem(t: Topology, key: str, rule: str, way_out: str) -> Problem:

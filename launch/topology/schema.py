@@ -17,16 +17,13 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from actorlearn.algorithms.settings import ALGORITHMS
+from actorlearn.algorithms.settings import AlgorithmSettings
+from actorlearn.envs.specs import EnvSettings
+from actorlearn.models.specs import ModelSettings
+from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters.settings import GossipSettings, LearnersSettings
+from actorlearn.replay.settings import ReplaySettings
 from actorlearn.worker.roles import ROLES
-from launch.topology.provisional import (
-    AlgorithmSection,
-    EnvSection,
-    ModelSection,
-    OptimizerSection,
-    ReplaySection,
-)
 
 Name = Annotated[
     str,
@@ -292,11 +289,12 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
     total_steps: Annotated[
         int, Meta(ge=1, le=10**12, description="agent steps in all environments together; the run's end")
     ]
-    env: EnvSection
-    model: ModelSection
-    algorithm: AlgorithmSection
-    replay: ReplaySection
-    optimizer: OptimizerSection
+    env: EnvSettings
+    model: ModelSettings
+    algorithm: AlgorithmSettings
+    replay: ReplaySettings | None = None
+    """None where the algorithm learns from none."""
+    optimizer: OptimizerSettings
     learners: LearnersSettings
     gossip: GossipSettings
     simulators: SimulatorsSection
@@ -310,7 +308,7 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
     @property
     def replayed(self) -> bool:
         """Whether what is played is stored in a replay, and learned from there."""
-        return ALGORITHMS.spec(self.algorithm.name).replayed
+        return self.replay is not None
 
     @property
     def left_to_cores(self) -> frozenset[str]:

@@ -1,6 +1,6 @@
 """Finds everything that is wrong with the values of a topology: walks a raw tree along the types of ``schema.py``.
 
-Pure. Yields problems of path, value, rule and way out; where each stood, and how it is said on one line, is for
+ Yields problems of path, value, rule and way out; where each stood, and how it is said on one line, is for
 ``messages.py``. Ranges, patterns and words are read from the types, so that nothing is told here a second time; msgspec
 would raise the first problem only, and knows no way out. Rules that tie keys together are in ``rules.py``.
 """
@@ -9,13 +9,27 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec import inspect
 
 from actorlearn.nearest import nearest
-from launch.topology.keys import Key, Struct, key_at, keys_of, leaves, told
+from actorlearn.registry import CODE, Registry
+from launch.topology.keys import (
+    CHOSEN,
+    Key,
+    base_of,
+    items_of,
+    keys_of,
+    learns_from_replay,
+    leaves,
+    struct_at,
+    structs_of,
+    told,
+)
+from launch.topology.schema import Topology
 from launch.topology.strict_yaml import MAX_SHOWN, Path, number, short, show
 
 USUAL_NAMES = {
@@ -40,8 +54,13 @@ USUAL_NAMES = {
     "env_id": "env.id",
 }
 """What other programs call our keys."""
-RENAMED = {("simulators.weights", "round"): "rollout"}
-"""Values that are called otherwise now: key, what it was -> what it is."""
+RENAMED = {"simulators.weights: round": "rollout"}
+"""Keys, and values of keys, that are called otherwise now: what it was -> what it is."""
+
+LISTS = (inspect.ListType, inspect.VarTupleType, inspect.TupleType)
+
+
+UNBOUNDED = "a finite number"
 
 
 class Problem(NamedTuple):
@@ -62,41 +81,131 @@ class Missing:
 MISSING = Missing()
 
 
-def problems(tree: object, section: Struct, path: Path = ()) -> Iterator[Problem]:
-    """Everything that is wrong with the keys of a section and with what stands below them."""
-    keys = keys_of(section)
-    if not isinstance(tree, dict):
-        first = next(iter(keys))
-        word = f"{tree:.64}" if isinstance(tree, str) and first in ("id", "name") else "..."
-        rule = f"must be a mapping with keys {', '.join(keys)}"
-        yield Problem(path, tree, rule, f"write for example {{{first}: {word}}}")
-        return
-    for name, value in tree.items():
-        if name not in keys:
-            yield Problem((*path, name), value, *unknown_key((*path, name)))
+def problems(tree: Mapping[str, Any]) -> Iterator[Problem]:
+    """Everything that is wrong with the values of a raw topology, whose defaults are filled in."""
+    keys = keys_of(Topology)
+    yield from _strangers(tree, keys, ())
     for name, key in keys.items():
-        yield from _of_key(tree.get(name, MISSING), key, (*path, name))
+        if name in CHOSEN:
+            yield from _of_choice(name, tree)
+        elif name == "replay" and not learns_from_replay(tree):
+            if tree.get(name) is not None:
+                yield _no_replay(tree)
+        else:
+            yield from _of_key(tree.get(name, MISSING), key, (name,))
 
 
-def unknown_key(path: Path) -> tuple[str, str]:
-    """Return rule and way out for a key that does not exist, naming the nearest that does."""
-    parent = path[:-1]
-    owner = key_at(parent)
-    siblings = list(keys_of(owner.section)) if owner and owner.section else []
+def settings(tree: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+    """Return the values of a raw topology with its sections as structs, and what the structs' own rules refuse."""
+    made, found = dict(tree), []
+    for name, key in keys_of(Topology).items():
+        if key.section and tree.get(name) is not None:
+            try:
+                made[name] = msgspec.convert(tree[name], struct_at(name, tree))
+            except msgspec.ValidationError as error:
+                found.append(_of_own_rule(name, tree[name], str(error)))
+    return {"replay": None} | made, found
+
+
+def unknown_key(path: Path, siblings: Iterable[str]) -> tuple[str, str]:
+    """Return rule and way out for a key that is none of its siblings, naming the nearest that is one."""
+    parent, word, known = path[:-1], str(path[-1])[:MAX_SHOWN], [*siblings]
     where = f"section {dotted(parent)}" if parent else "a topology"
-    word = str(path[-1])[:MAX_SHOWN]
-    closest = nearest(word, siblings)
-    if closest:
-        return f"{where} has no key {show(word)}", f"did you mean {dotted((*parent, closest))}?"
+    rule = f"{where} has no key {show(word)}"
+    if now := RENAMED.get(dotted(path)):
+        return rule, f"it is called {now} now"
+    if closest := nearest(word, known):
+        return rule, f"did you mean {dotted((*parent, closest))}?"
     if elsewhere := _elsewhere(word):
-        return f"{where} has no key {show(word)}", f"did you mean {elsewhere}?"
-    return f"{where} has no key {show(word)}", f"remove it; the keys are {', '.join(siblings)}"
+        return rule, f"did you mean {elsewhere}?"
+    return rule, f"remove it; the keys are {', '.join(known)}"
 
 
 def dotted(path: Path) -> str:
     """Write a path as simulators.count or optimizer.betas[1]."""
     parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in path]
     return short("".join(parts)[1:]) or "topology"
+
+
+def _of_choice(name: str, tree: Mapping[str, Any]) -> Iterator[Problem]:
+    """What is wrong with a section whose keys depend on what is chosen in it."""
+    section, path, registry = tree.get(name), (name,), CHOSEN[name]
+    if not isinstance(section, dict):
+        yield _no_mapping(section, keys_of(base_of(registry)), path)
+        return
+    by = "id" if name == "env" else "name"
+    if not isinstance(section.get(by), str):
+        yield from _of_key(section.get(by, MISSING), keys_of(base_of(registry))[by], (*path, by))
+        return
+    try:
+        keys = keys_of(struct_at(name, tree))
+    except ValueError as error:
+        yield _no_entry(path, section[by], registry, str(error))
+        return
+    yield from _of_keys(section, keys, path)
+
+
+def _no_entry(path: Path, name: str, registry: Registry[Any], error: str) -> Problem:
+    """A name that is in no registry, or names code that cannot be had."""
+    path = (*path, "name")
+    if CODE.fullmatch(name):
+        rule = error.removeprefix(f"{registry.kind}.name: {name!r}").lstrip(": ")
+        return Problem(path, name, rule, "name what can be imported from here")
+    closest = nearest(name, registry.names())
+    way_out = f"did you mean {closest}?" if closest else f"write for example {registry.names()[0]}"
+    return Problem(path, name, f"must be {', '.join(registry.names())} or package.module:Name", way_out)
+
+
+def _of_own_rule(name: str, section: Mapping[str, Any], error: str) -> Problem:
+    """What a struct says itself: "algorithm.value_max: 1.0 must be above value_min, 5.0"."""
+    key, _, rule = error.removesuffix(" - at `$`").partition(": ")
+    path = tuple(key.split("."))
+    if path[0] != name or path[-1] not in section:
+        return Problem((name,), section, error, "correct it")
+    return Problem(path, section[path[-1]], rule.removeprefix(f"{section[path[-1]]!r} "), "write another")
+
+
+def _no_replay(tree: Mapping[str, Any]) -> Problem:
+    having = listed([spec.name for spec in CHOSEN["algorithm"].specs() if spec.replayed])
+    rule = f"algorithm {tree['algorithm']['name']} learns from no replay"
+    return Problem(("replay",), tree["replay"], rule, f"remove the section, or choose an algorithm that does: {having}")
+
+
+def _of_keys(section: Mapping[str, Any], keys: Mapping[str, Key], path: Path) -> Iterator[Problem]:
+    """What is wrong with the keys of a section and with what stands below them."""
+    yield from _strangers(section, keys, path)
+    for name, key in keys.items():
+        yield from _of_key(section.get(name, MISSING), key, (*path, name))
+
+
+def _strangers(section: Mapping[str, Any], keys: Mapping[str, Key], path: Path) -> Iterator[Problem]:
+    """Keys that a section does not have; some other choice may have them."""
+    for name, value in section.items():
+        if name in keys:
+            continue
+        others = structs_of(str(path[0])).items() if len(path) == 1 and path[0] in CHOSEN else ()
+        readers = [chosen for chosen, struct in others if name in keys_of(struct)]
+        if readers:
+            chosen = str(section["name"]) if "name" in keys else f"of {section['id']}"
+            rule = f"{path[0]} {short(chosen)} has no key {name!r}"
+            yield Problem(
+                (*path, name), value, rule, f"remove it; only {listed(readers)} ha{'ve' if readers[1:] else 's'} it"
+            )
+        else:
+            yield Problem((*path, name), value, *unknown_key((*path, name), keys))
+
+
+def listed(words: Sequence[str]) -> str:
+    """Join words as in a sentence: a, b and c."""
+    return " and ".join([*filter(None, [", ".join(words[:-1])]), *words[-1:]])
+
+
+def _no_mapping(value: object, keys: Mapping[str, Key], path: Path) -> Problem:
+    first = next(iter(keys))
+    word = f"{value:.64}" if isinstance(value, str) and first in ("id", "name") else "..."
+    return Problem(
+        path, value, f"must be a mapping with keys {', '.join(keys)}", f"write for example {{{first}: {word}}}"
+    )
 
 
 def _elsewhere(word: str) -> str:
@@ -110,13 +219,14 @@ def _of_key(value: Any, key: Key, path: Path) -> Iterator[Problem]:
     kind = key.kind
     if value is MISSING:
         yield _missing(key, path)
-    elif key.section:
-        yield from problems(value, key.section, path)
     elif isinstance(kind, inspect.UnionType):
         yield from _of_union(value, key, kind, path)
+    elif key.section:
+        keys = keys_of(key.section)
+        yield from _of_keys(value, keys, path) if isinstance(value, dict) else [_no_mapping(value, keys, path)]
     elif isinstance(kind, inspect.LiteralType):
         yield from _of_words(value, key, kind, path)
-    elif isinstance(kind, inspect.ListType):
+    elif isinstance(kind, LISTS):
         yield from _of_list(value, key, kind, path)
     elif isinstance(kind, inspect.StrType):
         yield from _of_text(value, key, kind, path)
@@ -131,12 +241,11 @@ def _of_key(value: Any, key: Key, path: Path) -> Iterator[Problem]:
 
 
 def _missing(key: Key, path: Path) -> Problem:
-    if len(path) > 2:
-        rule = f"{dotted(path[:-1])} needs it ({key.description})"
-        return Problem(path, MISSING, rule, f"write {{{path[-1]}: ...}}")
-    return Problem(
-        path, MISSING, "every topology names its environment", "add env: {id: ALE/Pong-v5}, or another gymnasium id"
-    )
+    if path == ("env", "id"):
+        rule, way_out = "every topology names its environment", "add env: {id: ALE/Pong-v5}, or another gymnasium id"
+    else:
+        rule, way_out = f"{dotted(path[:-1])} needs it ({key.description})", f"write {{{path[-1]}: ...}}"
+    return Problem(path, MISSING, rule, way_out)
 
 
 def _of_union(value: Any, key: Key, kind: inspect.UnionType, path: Path) -> Iterator[Problem]:
@@ -146,7 +255,7 @@ def _of_union(value: Any, key: Key, kind: inspect.UnionType, path: Path) -> Iter
         return
     if isinstance(value, bool) and any(isinstance(part, inspect.BoolType) for part in parts):
         return
-    listed = next((part for part in parts if isinstance(part, inspect.ListType)), None)
+    listed = next((part for part in parts if isinstance(part, LISTS)), None)
     chosen = listed if isinstance(value, list) and value and listed else parts[0]
     yield from _of_key(value, key._replace(kind=chosen, words=_or(key, parts)), path)
 
@@ -160,8 +269,7 @@ def _of_words(value: Any, key: Key, kind: inspect.LiteralType, path: Path) -> It
     words = [str(word) for word in kind.values]
     if isinstance(value, str) and value in words:
         return
-    now = RENAMED.get((dotted(path), str(value)))
-    if now:
+    if now := RENAMED.get(f"{dotted(path)}: {value}"):
         yield Problem(path, value, f"it is called {now} now", f"write {now}")
         return
     closest = nearest(str(value)[:MAX_SHOWN], words)
@@ -171,20 +279,23 @@ def _of_words(value: Any, key: Key, kind: inspect.LiteralType, path: Path) -> It
     yield Problem(path, value, rule, way_out, default_helps=not closest)
 
 
-def _of_list(value: Any, key: Key, kind: inspect.ListType, path: Path) -> Iterator[Problem]:
+def _of_list(value: Any, key: Key, kind: inspect.Type, path: Path) -> Iterator[Problem]:
     if not isinstance(value, list):
         example = key.examples[0] if key.examples else [64, 64]
         yield _retype(path, value, key, "a list", f"write for example {example}")
         return
-    least, most = kind.min_length or 0, kind.max_length
+    if isinstance(kind, inspect.TupleType):
+        least, most = len(kind.item_types), len(kind.item_types)
+    else:
+        least, most = getattr(kind, "min_length", None) or 0, getattr(kind, "max_length", None)
     if len(value) < least:
         yield Problem(path, value, f"must have at least {least} items", "write a list of that length", True)
     if most is not None and len(value) > most:
         yield Problem(path, value, f"must have at most {most} items", "write a list of that length", True)
         return
-    inside = told(kind.item_type)._replace(examples=tuple(key.examples[0][:1]) if key.examples else ())
-    for place, item in enumerate(value):
-        yield from _of_key(item, inside, (*path, place))
+    examples = tuple(key.examples[0][:1]) if key.examples else ()
+    for place, (item, inside) in enumerate(zip(value, items_of(kind, len(value)), strict=False)):
+        yield from _of_key(item, told(inside)._replace(examples=examples), (*path, place))
 
 
 def _of_text(value: Any, key: Key, kind: inspect.StrType, path: Path) -> Iterator[Problem]:
@@ -229,7 +340,7 @@ def interval(kind: inspect.IntType | inspect.FloatType) -> str:
     """Write the whole range of a number, not only the bound it broke."""
     bounds = {"at least": kind.ge, "more than": kind.gt, "at most": kind.le, "less than": kind.lt}
     said = [f"{words} {number(bound)}" for words, bound in bounds.items() if bound is not None]
-    return " and ".join(said) or "a finite number"
+    return " and ".join(said) or UNBOUNDED
 
 
 def _retype(path: Path, value: object, key: Key, what: str, way_out: str) -> Problem:

@@ -40,7 +40,7 @@ class Played(A2C):
 def test_a_strangers_algorithm_with_a_replay_is_held_to_the_rules_of_replays(keys: list[str], says: str) -> None:
     with pytest.raises(TopologyError, match=says):
         parse(CARTPOLE, [REPLAYED, *keys])
-    assert parse(CARTPOLE, [REPLAYED]).replayed
+    assert parse(CARTPOLE, [REPLAYED]).replay
 
 
 def test_noise_is_for_who_learns_from_a_replay_whoever_that_is() -> None:
