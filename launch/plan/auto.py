@@ -15,10 +15,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from actorlearn.algorithms.settings import ALGORITHMS
+from actorlearn.algorithms.settings import ALGORITHMS, OnPolicySettings
+from actorlearn.envs.specs import ENVIRONMENTS
 from actorlearn.models.specs import MODELS
 from launch.machine.cores import Cores
-from launch.topology.defaults import BY_CORES, MOST_SIMULATORS, kind_of
+from launch.topology.defaults import BY_CORES
 from launch.topology.load import Topology
 
 AUTO = "auto"
@@ -51,9 +52,11 @@ def cpu_flags() -> frozenset[str]:
 def choose(topology: Topology, flags: Collection[str], cores: Cores) -> tuple[Topology, list[Choice]]:
     """Decide every ``auto`` for a processor with these instruction sets, and explain what followed these cores."""
     s, t, i = topology.simulators, topology.trainer, topology.inference
-    learned = (topology.algorithm.horizon + 1) * s.environments // topology.algorithm.minibatches
-    if topology.replayed:
+    if topology.replay:
         learned = 2 * topology.replay.batch_size  # transitions, of two rows each
+    else:
+        parts = topology.algorithm.minibatches if isinstance(topology.algorithm, OnPolicySettings) else 1
+        learned = (topology.algorithm.horizon + 1) * s.environments // parts
     acts_on = i.device if i.count else "cpu"  # simulators that act themselves have no other
     chosen: dict[str, tuple[Any, str]] = {}
     if t.precision == AUTO:
@@ -93,14 +96,13 @@ def crowded(topology: Topology, cores: float) -> str:
 
 def _by_cores(topology: Topology, cores: Cores) -> list[Choice]:
     """Why the numbers that nobody has written are what they are (``launch/topology/defaults.py`` counts them)."""
-    kind, learners = kind_of(topology.env.id), topology.learners.count
+    kind, learners = ENVIRONMENTS.of(topology.env.id), topology.learners.count
     on = f"{cores}, shared by {learners} learners" if learners > 1 else str(cores)
-    most = MOST_SIMULATORS[kind]
     part = ", a part of one counted as one" if cores.rationed else ""
     whys = {
-        "simulators.count": f"a power of two of processes on {on}{part}; no more than {most}",
+        "simulators.count": f"a power of two of processes on {on}{part}; no more than {kind.most_simulators}",
         "trainer.threads": f"a thread for each whole core of {on}, because simulators wait meanwhile; no more than 8"
-        if kind == "atari"
+        if kind.like == "atari"
         else "a network this small is not worth sharing out",
     }
     left = [(section, key) for section, key in BY_CORES if f"{section}.{key}" in topology.left_to_cores]

@@ -38,7 +38,7 @@ def hindrances(topology: Topology, description: Description) -> list[str]:
         and "which rows are answered together depends on who is faster",
         f"simulators.blocks: {s.blocks}": several
         and "which weights a row is acted by depends on who is faster; simulators.weights: rollout does not",
-        "replay.save: false": t.replayed and not t.replay.save and "what is learned from is not saved",
+        "replay.save: false": t.replay and not t.replay.save and "what is learned from is not saved",
         **{
             f"{key}: {device}": device != "cpu" and "sums on a GPU are not the same every time"
             for key, device in devices.items()

@@ -9,18 +9,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from actorlearn.actions import Actions
-from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings
-from actorlearn.envs.specs import ENVIRONMENTS, EnvSettings
-from actorlearn.models.specs import MODELS, ModelSettings
-from actorlearn.optim.specs import OPTIMIZERS, OptimizerSettings
-from actorlearn.registry import SettingsT
+from actorlearn.envs.specs import AtariSettings, EnvSettings
 from actorlearn.worker import settings as all_settings
 from actorlearn.worker.settings import DescribeSettings
 from launch.spawning.answers import NoAnswerError, ask
@@ -62,10 +57,10 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 def describe(topology: Topology) -> Description:
     """Build environment and network once in a child process; raises TopologyError with its one line."""
     question = DescribeSettings(
-        env=env_settings(topology),
-        model=model_settings(topology),
-        algorithm=algorithm_settings(topology),
-        optimizer=optimizer_settings(topology),
+        env=topology.env,
+        model=topology.model,
+        algorithm=topology.algorithm,
+        optimizer=topology.optimizer,
         devices={"inference.device": topology.inference.device, "trainer.device": topology.trainer.device},
     )
     with tempfile.TemporaryDirectory(prefix="actorlearn-") as folder:
@@ -91,28 +86,7 @@ def _ask(command: list[str], topology: Topology) -> Any:
         ) from None
 
 
-def env_settings(topology: Topology, changes: Mapping[str, Any] = {}) -> EnvSettings:
-    """The environment section as processes read it, with some keys changed where its kind has them."""
-    struct = ENVIRONMENTS.of(topology.env.id).settings
-    known = {key: value for key, value in changes.items() if key in struct.__struct_fields__}
-    return read(struct, msgspec.to_builtins(topology.env) | known)
-
-
-def algorithm_settings(topology: Topology) -> AlgorithmSettings:
-    """The algorithm section as processes read it."""
-    return read(ALGORITHMS.spec(topology.algorithm.name).settings, msgspec.to_builtins(topology.algorithm))
-
-
-def model_settings(topology: Topology) -> ModelSettings:
-    """The model section as processes read it."""
-    return read(MODELS.spec(topology.model.name).settings, msgspec.to_builtins(topology.model))
-
-
-def optimizer_settings(topology: Topology) -> OptimizerSettings:
-    """The optimizer section as processes read it."""
-    return read(OPTIMIZERS.spec(topology.optimizer.name).settings, msgspec.to_builtins(topology.optimizer))
-
-
-def read(struct: type[SettingsT], section: Mapping[str, Any]) -> SettingsT:
-    """The keys of a section that one kind of its settings has."""
-    return msgspec.convert({key: section[key] for key in struct.__struct_fields__ if key in section}, struct)
+def evaluated(topology: Topology) -> EnvSettings:
+    """The environment as evaluators play it: from other starts, where its kind has any."""
+    own = topology.env
+    return msgspec.structs.replace(own, noop_max=topology.evaluator.noop_max) if isinstance(own, AtariSettings) else own

@@ -13,7 +13,8 @@ from actorlearn.metrics.timings import SECTIONS
 from actorlearn.parameters.modes import Sizes
 from actorlearn.parameters.published import weights_fields
 from actorlearn.replay.rows import ReplayShape, replay_fields, sampler_bytes
-from launch.plan.probe import Description, optimizer_settings
+from actorlearn.replay.settings import ReplaySettings
+from launch.plan.probe import Description
 from launch.topology.load import Topology
 from launch.topology.modes import asked, mode
 
@@ -38,18 +39,18 @@ def block_shape(t: Topology, d: Description) -> BlockShape:
     )
 
 
-def replay_shape(t: Topology, d: Description) -> ReplayShape:
-    """The numbers of every learner's replay: a ring for each environment, of equal parts of the capacity."""
+def replay_shape(t: Topology, d: Description, numbers: ReplaySettings) -> ReplayShape:
+    """The shape of every learner's replay: a ring for each environment, of equal parts of the capacity."""
     rings = t.simulators.environments
     return ReplayShape(
         rings=rings,
-        size=-(-t.replay.capacity_steps // rings),
+        size=-(-numbers.capacity_steps // rings),
         margin=t.algorithm.horizon + 1,
         stack=d.stack,
         observation_shape=d.observation_shape,
         observation_dtype=d.observation_dtype,
         actions=d.actions,
-        prioritised=t.replay.prioritised,
+        prioritised=numbers.prioritised,
     )
 
 
@@ -60,8 +61,8 @@ def learner_segments(t: Topology, d: Description) -> dict[str, tuple[list[Field]
     kinds["account"] = (account_fields(), "what became of its experience")
     for own in mode(t).learner_segments(asked(t), _sizes(t, d)):
         kinds[own.name] = (own.fields, own.what)
-    if t.replayed:
-        shape = replay_shape(t, d)
+    if t.replay:
+        shape = replay_shape(t, d, t.replay)
         what = f"{shape.rings} rings of {shape.size:,} + {shape.margin:,} rows"
         what += f"; the trainer has {more:,} bytes more" if (more := sampler_bytes(shape)) else ""
         kinds["replay"] = (replay_fields(shape), what)
@@ -77,4 +78,4 @@ def run_segments(t: Topology, d: Description) -> list[tuple[str, list[Field], st
 
 
 def _sizes(t: Topology, d: Description) -> Sizes:
-    return Sizes(weights=d.weights, statistics=d.statistics, vectors=len(optimizer_settings(t).state_vectors))
+    return Sizes(weights=d.weights, statistics=d.statistics, vectors=len(t.optimizer.state_vectors))

@@ -306,11 +306,6 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
     supervision: SupervisionSection
 
     @property
-    def replayed(self) -> bool:
-        """Whether what is played is stored in a replay, and learned from there."""
-        return self.replay is not None
-
-    @property
     def left_to_cores(self) -> frozenset[str]:
         """Keys that nobody has written, and whose values followed the machine's cores. No key itself."""
         found: frozenset[str] = self.__dict__.get("left_to_cores", frozenset())

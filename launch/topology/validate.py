@@ -284,11 +284,9 @@ def _of_list(value: Any, key: Key, kind: inspect.Type, path: Path) -> Iterator[P
         example = key.examples[0] if key.examples else [64, 64]
         yield _retype(path, value, key, "a list", f"write for example {example}")
         return
-    if isinstance(kind, inspect.TupleType):
-        least, most = len(kind.item_types), len(kind.item_types)
-    else:
-        least, most = getattr(kind, "min_length", None) or 0, getattr(kind, "max_length", None)
-    if len(value) < least:
+    whole = len(kind.item_types) if isinstance(kind, inspect.TupleType) else None
+    least, most = getattr(kind, "min_length", whole), getattr(kind, "max_length", whole)
+    if least is not None and len(value) < least:
         yield Problem(path, value, f"must have at least {least} items", "write a list of that length", True)
     if most is not None and len(value) > most:
         yield Problem(path, value, f"must have at most {most} items", "write a list of that length", True)

@@ -136,7 +136,7 @@ def _of_learner(world: World, learner: int, own: Balance) -> Iterator[str]:
     for reason in REASONS.keys() - {"unfinished", *world.expected}:
         if dropped[reason] != own.before.dropped[reason]:
             yield f"{dropped[reason]} steps are dropped as {reason}, and nothing was"
-    if world.topology.replayed:
+    if world.topology.replay:
         yield from _of_replay(world, learner, own)
     else:
         yield from _of_gradients(world, learner, own)
@@ -259,7 +259,7 @@ def _of_statistics(world: World) -> Iterator[str]:
 
 def _of_checkpoint(world: World, folder: Path) -> Iterator[str]:
     """A checkpoint's account is that of its weights."""
-    if world.topology.replayed or world.topology.mode == "gossip" or not folder.exists():
+    if world.topology.replay or world.topology.mode == "gossip" or not folder.exists():
         return
     saved = checkpoint.load(folder)
     learner = int(folder.parent.name.rpartition("-")[2]) if folder.parent.name.startswith("learner-") else 0

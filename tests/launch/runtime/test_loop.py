@@ -364,7 +364,7 @@ def test_a_run_whose_replay_was_saved_is_not_resumed_with_another(tmp_path: Path
     keys = ["algorithm.name=dqn", "replay.capacity_steps=2000", "simulators.count=1", "simulators.envs=2"]
     own, other = (parse("env: {id: CartPole-v1}", [*keys, *more]) for more in ((), (override,)))
     for steps, topology in ((20, other), (30, own)):  # only the newest is gone on with
-        shape = msgspec.to_builtins(replay_shape(topology, DESCRIPTION))
+        shape = msgspec.to_builtins(replay_shape(topology, DESCRIPTION, topology.replay))
         saved(tmp_path / "run" / "checkpoints" / f"{steps:012}", replay={"shape": shape})
     with opened(tmp_path / "run", own, True):
         pass

@@ -94,9 +94,7 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
     graphs = key_at(("gossip", "graph")).kind.types[0].values
     special: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "algorithm": {"batch_steps": st.none()},
-        "gossip": {
-            "graph": st.sampled_from(graphs) | st.just([[n] for n in (*range(1, 64), 0)])
-        },
+        "gossip": {"graph": st.sampled_from(graphs) | st.just([[n] for n in (*range(1, 64), 0)])},
         "simulators": {
             "count": st.just(count),
             "envs": st.integers(1, 4096 // groups).map(lambda n: n * groups),
