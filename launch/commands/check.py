@@ -18,13 +18,12 @@ from actorlearn.actions import in_words
 from actorlearn.memory.shared import SHM_ROOT, free_bytes
 from actorlearn.optim.schedules import for_batches, scaled
 from actorlearn.parameters.mixing import Mixing, mixing_of
-from actorlearn.replay.settings import ReplaySettings
 from actorlearn.worker.roles import ROLES
 from launch.plan.addresses import Addresses
 from launch.plan.auto import crowded
 from launch.plan.memory_order import disorder
 from launch.plan.plan import Plan, plan
-from launch.plan.probe import Description, describe, optimizer_settings
+from launch.plan.probe import Description, describe
 from launch.plan.roles import PLANNED
 from launch.topology.load import load, tree
 
@@ -66,7 +65,7 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
         said = "this topology accepts it" if loaded.supervision.any_memory_order else "the run would be refused"
         console.print(f"[yellow]but[/] {found}: {said}", highlight=False, soft_wrap=True)
     if made.bytes_total > free_bytes():
-        less = "replay.capacity_steps" if made.topology.replayed else "simulators.envs or algorithm.horizon"
+        less = "replay.capacity_steps" if made.topology.replay else "simulators.envs or algorithm.horizon"
         console.print(
             f"[yellow]but[/] {SHM_ROOT} has not so much free now: the run would be refused; "
             f"free some (`actorlearn clean`), or write less {less}",
@@ -107,10 +106,9 @@ def as_json(made: Plan, addresses: Addresses) -> dict[str, Any]:
 def optimizer(made: Plan) -> dict[str, float]:
     """The optimizer's numbers that depend on learners and batches, as they are learned with."""
     t = made.topology
-    replay = msgspec.convert(msgspec.to_builtins(t.replay), ReplaySettings)
-    batches = replay.batches if t.replayed else 1.0
+    batches = t.replay.batches if t.replay else 1.0
     scaling, learners = t.learners.rate_scaling, t.learners.count
-    found = for_batches(optimizer_settings(t), batches, scaling)
+    found = for_batches(t.optimizer, batches, scaling)
     return {
         "learning_rate": scaled(found.learning_rate, learners, scaling),
         "learning_rate_final": scaled(found.learning_rate_final, learners, scaling),

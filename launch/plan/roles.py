@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from actorlearn.replay.settings import ReplaySettings
+from actorlearn.envs.specs import EnvSettings
+
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.roles import EVALUATOR, INFERENCE, SIMULATOR, TRAINER, RoleSpec
 from actorlearn.worker.settings import (
@@ -28,7 +29,7 @@ from actorlearn.worker.settings import (
 from launch.plan import exactness
 from launch.plan.addresses import Addresses
 from launch.plan.placement import Placement
-from launch.plan.probe import Description, algorithm_settings, env_settings, model_settings, optimizer_settings
+from launch.plan.probe import Description, evaluated
 from launch.plan.resumption import Resumption
 from launch.plan.segments import environments, replay_shape
 from launch.topology.load import Topology
@@ -54,8 +55,8 @@ class Start(NamedTuple):
 
     resume: bool = False
     """A trainer from the newest checkpoint."""
-    env: Mapping[str, Any] = {}
-    """Keys of a simulator's environment that are not as the topology has them."""
+    env: EnvSettings | None = None
+    """A simulator's environment, where it is not the topology's."""
 
 
 AFRESH = Start()
@@ -96,8 +97,8 @@ def policy(topology: Topology, description: Description) -> PolicySettings:
         observation_shape=description.observation_shape,
         observation_dtype=description.observation_dtype,
         actions=description.actions,
-        model=model_settings(topology),
-        algorithm=algorithm_settings(topology),
+        model=topology.model,
+        algorithm=topology.algorithm,
         precision=topology.inference.precision,
         weights=topology.simulators.weights,
         environments=environments(topology),
@@ -130,7 +131,7 @@ def _simulator(b: Briefing, base: dict[str, Any], start: Start) -> SimulatorSett
     local = t.inference.count == 0
     return SimulatorSettings(
         **base,
-        env=env_settings(t, start.env),
+        env=start.env or t.env,
         segment=at.blocks(own),
         rollouts=at.own("rollouts", own.learner),
         wakeup=at.wakeup(own),
@@ -183,7 +184,7 @@ def _trainer(b: Briefing, base: dict[str, Any], start: Start) -> TrainerSettings
         rate_scaling=t.learners.rate_scaling,
         pull_rows=0 if mode(t).unread("learners.pull_rows") else t.learners.pull_rows,
         policy=policy(t, b.description),
-        optimizer=optimizer_settings(t),
+        optimizer=t.optimizer,
         weights=at.own("weights", own.learner),
         rollouts=at.own("rollouts", own.learner),
         account=at.own("account", own.learner),
@@ -211,19 +212,19 @@ def _trainer(b: Briefing, base: dict[str, Any], start: Start) -> TrainerSettings
 
 def _replay(b: Briefing, learner: int) -> ReplayPlace | None:
     """A learner's replay, where the algorithm has one."""
-    if not b.topology.replayed:
+    if b.topology.replay is None:
         return None
     return ReplayPlace(
         segment=b.addresses.own("replay", learner),
-        shape=replay_shape(b.topology, b.description),
-        numbers=msgspec.convert(msgspec.to_builtins(b.topology.replay), ReplaySettings),
+        shape=replay_shape(b.topology, b.description, b.topology.replay),
+        numbers=b.topology.replay,
         secondary=_secondary(b, learner),
     )
 
 
 def _secondary(b: Briefing, learner: int) -> str:
     """Path of the segment with the weights of the secondary learner beside one, where there is one."""
-    there = b.topology.replayed and b.topology.replay.secondary_batch_size
+    there = b.topology.replay and b.topology.replay.secondary_batch_size
     return b.addresses.own("secondary", learner) if there else ""
 
 
@@ -234,7 +235,7 @@ def _evaluator(b: Briefing, base: dict[str, Any], _start: Start) -> EvaluatorSet
         policy=policy(t, b.description),
         weights=b.addresses.own("weights", "{}" if own_weights(t) else 0),
         secondary=_secondary(b, 0),
-        env=env_settings(t, {"noop_max": t.evaluator.noop_max}),
+        env=evaluated(t),
         every_steps=t.evaluator.every_steps,
         episodes=t.evaluator.episodes,
         greedy=t.evaluator.greedy,

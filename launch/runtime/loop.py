@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from actorlearn.envs.specs import EnvSettings
 from actorlearn.files import DISK_ERRORS
 from actorlearn.metrics.energy import Energy
 from actorlearn.wire.channel import Router
@@ -110,7 +111,7 @@ class Runner:
         self.members: dict[Key, Member] = {}
         self.gone_members: list[Member] = []
         """Of simulators that have ended, with segments that are still there."""
-        self.environments: dict[str, dict[str, Any]] = {}
+        self.environments: dict[str, EnvSettings] = {}
         """Changes to the environment of simulators that were attached with some."""
         self.last_row = Lines(run_dir / "metrics.jsonl").last() or {} if resumption.resumed else {}
         self.attached_before = attached_before(run_dir / "events.jsonl") if resumption.resumed else []
@@ -301,7 +302,7 @@ class Runner:
             return
         if changed != own:
             names = [process.name for process in new if ROLES[process.id.role].makes_rows]
-            self.environments.update(dict.fromkeys(names, msgspec.to_builtins(changed.env)))
+            self.environments.update(dict.fromkeys(names, changed.env))
         self._events.append(ev.Enlarged(action.client, tuple(new)))
 
     def _learners(self, count: int) -> list[PlannedProcess]:

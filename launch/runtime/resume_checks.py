@@ -105,9 +105,9 @@ def _refuse_more(env_steps: int, wanted: int, run_dir: Path) -> None:
 
 def _refuse_other_replays(plan: Plan, found: Iterable[Found]) -> None:
     """Refuse a topology that wants what was not saved like that; what is no shape the trainer judges."""
-    if not plan.topology.replayed:
+    if plan.topology.replay is None:
         return
-    planned = replay_shape(plan.topology, plan.description)
+    planned = replay_shape(plan.topology, plan.description, plan.topology.replay)
     secondary = plan.topology.replay.secondary_batch_size
     for own in found:
         if secondary and "secondary" not in own.state:

@@ -45,7 +45,7 @@ class Membership:
         new = [ProcessId("simulator", number, trainers[number % len(trainers)]) for number in numbers]
         most = self._topology.simulators.count
         there = [process.id for process in self.listed if ROLES[process.id.role].makes_rows]
-        if self._topology.replayed and max(Counter(own.learner for own in (*there, *new)).values()) > most:
+        if self._topology.replay and max(Counter(own.learner for own in (*there, *new)).values()) > most:
             raise TopologyError(
                 f"attach {count} simulators: a replay has room for {most} simulators of a learner (simulators.count); "
                 "detach others first, or start a run with more"

@@ -13,10 +13,10 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hint
 import msgspec
 from msgspec import NODEFAULT, inspect
 
-from actorlearn.algorithms.settings import ALGORITHMS
-from actorlearn.envs.specs import ENVIRONMENTS
-from actorlearn.models.specs import MODELS
-from actorlearn.optim.specs import OPTIMIZERS
+from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings
+from actorlearn.envs.specs import ENVIRONMENTS, EnvSettings
+from actorlearn.models.specs import MODELS, ModelSettings
+from actorlearn.optim.specs import OPTIMIZERS, OptimizerSettings
 from actorlearn.registry import Registry
 from launch.topology.schema import Topology
 from launch.topology.strict_yaml import Path
@@ -30,6 +30,13 @@ CHOSEN: Mapping[str, Registry[Any]] = {
     "optimizer": OPTIMIZERS,
 }
 """Sections whose keys depend on what is chosen: by ``name``, and of environments by ``id``."""
+BASES: Mapping[str, Struct] = {
+    "env": EnvSettings,
+    "model": ModelSettings,
+    "algorithm": AlgorithmSettings,
+    "optimizer": OptimizerSettings,
+}
+"""The structs of the keys that all choices have."""
 
 
 class Key(NamedTuple):
@@ -68,14 +75,8 @@ def keys_of(section: Struct) -> dict[str, Key]:
     ordered = {name: key._replace(kind=_in_order(key.kind, hints[name])) for name, key in found.items()}
     if described.tag_field != "name":
         return ordered
-    registry = next(registry for registry in CHOSEN.values() if issubclass(section, base_of(registry)))
-    return {"name": Key(inspect.StrType(), f"{', '.join(registry.names())} or package.module:Name")} | ordered
-
-
-def base_of(registry: Registry[Any]) -> Struct:
-    """The struct of the keys that all entries of a registry have."""
-    base: Struct = get_type_hints(registry.spec_type)["settings"].__args__[0]
-    return base
+    names = next(CHOSEN[name].names() for name, base in BASES.items() if issubclass(section, base))
+    return {"name": Key(inspect.StrType(), f"{', '.join(names)} or package.module:Name")} | ordered
 
 
 def structs_of(name: str) -> dict[str, Struct]:

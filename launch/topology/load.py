@@ -131,7 +131,7 @@ def _apply(override: str, raw: dict[str, Any], places: dict[Path, Place]) -> Non
         if known is None and end == 2 and path[0] in CHOSEN:  # a stranger's may have it
             break
         if known is None:
-            section = Topology if end == 1 else keys_of(Topology)[path[0]].section
+            section = Topology if end == 1 else keys_of(Topology)[str(path[0])].section
             siblings = keys_of(section) if section else ()
             raise fault(COMMAND_LINE, show(override), *unknown_key(path[:end], siblings))
         if len(path) > end and not known.is_mapping:

@@ -19,7 +19,7 @@ from actorlearn.algorithms.settings import ALGORITHMS
 from actorlearn.envs.specs import ENVIRONMENTS
 from actorlearn.registry import CODE
 from launch.topology import defaults
-from launch.topology.keys import CHOSEN, Key, base_of, items_of, keys_of, structs_of
+from launch.topology.keys import BASES, CHOSEN, Key, items_of, keys_of, structs_of
 from launch.topology.schema import Topology
 from launch.topology.strict_yaml import number, show
 from launch.topology.validate import UNBOUNDED, interval
@@ -103,7 +103,7 @@ def page() -> str:
     lines = [HEAD, *_table("", {name: key for name, key in topology.items() if not key.section})]
     for name, key in topology.items():
         if key.section:
-            section = base_of(CHOSEN[name]) if name in CHOSEN else key.section
+            section = BASES[name] if name in CHOSEN else key.section
             lines += ["", f"## {name}", "", (section.__doc__ or "").partition("\n")[0].replace("``", "`")]
             lines += ["", *_table(name, keys_of(section))]
         if name in CHOSEN:
@@ -163,7 +163,7 @@ def _loosen(node: Any) -> None:
 
 def _of_some(name: str) -> dict[tuple[str, ...], dict[str, Key]]:
     """The keys of a section that only some choices have, by those."""
-    structs, shared = structs_of(name), keys_of(base_of(CHOSEN[name]))
+    structs, shared = structs_of(name), keys_of(BASES[name])
     found: dict[tuple[str, ...], dict[str, Key]] = {}
     for key in dict.fromkeys(key for struct in structs.values() for key in keys_of(struct) if key not in shared):
         readers = tuple(chosen for chosen, struct in structs.items() if key in keys_of(struct))

@@ -18,9 +18,9 @@ from msgspec import inspect
 from actorlearn.nearest import nearest
 from actorlearn.registry import CODE, Registry
 from launch.topology.keys import (
+    BASES,
     CHOSEN,
     Key,
-    base_of,
     items_of,
     keys_of,
     learns_from_replay,
@@ -131,11 +131,11 @@ def _of_choice(name: str, tree: Mapping[str, Any]) -> Iterator[Problem]:
     """What is wrong with a section whose keys depend on what is chosen in it."""
     section, path, registry = tree.get(name), (name,), CHOSEN[name]
     if not isinstance(section, dict):
-        yield _no_mapping(section, keys_of(base_of(registry)), path)
+        yield _no_mapping(section, keys_of(BASES[name]), path)
         return
     by = "id" if name == "env" else "name"
     if not isinstance(section.get(by), str):
-        yield from _of_key(section.get(by, MISSING), keys_of(base_of(registry))[by], (*path, by))
+        yield from _of_key(section.get(by, MISSING), keys_of(BASES[name])[by], (*path, by))
         return
     try:
         keys = keys_of(struct_at(name, tree))

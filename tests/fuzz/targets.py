@@ -39,7 +39,7 @@ from actorlearn.wire.messages import MessageError
 from actorlearn.worker import settings as process_settings
 from actorlearn.worker.settings import SimulatorSettings, TrainerSettings
 from launch.plan.plan import plan
-from launch.topology import load, strict_yaml
+from launch.topology import load, reference, strict_yaml
 from launch.topology.load import TopologyError
 from tests import named, odd_messages
 from tests.fuzz.nearly import as_json, edited_bytes, edited_tree, nearly
@@ -51,7 +51,7 @@ from tests.processes.interrupted import CONFIGURATIONS, Play
 from tests.replay.buffers import make as make_replay
 
 CARTPOLE = "env: {id: CartPole-v1}\nmodel: {name: mlp}\nalgorithm: {name: a2c}\n"
-load.parse(CARTPOLE)  # what the types say of keys is found out once, by evaluating annotations, and not from any bytes
+reference.page()  # what the types say of keys is found out once, by evaluating annotations, and not from any bytes
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from actorlearn.wire.messages import PROTOCOL_VERSION, Finished, Hello, Request,
 from actorlearn.worker import settings as all_settings
 from actorlearn.worker.settings import DescribeSettings, SimulatorSettings, TrainerSettings
 from launch.plan.plan import plan
-from launch.plan.probe import Description, algorithm_settings, env_settings, model_settings, optimizer_settings
+from launch.plan.probe import Description
 from launch.runtime import loop, resume_checks
 from launch.runtime.loop import Runner
 from launch.runtime.workspace import Workspace
@@ -323,10 +323,10 @@ def described(text: str) -> Description:
     """What the child process that is asked would answer."""
     topology = parse(text)
     question = DescribeSettings(
-        env=env_settings(topology),
-        model=model_settings(topology),
-        algorithm=algorithm_settings(topology),
-        optimizer=optimizer_settings(topology),
+        env=topology.env,
+        model=topology.model,
+        algorithm=topology.algorithm,
+        optimizer=topology.optimizer,
     )
     with redirect_stdout(StringIO()) as said:
         describe.run(question)

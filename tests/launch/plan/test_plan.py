@@ -277,10 +277,11 @@ def test_a_secondary_learner_has_weights_of_its_own_that_the_evaluator_plays() -
 
 
 def test_check_tells_the_optimizers_numbers_of_several_learners_larger_batches() -> None:
-    keys = ["learners.count=4", "learners.rate_scaling=sqrt", "replay.batch_size=128", "replay.base_batch_size=32"]
+    keys = ["learners.count=4", "learners.rate_scaling=sqrt"]
+    larger = ["replay.batch_size=128", "replay.base_batch_size=32"]
     numbers = {}
     for name in ("dqn", "a2c"):
-        topology = parse(f"{{env: {{id: CartPole-v1}}, algorithm: {{name: {name}}}}}", keys)
+        topology = parse(f"{{env: {{id: CartPole-v1}}, algorithm: {{name: {name}}}}}", [*keys, *larger] if name == "dqn" else keys)
         made = plan(topology, DESCRIPTION)
         found = check.optimizer(made)
         numbers[name] = [found[key] / getattr(topology.optimizer, key) for key in ("learning_rate", "epsilon")]

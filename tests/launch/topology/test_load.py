@@ -425,11 +425,6 @@ def test_presets_are_those_of_the_atari_environments() -> None:
     assert set(key_at(("env", "preset")).kind.values) == set(atari.PRESETS)
 
 
-def test_what_a_batch_of_ones_own_algorithm_parts_into_is_for_it_to_know() -> None:
-    loaded = parse(CARTPOLE, ["algorithm.name=my.code:Own", "algorithm.minibatches=1000"])
-    assert loaded.algorithm.minibatches == 1000
-
-
 def test_the_door_to_topologies_does_not_import_torch_or_environments() -> None:
     program = "import sys, launch.topology.load; sys.exit(sorted({'torch', 'gymnasium'} & set(sys.modules)) or 0)"
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT, timeout=30)
