@@ -5,15 +5,13 @@ A new role is a row here and one in ``actorlearn/worker/roles.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 
 from actorlearn.envs.specs import EnvSettings
-
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.roles import EVALUATOR, INFERENCE, SIMULATOR, TRAINER, RoleSpec
 from actorlearn.worker.settings import (

@@ -270,7 +270,7 @@ class Runner:
         try:
             if ROLES[own.role].makes_rows:
                 member = self.members[name, incarnation] = self.workspace.create_member(own)
-            start = Start(action.resume, self.environments.get(name, {}))
+            start = Start(action.resume, self.environments.get(name))
             settings = instructions(self.briefing, own, process.index, start)
             all_settings.write(settings, path)
             pid = self.spawner.spawn(name, incarnation, own.role, path, settings.threads)

@@ -281,7 +281,8 @@ def test_check_tells_the_optimizers_numbers_of_several_learners_larger_batches()
     larger = ["replay.batch_size=128", "replay.base_batch_size=32"]
     numbers = {}
     for name in ("dqn", "a2c"):
-        topology = parse(f"{{env: {{id: CartPole-v1}}, algorithm: {{name: {name}}}}}", [*keys, *larger] if name == "dqn" else keys)
+        own = [*keys, *larger] if name == "dqn" else keys
+        topology = parse(f"{{env: {{id: CartPole-v1}}, algorithm: {{name: {name}}}}}", own)
         made = plan(topology, DESCRIPTION)
         found = check.optimizer(made)
         numbers[name] = [found[key] / getattr(topology.optimizer, key) for key in ("learning_rate", "epsilon")]
