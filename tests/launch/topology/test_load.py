@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +79,10 @@ def values(kind: inspect.Type) -> st.SearchStrategy[Any]:
     )
 
 
-def section(struct: type[msgspec.Struct], **given: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+@cache
+def section(struct: type[msgspec.Struct]) -> st.SearchStrategy[dict[str, Any]]:
     """Any section with these keys, every key given."""
-    found = {name: values(key.kind) for name, key in keys_of(struct).items()}
-    return st.fixed_dictionaries(found | given)
+    return st.fixed_dictionaries({name: values(key.kind) for name, key in keys_of(struct).items()})
 
 
 @st.composite
@@ -112,12 +113,12 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
     for name, key in keys_of(Topology).items():
         if name in CHOSEN:
             chosen = draw(st.sampled_from([*structs_of(name)]))
-            by = {"id": ids[chosen]} if name == "env" else {"name": st.just(chosen)}
-            tree[name] = draw(section(structs_of(name)[chosen], **by, **special.get(name, {})))
-        elif key.section:
-            tree[name] = draw(section(key.section, **special.get(name, {})))
+            tree[name] = draw(section(structs_of(name)[chosen]))
+            tree[name] |= {"id": draw(ids[chosen])} if name == "env" else {"name": chosen}
         else:
-            tree[name] = draw(values(key.kind))
+            tree[name] = draw(section(key.section) if key.section else values(key.kind))
+        for inner, strategy in special.get(name, {}).items():
+            tree[name][inner] = draw(strategy)
     return tree | {"name": draw(names | words.filter(lambda word: word != "~"))}
 
 
