@@ -96,7 +96,6 @@ COVERED_BY = {
     "launch/plan/placement.py": "tests/launch/plan/test_plan.py",
     "launch/plan/resumption.py": "tests/launch/runtime/test_loop.py",
     "launch/plan/roles.py": "tests/launch/plan/test_plan.py",
-    "launch/reports/checks.py": "tests/metrics/test_registry.py",
     "launch/reports/format.py": "tests/launch/display/test_console.py",
     "launch/runs/client.py": "tests/launch/test_cli.py",
     "launch/runs/": "tests/launch/runs/test_find.py",

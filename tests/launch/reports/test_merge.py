@@ -74,3 +74,9 @@ def test_totals_never_fall_whoever_comes_and_goes() -> None:
     assert [row["episodes"] for row in given] == [10, 12 + 11, 12 + 14 + 13, 12 + 14 + 15]
     for key in ("env_steps", "episodes"):
         assert [row[key] for row in given] == sorted(row[key] for row in given)
+
+
+def test_what_nobody_registered_is_averaged_and_what_is_no_number_is_the_first_ones() -> None:
+    told = {"mine": 1.0, "device": "cpu", "gradient_cosine": {"0-1": 0.5}}
+    row = merged({"trainer-0": {**A, **told}, "trainer-1": {**B, "mine": 4.0, "device": "cuda", "only_here": 3.0}})
+    assert (row["mine"], row["device"], row["gradient_cosine"], row["only_here"]) == (2.5, "cpu", {"0-1": 0.5}, 3.0)
