@@ -14,6 +14,7 @@ from actorlearn.algorithms.settings import OffPolicySettings
 from actorlearn.learning.replay import ReplayLearning
 from actorlearn.learning.secondary import WithSecondary
 from actorlearn.learning.update import Learning
+from actorlearn.memory.account import Account
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.interface import Place
 from actorlearn.replay.buffer import Replay
@@ -25,14 +26,15 @@ from actorlearn.worker.settings import ReplayPlace, TrainerSettings
 
 def make(
     settings: TrainerSettings,
-    place: Callable[[], Place] = Place,
+    account: Account | None = None,
     beat: Callable[[], object] = lambda: None,
 ) -> Learning:
-    """Make the learner that the settings ask for; ``place`` and ``beat`` are ``Learning``'s.
+    """Make the learner that the settings ask for; ``account`` says where it is, ``beat`` shows a sign of life.
 
     Called before anything else that computes: how it computes is chosen here, for the whole process.
     """
     _choose_how_to_compute()
+    place = _place_in(account) if account is not None else Place
     replay = settings.replay
     if replay is None:
         return Learning(settings, place, beat)
@@ -43,6 +45,11 @@ def make(
     if replay.numbers.secondary_batch_size:
         return WithSecondary(settings, replay, opened, place, beat)
     return ReplayLearning(settings, replay.numbers, opened, place, beat)
+
+
+def _place_in(account: Account) -> Callable[[], Place]:
+    """Say, whenever asked, how far a learner is by its account."""
+    return lambda: Place(account.rollouts_learned, account.counts.used)
 
 
 def open_replay(replay: ReplayPlace, algorithm: OffPolicySettings) -> Replay:

@@ -262,7 +262,7 @@ def make(settings: TrainerSettings) -> Trainer:
     """Make a trainer and all its parts; who is given whom is said here, and nowhere else."""
     worker = Worker(settings)
     account = Account(Segment.open(Path(settings.account)))
-    learning = make_learning(settings, lambda: Place(account.rollouts_learned, account.counts.used), worker.alive)
+    learning = make_learning(settings, account, worker.alive)
     peers = Peers(settings, worker, learning)
     batches = make_batches(settings, learning, account)
     membership = Membership(settings, worker, batches)

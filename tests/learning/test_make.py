@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from actorlearn.learning.make import make
 from actorlearn.learning.replay import ReplayLearning
+from actorlearn.memory.account import Account, account_fields
+from actorlearn.memory.shared import Segment
 from actorlearn.parameters.interface import Place
 from tests.learning.made import learning
 
@@ -58,8 +61,10 @@ def test_trainers_and_measurements_compute_alike(of: str) -> None:
     assert told.stdout == "1\n0\n0\n", told.stderr
 
 
-def test_without_a_replay_batches_are_learned_from() -> None:
-    made = make(learning().settings, lambda: Place(3, 7))
+def test_without_a_replay_batches_are_learned_from_and_the_account_says_where_it_is(tmp_path: Path) -> None:
+    account = Account(Segment.create(tmp_path / "account", account_fields()))
+    made = make(learning().settings, account)
     assert not isinstance(made, ReplayLearning) and made.replay is None
+    account.rollouts_learned, account.counts.used = 3, 7
     assert made.learner.place() == made.place() == Place(3, 7)
     assert torch.equal(made.weights, learning().weights)  # drawn from the seed
