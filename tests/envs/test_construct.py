@@ -10,10 +10,11 @@ import gymnasium
 import numpy as np
 import pytest
 
+from actorlearn import imports
 from actorlearn.envs import registered
 from actorlearn.envs.construct import construct
 from actorlearn.envs.make import make, spec
-from actorlearn.envs.specs import EnvSettings, WrapperSettings
+from actorlearn.envs.specs import EnvSettings, GymnasiumSettings, WrapperSettings
 from tests import named
 from tests.envs.playing import column, opened, play
 
@@ -148,14 +149,12 @@ def test_a_package_that_is_often_meant_is_known_without_being_there() -> None:
     ],
 )
 def test_what_is_missing_is_told_from_what_is_wrong(installed: Path, env_id: str, says: str) -> None:
-    assert says in refusal(named.env(id=env_id))
+    assert says in refusal(GymnasiumSettings(id=env_id))
 
 
 def test_gymnasiums_own_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (
-        registered.to_install("gymnasium.envs.mujoco.half_cheetah_v5", "imageio") == "`pip install 'gymnasium[mujoco]'`"
-    )
-    assert registered.to_install("gymnasium.envs.toy_text.frozen_lake", "unheard.of") == "`pip install unheard`"
+    assert imports.to_install("gymnasium.envs.mujoco.half_cheetah_v5", "imageio") == "`pip install 'gymnasium[mujoco]'`"
+    assert imports.to_install("gymnasium.envs.toy_text.frozen_lake", "unheard.of") == "`pip install unheard`"
     monkeypatch.setitem(gymnasium.registry, "Own-v0", gymnasium.envs.registration.EnvSpec("Own-v0", "no_such_one:Env"))
     assert "needs 'no_such_one', which is not installed: `pip install no_such_one`" in refusal(named.env(id="Own-v0"))
 
