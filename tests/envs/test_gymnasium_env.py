@@ -19,6 +19,7 @@ from actorlearn.envs.interface import ActionError, MalformedStepError
 from actorlearn.envs.make import make, spec
 from tests import named
 from tests.envs.playing import column, opened, play, poisoned_row, random_actions
+from tests.examples import examples
 
 GOOD = np.zeros(3, np.float32)
 
@@ -214,7 +215,7 @@ ANSWERS = st.one_of(
 
 
 @given(answer=ANSWERS)
-@hypothesis_settings(max_examples=1000, deadline=None)
+@hypothesis_settings(max_examples=examples(1000), deadline=None)
 def test_whatever_comes_back_a_row_is_fit_to_learn_from_or_refused(answer: object) -> None:
     Scripted.answers = (answer,)
     with opened(SETTINGS, [0]) as env:

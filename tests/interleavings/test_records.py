@@ -17,7 +17,7 @@ from tests.interleavings.records import accounting, flushing, holding
 pytestmark = pytest.mark.timeout(300)  # of one core that is shared; it takes seconds
 
 
-@pytest.mark.parametrize("scenario", [accounting, flushing, holding])
+@pytest.mark.parametrize("scenario", [pytest.param(accounting, marks=pytest.mark.nightly), flushing, holding])
 def test_records_are_of_one_moment(scenario: Callable[[], Scenario]) -> None:
     found = explore(scenario())
     print(found)

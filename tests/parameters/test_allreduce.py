@@ -48,6 +48,7 @@ def run(scenario: str, learners: int, paths: Sequence[str]) -> list[list[dict[st
     return lines
 
 
+@pytest.mark.nightly
 def test_two_learners_are_one_with_the_environments_of_both(tmp_path: Path) -> None:
     first, second = run("learn", 2, [rendezvous(tmp_path, 2)])
     weights = program.start()

@@ -233,10 +233,8 @@ def test_only_learners_with_the_same_weights_stand_in_for_one_another(tmp_path: 
 # Saves that fail ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "scenario",
-    [pytest.param(name, marks=[] if name == "next" else pytest.mark.nightly) for name in SCENARIOS],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("how", ["operations", pytest.param("strace", marks=pytest.mark.slow)])
 def test_a_kill_at_any_point_of_a_save_leaves_the_old_one_or_the_new_one(
     tmp_path: Path, scenario: str, how: str
