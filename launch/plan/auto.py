@@ -21,6 +21,7 @@ from actorlearn.models.specs import MODELS
 from launch.machine.cores import Cores
 from launch.topology.defaults import BY_CORES
 from launch.topology.load import Topology
+from launch.topology.validate import listed
 
 AUTO = "auto"
 LARGE_BATCH = 64
@@ -112,7 +113,7 @@ def _by_cores(topology: Topology, cores: Cores) -> list[Choice]:
 def _precision(topology: Topology, device: str, rows: int, flags: Collection[str]) -> tuple[str, str]:
     if not MODELS.spec(topology.model.name).convolutional:
         large = [spec.name for spec in MODELS.specs() if spec.convolutional]
-        return "fp32", f"model {topology.model.name}: bf16 is chosen for {' and '.join(large)} alone"
+        return "fp32", f"model {topology.model.name}: bf16 is chosen for {listed(large)} alone"
     if device != "cpu":
         return "bf16", "tensor cores multiply bfloat16 several times faster"
     native = sorted(flag for flag in ("amx_bf16", "avx512_bf16") if flag in flags)

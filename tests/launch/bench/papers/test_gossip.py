@@ -105,7 +105,7 @@ def test_without_a_topology_it_measures_a_small_one(monkeypatch: pytest.MonkeyPa
     measured = Report("", (), (), {}, "")
     monkeypatch.setattr("launch.bench.papers.gossip.gossip", lambda request: asked.append(request) or measured)
     monkeypatch.setattr(bench, "end_in_order", lambda: None)
-    wanted = {"overrides": ("learners.local_steps=2",), "repetitions": 1, "seconds": 5.0}
+    wanted = {"overrides": ("algorithm.horizon=8",), "repetitions": 1, "seconds": 5.0}
     for topology in (None, shipped("cartpole.yaml")):
         bench.bench("gossip", {**wanted, "topology": topology}, None, json=True)
     assert [Path(request.topology).name for request in asked] == ["catch.yaml", "cartpole.yaml"]
