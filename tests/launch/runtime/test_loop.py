@@ -403,7 +403,7 @@ def test_learners_are_made_before_they_are_started_and_leave_nothing(tmp_path: P
         def left() -> None:  # they were asked for, and never started
             assert sorted(path.name for path in run.workspace.addresses.shm.iterdir()) == before
 
-        enlarge = ev.Enlarge("cli-1", 0, ("env.frame_skip=2",), learners=1)
+        enlarge = ev.Enlarge("cli-1", 0, ("env.time_limit_steps=200",), learners=1)
         row, other = (
             ev.Row("trainer-1", {"env_steps": 5, "episodes": 2}),
             ev.Row("trainer-0", {"env_steps": 4, "episodes": 1}),
