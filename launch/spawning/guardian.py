@@ -293,9 +293,12 @@ def _serve(ours: socket.socket) -> None:
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    asked = select.poll()  # and not select.select, which knows no descriptor from 1,024 on
+    for descriptor in (ours.fileno(), woken):
+        asked.register(descriptor, select.POLLIN)
     try:
         while True:
-            ready, _, _ = select.select([ours.fileno(), woken], [], [])
+            ready = [descriptor for descriptor, _ in asked.poll()]
             if woken in ready:
                 os.read(woken, 4096)
                 guard.bury()

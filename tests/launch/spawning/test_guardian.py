@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -50,6 +51,18 @@ def end(guarded: Guardian, pid: int, pidfd: int) -> int:
 
 
 @pytest.mark.nightly
+@pytest.fixture
+def open_files() -> Iterator[list[int]]:
+    """As many as this process had better have, for as long as a test takes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4_096)), hard))
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+    yield files
+    for file in files:
+        os.close(file)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_nothing_is_left_of_a_supervisor_that_is_killed() -> None:
     for _ in range(20):
         name = new_name()
@@ -98,6 +111,11 @@ def test_a_command_is_not_waited_for_by_its_output(name: str) -> None:
     done = guardian.run(["/bin/sh", "-c", 'sleep "$0" & echo out; echo err >&2; exit 3', name], 30.0)
     assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
     assert sleepers(name) == []
+
+
+def test_a_command_is_run_by_who_has_more_files_open_than_select_can_count(open_files: list[int]) -> None:
+    assert max(open_files) > 1_024
+    assert guardian.run([sys.executable, "-c", "print(1)"]).stdout == "1\n"
 
 
 def test_a_command_has_a_limit(name: str) -> None:
