@@ -50,7 +50,6 @@ def end(guarded: Guardian, pid: int, pidfd: int) -> int:
     return guarded.returncode(pid)
 
 
-@pytest.mark.nightly
 @pytest.fixture
 def open_files() -> Iterator[list[int]]:
     """As many as this process had better have, for as long as a test takes."""
@@ -63,6 +62,7 @@ def open_files() -> Iterator[list[int]]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.nightly
 def test_nothing_is_left_of_a_supervisor_that_is_killed() -> None:
     for _ in range(20):
         name = new_name()
