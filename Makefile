@@ -19,7 +19,7 @@ BIN := .venv/bin
 # The stamp holds the folder it was made in: a virtual environment does not survive being moved.
 STAMP := .venv/.installed
 
-.PHONY: help setup run test lint bench chaos clean
+.PHONY: help setup run test nightly lint bench chaos clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' "$(ROOT)/Makefile" | expand -t 16
@@ -49,9 +49,14 @@ lint: setup  ## ruff, mypy --strict and the import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint  ## the full checks: lint, then every test that is neither slow nor for a GPU
+test: lint  ## lint, every unit test, and a few whole runs: at most eight minutes on two cores
 	@cd "$(ROOT)"
-	$(BIN)/python -m pytest -m "not slow and not gpu"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not system and not nightly and not slow and not gpu"
+	$(BIN)/python -m pytest -m smoke
+
+nightly: lint  ## every test but slow ones, which are for hands, and those for a GPU; properties with all their examples
+	@cd "$(ROOT)"
+	$(BIN)/python -m pytest -m "not slow and not gpu" --hypothesis-profile=nightly
 
 bench: setup  ## measure this machine
 	@cd "$(ROOT)"

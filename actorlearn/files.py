@@ -19,7 +19,7 @@ from actorlearn.failpoints import hit, through
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2  # both from linux/fcntl.h and linux/fs.h
-_libc = ctypes.CDLL(None, use_errno=True)
+libc = ctypes.CDLL(None, use_errno=True)
 
 
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
@@ -179,10 +179,10 @@ def exchange(one: Path, other: Path) -> bool:
     Both must exist, on one file system. Linux has had the call since 3.15, but not every file system serves it (NFS
     does not). Raises OSError for what is wrong otherwise.
     """
-    if not hasattr(_libc, "renameat2"):
+    if not hasattr(libc, "renameat2"):
         return False
     ends = os.fsencode(one), os.fsencode(other)
-    if _libc.renameat2(_AT_FDCWD, ends[0], _AT_FDCWD, ends[1], _RENAME_EXCHANGE) == 0:
+    if libc.renameat2(_AT_FDCWD, ends[0], _AT_FDCWD, ends[1], _RENAME_EXCHANGE) == 0:
         return True
     number = ctypes.get_errno()
     if number in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):

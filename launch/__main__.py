@@ -1,5 +1,5 @@
-"""``python -m launch``: the same as ``actorlearn``."""
+"""``python -m launch`` in a checkout: the same as ``actorlearn``."""
 
-from launch.cli import main
+from actorlearn.__main__ import main
 
 main()

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from actorlearn import __version__
-from launch.commands import Commands
+from launch.command_group import Commands
 
 Topology = Annotated[
     str, typer.Argument(metavar="TOPOLOGY", help="The YAML file that says which processes run, with which numbers.")
@@ -57,7 +57,7 @@ def run(
     ] = None,
 ) -> int:
     """Start a run, show it live, and end when total_steps is reached. Ctrl-C: save and stop; twice: stop now."""
-    from launch.start import start
+    from launch.commands.run import start
 
     return start(topology, overrides or [], run_dir)
 
@@ -65,7 +65,7 @@ def run(
 @app.command(rich_help_panel=_TRAIN)
 def check(topology: Topology, overrides: Overrides = None, json: Json = False) -> int:
     """Validate a topology and print the plan: processes, sockets, segments, bytes, cores. Starts nothing."""
-    from launch.check import check
+    from launch.commands.check import check
 
     return check(topology, overrides or [], json)
 
@@ -73,7 +73,7 @@ def check(topology: Topology, overrides: Overrides = None, json: Json = False) -
 @app.command(rich_help_panel=_TRAIN)
 def resume(run: RunWord, overrides: Overrides = None) -> int:
     """Go on with a run that has ended, from its newest valid checkpoint, e.g. with a larger total_steps."""
-    from launch.start import resume
+    from launch.commands.run import resume
 
     return resume(run, overrides or [])
 
@@ -84,7 +84,7 @@ def ps(
     ended: Annotated[bool, typer.Option("--all", "-a", help="Also list runs under runs/ that have ended.")] = False,
 ) -> int:
     """List the runs of this user that are alive on this machine."""
-    from launch.care import ps
+    from launch.commands.manage import ps
 
     return ps(ended, json)
 
@@ -96,7 +96,7 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Show it once and exit, as without a terminal.")] = False,
 ) -> int:
     """Watch a run: speed, score, where the time goes, processes, events."""
-    from launch.watch import top
+    from launch.commands.watch import top
 
     return top(run, once, json)
 
@@ -109,7 +109,7 @@ def logs(
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Last lines of each process to begin with.")] = 50,
 ) -> int:
     """Print what processes wrote to stdout and stderr."""
-    from launch.watch import logs
+    from launch.commands.watch import logs
 
     return logs(run, process, follow, lines)
 
@@ -122,7 +122,7 @@ def stop(
     json: Json = False,
 ) -> int:
     """Have a run finish its update, save a checkpoint and end; returns when it has ended."""
-    from launch.care import stop
+    from launch.commands.manage import stop
 
     return stop(run, now, timeout_s, json)
 
@@ -130,7 +130,7 @@ def stop(
 @app.command(rich_help_panel=_CARE)
 def save(run: RunWord, json: Json = False) -> int:
     """Have a living run save a checkpoint now; returns when it is on disk."""
-    from launch.care import save
+    from launch.commands.manage import save
 
     return save(run, json)
 
@@ -148,7 +148,7 @@ def attach(
     json: Json = False,
 ) -> int:
     """Add simulators to a living run, or whole learners to one in mode gossip."""
-    from launch.care import attach
+    from launch.commands.manage import attach
 
     return attach(run, simulators or (0 if learners else 1), learners or 0, overrides or [], json)
 
@@ -161,8 +161,8 @@ def detach(
     ],
     json: Json = False,
 ) -> int:
-    """Drain simulators of a living run at the next boundary of a round, or whole learners after their batch."""
-    from launch.care import detach
+    """Drain simulators of a living run at the next boundary of a rollout, or whole learners after their batch."""
+    from launch.commands.manage import detach
 
     return detach(run, names, json)
 
@@ -170,7 +170,7 @@ def detach(
 @app.command(rich_help_panel=_CARE)
 def clean(json: Json = False) -> int:
     """Remove shared memory and sockets that dead runs of this user left. Run folders are never touched."""
-    from launch.care import clean
+    from launch.commands.manage import clean
 
     return clean(json)
 
@@ -187,7 +187,7 @@ def eval(
     json: Json = False,
 ) -> int:
     """Play whole games with the newest valid checkpoint and print the raw scores."""
-    from launch.evaluate import evaluate
+    from launch.commands.evaluate import evaluate
 
     return evaluate(run, episodes, greedy, seed, json)
 
@@ -201,11 +201,11 @@ def plot(
     ] = None,
 ) -> int:
     """Draw learning curves: score, or other columns, against steps and against time, one line a run and column."""
-    from launch.plot import SCORE, plot
-    from launch.runs import find
+    from launch.display.plot import SCORE, plot
+    from launch.runs.find import find
 
     try:
-        plot([find(run).path for run in runs], output, columns or [SCORE])
+        plot([find(run) for run in runs], output, columns or [SCORE])
     except OSError as error:
         file, reason = error.filename or output, error.strerror or error
         raise typer.BadParameter(f"{file}: cannot be read or written: {reason}; name another file") from None
@@ -231,7 +231,7 @@ def bench(  # noqa: PLR0913 - one parameter for each word of the command
     json: Json = False,
 ) -> int:
     """Measure this machine: sampling, training, hand-over, peers on the same work; all cases interleaved."""
-    from launch.start import bench
+    from launch.commands.bench import bench
 
     amount = {"repetitions": 1 if quick else repetitions, "seconds": 5.0 if quick else seconds, "score": score}
     return bench(suite, {"topology": topology, "overrides": tuple(overrides or ()), **amount}, output, json)
@@ -244,7 +244,7 @@ def tune(
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the fastest keys go.")] = Path("tuned.keys"),
 ) -> int:
     """Try ways to spread a topology over this machine, some minutes, and write the fastest as a file of overrides."""
-    from launch.tune import tune
+    from launch.commands.tune import tune
 
     return tune(topology, overrides or [], output)
 
@@ -252,11 +252,11 @@ def tune(
 @app.command(rich_help_panel=_MACHINE)
 def doctor(json: Json = False) -> int:
     """Say what will bite: /dev/shm, limits, cores, GPU, libraries. Exit status 1 if something would stop a run."""
-    from launch.doctor import doctor
+    from launch.commands.doctor import doctor
 
     return doctor(json)
 
 
 def main() -> None:
-    """Entry point of ``actorlearn`` and ``python -m launch``."""
+    """Entry point of ``actorlearn``."""
     app(prog_name="actorlearn")

@@ -1,4 +1,4 @@
-"""Errors of the command line that are the user's to know: one line each, no traceback."""
+"""Errors that are the user's to know: one line each, no traceback."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ class RunError(ValueError):
 
 
 class FailedError(RuntimeError):
-    """The request was right and could not be met: the supervisor is silent or said no, or a child process failed."""
+    """The request was right and could not be met: a silent supervisor, a failed child, a measurement not made."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from actorlearn.memory.rollout import Blocks, BlockShape, make_segment
 
 
-def make_seats(folder: Path, count: int, *, blocks: int, envs: int, observation: int) -> list[Blocks]:
-    """So many seats of two groups and three ticks, taking part from round 0."""
+def make_members(folder: Path, count: int, *, blocks: int, envs: int, observation: int) -> list[Blocks]:
+    """So many members of two groups and three timesteps, taking part from rollout 0."""
     shape = BlockShape(
         groups=2,
         blocks=blocks,
@@ -19,6 +19,6 @@ def make_seats(folder: Path, count: int, *, blocks: int, envs: int, observation:
         actions=2,
     )
     made = [Blocks(make_segment(folder / str(number), shape)) for number in range(count)]
-    for seat in made:
-        seat.admit(0)
+    for member in made:
+        member.admit(0)
     return made

@@ -1,8 +1,7 @@
 """What every test gets: one computing thread, and the rule that nothing is left behind.
 
 A test fails that leaves a process, a thread, a run's folder in /dev/shm or a Unix socket file. What it left is then
-ended and removed, so that the next test starts clean. ``@pytest.mark.leaves_behind("why")`` excuses a test whose
-subject is a leak; the reason is compulsory.
+ended and removed, so that the next test starts clean.
 
 Processes are recognised by a mark in their environment, so orphans that have left our process tree are found too, and
 trainings that somebody else runs on this machine are left alone.
@@ -19,20 +18,20 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import hypothesis
 import psutil
 import pytest
 
+from tests.examples import UNIT
+
 # Before numpy or torch is imported anywhere: the machine that tests may be training at the same time.
 for _threads in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_threads] = "1"
 
-# No deadline per example: on a busy machine it fails tests at random, and pytest's timeout already bounds a hang.
-hypothesis.settings.register_profile("actorlearn", deadline=None)
-hypothesis.settings.load_profile("actorlearn")
+hypothesis.settings.load_profile(UNIT)
 
 SHM_ROOT = Path("/dev/shm")
 SESSION_VARIABLE = "ACTORLEARN_TEST_SESSION"
@@ -61,31 +60,54 @@ class Remains:
         return bool(self.processes or self.threads or self.segments or self.sockets)
 
 
-def _our_processes(mark: str) -> frozenset[psutil.Process]:
-    """Children of this process, and whoever inherited its environment, wherever in the process tree."""
-    found = set(psutil.Process().children(recursive=True))
-    wanted = f"{SESSION_VARIABLE}={mark}".encode()
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and int(folder.name) != os.getpid():
-            with suppress(OSError, psutil.NoSuchProcess):  # ended meanwhile, or another user's
-                if wanted in (folder / "environ").read_bytes().split(b"\0"):
-                    found.add(psutil.Process(int(folder.name)))
+class Machine:
+    """Who else is here: processes that are not this session's are looked at once, and passed over from then on."""
+
+    def __init__(self, mark: str) -> None:
+        self._wanted = f"{SESSION_VARIABLE}={mark}".encode()
+        self._strangers: set[int] = set()
+
+    def our_processes(self) -> frozenset[psutil.Process]:
+        """Descendants of this process, and whoever inherited its environment, wherever in the process tree."""
+        present = {int(name) for name in os.listdir("/proc") if name.isdigit()} - {os.getpid()}
+        self._strangers &= present
+        found = set()
+        for number in present - self._strangers:
+            with suppress(OSError, psutil.NoSuchProcess):  # ended meanwhile
+                process = psutil.Process(number)
+                if self._is_ours(process):
+                    found.add(process)
+                else:
+                    self._strangers.add(number)
+        return frozenset(found)
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        with suppress(PermissionError):  # another user's
+            if self._wanted in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0"):
+                return True
+        return any(parent.pid == os.getpid() for parent in process.parents())
+
+    def without_strangers(self, segments: frozenset[Path]) -> frozenset[Path]:
+        """Those of ``segments`` that no process outside this session has mapped or open."""
+        ours = {process.pid for process in self.our_processes()} | {os.getpid()}
+        left = set(segments)
+        for folder in Path("/proc").iterdir() if left else ():
+            if folder.name.isdigit() and int(folder.name) not in ours:
+                with suppress(OSError):
+                    mapped = (folder / "maps").read_text()
+                    handles = [os.readlink(handle) for handle in (folder / "fd").iterdir()]
+                    left = {p for p in left if f"{p}/" not in mapped and not any(f"{p}/" in f"{h}/" for h in handles)}
+        return frozenset(left)
+
+
+def _segments() -> frozenset[Path]:
+    """Entries of /dev/shm named actorlearn…, whoever holds them."""
+    found = set()
+    for path in SHM_ROOT.glob("actorlearn*"):
+        with suppress(FileNotFoundError):
+            if path.lstat().st_uid == os.getuid():
+                found.add(path)
     return frozenset(found)
-
-
-def _our_segments(mark: str) -> frozenset[Path]:
-    """Entries of /dev/shm named actorlearn…, except those that a process outside this test session has mapped."""
-    paths = {path for path in SHM_ROOT.glob("actorlearn*") if path.lstat().st_uid == os.getuid()}
-    if not paths:
-        return frozenset()
-    ours = {process.pid for process in _our_processes(mark)} | {os.getpid()}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and int(folder.name) not in ours:
-            with suppress(OSError):
-                mapped = (folder / "maps").read_text()
-                handles = [os.readlink(handle) for handle in (folder / "fd").iterdir()]
-                paths = {p for p in paths if f"{p}/" not in mapped and not any(f"{p}/" in f"{h}/" for h in handles)}
-    return frozenset(paths)
 
 
 def _sockets(folder: Path | None) -> frozenset[Path]:
@@ -100,17 +122,20 @@ def _sockets(folder: Path | None) -> frozenset[Path]:
     return frozenset(found)
 
 
-def _remains(mark: str, folder: Path | None) -> Remains:
+def _remains(machine: Machine, folder: Path | None) -> Remains:
     threads = {thread for thread in threading.enumerate() if not thread.daemon and thread.is_alive()}
-    return Remains(_our_processes(mark), frozenset(threads), _our_segments(mark), _sockets(folder))
+    return Remains(machine.our_processes(), frozenset(threads), _segments(), _sockets(folder))
 
 
-def _new_remains(mark: str, folder: Path | None, before: Remains) -> Remains:
+def _new_remains(machine: Machine, folder: Path | None, before: Remains) -> Remains:
     """What is left after at most GRACE_S for things that are just ending."""
     deadline_s = time.monotonic() + GRACE_S
-    while (left := _remains(mark, folder) - before) and time.monotonic() < deadline_s:
+    while True:
+        left = _remains(machine, folder) - before
+        left = replace(left, segments=machine.without_strangers(left.segments))
+        if not left or time.monotonic() >= deadline_s:
+            return left
         time.sleep(0.05)
-    return left
 
 
 def _describe(left: Remains) -> str:
@@ -144,20 +169,20 @@ def _sweep(left: Remains) -> None:
 
 
 @pytest.fixture(scope="session")
-def session_mark() -> Iterator[str]:
-    """A value in the environment of every process that the tests start, and of no other."""
+def this_machine() -> Iterator[Machine]:
+    """This machine, with a mark in the environment of every process that the tests start, and of no other."""
     mark = secrets.token_hex(8)
     os.environ[SESSION_VARIABLE] = mark
-    yield mark
+    yield Machine(mark)
     del os.environ[SESSION_VARIABLE]
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nothing_outlives_the_session(session_mark: str) -> Iterator[None]:
+def nothing_outlives_the_session(this_machine: Machine) -> Iterator[None]:
     """The same rule for what module and session fixtures start."""
-    before = _remains(session_mark, None)
+    before = _remains(this_machine, None)
     yield
-    left = _new_remains(session_mark, None, before)
+    left = _new_remains(this_machine, None, before)
     if left:
         report = _describe(left)
         _sweep(left)
@@ -165,18 +190,12 @@ def nothing_outlives_the_session(session_mark: str) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_left_behind(request: pytest.FixtureRequest, session_mark: str) -> Iterator[None]:
+def nothing_left_behind(request: pytest.FixtureRequest, this_machine: Machine) -> Iterator[None]:
     """Set up before a test's own fixtures and checked after them, so that what they clean up is not held against it."""
-    marker = request.node.get_closest_marker("leaves_behind")
-    if marker is not None and not (marker.args or marker.kwargs.get("reason")):
-        pytest.fail('say why: @pytest.mark.leaves_behind("the subject of this test is a leak")', pytrace=False)
-    before = _remains(session_mark, None)
+    before = _remains(this_machine, None)
     yield
     folder = request.node.funcargs.get("tmp_path")
-    if marker is not None:
-        _sweep(_remains(session_mark, folder) - before)
-        return
-    left = _new_remains(session_mark, folder, before)
+    left = _new_remains(this_machine, folder, before)
     if left:
         report = _describe(left)
         _sweep(left)

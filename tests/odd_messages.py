@@ -61,11 +61,7 @@ def bodies(seed: int) -> Iterator[bytes]:
     chance = random.Random(seed)
     while True:
         kind, tame = chance.choice(KINDS), chance.random() < 0.75
-        body = {"type": kind.__name__} | {
-            field.encode_name: _value(field.type, chance, tame)
-            for field in inspect.type_info(kind).fields
-            if field.required or chance.random() < 0.8
-        }
+        body = {"type": kind.__name__} | _struct(inspect.type_info(kind), chance, tame)
         if kind is Request:
             body |= {"protocol": PROTOCOL_VERSION, "version": __version__, "command": chance.choice(COMMANDS)}
         if tame and kind is Report:
@@ -87,6 +83,14 @@ def send(dealers: Sequence[Dealer], count: int, seed: int) -> None:
             dealer.socket.recv_multipart()
 
 
+def _struct(kind: Any, chance: random.Random, tame: bool) -> dict[str, Any]:
+    return {
+        field.encode_name: _value(field.type, chance, tame)
+        for field in kind.fields
+        if field.required or chance.random() < 0.8
+    }
+
+
 def _value(kind: inspect.Type, chance: random.Random, tame: bool) -> Any:
     if isinstance(kind, inspect.UnionType):
         return _value(chance.choice(kind.types), chance, tame)
@@ -96,6 +100,8 @@ def _value(kind: inspect.Type, chance: random.Random, tame: bool) -> Any:
         return dict(pairs)
     if isinstance(kind, inspect.ListType):
         return [_value(kind.item_type, chance, tame) for _ in range(chance.choice((0, 1, 2, 20)))]
+    if isinstance(kind, inspect.StructType):
+        return _struct(kind, chance, tame)
     if isinstance(kind, inspect.AnyType):
         return _anything(chance)
     values: dict[type, Sequence[Any]] = {

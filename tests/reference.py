@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from actorlearn.algorithms.interface import AlgorithmSettings, Batch
-from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.algorithms.interface import Batch
+from actorlearn.algorithms.settings import AlgorithmSettings
+from actorlearn.optim.specs import OptimizerSettings
 
 
 def outcome(batch: Batch, settings: AlgorithmSettings, t: int, b: int) -> tuple[float, float, bool]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from statistics import median
 
@@ -32,9 +33,15 @@ def line_count(file: Path) -> int:
     return len(file.read_text(encoding="utf-8").splitlines())
 
 
+@cache
+def parsed(file: Path) -> ast.Module:
+    """The tree of a file, for all who look at it."""
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
 def functions(file: Path) -> Iterator[Function]:
     """Every function and method of a file, nested ones included."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(file)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield Function(file, node.name, (node.end_lineno or node.lineno) - node.lineno + 1)
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import ast
 import errno
 import os
 import re
@@ -15,25 +14,16 @@ import pytest
 from actorlearn import failpoints
 from actorlearn.failpoints import Killed, armed, hit, through
 from actorlearn.files import AppendedFile, write_atomically
-from tests.sizes import PACKAGES, ROOT, source_files
+from tests.named_failpoints import calls
+from tests.sizes import PACKAGES, ROOT, parsed, source_files
 
 TEN = memoryview(b"0123456789")
-
-
-def calls(source: str) -> list[tuple[str | None, int]]:
-    """Names and lines of all failpoints in a source; None for one that is no literal."""
-    found = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("hit", "through"):
-            name = node.args[0]
-            found.append((str(name.value) if isinstance(name, ast.Constant) else None, node.lineno))
-    return found
 
 
 def test_every_name_stands_once_and_says_where() -> None:
     seen: Counter[str] = Counter()
     for file in source_files(*PACKAGES):
-        for name, line in calls(file.read_text()):
+        for name, line in calls(parsed(file)):
             where = f"{file.relative_to(ROOT)}:{line}"
             assert name is not None, f"{where}: a failpoint's name is a literal"
             assert re.fullmatch(r"[a-z_]+\.[a-z_]+", name), f"{where}: {name!r} is no file.what_was_done_last"
@@ -43,7 +33,7 @@ def test_every_name_stands_once_and_says_where() -> None:
 
 
 def test_unarmed_it_does_nothing() -> None:
-    assert not failpoints._armed, "a variable of tests is set"
+    assert failpoints.VARIABLE not in os.environ, "a variable of tests is set"
     hit("x.y")
     assert through("x.y", TEN) is TEN
 

@@ -131,7 +131,7 @@ def test_two_folders_change_places(tmp_path: Path) -> None:
 
 
 def test_where_the_system_cannot_exchange_nothing_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_libc", object())
+    monkeypatch.setattr(files, "libc", object())
     assert not exchange(tmp_path, tmp_path)
 
 

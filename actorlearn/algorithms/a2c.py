@@ -18,6 +18,7 @@ from actorlearn.algorithms.actor_critic import ActorCritic, fit
 from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.policies import played
 from actorlearn.algorithms.returns import lambda_returns, mean_over, outcomes
+from actorlearn.algorithms.specs.a2c import A2CSettings
 
 
 class A2C(ActorCritic):
@@ -25,6 +26,8 @@ class A2C(ActorCritic):
 
     The acting network's own numbers are not kept: the trainer's forward pass recomputes what the loss needs.
     """
+
+    Settings = A2CSettings
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the scalar to descend, and its terms; outputs are [T+1, B, size] of one forward pass."""

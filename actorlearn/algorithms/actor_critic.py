@@ -12,8 +12,9 @@ from torch import Tensor
 
 from actorlearn.actions import Actions, MultiDiscrete
 from actorlearn.algorithms import policies
-from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.returns import mean_over
+from actorlearn.algorithms.specs.actor_critic import ActorCriticSettings
 
 
 class ActorCritic:
@@ -23,7 +24,7 @@ class ActorCritic:
     recorded: tuple[str, ...] = ()
     """What is kept of the acting network's own: "log_prob" of the action, "value" of the observation."""
 
-    def __init__(self, settings: AlgorithmSettings) -> None:
+    def __init__(self, settings: ActorCriticSettings) -> None:
         """Keep the settings."""
         self.settings = settings
         self.parts: tuple[int, ...] = ()
@@ -78,9 +79,9 @@ class ActorCritic:
                 )
 
 
-def on_the_way(first: float, final: float, progress: float) -> float:
-    """Return the point of this moment on the straight way from the first to the final."""
-    return first + progress * (final - first)
+def on_the_way(first: float, final: float | None, progress: float) -> float:
+    """Return the point of this moment on the straight way from the first to the final; None = the first all along."""
+    return first if final is None else first + progress * (final - first)
 
 
 @torch.no_grad()

@@ -16,9 +16,10 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from actorlearn.algorithms.distributional import entropy, project, support
-from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.q_learning import LEAST_PRIORITY, QLearning
 from actorlearn.algorithms.returns import mean_over
+from actorlearn.algorithms.specs.c51 import C51Settings
 
 MOST_PRIORITY = 1e6
 
@@ -26,7 +27,10 @@ MOST_PRIORITY = 1e6
 class C51(QLearning):
     """Logits of the atoms for each action; dueling heads are added before the softmax."""
 
-    def __init__(self, settings: AlgorithmSettings) -> None:
+    Settings = C51Settings
+    settings: C51Settings
+
+    def __init__(self, settings: C51Settings) -> None:
         """Keep the settings; there is no other state."""
         super().__init__(settings, numbers=settings.atoms)
 

@@ -11,15 +11,19 @@ from collections.abc import Mapping
 from torch import Tensor
 from torch.nn.functional import huber_loss
 
-from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.q_learning import LEAST_PRIORITY, QLearning
 from actorlearn.algorithms.returns import mean_over
+from actorlearn.algorithms.specs.dqn import DQNSettings
 
 
 class DQN(QLearning):
     """One number for each action: the return that is to be expected."""
 
-    def __init__(self, settings: AlgorithmSettings) -> None:
+    Settings = DQNSettings
+    settings: DQNSettings
+
+    def __init__(self, settings: DQNSettings) -> None:
         """Keep the settings; there is no other state."""
         super().__init__(settings, numbers=1)
 

@@ -17,11 +17,14 @@ from actorlearn.algorithms.actor_critic import ActorCritic, fit
 from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.policies import played
 from actorlearn.algorithms.returns import mean_over, outcomes, vtrace
+from actorlearn.algorithms.specs.impala import IMPALASettings
 
 
 class IMPALA(ActorCritic):
     """Policy gradient with V-trace advantages, a regression on V-trace targets and an entropy bonus."""
 
+    Settings = IMPALASettings
+    settings: IMPALASettings
     recorded = ("log_prob",)
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:

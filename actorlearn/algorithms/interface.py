@@ -1,6 +1,6 @@
-"""What an algorithm is to the rest of the system: its settings, the batch it learns from, and five methods.
+"""What an algorithm is to the rest of the system: the batch it learns from, and five methods.
 
-Reads and writes nothing; imports torch for the type checker only, because processes without torch read these settings.
+Reads and writes nothing. What is known of an algorithm before it is made, its settings too, is in ``settings.py``.
 
 A `Batch` is in action -> outcome order (the shift from rows is done once, in `processes/batches.py`). Transition t is:
 
@@ -17,81 +17,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 
-from actorlearn.algorithms.q_settings import QSettings, check
-
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
     from actorlearn.actions import Actions
-
-SHIPPED = ("a2c", "ppo", "impala", "dqn", "c51")
-"""Algorithms by name (`make.CLASSES`); anything else is "package.module:Name"."""
-REPLAYED = ("dqn", "c51")
-"""Those of them that learn from a replay."""
-BY_RATIO = ("ppo", "impala")
-"""Those that compare the probability of an action with that by which it was chosen."""
-PARTS_OF_TRANSITIONS = ("ppo",)
-"""Those whose minibatches are of single transitions, where the network has no memory, and not of environments."""
-
-
-class AlgorithmSettings(QSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The section `algorithm` of a topology: numbers of the loss, and of the batches it is for.
-
-    The defaults are those of the published PAAC code (its paper has entropy cost 0.01).
-    """
-
-    name: str = "a2c"  # one of SHIPPED or "package.module:Name", constructed as Name(settings)
-    discount: float = 0.99
-    entropy_cost: float = 0.02
-    entropy_cost_final: float = 0.02  # reached at total_steps, in a straight line; equal to entropy_cost = constant
-    value_cost: float = 0.25  # of the squared error, without a further 1/2
-    loss_scale: float = 5.0  # multiplies all three terms, hence also meets the optimizer's clip_norm
-    reduction: str = "mean"  # "mean" or "sum" of the terms over valid transitions; "sum" meets clip_norm too
-    reward_clip: float | None = 1.0  # rewards are cut to [-reward_clip, reward_clip]; None = raw
-    life_loss_terminal: bool = False  # a lost life ends the return, though the game goes on
-    bootstrap_on_truncation: bool = False  # False: a time limit is a terminal, as in all five papers' code
-    gae_lambda: float = 1.0  # of generalised advantages, and of V-trace; 1 = n-step returns
-    ratio_clip: float = 0.2  # ppo: at step 0
-    ratio_clip_final: float = 0.2  # ppo: reached at total_steps, in a straight line; equal to ratio_clip = constant
-    value_clip: float | None = None  # ppo: a value's error counts where it moved further than this; None = not
-    normalize_advantage: bool = False  # ppo: mean 0 and standard deviation 1 in each minibatch
-    rho_clip: float = 1.0  # impala: largest weight of an error and of a policy gradient
-    c_clip: float = 1.0  # impala: largest weight that carries an error back by one step
-
-    # What no loss reads: how batches are gathered, and how often and in what parts they are learned from.
-    horizon: int = 5  # transitions of one block, T
-    batch_steps: int | None = None  # steps of one update, which gave the horizon; None = it was given itself
-    normalize_reward: bool = False  # divide by the running deviation of discounted returns, before reward_clip
-    max_policy_lag: int | None = None  # updates that acting weights may be behind; None = as many as rounds are open
-    on_policy_lag: str = "wait"  # "wait": fewer rounds are open; "drop": older transitions are not learned from
-    epochs: int = 1  # updates from each transition; 0 = experience is gathered and not learned from
-    minibatches: int = 1  # parts that a batch is learned from in: of environments, or of transitions if they can part
-
-    def __post_init__(self) -> None:
-        """Refuse numbers for which the loss has no meaning."""
-        rules = {
-            "horizon": (self.horizon >= 1, "at least 1 transition a block"),
-            "discount": (0.0 <= self.discount <= 1.0, "within [0, 1]"),
-            "entropy_cost": (self.entropy_cost >= 0.0, "0 or more"),
-            "entropy_cost_final": (self.entropy_cost_final >= 0.0, "0 or more"),
-            "value_cost": (self.value_cost >= 0.0, "0 or more"),
-            "loss_scale": (self.loss_scale > 0.0, "above 0"),
-            "reduction": (self.reduction in ("mean", "sum"), "'mean' or 'sum'"),
-            "gae_lambda": (0.0 <= self.gae_lambda <= 1.0, "within [0, 1]"),
-            "ratio_clip": (self.ratio_clip > 0.0, "above 0"),
-            "ratio_clip_final": (self.ratio_clip_final >= 0.0, "0 or more"),
-            "value_clip": (self.value_clip is None or self.value_clip > 0.0, "above 0, or null for no clipping"),
-            "rho_clip": (self.rho_clip > 0.0, "above 0"),
-            "c_clip": (self.c_clip > 0.0, "above 0"),
-            "epochs": (self.epochs >= 0, "0 or more"),
-            "minibatches": (self.minibatches >= 1, "1 or more"),
-            "max_policy_lag": (self.max_policy_lag is None or self.max_policy_lag >= 0, "0 or more, or null"),
-            "on_policy_lag": (self.on_policy_lag in ("wait", "drop"), "wait or drop"),
-            "reward_clip": (self.reward_clip is None or self.reward_clip > 0.0, "above 0, or null for raw rewards"),
-        }
-        check(self, rules)
-        super().__post_init__()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +55,7 @@ class Batch:
 
 
 class Algorithm(Protocol):
-    """A learning algorithm; pure but for the generator it is handed. Constructed from `AlgorithmSettings`."""
+    """A learning algorithm; pure but for the generator it is handed. Constructed from its settings."""
 
     prepared_rows: int
     """Rows at the end of a batch whose outputs `prepare` needs; 0 = none."""

@@ -21,11 +21,14 @@ from actorlearn.algorithms.actor_critic import ActorCritic, fit, on_the_way
 from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.policies import played
 from actorlearn.algorithms.returns import lambda_returns, mean_over, outcomes
+from actorlearn.algorithms.specs.ppo import PPOSettings
 
 
 class PPO(ActorCritic):
     """Several epochs over a batch, held near the policy that acted by a clipped ratio of probabilities."""
 
+    Settings = PPOSettings
+    settings: PPOSettings
     recorded = ("log_prob", "value")
     prepared_rows = 1
 

@@ -20,9 +20,10 @@ import torch
 from torch import Tensor
 
 from actorlearn.actions import Actions, in_words
-from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.policies import played
 from actorlearn.algorithms.returns import mean_over
+from actorlearn.algorithms.specs.q_learning import QSettings
 
 LEAST_PRIORITY = 1e-6
 """What is predicted exactly is drawn again one day (Schaul et al. 2016, 3.3). accel_rl has it for C51 alone."""
@@ -33,7 +34,7 @@ class QLearning:
 
     target_rows = 1
 
-    def __init__(self, settings: AlgorithmSettings, numbers: int) -> None:
+    def __init__(self, settings: QSettings, numbers: int) -> None:
         """Keep the settings, and how many numbers describe each action's value; there is no other state."""
         self.settings = settings
         self.numbers = numbers

@@ -18,7 +18,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.interface import Batch
+from actorlearn.algorithms.settings import AlgorithmSettings
+from actorlearn.algorithms.specs.impala import IMPALASettings
 
 
 class Outcomes(NamedTuple):
@@ -88,7 +90,7 @@ class VTrace(NamedTuple):
 
 
 def vtrace(
-    outcomes: Outcomes, value_tm1: Tensor, value_t: Tensor, ratio_tm1: Tensor, settings: AlgorithmSettings
+    outcomes: Outcomes, value_tm1: Tensor, value_t: Tensor, ratio_tm1: Tensor, settings: IMPALASettings
 ) -> VTrace:
     """Correct returns for actions that another policy chose (Espeholt et al. 2018, section 4.1; lambda as in rlax).
 

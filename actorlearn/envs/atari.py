@@ -1,6 +1,6 @@
 """Atari games through ale-py's C++ vector environment. The only file that imports ale_py.
 
-Reads: EnvSettings, one seed per environment, actions. Writes: rows; one copy from ALE's array into `row.observation`.
+Reads: AtariSettings, one seed per environment, actions. Writes: rows; one copy from ALE's array into `row.observation`.
 Refuses to know: blocks, clipping of rewards, what a lost life means for learning.
 
 A preset is how a screen becomes an observation. Every preset sums rewards over the skipped frames, takes the maximum
@@ -33,7 +33,6 @@ Facts of ale-py 0.12.1 this file works around, each with a test:
 
 from __future__ import annotations
 
-import difflib
 import functools
 import re
 import zlib
@@ -51,7 +50,9 @@ from gymnasium.vector import AutoresetMode
 
 from actorlearn.actions import drawn
 from actorlearn.envs.history import KEEPS_MEMORY, History
-from actorlearn.envs.interface import EnvSettings, EnvSpec, Row, check_actions, seed31
+from actorlearn.envs.interface import EnvSpec, Row, check_actions, seed31
+from actorlearn.envs.specs import AtariSettings
+from actorlearn.nearest import nearest
 
 UNLIMITED_FRAMES = 2**30
 """Months of play, and far from where ALE's 32-bit counter overflows."""
@@ -79,9 +80,11 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
 class Atari:
     """B games of one ROM, stepped by one thread of ALE while this one waits without spinning."""
 
-    def __init__(self, settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self, settings: AtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
+    ) -> None:
         """One game per seed. ``beat`` is called now and then while games are replayed."""
-        preset = _preset(settings)
+        preset = PRESETS[settings.preset]
         self.spec = spec(settings)
         self.count = len(seeds)
         self._beat = beat
@@ -216,14 +219,14 @@ class Atari:
         return self._env
 
 
-def make(settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> Atari:
+def make(settings: AtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> Atari:
     """One game per seed."""
     return Atari(settings, seeds, beat)
 
 
-def spec(settings: EnvSettings) -> EnvSpec:
+def spec(settings: AtariSettings) -> EnvSpec:
     """Shapes and counts; reads the ROM once per process to count its actions."""
-    preset = _preset(settings)
+    preset = PRESETS[settings.preset]
     return EnvSpec(
         observation_shape=(settings.stack, preset.kept_lines, preset.render_width),
         observation_dtype="uint8",
@@ -246,8 +249,8 @@ def rom(env_id: str) -> str:
         return known[env_id]
     bare = re.sub(r"^ALE/|-v\d+$|[^A-Za-z0-9]", "", env_id).lower()
     by_name = {re.sub(r"\W", "", known_id[4:-3]).lower(): known_id for known_id in known}
-    nearest = difflib.get_close_matches(bare, by_name, n=1, cutoff=0.0)
-    raise ValueError(f"env.id: {env_id!r} is not a known game; did you mean {by_name[nearest[0]]!r}?")
+    closest = by_name[nearest(bare, by_name, likeness=0.0)]
+    raise ValueError(f"env.id: {env_id!r} is not a known game; did you mean {closest!r}?")
 
 
 @functools.cache
@@ -259,10 +262,3 @@ def _action_count(name: str, full_action_space: bool) -> int:
         raise ValueError(f"env.id: ale-py has no ROM file for {name!r}")
     ale.loadROM(path)
     return len(ale.getLegalActionSet() if full_action_space else ale.getMinimalActionSet())
-
-
-def _preset(settings: EnvSettings) -> Preset:
-    if settings.preset not in PRESETS:
-        allowed = ", ".join(PRESETS)
-        raise ValueError(f"env.preset: {settings.preset!r} is not a preset; the presets are {allowed}")
-    return PRESETS[settings.preset]

@@ -7,23 +7,22 @@ Reads the settings; imports the code they name, which is trusted like code. What
 from __future__ import annotations
 
 import copy
-import importlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any
 
 import gymnasium
 from gymnasium.envs.registration import load_env_creator
 
+from actorlearn import imports
 from actorlearn.envs import registered
-from actorlearn.envs.interface import EnvSettings
+from actorlearn.envs.specs import GymnasiumSettings
 
 Environment = gymnasium.Env[Any, Any]
 
 
-def construct(settings: EnvSettings) -> tuple[Environment, int | None]:
+def construct(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
     """Make an environment in its wrappers, and say its registered time limit in steps; raises ValueError."""
     env, limit = _bare(settings)
     try:
@@ -35,12 +34,12 @@ def construct(settings: EnvSettings) -> tuple[Environment, int | None]:
     return env, limit
 
 
-def _bare(settings: EnvSettings) -> tuple[Environment, int | None]:
+def _bare(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
     """The environment without wrappers: of a class in a module, or registered, perhaps by a module's import."""
     what, (module_name, colon, name) = f"env.id: {settings.id!r}", settings.id.partition(":")
     if not colon:
         return _registered(settings, settings.id, what)
-    module = _imported(module_name, what)
+    module = imports.module(module_name, what)
     found = getattr(module, name, None)
     if isinstance(found, type) and issubclass(found, gymnasium.Env):
         return _called(found, (), settings.kwargs, what), None
@@ -50,11 +49,11 @@ def _bare(settings: EnvSettings) -> tuple[Environment, int | None]:
         raise ValueError(f"{what} is {found!r}; it must be a subclass of gymnasium.Env, or an id that is registered")
     raise ValueError(
         f"{what}: {module_name} has no class {name!r} and registers no id {name!r}; "
-        f"{registered.nearest(name, registered.of_module(module))}{registered.EXAMPLES}"
+        f"{registered.did_you_mean(name, registered.of_module(module))}{registered.EXAMPLES}"
     )
 
 
-def _registered(settings: EnvSettings, env_id: str, what: str) -> tuple[Environment, int | None]:
+def _registered(settings: GymnasiumSettings, env_id: str, what: str) -> tuple[Environment, int | None]:
     """A registered environment, and its time limit in steps."""
     found = registered.find(env_id)
     if found is None:
@@ -75,11 +74,11 @@ def _registered(settings: EnvSettings, env_id: str, what: str) -> tuple[Environm
 
 def _wrapped(env: Environment, name: str, kwargs: Mapping[str, Any], key: str) -> Environment:
     what, (module_name, _, attribute) = f"{key}: {name!r}", name.partition(":")
-    module = _imported(module_name, what)
+    module = imports.module(module_name, what)
     wrapper = getattr(module, attribute, None)
     if not callable(wrapper):
         known = {word: f"{module_name}:{word}" for word in dir(module) if not word.startswith("_")}
-        close = registered.nearest(attribute, known) or "wrappers are like 'gymnasium.wrappers:TimeLimit'"
+        close = registered.did_you_mean(attribute, known) or "wrappers are like 'gymnasium.wrappers:TimeLimit'"
         raise ValueError(f"{what}: {module_name} has no {attribute!r}; {close}".rstrip())
     wrapped = _called(wrapper, (env,), kwargs, what)
     if not isinstance(wrapped, gymnasium.Env):
@@ -115,26 +114,6 @@ def _told(parameter: inspect.Parameter) -> str:
     return str(parameter.replace(annotation=inspect.Parameter.empty))
 
 
-def _imported(name: str, what: str) -> ModuleType:
-    """Import a module by name."""
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        root, missing = name.partition(".")[0], error.name or ""
-        if missing == root:
-            raise ValueError(
-                f"{what}: no package {root!r} is installed: if that is its name, `pip install {root}`; if it is your "
-                "own, start where it lies, or put that folder on PYTHONPATH"
-            ) from error
-        if f"{name}.".startswith(f"{missing}."):
-            raise ValueError(f"{what}: the package {root} has no module {missing!r}") from error
-        raise ValueError(
-            f"{what} needs {missing!r}, which is not installed: {registered.to_install(name, missing)}"
-        ) from error
-    except Exception as error:  # a user's code may raise anything
-        raise ValueError(f"{what}: importing {name!r} fails: {type(error).__name__}: {error}") from error
-
-
 @contextmanager
 def _one_line(what: str, module: str) -> Iterator[None]:
     """Turn whatever somebody's code raises while an environment is made into one line."""
@@ -142,7 +121,7 @@ def _one_line(what: str, module: str) -> Iterator[None]:
         yield
     except (ImportError, gymnasium.error.Error) as error:
         if isinstance(error, ModuleNotFoundError) and error.name:
-            install = registered.to_install(module, error.name)
+            install = imports.to_install(module, error.name)
             raise ValueError(f"{what} needs {error.name!r}, which is not installed: {install}") from error
         raise ValueError(f"{what} cannot be made: {error}") from error  # its own words are meant for users
     except Exception as error:

@@ -1,6 +1,6 @@
 """Any gymnasium environment: its observations as rows have them (``envs/observations.py``), its actions as chosen.
 
-Reads: EnvSettings, one seed per environment, actions. Writes: rows, but only values that may be learned from: what an
+Reads: settings, one seed per environment, actions. Writes: rows, but only values that may be learned from: what an
 environment returns is checked here, at the boundary, before a row is touched. Refuses to know: frame stacks, blocks.
 """
 
@@ -19,8 +19,9 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, Space
 from actorlearn.actions import Actions, MultiDiscrete, drawn
 from actorlearn.envs import states
 from actorlearn.envs.construct import Environment, construct
-from actorlearn.envs.interface import EnvSettings, EnvSpec, MalformedStepError, Row, check_actions, empty_row, seed31
+from actorlearn.envs.interface import EnvSpec, MalformedStepError, Row, check_actions, empty_row, seed31
 from actorlearn.envs.observations import Layout, MisfitError, SpaceError, layout
+from actorlearn.envs.specs import GymnasiumSettings
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 BEAT_EVERY_S = 0.1
@@ -35,7 +36,9 @@ class Gymnasium:
     is shorter. A step that both ends the game and reaches a limit has ended the game.
     """
 
-    def __init__(self, settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self, settings: GymnasiumSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
+    ) -> None:
         """One environment per seed. ``beat`` is called between two of them that take longer than BEAT_EVERY_S."""
         self.count = len(seeds)
         self._beat, self._beat_s = beat, 0.0
@@ -135,7 +138,7 @@ class Gymnasium:
             self._show_life()
             env.close()
 
-    def _constructed(self, settings: EnvSettings) -> tuple[Environment, int | None]:
+    def _constructed(self, settings: GymnasiumSettings) -> tuple[Environment, int | None]:
         self._show_life()
         return construct(settings)
 
@@ -214,12 +217,12 @@ def _finite(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     return finite
 
 
-def make(settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> Gymnasium:
+def make(settings: GymnasiumSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> Gymnasium:
     """One environment per seed."""
     return Gymnasium(settings, seeds, beat)
 
 
-def spec(settings: EnvSettings) -> EnvSpec:
+def spec(settings: GymnasiumSettings) -> EnvSpec:
     """Shapes and counts; makes one environment and closes it."""
     env, _ = construct(settings)
     try:

@@ -1,4 +1,4 @@
-"""What an environment is to the rest of the system: its settings, its shapes, and the row it fills.
+"""What an environment is to the rest of the system: its shapes, and the row it fills. Its settings are in ``specs.py``.
 
 Reads and writes nothing. Knows neither ALE nor gymnasium nor torch, and not whether a row lies in shared memory.
 
@@ -27,42 +27,6 @@ import numpy as np
 import numpy.typing as npt
 
 from actorlearn.actions import Actions, MultiDiscrete
-
-
-class WrapperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is put around an environment."""
-
-    name: str  # "package.module:Class", called as Class(env, **kwargs)
-    kwargs: dict[str, Any] = {}
-
-
-class EnvSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which environment, and how it is played.
-
-    Fields marked atari are ignored by gymnasium environments; Atari games have none of those marked gymnasium.
-    """
-
-    id: str  # "ALE/Pong-v5", a registered gymnasium id, "module:id" that its import registers, "package.module:Class"
-    kwargs: dict[str, Any] = {}  # gymnasium: what the environment's constructor is called with
-    wrappers: tuple[WrapperSettings, ...] = ()  # gymnasium: put around it one after the other, the first innermost
-    preset: str = "dqn"  # atari: how a screen becomes an observation; a key of envs.atari.PRESETS
-    frame_skip: int = 4  # atari: emulator frames of one step
-    stack: int = 4  # atari: frames in one observation, oldest first
-    noop_max: int = 30  # atari: a game starts with 0 to noop_max no-ops of one frame each, uniformly drawn
-    repeat_action_probability: float = 0.0  # atari: sticky actions, per frame
-    full_action_space: bool = False  # atari: all 18 actions instead of those the game uses
-    fire_on_reset: bool = False  # atari: FIRE for one frame when a game starts, if the game has FIRE
-    time_limit_steps: int = 27_000  # steps until a game is truncated; 0 = only the limit gymnasium registered, if any
-
-    def __post_init__(self) -> None:
-        """Refuse numbers no game can be played with."""
-        for name, least in (("frame_skip", 1), ("stack", 1), ("noop_max", 0), ("time_limit_steps", 0)):
-            value = getattr(self, name)
-            if value < least:
-                raise ValueError(f"env.{name}: {value!r} must be {least} or more")
-        if not 0.0 <= self.repeat_action_probability <= 1.0:
-            value = self.repeat_action_probability
-            raise ValueError(f"env.repeat_action_probability: {value!r} must be between 0 and 1")
 
 
 class EnvSpec(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,14 +1,11 @@
-"""From settings to environments: ALE ids take the fast path, everything else is a gymnasium environment.
-
-Reads EnvSettings; writes nothing. Imports ale_py only for a game that needs it.
-"""
+"""Makes environments of any kind: imports the module of the kind that settings are for, and no other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from actorlearn.envs import gymnasium_env
-from actorlearn.envs.interface import EnvSettings, EnvSpec, VectorEnv
+from actorlearn.envs.interface import EnvSpec, VectorEnv
+from actorlearn.envs.specs import ENVIRONMENTS, EnvSettings
 
 
 def make(settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> VectorEnv:
@@ -19,17 +16,11 @@ def make(settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object]
     """
     if not seeds:
         raise ValueError("seeds: there must be one seed per environment, and at least one")
-    if settings.id.startswith("ALE/"):
-        from actorlearn.envs import atari
-
-        return atari.make(settings, seeds, beat)
-    return gymnasium_env.make(settings, seeds, beat)
+    made: VectorEnv = ENVIRONMENTS.spec(settings.kind).load().make(settings, seeds, beat)
+    return made
 
 
 def spec(settings: EnvSettings) -> EnvSpec:
     """Shapes and counts without making B environments."""
-    if settings.id.startswith("ALE/"):
-        from actorlearn.envs import atari
-
-        return atari.spec(settings)
-    return gymnasium_env.spec(settings)
+    found: EnvSpec = ENVIRONMENTS.spec(settings.kind).load().spec(settings)
+    return found

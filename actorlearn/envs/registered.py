@@ -5,7 +5,6 @@ Reads what is installed: entry points, and the source of packages that need gymn
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import re
 import warnings
@@ -18,6 +17,8 @@ from types import ModuleType
 import gymnasium
 from gymnasium.envs.registration import EnvSpec as Registered
 from gymnasium.envs.registration import namespace
+
+from actorlearn.nearest import ROUGHLY, nearest
 
 ENTRY_POINTS = ("gymnasium.envs", "gymnasium.envs.__root__")
 """Groups of entry points that register environments; the second is highway-env's."""
@@ -36,7 +37,6 @@ COME_WITH = {
 
 EXAMPLES = "Ids are like 'CartPole-v1', 'ALE/Pong-v5', 'minigrid:MiniGrid-Empty-5x5-v0' or 'package.module:Class'"
 _ID = re.compile(r"""["']((?:[\w-]+/)?[\w.-]+-v\d+)["']""")
-_OF_EXTRA = re.compile(r"""([\w.-]+).*\bextra *== *["']([\w.-]+)""")
 
 
 def find(env_id: str) -> Registered | None:
@@ -83,10 +83,10 @@ def of_module(module: ModuleType) -> dict[str, str]:
     return {name: f"{module.__name__}:{name}" for name in (*classes, *ids)}
 
 
-def nearest(word: str, known: Mapping[str, str]) -> str:
+def did_you_mean(word: str, known: Mapping[str, str]) -> str:
     """Suggest how to write what is probably meant; empty where nothing is like it."""
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
-    return f"did you mean {known[close[0]]!r}? " if close else ""
+    close = nearest(word, known, ROUGHLY)
+    return f"did you mean {known[close]!r}? " if close else ""
 
 
 def way_out(env_id: str) -> str:
@@ -102,26 +102,7 @@ def way_out(env_id: str) -> str:
             return f"such ids come with {package}: `pip install {package}`, and write '{package}:{env_id}'"
     here = [*(known for known, entry in gymnasium.registry.items() if not is_ale(entry)), *atari.ids()]
     failed = "".join(f"; an entry point failed: {failure}" for failure in load_entry_points())
-    return f"{nearest(env_id, packaged | dict(zip(here, here, strict=True)))}{EXAMPLES}{failed}"
-
-
-def to_install(module: str, missing: str) -> str:
-    """The command that installs what a module misses, by an extra of its package where there is one."""
-    root = module.partition(".")[0]
-    package = next(iter(metadata.packages_distributions().get(root, ())), root)
-    try:
-        needed = [_OF_EXTRA.match(line) for line in metadata.requires(package) or ()]
-    except metadata.PackageNotFoundError:
-        needed = []
-    extras = [found[2] for found in needed if found and _plain(found[1]) == _plain(missing)]
-    own = [extra for extra in extras if _plain(extra) in _plain(module).split("-")]  # gymnasium.envs.mujoco's is mujoco
-    extra = next(iter((*own, *extras)), "")
-    return f"`pip install '{package}[{extra}]'`" if extra else f"`pip install {missing.partition('.')[0]}`"
-
-
-def _plain(name: str) -> str:
-    """A name as package indexes compare them."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return f"{did_you_mean(env_id, packaged | dict(zip(here, here, strict=True)))}{EXAMPLES}{failed}"
 
 
 def _packaged() -> Iterator[tuple[str, str]]:

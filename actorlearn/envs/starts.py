@@ -1,6 +1,6 @@
 """Where games begin: environments that start a block anew, at a run's start and where games wait for the next block.
 
-Reads and writes rows. Refuses to know: blocks and rounds. What a void row looks like is in ``memory/rollout.py``.
+Reads and writes rows. Refuses to know: blocks and rollouts. What a void row looks like is in ``memory/rollout.py``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from actorlearn.envs.decorrelation import decorrelate
 from actorlearn.envs.interface import Row, VectorEnv, empty_row
 
 
-class Starts:
+class GameStarts:
     """The environments of a group that begin the next block anew: all at first, later those whose game has ended."""
 
     def __init__(self, env: VectorEnv, reset: str) -> None:

@@ -1,23 +1,22 @@
-"""What became of a learner's experience: counts in shared memory that outlive the trainer who keeps them.
+"""The account of a learner's experience: counts in shared memory that outlive the trainer who keeps them.
 
 produced = used + dropped, for one of the reasons below, + in flight, which is what lies in blocks and is not learned.
 
-The trainer commits after what it has learned is where it stays, and before it frees the round's blocks: whoever takes
-up its work reads which round comes next and what has been counted so far, both of the same moment. There are two
-records; the word ``commits``, written last, says which one holds. So a trainer that is killed half-way has committed
-nothing, and does the round again.
+The trainer commits after what it has learned is where it stays, and before it frees the rollout's blocks: whoever takes
+up its work reads which rollout comes next and what has been counted so far, both of the same moment
+(``memory/record.py``). So a trainer that is killed half-way has committed nothing, and does the rollout again.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from actorlearn.failpoints import hit
 from actorlearn.memory.fields import Field
+from actorlearn.memory.record import SLOTS, CommittedRecord
 from actorlearn.memory.shared import Segment
 
 REASONS = {
-    "unfinished": "their simulator ended within a round",
+    "unfinished": "their simulator ended within a rollout",
     "stale": "acting weights were too old: algorithm.on_policy_lag: drop",
     "no_room": "more environments than the replay has rings",
     "rolled_back": "learned by a trainer that died before it saved again",
@@ -25,14 +24,12 @@ REASONS = {
 }
 """Why steps are dropped; the counts of an Account, and columns ``dropped_…`` of a report."""
 
-_WORDS = ("learned", "used", *REASONS)
-_SLOTS = 2
-_ATTEMPTS = 1000
+_WORDS = ("rollouts_learned", "used", *REASONS)
 
 
 def account_fields() -> list[Field]:
     """Fields of a learner's account segment."""
-    return [Field("commits", "int64", (8,), 0), Field("records", "int64", (_SLOTS, 16), 0)]
+    return [Field("commits", "int64", (8,), 0), Field("records", "int64", (SLOTS, 16), 0)]
 
 
 class Counts(msgspec.Struct, kw_only=True):
@@ -54,33 +51,25 @@ class Counts(msgspec.Struct, kw_only=True):
 
 
 class Account:
-    """A learner's counts: the committed ones, and those that its trainer is about to commit."""
+    """A learner's place and counts: the committed ones, and those that its trainer is about to commit."""
 
     def __init__(self, segment: Segment) -> None:
         """Bind to an account segment; goes on with what has been committed, if anything has."""
-        self._commits = segment["commits"]
-        self._records = segment["records"]
-        self.learned, self.counts = self.committed()
+        self._record = CommittedRecord(segment["commits"], segment["records"])
+        self.rollouts_learned, self.counts = self.committed()
+        """The next rollout to be learned, and the steps of all before it."""
 
     @property
     def commits(self) -> int:
-        """How often it was committed since the run's memory was made."""
-        return int(self._commits[0])
+        """Number of commits since the run's memory was made."""
+        return self._record.commits
 
     def committed(self) -> tuple[int, Counts]:
-        """Next round to be learned, and counts of all rounds before it; any process may ask."""
-        for _ in range(_ATTEMPTS):
-            commits = self.commits
-            learned, used, *dropped = self._records[commits % _SLOTS, : len(_WORDS)].tolist()
-            if self.commits == commits:  # only then can nobody have begun to write over it
-                return learned, Counts(used=used, dropped=dict(zip(REASONS, dropped, strict=True)))
-        raise RuntimeError(f"no whole record in {_ATTEMPTS} attempts: the account's segment is damaged")
+        """Return the next rollout to be learned, and the counts of all before it; any process may ask."""
+        (record,) = self._record.read(slice(len(_WORDS)))
+        rollouts_learned, used, *dropped = record.tolist()
+        return rollouts_learned, Counts(used=used, dropped=dict(zip(REASONS, dropped, strict=True)))
 
-    def commit(self, learned: int) -> None:
-        """Make the counts those of all rounds below ``learned``; the trainer alone."""
-        commits = self.commits + 1
-        counted = (learned, self.counts.used, *self.counts.dropped.values())
-        self._records[commits % _SLOTS, : len(_WORDS)] = counted
-        hit("account.written")
-        self._commits[0] = commits
-        self.learned = learned
+    def commit(self) -> None:
+        """Make what has been counted the record; the trainer alone."""
+        self._record.replace([self.rollouts_learned, self.counts.used, *self.counts.dropped.values()])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ ROWS = 256
 """Most processes a run can ever have had; each incarnation reuses the row of its name."""
 
 STACK_SIGNAL = signal.SIGUSR1
-"""By which a process is asked to write the stacks of its threads to its log. Before its first beat it would kill it."""
+"""The signal that has a process write the stacks of its threads to its log. Before its first beat it would kill it."""
 
 
 def progress_fields(sections: int) -> list[Field]:
@@ -30,8 +31,18 @@ def progress_fields(sections: int) -> list[Field]:
     ]
 
 
+class Heartbeat(Protocol):
+    """How a process shows the supervisor that it is alive, and where its time goes."""
+
+    section_ns: NDArray[np.int64]
+    """Nanoseconds spent in each section since the process started; written by its Timings."""
+
+    def beat(self) -> None:
+        """Say "alive" once more. Called by every loop at least every 100 ms while it is healthy."""
+
+
 class Progress:
-    """One process's row."""
+    """One process's row in shared memory."""
 
     def __init__(self, segment: Segment, index: int) -> None:
         """Bind to row ``index`` of the progress segment."""

@@ -25,31 +25,31 @@ wait              void, and so are all to row T: first, reward 0,  the first of 
 ================  ===============================================  ===================================================
 
 A void row reads like a reset that takes long: the action that leads to a row with ``first`` counts for nothing, always.
-Row 0 of a simulator's first round is the first of a game, or where ``simulators.decorrelation_steps`` have led to.
+Row 0 of a simulator's first rollout is the first of a game, or where ``simulators.decorrelation_steps`` have led to.
 
-Turns are words, never messages. Time is cut in *rounds* of T rows, numbered over the whole run; round r lies in block
-``r % blocks`` of every group, and tick n = r * T + t is row t of round r.
+Turns are words, never messages. Time is cut in *rollouts* of T rows, numbered over the whole run; rollout r lies in
+block ``r % blocks`` of every group, and timestep n = r * T + t is row t of rollout r.
 
 ==================  ==================  ==========================================================================
 word                one writer          meaning
 ==================  ==================  ==========================================================================
-open (run)          trainer             rounds below it may be begun; raising it is what frees the older blocks
-version, env_steps  trainer             of each open round: newest weights when it was opened, and steps before it
-judged (run)        trainer             newest round whose rows may be too old; ``judged_by``: for which weights
+open (run)          trainer             rollouts below it may be begun; raising it is what frees the older blocks
+version, env_steps  trainer             of each open rollout: newest weights when it was opened, and steps before it
+judged (run)        trainer             newest rollout whose rows may be too old; ``judged_by``: for which weights
 hold (run)          trainer             number of the newest snapshot it has asked for; 0 = none
-hold_from (run)     trainer             first round whose rows belong in that snapshot
-held (seat)         simulator           number of the newest snapshot it has answered; negative = it could not take it
-ready (seat)        simulator           1 from when it could begin its first round; it is not admitted before
-joined (seat)       trainer             first round the simulator takes part in; -1 until it is admitted
-left (seat)         trainer             first round it takes part in no more
-released (seat)     trainer             the commit of the account with which nothing of it is needed any more; 0 before
-observed[group]     simulator           ticks below it have their observation
-acted[group]        inference           ticks below it have their action
-completed[group]    simulator           rounds below it are complete
+hold_from (run)     trainer             first rollout whose rows belong in that snapshot
+held (member)       simulator           number of the newest snapshot it has answered; negative = it could not take it
+ready (member)      simulator           1 from when it could begin its first rollout; it is not admitted before
+joined (member)     trainer             first rollout the simulator takes part in; -1 until it is admitted
+left (member)       trainer             first rollout it takes part in no more
+released (member)   trainer             the commit of the account with which nothing of it is needed any more; 0 before
+observed[group]     simulator           timesteps below it have their observation
+acted[group]        inference           timesteps below it have their action
+completed[group]    simulator           rollouts below it are complete
 ==================  ==================  ==========================================================================
 
-Because membership is told by rounds and ``open`` is one word for all, every process derives the same set of
-participants for every tick: batches are composed alike in every run, whoever was faster.
+Because membership is told by rollouts and ``open`` is one word for all, every process derives the same set of
+participants for every timestep: batches are composed alike in every run, whoever was faster.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment
 
 MOST_BLOCKS = 64
-"""Most rounds that can be open at once."""
+"""Most rollouts that can be open at once."""
 FAR = 2**62
-"""A round that never comes."""
+"""A rollout that never comes."""
 
 ARRIVAL_COLUMNS = ("observation", "reward", "terminated", "truncated", "life_lost", "first")
 
@@ -125,8 +125,8 @@ def action_field(actions: Actions, per_env: tuple[int, ...]) -> Field:
     return Field("action", dtype, (*per_env, *shape), -1 if dtype == "int64" else float("nan"))
 
 
-def rounds_fields() -> list[Field]:
-    """Fields of the run's rounds segment."""
+def rollouts_fields() -> list[Field]:
+    """Fields of the run's rollouts segment."""
     return [
         Field("open", "int64", (8,), 0),
         Field("hold", "int64", (8,), 0),
@@ -138,11 +138,11 @@ def rounds_fields() -> list[Field]:
     ]
 
 
-class Rounds:
-    """The word that lets simulators begin rounds, and what acting in each is told."""
+class Rollouts:
+    """The word that lets simulators begin rollouts, and what acting in each is told."""
 
     def __init__(self, segment: Segment, steps: int = 0) -> None:
-        """Bind to a learner's rounds segment; ``steps`` are those of one round, of all learners (the trainer's)."""
+        """Bind to a learner's rollouts segment; ``steps`` are those of one rollout, of all learners (the trainer's)."""
         self._open = segment["open"]
         self._hold, self._hold_from = segment["hold"], segment["hold_from"]
         self._version = segment["version"]
@@ -151,34 +151,34 @@ class Rounds:
         self._steps = steps
         self._newest = (-1, 0, 0)
         self._before: dict[int, tuple[int, int]] = {}
-        """Version and steps of rounds that were open in the run that this one goes on from."""
+        """Version and steps of rollouts that were open in the run that this one goes on from."""
 
     @property
     def open(self) -> int:
-        """Rounds below this number may be begun."""
+        """Rollouts below this number may be begun."""
         return int(self._open[0])
 
-    def version(self, round_: int) -> int:
-        """Newest version of the weights when this round, which is open, was opened."""
-        return int(self._version[round_ % MOST_BLOCKS])
+    def version(self, rollout: int) -> int:
+        """Newest version of the weights when this rollout, which is open, was opened."""
+        return int(self._version[rollout % MOST_BLOCKS])
 
-    def env_steps(self, round_: int) -> int:
-        """Environment steps before this round, which is open; those of rounds then still being played are expected."""
-        return int(self._env_steps[round_ % MOST_BLOCKS])
+    def env_steps(self, rollout: int) -> int:
+        """Environment steps before this rollout, which is open; those of rollouts still being played are expected."""
+        return int(self._env_steps[rollout % MOST_BLOCKS])
 
-    def published(self, version: int, env_steps: int, learned: int) -> None:
-        """Rounds opened from now on have this version; ``env_steps`` are those of the rounds below ``learned``."""
-        self._newest = (version, env_steps, learned)
+    def published(self, version: int, env_steps: int, rollouts_learned: int) -> None:
+        """Rollouts opened from now on have this version; ``env_steps`` are those of the rollouts learned before it."""
+        self._newest = (version, env_steps, rollouts_learned)
 
-    def judge(self, round_: int, version: int) -> int:
-        """Version that the age of this round's rows is counted from: of those that are said, the first.
+    def judge(self, rollout: int, version: int) -> int:
+        """Version that the age of this rollout's rows is counted from: of those that are said, the first.
 
-        A trainer that takes up a round, some minibatches of which another one has made, leaves out the same rows.
+        A trainer that takes up a rollout, some minibatches of which another one has made, leaves out the same rows.
         """
-        if self._judged[0] != round_:
+        if self._judged[0] != rollout:
             self._judged_by[0] = version
-            hit("rounds.judged")
-            self._judged[0] = round_
+            hit("rollouts.judged")
+            self._judged[0] = rollout
         return int(self._judged_by[0])
 
     @property
@@ -188,35 +188,35 @@ class Rounds:
 
     @property
     def hold_from(self) -> int:
-        """First round whose rows belong in that snapshot: the next to be learned."""
+        """First rollout whose rows belong in that snapshot: the next to be learned."""
         return int(self._hold_from[0])
 
-    def ask(self, learned: int) -> int:
-        """Have all simulators take a snapshot, with their rows from this round on; returns its number."""
-        self._hold_from[0] = learned
-        hit("rounds.hold_from")
+    def ask(self, rollouts_learned: int) -> int:
+        """Have all simulators take a snapshot, with their rows from the next rollout on; returns its number."""
+        self._hold_from[0] = rollouts_learned
+        hit("rollouts.hold_from")
         self._hold[0] = self.hold + 1
         return self.hold
 
-    def state(self, learned: int) -> dict[str, Any]:
-        """What acting in rounds from ``learned`` on is told, for a checkpoint: plain numbers."""
-        told = {str(r): [self.version(r), self.env_steps(r)] for r in range(learned, self.open)}
+    def state(self, rollouts_learned: int) -> dict[str, Any]:
+        """Return, as plain numbers for a checkpoint, what acting in rollouts not learned yet is told."""
+        told = {str(r): [self.version(r), self.env_steps(r)] for r in range(rollouts_learned, self.open)}
         return {"newest": list(self._newest), "open": told}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Tell those rounds the same when they are opened, and the later ones what they would have been told."""
-        version, env_steps, learned = state["newest"]
-        self._newest = version, env_steps, learned
-        self._before = {int(round_): (version, steps) for round_, (version, steps) in state["open"].items()}
+        """Tell those rollouts the same when they are opened, and the later ones what they would have been told."""
+        version, env_steps, rollouts_learned = state["newest"]
+        self._newest = version, env_steps, rollouts_learned
+        self._before = {int(rollout): (version, steps) for rollout, (version, steps) in state["open"].items()}
 
-    def raise_to(self, rounds: int) -> None:
-        """Let simulators begin rounds below this number; the trainer's word alone."""
-        version, env_steps, learned = self._newest
-        for round_ in range(max(self.open, rounds - MOST_BLOCKS), rounds):
-            told = self._before.pop(round_, (version, env_steps + (round_ - learned) * self._steps))
-            self._version[round_ % MOST_BLOCKS], self._env_steps[round_ % MOST_BLOCKS] = told
-        hit("rounds.told")
-        self._open[0] = rounds
+    def raise_to(self, rollouts: int) -> None:
+        """Let simulators begin rollouts below this number; the trainer's word alone."""
+        version, env_steps, rollouts_learned = self._newest
+        for rollout in range(max(self.open, rollouts - MOST_BLOCKS), rollouts):
+            told = self._before.pop(rollout, (version, env_steps + (rollout - rollouts_learned) * self._steps))
+            self._version[rollout % MOST_BLOCKS], self._env_steps[rollout % MOST_BLOCKS] = told
+        hit("rollouts.told")
+        self._open[0] = rollouts
 
 
 def make_segment(path: Any, shape: BlockShape, number: int = 0) -> Segment:
@@ -245,40 +245,40 @@ class Blocks:
         self._carried = (*ARRIVAL_COLUMNS, *state)
         rows = (self.groups, self.blocks, self.horizon + 1)
         self.columns = [field.name for field in segment.fields if field.shape[:3] == rows]
-        """Of its rows."""
+        """Names of the columns of its rows."""
 
     # Membership, written by the trainer but for the first word ---------------------------------------------------
 
     @property
     def ready(self) -> bool:
-        """Whether the simulator's environments stand where their first round begins."""
+        """Whether the simulator's environments stand where their first rollout begins."""
         return bool(self._ready[0])
 
     def mark_ready(self) -> None:
-        """The first round may begin; simulator only."""
+        """The first rollout may begin; simulator only."""
         self._ready[0] = 1
 
     @property
     def joined(self) -> int:
-        """First round this seat takes part in; -1 before it is admitted."""
+        """First rollout this member takes part in; -1 before it is admitted."""
         return int(self._joined[0])
 
     @property
     def left(self) -> int:
-        """First round this seat takes part in no more."""
+        """First rollout this member takes part in no more."""
         return int(self._left[0])
 
-    def admit(self, first_round: int) -> None:
-        """Let the seat take part from this round on; the counters start there."""
-        tick = first_round * self.horizon
-        self._observed[:, 0] = tick
-        self._acted[:, 0] = tick
-        self._completed[:, 0] = first_round
-        self._joined[0] = first_round
+    def admit(self, first_rollout: int) -> None:
+        """Let the member take part from this rollout on; the counters start there."""
+        timestep = first_rollout * self.horizon
+        self._observed[:, 0] = timestep
+        self._acted[:, 0] = timestep
+        self._completed[:, 0] = first_rollout
+        self._joined[0] = first_rollout
 
-    def leave(self, first_round_without: int) -> None:
-        """Let the seat finish its rounds below this one and then go."""
-        self._left[0] = first_round_without
+    def leave(self, first_rollout_without: int) -> None:
+        """Let the member finish its rollouts below this one and then go."""
+        self._left[0] = first_rollout_without
 
     @property
     def released(self) -> int:
@@ -286,12 +286,12 @@ class Blocks:
         return int(self._released[0])
 
     def release(self, commit: int) -> None:
-        """Nothing of the seat is needed once this commit of the account has been made."""
+        """Say that nothing of the member is needed once this commit of the account has been made."""
         self._released[0] = commit
 
-    def takes_part(self, round_: int) -> bool:
-        """Whether this seat's rows belong to that round."""
-        return 0 <= self.joined <= round_ < self.left
+    def takes_part(self, rollout: int) -> bool:
+        """Whether this member's rows belong to that rollout."""
+        return 0 <= self.joined <= rollout < self.left
 
     # Snapshots -------------------------------------------------------------------------------------------------
 
@@ -307,82 +307,82 @@ class Blocks:
     # Turns -----------------------------------------------------------------------------------------------------
 
     def observed(self, group: int) -> int:
-        """Ticks below this have their observation."""
+        """Timesteps below this have their observation."""
         return int(self._observed[group, 0])
 
     def acted(self, group: int) -> int:
-        """Ticks below this have their action."""
+        """Timesteps below this have their action."""
         return int(self._acted[group, 0])
 
     def completed(self, group: int) -> int:
-        """Rounds below this are complete."""
+        """Rollouts below this are complete."""
         return int(self._completed[group, 0])
 
-    def mark_observed(self, group: int, tick: int) -> None:
-        """The observation of this tick is written; simulator only."""
-        self._observed[group, 0] = tick + 1
+    def mark_observed(self, group: int, timestep: int) -> None:
+        """The observation of this timestep is written; simulator only."""
+        self._observed[group, 0] = timestep + 1
 
-    def mark_acted(self, group: int, tick: int, policy_version: int) -> None:
-        """The action of this tick is written, by this version of the weights; inference only."""
-        round_, t = divmod(tick, self.horizon)
-        self.segment["policy_version"][group, round_ % self.blocks, t] = policy_version
-        self._acted[group, 0] = tick + 1
+    def mark_acted(self, group: int, timestep: int, policy_version: int) -> None:
+        """The action of this timestep is written, by this version of the weights; inference only."""
+        rollout, t = divmod(timestep, self.horizon)
+        self.segment["policy_version"][group, rollout % self.blocks, t] = policy_version
+        self._acted[group, 0] = timestep + 1
 
-    def go_on_at(self, group: int, tick: int) -> None:
-        """Ticks below this have their action from before; a simulator that answers itself only."""
-        self._acted[group, 0] = tick
+    def go_on_at(self, group: int, timestep: int) -> None:
+        """Timesteps below this have their action from before; a simulator that answers itself only."""
+        self._acted[group, 0] = timestep
 
-    def mark_completed(self, group: int, round_: int) -> None:
-        """All rows of this round are written; simulator only."""
-        self._completed[group, 0] = round_ + 1
+    def mark_completed(self, group: int, rollout: int) -> None:
+        """All rows of this rollout are written; simulator only."""
+        self._completed[group, 0] = rollout + 1
 
     # Columns ---------------------------------------------------------------------------------------------------
 
-    def row(self, name: str, group: int, tick: int) -> NDArray[Any]:
-        """Column ``name`` of the row of this tick: [B, ...]."""
-        round_, t = divmod(tick, self.horizon)
-        view: NDArray[Any] = self.segment[name][group, round_ % self.blocks, t]
+    def row(self, name: str, group: int, timestep: int) -> NDArray[Any]:
+        """Column ``name`` of the row of this timestep: [B, ...]."""
+        rollout, t = divmod(timestep, self.horizon)
+        view: NDArray[Any] = self.segment[name][group, rollout % self.blocks, t]
         return view
 
-    def row_after(self, name: str, group: int, tick: int) -> NDArray[Any]:
-        """Column ``name`` of the row that this tick leads to, in the same block: [B, ...]."""
-        round_, t = divmod(tick, self.horizon)
-        view: NDArray[Any] = self.segment[name][group, round_ % self.blocks, t + 1]
+    def row_after(self, name: str, group: int, timestep: int) -> NDArray[Any]:
+        """Column ``name`` of the row that this timestep leads to, in the same block: [B, ...]."""
+        rollout, t = divmod(timestep, self.horizon)
+        view: NDArray[Any] = self.segment[name][group, rollout % self.blocks, t + 1]
         return view
 
-    def last_row(self, name: str, group: int, round_: int) -> NDArray[Any]:
-        """Column ``name`` of row T of a round: what becomes row 0 of the next."""
-        view: NDArray[Any] = self.segment[name][group, round_ % self.blocks, self.horizon]
+    def last_row(self, name: str, group: int, rollout: int) -> NDArray[Any]:
+        """Column ``name`` of row T of a rollout: what becomes row 0 of the next."""
+        view: NDArray[Any] = self.segment[name][group, rollout % self.blocks, self.horizon]
         return view
 
-    def block(self, name: str, group: int, round_: int) -> NDArray[Any]:
-        """Column ``name`` of a whole round: [T + 1, B, ...] ([T + 1] for policy_version)."""
-        view: NDArray[Any] = self.segment[name][group, round_ % self.blocks]
+    def block(self, name: str, group: int, rollout: int) -> NDArray[Any]:
+        """Column ``name`` of a whole rollout: [T + 1, B, ...] ([T + 1] for policy_version)."""
+        view: NDArray[Any] = self.segment[name][group, rollout % self.blocks]
         return view
 
-    def begin(self, group: int, round_: int, first: bool) -> None:
-        """Copy row T of the round before into row 0 of this one; zeros in the simulator's first round."""
+    def begin(self, group: int, rollout: int, first: bool) -> None:
+        """Copy row T of the rollout before into row 0 of this one; zeros in the simulator's first rollout."""
         for name in self._carried:
-            before = 0 if first else self.last_row(name, group, round_ - 1)
-            self.row(name, group, round_ * self.horizon)[:] = before
+            before = 0 if first else self.last_row(name, group, rollout - 1)
+            self.row(name, group, rollout * self.horizon)[:] = before
 
 
 def unfinished_steps(blocks: Blocks, group: int) -> int:
-    """Environment steps of a group that belong to no complete round: what is lost when its simulator dies.
+    """Environment steps of a group that belong to no complete rollout: what is lost when its simulator dies.
 
-    Row 0 of a round is no step: it is row T of the round before, or a new game. Nor is a row with ``first``.
+    Row 0 of a rollout is no step: it is row T of the rollout before, or a new game. Nor is a row with ``first``.
     """
     if blocks.joined < 0:
         return 0
-    round_ = blocks.completed(group)
-    rows = blocks.observed(group) - round_ * blocks.horizon
-    return int((~blocks.block("first", group, round_)[1 : max(rows, 1)]).sum())
+    rollout = blocks.completed(group)
+    rows = blocks.observed(group) - rollout * blocks.horizon
+    return int((~blocks.block("first", group, rollout)[1 : max(rows, 1)]).sum())
 
 
-def steps_in_flight(blocks: Blocks, learned: int) -> int:
-    """Environment steps of a seat that are not learned from yet: of complete rounds from ``learned`` on, and after."""
+def steps_in_flight(blocks: Blocks, rollouts_learned: int) -> int:
+    """Environment steps of a member that are not learned from yet: of complete rollouts, and of the one after them."""
     steps = sum(unfinished_steps(blocks, group) for group in range(blocks.groups))
     for group in range(blocks.groups):
-        for round_ in range(max(learned, blocks.joined), min(blocks.completed(group), blocks.left)):
-            steps += int((~blocks.block("first", group, round_)[1:]).sum())
+        for rollout in range(max(rollouts_learned, blocks.joined), min(blocks.completed(group), blocks.left)):
+            steps += int((~blocks.block("first", group, rollout)[1:]).sum())
     return steps

@@ -7,7 +7,7 @@ reader's exit destroys the segment under everyone else.
 
 Memory order: single 8-byte words are written and read whole, and a reader that sees a new word sees what was written
 before it. That holds on x86-64 (total store order), which is what the project is tested on; on other machines a run
-starts only when its topology says that it may (``launch/memory_order.py``).
+starts only when its topology says that it may (``launch/plan/memory_order.py``).
 """
 
 from __future__ import annotations

@@ -56,12 +56,12 @@ class Energy:
         return bool(self.counters)
 
     def said(self) -> str:
-        """What is counted, or why nothing is, for people."""
+        """Return names of the counters, or why there are none, for people."""
         names = ", ".join(counter.name for counter in self.counters)
         return f"{names}; {self.why}" if names and self.why else names or f"not readable: {self.why}"
 
     def row(self, frames: int | None) -> dict[str, float]:
-        """What a report says: frames per kilojoule since the last one; nothing where nothing can be read.
+        """Return the metric ``frames_per_kj`` since the last report; nothing where nothing can be read.
 
         `frames` is how many the run has played; fewer than before means that a trainer was restored.
         """

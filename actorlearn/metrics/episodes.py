@@ -12,11 +12,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+RECENT_GAMES = 100
+"""Whole games that means are of: the last ones."""
+
 
 class Episodes:
     """Scores per environment, for one simulator group or several in a row."""
 
-    def __init__(self, window: int = 100) -> None:
+    def __init__(self, window: int = RECENT_GAMES) -> None:
         """Keep the last ``window`` whole games for the mean."""
         self.finished = 0
         self.recent: deque[float] = deque(maxlen=window)
@@ -25,7 +28,7 @@ class Episodes:
         self._lengths: dict[str, NDArray[np.int64]] = {}
 
     def add(self, owner: str, reward: NDArray[np.float32], over: NDArray[np.bool_], first: NDArray[np.bool_]) -> None:
-        """Count the block [T + 1, B] of one owner (simulator incarnation and group), in the order of rounds.
+        """Count the block [T + 1, B] of one owner (simulator incarnation and group), in the order of rollouts.
 
         ``over`` is terminated | truncated (a life lost is not); ``first`` marks rows that begin a game. Row 0 was
         counted as row T of the block before, or begins a game. A game whose first row was not seen here, because this

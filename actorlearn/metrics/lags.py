@@ -1,4 +1,4 @@
-"""How old the acting weights were, in updates, for each step that was learned from."""
+"""Counts how old the acting weights were, in updates, for each step that was learned from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a loop's time goes, always measured: a few nanosecond counters per process.
+"""Measures where a loop's time goes, always: a few nanosecond counters per process.
 
 The same words are used for every role, on the screen and in metrics.jsonl. The array may lie in shared memory; then the
 supervisor reads it without asking.

@@ -1,9 +1,9 @@
-"""What a run leaves to be read: ``metrics.jsonl``, ``events.jsonl`` (one JSON object a line) and TensorBoard scalars.
+"""Writes what a run leaves to be read: ``metrics.jsonl``, ``events.jsonl`` (an object a line) and TensorBoard scalars.
 
 ``metrics.jsonl`` is the truth; TensorBoard is a copy of its numbers over ``env_steps``. Each file has one writing
 process; reading while it writes is safe for whoever leaves out a last line without its end: it is being written, or was
 cut short by a crash, and is then dropped when the file is opened again. What finds no room on the disk waits in memory
-for the next line (``actorlearn/files.py``). What the numbers mean is not known here.
+for the next line (``actorlearn/files.py``). What the numbers mean, ``registry.py`` says.
 
 TensorBoard's files are written with its record format alone: its own writers would import TensorFlow where that happens
 to be installed, and start a thread.
@@ -17,13 +17,14 @@ import math
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from actorlearn.files import AppendedFile
+from actorlearn.metrics.specs import WRITERS, Writer
 
 METRICS_FILE = "metrics.jsonl"
 EVENTS_FILE = "events.jsonl"
@@ -50,19 +51,49 @@ class _LinesFile:
         self._file.close()
 
 
+class JsonLines:
+    """Appends each row to ``metrics.jsonl``."""
+
+    def __init__(self, run_dir: Path) -> None:
+        """Append to what is there."""
+        self._lines = _LinesFile(run_dir / METRICS_FILE)
+
+    def row(self, values: Mapping[str, Any]) -> None:
+        """Write one line."""
+        self._lines.append(values)
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+        self._lines.close()
+
+
+class TensorBoard:
+    """Writes the numbers of each row as scalars over ``env_steps``; those of nested mappings are called ``a/b``."""
+
+    def __init__(self, run_dir: Path) -> None:
+        """Make a file of its own at the first row."""
+        self._scalars = _ScalarsFile(run_dir / TENSORBOARD_FOLDER)
+
+    def row(self, values: Mapping[str, Any]) -> None:
+        """Write the scalars of one row; they are lost while the file cannot be made."""
+        self._scalars.append(values["env_steps"], _flat_scalars(values))
+
+    def close(self) -> None:
+        """Close the file, if there is one."""
+        self._scalars.close()
+
+
 class MetricsWriter:
     """Writes one row a report: ``with MetricsWriter(run_dir) as writer: writer.row({"env_steps": 4096, …})``."""
 
-    def __init__(self, run_dir: Path, *, tensorboard: bool = True) -> None:
-        """Append to ``run_dir/metrics.jsonl``; the TensorBoard file is made at the first row."""
-        self._lines = _LinesFile(run_dir / METRICS_FILE)
-        self._scalars = _ScalarsFile(run_dir / TENSORBOARD_FOLDER) if tensorboard else None
+    def __init__(self, run_dir: Path, writers: Sequence[str] = ("jsonl", "tensorboard")) -> None:
+        """Hand each row to these writers, which are found in their registry, in this order."""
+        self._writers: list[Writer] = [WRITERS.spec(name).load()(run_dir) for name in writers]
 
     def row(self, values: Mapping[str, Any]) -> None:
-        """Write one report; NaN and infinity become null, nested mappings become ``a/b`` in TensorBoard.
+        """Write one report; NaN and infinity become null.
 
-        Raises OSError naming the file that had no room: what was to be written waits for the next report,
-        but for scalars while TensorBoard's file cannot be made.
+        Raises the OSError of the first writer that had no room, when all have been handed the row.
         """
         plain = {str(name): _plain(value) for name, value in values.items()}
         env_steps = plain.get("env_steps")
@@ -70,17 +101,19 @@ class MetricsWriter:
             raise ValueError(
                 f"env_steps is {env_steps!r}; every row of {METRICS_FILE} needs a whole number of steps, its x-axis"
             )
-        try:
-            self._lines.append(plain)
-        finally:
-            if self._scalars is not None:
-                self._scalars.append(env_steps, _flat_scalars(plain))
+        failed: OSError | None = None
+        for writer in self._writers:
+            try:
+                writer.row(plain)
+            except OSError as error:
+                failed = failed or error
+        if failed:
+            raise failed
 
     def close(self) -> None:
-        """Close both files; a second call does nothing."""
-        self._lines.close()
-        if self._scalars is not None:
-            self._scalars.close()
+        """Close all writers; a second call does nothing."""
+        for writer in self._writers:
+            writer.close()
 
     def __enter__(self) -> Self:
         return self
@@ -139,12 +172,15 @@ class _ScalarsFile:
         self._folder = folder
         self._file: AppendedFile | None = None
         self._last_step = 0
+        self._described: set[str] = set()
 
     def append(self, step: int, scalars: Mapping[str, float]) -> None:
         """Write the scalars of one step."""
         # Imported here: a third of a second that other users of this module need not pay.
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+
+        from actorlearn.metrics.registry import said_of
 
         records = []
         if self._file is None:
@@ -155,7 +191,13 @@ class _ScalarsFile:
             restart = SessionLog(status=SessionLog.START)
             records.append(Event(wall_time=time.time(), step=step, session_log=restart))
         self._last_step = step
-        summary = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()])
+        values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
+        for value in values:
+            if value.tag not in self._described:  # TensorBoard reads what is said of a tag with its first value
+                said = next(filter(None, map(said_of, value.tag.split("/"))), "")
+                value.metadata.CopyFrom(SummaryMetadata(summary_description=said))
+        self._described.update(scalars)
+        summary = Summary(value=values)
         records.append(Event(wall_time=time.time(), step=step, summary=summary))
         self._file.append(b"".join(_framed(record.SerializeToString()) for record in records))
 
@@ -181,7 +223,7 @@ def _framed(record: bytes) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold: numpy and torch scalars become Python's, NaN and infinity None, paths strings."""
+    """Return what JSON can hold: numpy's and torch's scalars are Python's, NaN and infinity None, paths strings."""
     if not isinstance(value, str | int | float | Mapping | list | tuple) and callable(getattr(value, "item", None)):
         value = value.item()
     if isinstance(value, float):  # numpy's float64 is one too, and float() makes it Python's

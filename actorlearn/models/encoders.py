@@ -13,6 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from actorlearn.models.specs import ImageSettings, MLPSettings
+
 
 class Convolution(NamedTuple):
     """One square convolution."""
@@ -47,11 +49,11 @@ STACKS = {
 class ConvolutionalEncoder(nn.Module):
     """Convolutions and one fully connected layer, each followed by a ReLU."""
 
-    def __init__(self, shape: tuple[int, ...], name: str) -> None:
+    def __init__(self, settings: ImageSettings, shape: tuple[int, ...]) -> None:
         """Size the layers of the stack of that name for observations of this shape."""
         super().__init__()
-        convolutions, features = STACKS[name]
-        check_image(shape, smallest_side(convolutions), name)
+        convolutions, features = STACKS[settings.name]
+        check_image(shape, smallest_side(convolutions), settings.name)
         channels, height, width = shape
         layers: list[nn.Module] = []
         for convolution in convolutions:
@@ -110,12 +112,12 @@ class PixelConvolution(nn.Conv2d):
 class Perceptron(nn.Module):
     """Fully connected tanh layers on the flattened observation."""
 
-    def __init__(self, shape: tuple[int, ...], hidden_sizes: Sequence[int]) -> None:
+    def __init__(self, settings: MLPSettings, shape: tuple[int, ...]) -> None:
         """Size the layers for observations of this shape; no hidden sizes = the heads are linear in the observation."""
         super().__init__()
         layers: list[nn.Module] = []
         self.features = self.inputs = prod(shape)
-        for size in hidden_sizes:
+        for size in settings.hidden_sizes:
             layers += [nn.Linear(self.features, size), nn.Tanh()]
             self.features = size
         self.layers = nn.Sequential(*layers)

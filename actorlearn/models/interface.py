@@ -1,63 +1,18 @@
-"""What a network is to the rest of the system: its settings and its one call.
+"""What a network is to the rest of the system: its one call.
 
-Reads and writes nothing; imports torch for the type checker only, because processes without torch read these settings.
+Reads and writes nothing. What is known of a network before it is made, its settings too, is in ``specs.py``.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
-
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-CONVOLUTIONAL = ("nips", "nature", "a3c", "dqn-net", "gala", "impala")
-"""Shipped networks of images, worth computing in bfloat16."""
-SHIPPED = (*CONVOLUTIONAL, "mlp")
-"""Networks by name; anything else is "package.module:Name"."""
-
-
-class QModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What networks of action values may have; a base of `ModelSettings`."""
-
-    noisy: float = 0.0  # deviation of noisy fully connected layers at first, times sqrt(inputs): 0.5; 0 = no noise
-    stream_gradient: float = 2**-0.5  # dueling: factor on what both streams send back into the convolutions; 1 = all
-
-    def __post_init__(self) -> None:
-        """Refuse numbers no network has."""
-        if not self.noisy >= 0.0:
-            raise ValueError(f"model.noisy: {self.noisy!r} must be 0 (no noise) or more")
-        if not self.stream_gradient > 0.0:
-            raise ValueError(f"model.stream_gradient: {self.stream_gradient!r} must be above 0")
-
-
-class ModelSettings(QModelSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which network, and how it starts."""
-
-    name: str = "nips"  # one of SHIPPED or "package.module:Name"
-    hidden_sizes: list[int] = msgspec.field(default_factory=lambda: [64, 64])  # mlp only
-    init: str = "torch"  # "torch" = U(+-1/sqrt(fan_in)), weights and biases, as PAAC; "orthogonal" as GALA
-    recurrence: str = "none"  # "none", "lstm" or "gru": a cell between encoder and heads
-    recurrent_size: int = 256  # units of the cell
-    normalize_observation: bool = False  # less the running mean, over the running deviation, cut to +-10; not of images
-
-    def __post_init__(self) -> None:
-        """Refuse numbers and words no network has."""
-        if self.init not in ("torch", "orthogonal"):
-            raise ValueError(f"model.init: {self.init!r} must be 'torch' or 'orthogonal'")
-        if self.recurrence not in ("none", "lstm", "gru"):
-            raise ValueError(f"model.recurrence: {self.recurrence!r} must be 'none', 'lstm' or 'gru'")
-        if self.recurrent_size < 1:
-            raise ValueError(f"model.recurrent_size: {self.recurrent_size!r} must be 1 or more units")
-        if any(size < 1 for size in self.hidden_sizes):
-            raise ValueError(f"model.hidden_sizes: {self.hidden_sizes!r} must be numbers of units, each 1 or more")
-        super().__post_init__()
-
-
 class Model(Protocol):
-    """A network: a torch module, shipped or "package.module:Name", constructed as Name(observation_shape, heads).
+    """A network: a torch module, constructed as Name(observation_shape, heads), with its settings behind if it has any.
 
     `observation_shape` is one observation's shape, a tuple; `heads` maps the name of each output to its size.
 

@@ -5,22 +5,17 @@ Reads the settings, an observation's shape and the heads an algorithm asks for; 
 
 from __future__ import annotations
 
-import pkgutil
-from collections.abc import Callable, Mapping
-from typing import cast
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
-from actorlearn.models.encoders import STACKS, ConvolutionalEncoder, Perceptron, PixelConvolution
+from actorlearn.models.encoders import PixelConvolution
 from actorlearn.models.heads import DUELING, FREE, Dueling, SeparateTrunks, SharedTrunk, orthogonal
-from actorlearn.models.interface import SHIPPED, ModelSettings
 from actorlearn.models.noisy import make_noisy
 from actorlearn.models.normalize import Normalized, statistics
 from actorlearn.models.recurrent import Recurrent
-from actorlearn.models.residual import ResidualEncoder
-
-Encoder = ConvolutionalEncoder | ResidualEncoder | Perceptron
+from actorlearn.models.specs import MODELS, EncoderSettings, ImageSettings, ModelSettings
 
 
 def make(
@@ -40,16 +35,6 @@ def make(
         raise ValueError(
             f"observation_dtype: {observation_dtype!r} is not a numpy number type such as 'uint8' or 'float32'"
         )
-    if settings.name not in SHIPPED and settings.init != "torch":
-        raise ValueError(
-            f"model.init: {settings.init!r} is for {list(SHIPPED)}; {settings.name!r} initialises itself, "
-            "so leave model.init at 'torch'"
-        )
-    if settings.name not in SHIPPED and settings.noisy:
-        raise ValueError(
-            f"model.noisy: {settings.noisy!r} is for {list(SHIPPED)}; {settings.name!r} brings its own layers, "
-            "NoisyLinear among them if it likes, so leave model.noisy at 0"
-        )
     if settings.normalize_observation and observation_dtype == "uint8":
         raise ValueError(
             "model.normalize_observation: true is for observations of numbers, and this environment's are bytes, which "
@@ -58,52 +43,31 @@ def make(
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # the CPU's alone: torch.manual_seed would seed every device
         network = construct(settings, shape, heads)
-        if settings.noisy:
-            make_noisy(network, settings.noisy)
-        if settings.init == "orthogonal":
-            orthogonal(network)
+        if isinstance(settings, EncoderSettings):
+            if settings.noisy:
+                make_noisy(network, settings.noisy)
+            if settings.init == "orthogonal":
+                orthogonal(network)
     return Normalized(network, shape) if settings.normalize_observation else network
 
 
 def construct(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[str, int]) -> nn.Module:
-    """Construct the network that the settings name."""
-    if settings.name not in SHIPPED:
-        if settings.recurrence != "none":
-            raise ValueError(
-                f"model.recurrence: {settings.recurrence!r} is for {list(SHIPPED)}; {settings.name!r} has a cell of "
-                "its own or none, so leave model.recurrence at 'none'"
-            )
-        return imported(settings.name)(shape, dict(heads))
+    """Construct the network that the settings are for: a whole one, or what the house adds to an encoder."""
+    spec = MODELS.spec(settings.name)
+    kind = spec.load()
+    if not isinstance(settings, EncoderSettings):
+        whole: nn.Module = kind(shape, dict(heads), *([settings] if spec.takes_settings else []))
+        return whole
     if settings.recurrence != "none":
-        encoder = encode(settings, shape)
+        encoder = kind(settings, shape)
         return Recurrent(encoder, encoder.features, settings.recurrence, settings.recurrent_size, heads)
-    if settings.name == "mlp":
-        perceptrons = {head: Perceptron(shape, settings.hidden_sizes) for head in heads if head not in FREE}
-        return SeparateTrunks(perceptrons, next(iter(perceptrons.values())).features, heads)
-    encoder = encode(settings, shape)
-    if DUELING in heads and not isinstance(encoder, Perceptron):
+    if spec.separate:
+        encoders = {head: kind(settings, shape) for head in heads if head not in FREE}
+        return SeparateTrunks(encoders, next(iter(encoders.values())).features, heads)
+    encoder = kind(settings, shape)
+    if DUELING in heads and isinstance(settings, ImageSettings):
         return Dueling(encoder, heads, settings.stream_gradient)
     return SharedTrunk(encoder, encoder.features, heads)
-
-
-def encode(settings: ModelSettings, shape: tuple[int, ...]) -> Encoder:
-    """Construct the encoder of a shipped network."""
-    if settings.name in STACKS:
-        return ConvolutionalEncoder(shape, settings.name)
-    return ResidualEncoder(shape) if settings.name == "impala" else Perceptron(shape, settings.hidden_sizes)
-
-
-def imported(name: str) -> Callable[[tuple[int, ...], dict[str, int]], nn.Module]:
-    """Import the class that "package.module:Name" names."""
-    try:
-        if ":" not in name:
-            raise ValueError("it has no colon")
-        return cast(Callable[[tuple[int, ...], dict[str, int]], nn.Module], pkgutil.resolve_name(name))
-    except (ValueError, ImportError, AttributeError) as error:
-        raise ValueError(
-            f"model.name: {name!r} must be one of {list(SHIPPED)} or 'package.module:Name', a torch module on the "
-            f"Python path that is called as Name(observation_shape, heads) ({error})"
-        ) from error
 
 
 def flatten(module: nn.Module) -> tuple[Tensor, Tensor]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from actorlearn.models.encoders import PixelConvolution, check_image
+from actorlearn.models.specs import ImageSettings
 
 SECTIONS = (16, 32, 32)
 """Channels of each section; every section halves the sides."""
@@ -19,10 +20,10 @@ _BLOCKS = 2
 class ResidualEncoder(nn.Module):
     """Three sections of convolution, pooling and two residual blocks; then one fully connected layer."""
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self, settings: ImageSettings, shape: tuple[int, ...]) -> None:
         """Size the layers for observations of this shape."""
         super().__init__()
-        check_image(shape, 1, "impala")
+        check_image(shape, 1, settings.name)
         channels, height, width = shape
         layers: list[nn.Module] = []
         for section in SECTIONS:

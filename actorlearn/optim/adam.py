@@ -11,13 +11,14 @@ from math import sqrt
 import torch
 from torch import Tensor
 
-from actorlearn.optim.interface import OptimizerSettings, Spread, copy_state, whole
+from actorlearn.optim.interface import Spread, copy_state, whole
+from actorlearn.optim.specs import AdamSettings
 
 
 class Adam:
     """Moves by the mean gradient over the root mean square, both corrected for having started at 0."""
 
-    def __init__(self, settings: OptimizerSettings, parameters: Tensor, spread: Spread = whole) -> None:
+    def __init__(self, settings: AdamSettings, parameters: Tensor, spread: Spread = whole) -> None:
         """Start the accumulators, as long as the flat `parameters` and on their device."""
         self.settings = settings
         self.spread = spread

@@ -1,19 +1,17 @@
-"""Turns `optimizer.name` into an optimizer for a flat vector; knows no network and no process."""
+"""Makes the optimizer that settings are for, of a flat vector; knows no network and no process."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from actorlearn.optim.adam import Adam
-from actorlearn.optim.interface import Optimizer, OptimizerSettings, Spread, whole
-from actorlearn.optim.rmsprop import RMSProp
+from actorlearn.optim.interface import Optimizer, Spread, whole
+from actorlearn.optim.specs import OPTIMIZERS, OptimizerSettings
 
 
 def make(settings: OptimizerSettings, parameters: Tensor, spread: Spread = whole) -> Optimizer:
-    """Construct the optimizer that the settings name, with state as long as the flat `parameters`, on their device.
+    """Construct the optimizer, with state as long as the flat `parameters`, on their device.
 
     `spread` says by which slices its steps are made; they change nothing but the time it takes.
     """
-    if settings.name == "adam":
-        return Adam(settings, parameters, spread)
-    return RMSProp(settings, parameters, spread)
+    made: Optimizer = OPTIMIZERS.spec(settings.name).load()(settings, parameters, spread)
+    return made

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from actorlearn.optim.adam import Adam
-from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.optim.specs import AdamSettings
 
 
 class MultiStepAdam(Adam):
     """Local steps are Adam's; beside them it accumulates what they would have done to any other starting point."""
 
-    def __init__(self, settings: OptimizerSettings, parameters: Tensor) -> None:
+    def __init__(self, settings: AdamSettings, parameters: Tensor) -> None:
         """Start state and accumulators, as long as the flat `parameters` and on their device."""
         super().__init__(settings, parameters)
         self.gradient_sum = torch.zeros_like(parameters)  # the appendix's a_g

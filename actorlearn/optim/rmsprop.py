@@ -10,13 +10,14 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from actorlearn.optim.interface import OptimizerSettings, Spread, copy_state, whole
+from actorlearn.optim.interface import Spread, copy_state, whole
+from actorlearn.optim.specs import RMSPropSettings
 
 
 class RMSProp:
     """Divides each gradient by the root of the decaying mean of its square (less the squared mean, if centered)."""
 
-    def __init__(self, settings: OptimizerSettings, parameters: Tensor, spread: Spread = whole) -> None:
+    def __init__(self, settings: RMSPropSettings, parameters: Tensor, spread: Spread = whole) -> None:
         """Start the accumulators, as long as the flat `parameters` and on their device."""
         self.settings = settings
         self.spread = spread

@@ -9,7 +9,7 @@ from math import sqrt
 
 import msgspec
 
-from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.optim.specs import AdamSettings, OptimizerSettings
 
 SCALINGS = ("none", "sqrt", "linear")
 
@@ -41,5 +41,5 @@ def for_batches(settings: OptimizerSettings, batches: float, scaling: str) -> Op
         settings,
         learning_rate=scaled(settings.learning_rate, batches, scaling),
         learning_rate_final=scaled(settings.learning_rate_final, batches, scaling),
-        epsilon=settings.epsilon / batches if settings.name == "adam" else settings.epsilon,
+        epsilon=settings.epsilon / batches if isinstance(settings, AdamSettings) else settings.epsilon,
     )

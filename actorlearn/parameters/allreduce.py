@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,10 +28,11 @@ from torch import Tensor
 from actorlearn.failpoints import hit
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.allgather import AllGather
+from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.consumed import Consumed
-from actorlearn.parameters.exchange import Alone
-from actorlearn.parameters.interface import Agreed, Disagreement, ExchangeSettings, Learner, Place, Stepped
-from actorlearn.parameters.rendezvous import Rendezvous
+from actorlearn.parameters.interface import Agreed, Disagreement, Learner, Place, Stepped
+from actorlearn.parameters.rendezvous import take_place
+from actorlearn.parameters.settings import SyncExchange
 from actorlearn.parameters.waits import Waits
 
 ASK_EVERY = 8
@@ -49,20 +49,22 @@ That takes a second meeting. The mean by such rows, in a trial on two cores that
 parameters: two learners 0.5 M 0.46 (parts: 0.59), 4 M 6.9 (6.9); four learners 0.5 M 2.2 (1.7), 4 M 12.7 (8.6). Gloo
 over TCP took 1.5 and 16.7, 9.0 and 34.
 """
-_ENV_STEPS, _OPTIMIZER_STEPS, _DRAINING, _BUSY_NS, _HASH, _ROUND, _USED = range(7)
-_UPDATES, _CHANGES, _NUMBER, _COUNTS = 1, 2, 3, 7  # of what is said on joining; round and steps are where they are
+HASH_EVERY = 100
+"""Batches between two comparisons of the weights' hash."""
+_ENV_STEPS, _OPTIMIZER_STEPS, _DRAINING, _BUSY_NS, _HASH, _ROLLOUT, _USED = range(7)
+_UPDATES, _CHANGES, _NUMBER, _COUNTS = 1, 2, 3, 7  # of what is said on joining; rollout and steps are where they are
 
 
 class Sync:
     """One of several learners that take every step together."""
 
-    def __init__(self, settings: ExchangeSettings, learner: Learner) -> None:
+    def __init__(self, settings: SyncExchange, learner: Learner, hash_every: int = HASH_EVERY) -> None:
         """Take the place at the rendezvous; waits for nobody yet."""
-        self.settings, self.learner = settings, learner
+        self.settings, self.learner, self.hash_every = settings, learner, hash_every
         self.weights = learner.weights
         self.own = Alone(replace(learner, consumed=learner.consumed or Consumed(settings.learners)))
-        gradients = Segment.open(Path(settings.gradients))
-        self.rendezvous = Rendezvous(Segment.open(Path(settings.rendezvous)), settings.rank, learner.alive)
+        gradients = Segment.open(settings.gradients.file)
+        self.rendezvous = take_place(settings.rendezvous, settings.rank, learner.alive)
         self._gathering = AllGather(gradients, self.rendezvous)
         self._waits = Waits(settings.learners)
         self._agreements = self._calls = 0
@@ -89,12 +91,12 @@ class Sync:
 
         Learners that outlived a lost peer know more than the newest checkpoint does.
         """
-        place, counts, consumed = self.learner.place(), self.learner.counts(), self.own.consumed
+        place, counts, consumed = self.learner.place(), self.learner.carried.counts(), self.own.consumed
         said = self.rendezvous.meet(
-            [env_steps, updates, consumed.changes, self.learner.number, 0, place.round, place.used, *counts]
+            [env_steps, updates, consumed.changes, self.learner.number, 0, place.rollout, place.used, *counts]
         )
         best = max(range(len(said)), key=lambda rank: (said[rank, _UPDATES], said[rank, _CHANGES], -rank))
-        own = [self.weights, consumed.table, *self.learner.beside, *self.state().values()]
+        own = [self.weights, consumed.table, *self.learner.carried.tensors, *self.state().values()]
         taken = [self._gather(tensor)[best].clone() for tensor in own]
         for tensor, theirs in zip(own, taken, strict=True):  # all or nothing, should one be lost meanwhile
             tensor.copy_(theirs)
@@ -103,7 +105,7 @@ class Sync:
         for number, place in zip(self._numbers, _places(said), strict=True):
             if consumed.place(number) is None:
                 consumed.begin(number, place)
-        self.learner.adopt(said[:, _COUNTS : _COUNTS + len(counts)], best)
+        self.learner.carried.adopt(said[:, _COUNTS : _COUNTS + len(counts)], best)
         self._waits = Waits(self.settings.learners)
         return self.own.join(int(said[best, _ENV_STEPS]), int(said[best, _UPDATES]))
 
@@ -113,14 +115,13 @@ class Sync:
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
         """Wait for all learners; hear how much each has left to do; see now and then that they are the same."""
-        every = self.settings.hash_every
-        checked = every > 0 and self._agreements % every == 0
+        checked = self._agreements % self.hash_every == 0
         self._agreements += 1
         fingerprint = self._fingerprint() if checked else 0
         place = self.learner.place()
         with self._waits.waiting():
             said = self.rendezvous.meet(
-                [env_steps, optimizer_steps, draining, self._waits.busy_ns, fingerprint, place.round, place.used]
+                [env_steps, optimizer_steps, draining, self._waits.busy_ns, fingerprint, place.rollout, place.used]
             )
         hit("allreduce.agreed")
         self._waits.count(said[:, _BUSY_NS])
@@ -136,7 +137,7 @@ class Sync:
         self._merging = []
         for rank, place in enumerate(_places(said)):
             consumed.begin(number := self._numbers[rank], place)
-            if not consumed.merged(number, place.round):
+            if not consumed.merged(number, place.rollout):
                 self._merging.append(rank)
         steps = said[:, _OPTIMIZER_STEPS]
         self._first, self._step = (steps.max() - steps).tolist(), 0
@@ -194,9 +195,9 @@ class Sync:
         """Nobody learns alone."""
         return False
 
-    def numbers(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Who made the others wait, and how long this learner did."""
-        return self._waits.told()
+        return self._waits.metrics()
 
     def close(self) -> None:
         """Leave. Learners that still wait for this one get PeerLost."""
@@ -237,7 +238,7 @@ class Sync:
 
 def _places(said: NDArray[np.int64]) -> list[Place]:
     """Where each learner says that it is."""
-    return [Place(round_, used) for round_, used in said[:, [_ROUND, _USED]].tolist()]
+    return [Place(rollout, used) for rollout, used in said[:, [_ROLLOUT, _USED]].tolist()]
 
 
 def ask_after(calls: int, seconds: float) -> int:

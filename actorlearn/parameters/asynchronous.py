@@ -8,47 +8,43 @@ device, updated there, and written back. Adam's count of steps is each learner's
 on from batch to batch, so that A2C, whose batch is one step, has several too; a learner that is killed takes along
 those that the store has not got.
 
-Updates have numbers, by round and then in the order in which the round's updates are made, so that a learner that was
-killed and does its round again numbers them as before. Each chunk says which of this learner's updates is the newest in
-it; one that a chunk has already is not made there again. Minibatches are drawn from seed and round: they are the same.
+Updates have numbers, by rollout and then in the order in which the rollout's updates are made, so that a learner that
+was killed and does its rollout again numbers them as before. Each chunk says which of this learner's updates is the
+newest in it; one that a chunk has already is not made there again. Minibatches are drawn from seed and rollout: they
+are the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from actorlearn.memory.shared import Segment
 from actorlearn.optim.clip import clip_by_global_norm
-from actorlearn.optim.interface import Optimizer, copy_state, state_vectors
+from actorlearn.optim.interface import Optimizer, copy_state
 from actorlearn.optim.make import make as make_optimizer
 from actorlearn.optim.multistep import MultiStepAdam
+from actorlearn.optim.specs import AdamSettings
 from actorlearn.parameters.consumed import Consumed
-from actorlearn.parameters.interface import Agreed, ExchangeSettings, Learner, Place, Stepped
-from actorlearn.parameters.store import Record, Store
+from actorlearn.parameters.interface import Agreed, Learner, Place, Stepped
+from actorlearn.parameters.settings import AsyncExchange
+from actorlearn.parameters.store import Record, open_store
 
-_ROUND = 1 << 32
-"""From the number of an update to that of the same one a round later."""
+_ROLLOUT = 1 << 32
+"""From the number of an update to that of the same one a rollout later."""
 
 
 class Async:
     """One of several learners that share a parameter store."""
 
-    def __init__(self, settings: ExchangeSettings, learner: Learner) -> None:
+    def __init__(self, settings: AsyncExchange, learner: Learner) -> None:
         """Bind to the store, with an optimizer for each of its chunks."""
         self.learner, weights, optimizer = learner, learner.weights, learner.optimizer
         self.consumed = learner.consumed or Consumed(learner.number + 1)
-        if settings.local_steps > 1 and optimizer.name != "adam":
-            raise ValueError(
-                f"exchange.local_steps: {settings.local_steps} needs optimizer.name: adam, not {optimizer.name}; "
-                "the rule for several local steps is Adam's"
-            )
         self.weights, self.clip_norm, self.local_steps = weights, optimizer.clip_norm, settings.local_steps
-        self.store = Store(Segment.open(Path(settings.store)), settings.rank, learner.gradients.numel(), learner.alive)
+        self.store = open_store(settings.store, settings.rank, learner.gradients.numel(), learner.alive)
         self.spans = {chunk: span for chunk, span in enumerate(self.store.spans) if span.start < span.stop}
         self.statistics = len(self.store.spans) - 1
         chunks = [chunk for chunk in self.spans if chunk != self.statistics]
@@ -56,18 +52,23 @@ class Async:
         self.chunks = chunks[first:] + chunks[:first]  # learners that come together begin at different chunks
         self.local: dict[int, MultiStepAdam] = {}
         if settings.local_steps > 1:
+            if not isinstance(optimizer, AdamSettings):
+                raise ValueError(
+                    f"exchange.local_steps: {settings.local_steps} needs optimizer.name: adam, not {optimizer.name}; "
+                    "the rule for several local steps is Adam's"
+                )
             self.local = {chunk: MultiStepAdam(optimizer, weights[self.spans[chunk]]) for chunk in chunks}
         self.optimizers: dict[int, Optimizer] = {
             chunk: self.local.get(chunk) or make_optimizer(optimizer, weights[self.spans[chunk]]) for chunk in chunks
         }
-        self.vectors = state_vectors(optimizer)
+        self.vectors = optimizer.state_vectors
         self.pending = 0
         """Local steps that the store has not got."""
         self.idle = 0
         """Nobody waits for this learner."""
         self.env_steps = 0
         """In the batch that is being learned."""
-        self._round = self._number = 0
+        self._rollout = self._number = 0
         """That is learned; and of the update that is made next."""
         self._brought = False
         """Whether one of this batch's updates has come to the store."""
@@ -103,28 +104,32 @@ class Async:
         self.pull()
         place = self.learner.place()
         if self.store.record is None:
-            self._settle(Record(place.round, place.used, place.used, 0, place.used, 0, self._steps_of(self.chunks[0])))
+            self._settle(
+                Record(place.rollout, place.used, place.used, 0, place.used, 0, self._steps_of(self.chunks[0]))
+            )
         else:
             self._go_on(self._record, place)
         return self.store.env_steps, self.store.updates
 
     def _go_on(self, record: Record, place: Place) -> None:
-        """Take up the work of an incarnation that was killed, maybe after it had settled the round that is redone.
+        """Take up the work of an incarnation that was killed, maybe after it had settled the rollout that is redone.
 
-        Without its local steps, but for the count of them: rounds of which no update has come to the store are lost.
+        Without its local steps, but for the count of them: rollouts of which no update has come to the store are lost.
         """
         newest = max(self._applied[chunk] for chunk in self.chunks)
-        home = place.used if newest >= place.round * _ROUND else min(place.used, record.home)  # it brought along all
-        redone = record.learned > place.round
+        home = (
+            place.used if newest >= place.rollout * _ROLLOUT else min(place.used, record.home)
+        )  # it brought along all
+        redone = record.rollouts_learned > place.rollout
         steps = record.steps_before if redone else record.optimizer_steps
         for chunk in self.optimizers:
             self._count_steps(chunk, steps - self._steps_of(chunk))
-        self.learner.adopt(np.array([record.counts], np.int64), 0)
-        self._settle(record._replace(learned=place.round, used=home, updates=record.updates - redone))
+        self.learner.carried.adopt(np.array([record.counts], np.int64), 0)
+        self._settle(record._replace(rollouts_learned=place.rollout, used=home, updates=record.updates - redone))
 
     def place(self) -> Place | None:
-        """Return the learner's own round, and what there is in the store of what was learned before it."""
-        return Place(self._record.learned, self._record.used)
+        """Return the learner's own rollout, and what there is in the store of what was learned before it."""
+        return Place(self._record.rollouts_learned, self._record.used)
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
         """Agree with oneself, on top of what all have learned until now; a drain leaves no local steps behind."""
@@ -134,8 +139,8 @@ class Async:
         self.env_steps, updates = (0, 0) if draining else (env_steps, 1)
         place = self.learner.place()
         self.consumed.begin(self.learner.number, place)
-        self._round = place.round
-        self._number = max(self._number, self._round * _ROUND)
+        self._rollout = place.rollout
+        self._number = max(self._number, self._rollout * _ROLLOUT)
         return Agreed(self.store.env_steps + self.env_steps, self.store.updates + updates, draining)
 
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
@@ -179,8 +184,8 @@ class Async:
         """Count the batch, once."""
         self.consumed.settle(self.learner.number, self.env_steps)
         record = self._record
-        if record.learned <= self._round:
-            record = record._replace(learned=self._round + 1, used=record.used + self.env_steps)
+        if record.rollouts_learned <= self._rollout:
+            record = record._replace(rollouts_learned=self._rollout + 1, used=record.used + self.env_steps)
             self._settle(record._replace(updates=record.updates + 1, steps_before=record.optimizer_steps))
 
     @property
@@ -193,7 +198,7 @@ class Async:
     def _settle(self, record: Record) -> None:
         """Write the record, with how many of its steps have come to the store and what is counted here."""
         home = record.used if self._brought or not self.pending else record.home
-        steps, counts = self._steps_of(self.chunks[0]), tuple(self.learner.counts())
+        steps, counts = self._steps_of(self.chunks[0]), tuple(self.learner.carried.counts())
         self.store.settle(record._replace(home=home, optimizer_steps=steps, counts=counts))
         self._brought = False
 
@@ -209,7 +214,7 @@ class Async:
             waiting.remove(chunk)
         return changed
 
-    def numbers(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Updates by others between this learner's last look at a chunk and its own update of it; waiting for locks."""
         stale, waited_s = self._staleness, self.store.waited_s
         self._staleness, self.store.waited_s = [], 0.0

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from actorlearn.files import flush, write_atomically
+from actorlearn.parameters.modes import ModeSpec
 
 FORMAT = 2
 """Of manifests that are written. Format 1, with hashes of the tensors alone, is read too."""
@@ -136,25 +137,25 @@ def newest(*directories: Path, beat: Beat = silent, among: Collection[int] = ())
     return found
 
 
-def going_on(root: Path, learner: int, mode: str, beat: Beat = silent) -> tuple[Found, Found]:
+def going_on(root: Path, learner: int, mode: ModeSpec, beat: Beat = silent) -> tuple[Found, Found]:
     """What a learner goes on from: its own checkpoint, and the one whose weights it takes. Raises CheckpointError.
 
-    Both are the same but in mode async, whose weights are everybody's: those of the newest of all learners' checkpoints
-    are gone on with, whoever comes first. In mode sync it is of the newest steps that all learners have saved, if there
-    are any, so that each goes on with its own of the same moment. A learner that has saved nothing begins as the first
-    one, and so does, where all have the same weights, one of which nothing is left.
+    Both are the same but where weights are central: those of the newest of all learners' checkpoints are gone on with,
+    whoever comes first. Learners in step go on from the newest steps that all have saved, if there are any, each with
+    its own of the same moment. A learner that has saved nothing begins as the first one, and so does one of which
+    nothing is left, where others have what it has learned.
     """
     own = directory_of(root, learner)
     own = own if folders(own) else root
-    others = [directory for directory in directories(root) if directory != own]
-    weights = newest(own, *others, beat=beat) if mode == "async" else None
-    if mode == "sync" and (common := in_all([own, *others]) - {0}):
+    others = [directory for directory in directories(root).values() if directory != own]
+    weights = newest(own, *others, beat=beat) if mode.central else None
+    if mode.in_step and (common := in_all([own, *others]) - {0}):
         with suppress(CheckpointError):
             return (mine := newest(own, beat=beat, among=common)), mine
     try:
         mine = newest(own, beat=beat) if weights is None or weights.path.parent != own else weights
     except CheckpointError as error:
-        if mode not in ("async", "sync"):
+        if not mode.outlived:
             raise
         weights = weights or newest(*others, beat=beat)
         mine = replace(weights, damaged=(*weights.damaged, (own.name, str(error))))
@@ -190,9 +191,9 @@ def directory_of(root: Path, learner: int) -> Path:
     return root / f"learner-{learner}" if learner else root
 
 
-def directories(root: Path) -> list[Path]:
-    """Where learners have saved, the first one's first."""
-    return [root, *(directory_of(root, number) for number in _others(root))]
+def directories(root: Path) -> dict[int, Path]:
+    """Where learners have saved, by their numbers, the first one's first."""
+    return {number: directory_of(root, number) for number in (0, *_others(root))}
 
 
 def learners_so_far(root: Path) -> int:

@@ -1,8 +1,8 @@
 """What of each learner's experience is in some weights: a table that is kept, saved and taken over with them.
 
 Reads and writes one tensor; knows no gradients and no rows of experience. A learner that takes over weights looks up
-its own row there: rounds before that one are in them, and so are the first minibatches of it. None of these is learned
-from again, whoever died meanwhile.
+its own row there: rollouts before that one are in them, and so are the first minibatches of it. None of these is
+learned from again, whoever died meanwhile.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from torch import Tensor
 
 from actorlearn.parameters.interface import CONSUMED_WORDS, Place
 
-_ROUND, _USED, _MERGED, _STEPS = range(4)
+_ROLLOUT, _USED, _MERGED, _STEPS = range(4)
 _FOR_ALL = 1
 """Row that is nobody's: it has how often the weights were changed since the last whole update."""
 
 
 class Consumed:
-    """A row for each learner, by number: next round, environment steps used before it, and how far that round is."""
+    """A row for each learner, by number: next rollout, environment steps used before it, how far that rollout is."""
 
     def __init__(self, learners: int) -> None:
         """Weights that nobody has learned."""
@@ -40,23 +40,23 @@ class Consumed:
 
     def place(self, learner: int) -> Place | None:
         """Where a learner goes on by these weights; None where they say nothing of it."""
-        round_, used = self._rows[learner, : _USED + 1].tolist()
-        return None if round_ < 0 else Place(round_, used)
+        rollout, used = self._rows[learner, : _USED + 1].tolist()
+        return None if rollout < 0 else Place(rollout, used)
 
-    def done(self, learner: int, round_: int) -> int:
-        """Minibatches of a round that is not learned from as a whole."""
+    def done(self, learner: int, rollout: int) -> int:
+        """Minibatches of a rollout that is not learned from as a whole."""
         row = self._rows[learner]
-        return int(row[_STEPS]) if row[_ROUND] == round_ else 0
+        return int(row[_STEPS]) if row[_ROLLOUT] == rollout else 0
 
-    def merged(self, learner: int, round_: int) -> bool:
-        """Whether the statistics have the moments of a learner's round."""
+    def merged(self, learner: int, rollout: int) -> bool:
+        """Whether the statistics have the moments of a learner's rollout."""
         row = self._rows[learner]
-        return bool(row[_MERGED]) and row[_ROUND] == round_
+        return bool(row[_MERGED]) and row[_ROLLOUT] == rollout
 
     def begin(self, learner: int, place: Place) -> None:
-        """A learner is about to learn a round, or to go on with it."""
+        """A learner is about to learn a rollout, or to go on with it."""
         row = self._rows[learner]
-        if row[_ROUND] != place.round:
+        if row[_ROLLOUT] != place.rollout:
             row[:] = (*place, 0, 0)
 
     def merge(self, learner: int) -> None:
@@ -71,15 +71,15 @@ class Consumed:
         self.table[0, 0] += 1
 
     def settle(self, learner: int, env_steps: int) -> None:
-        """A learner's round is in the weights, with so many steps."""
+        """A learner's rollout is in the weights, with so many steps."""
         row = self._rows[learner]
-        row[:] = row[_ROUND] + 1, row[_USED] + env_steps, 0, 0
+        row[:] = row[_ROLLOUT] + 1, row[_USED] + env_steps, 0, 0
         self.table[0, 0] = 0
 
     def know_only(self, learner: int) -> None:
         """What others learn is not told any more."""
         others = np.arange(len(self._rows)) != learner
-        self._rows[others, _ROUND] = -1
+        self._rows[others, _ROLLOUT] = -1
 
     def forget_parts(self) -> None:
         """What comes next is other experience than what was broken off."""

@@ -11,19 +11,19 @@ import numpy as np
 
 from actorlearn.failpoints import hit
 from actorlearn.memory.fields import Field
+from actorlearn.memory.record import SLOTS, CommittedRecord
 from actorlearn.memory.shared import Segment
 
-_ENV_STEPS, _UPDATES, _LEARNED = range(3)
-_SLOTS = 2
+_ENV_STEPS, _UPDATES, _ROLLOUTS_LEARNED = range(3)
 
 
 def counts_fields(learners: int) -> list[Field]:
     """Fields of the segment, for so many learners that there can ever be."""
     return [
         Field("began", "int64", (learners, 8), -1),  # env steps and updates in the weights that the learner began with
-        Field("settled", "int64", (learners, 8), 0),  # how often each has counted a round
-        Field("done", "int64", (_SLOTS, learners, 8), 0),  # what was learned from since, and the round after it
-        Field("claimed", "int64", (learners, 8), 0),  # the round after the one that others may have something of
+        Field("settled", "int64", (learners, 8), 0),  # how often each has counted a rollout
+        Field("done", "int64", (SLOTS, learners, 8), 0),  # what was learned from since, and the rollout after it
+        Field("claimed", "int64", (learners, 8), 0),  # the rollout after the one that others may have something of
     ]
 
 
@@ -32,8 +32,9 @@ class Counts:
 
     def __init__(self, segment: Segment, learner: int) -> None:
         """Bind to the learner's row."""
-        self._began, self._done = segment["began"], segment["done"]
-        self._settled, self._claimed = segment["settled"][:, 0], segment["claimed"][:, 0]
+        self._began, self._claimed = segment["began"], segment["claimed"][:, 0]
+        settled, done = segment["settled"], segment["done"]
+        self._records = [CommittedRecord(settled[other], done[:, other]) for other in range(len(settled))]
         self._learner = learner
 
     @property
@@ -47,34 +48,32 @@ class Counts:
 
     @property
     def claimed(self) -> int:
-        """Round below which others may have something of what this learner learned."""
+        """Rollout below which others may have something of what this learner learned."""
         return int(self._claimed[self._learner])
 
-    def claim(self, round_: int) -> None:
-        """Others are about to be shown something of this round."""
-        self._claimed[self._learner] = round_ + 1
+    def claim(self, rollout: int) -> None:
+        """Others are about to be shown something of this rollout."""
+        self._claimed[self._learner] = rollout + 1
         hit("counts.claimed")
 
     @property
-    def learned(self) -> int:
-        """Round after the one that this learner has counted last."""
-        return int(self._done[self._settled[self._learner] % _SLOTS, self._learner, _LEARNED])
+    def rollouts_learned(self) -> int:
+        """Rollout after the one that this learner has counted last."""
+        return int(self._records[self._learner].now[0][_ROLLOUTS_LEARNED])
 
-    def add(self, round_: int, env_steps: int, updates: int) -> None:
-        """Add a round to this learner's own, unless that was done before it was killed."""
-        settled, own = int(self._settled[self._learner]), self._done[:, self._learner]
-        before = own[settled % _SLOTS]
-        if round_ < before[_LEARNED]:
-            return
-        done = before[_ENV_STEPS] + env_steps, before[_UPDATES] + updates, round_ + 1
-        own[(settled + 1) % _SLOTS, : len(done)] = done
-        hit("counts.written")
-        self._settled[self._learner] = settled + 1  # the word last
-        hit("counts.settled")
+    def add(self, rollout: int, env_steps: int, updates: int) -> None:
+        """Add a rollout to this learner's own, unless that was done before it was killed."""
+        own = self._records[self._learner]
+        before = own.now[0].tolist()
+        if rollout >= before[_ROLLOUTS_LEARNED]:
+            own.replace([before[_ENV_STEPS] + env_steps, before[_UPDATES] + updates, rollout + 1])
 
     @property
     def total(self) -> tuple[int, int]:
         """Environment steps and updates of all: the most that anybody began with, and what each has done since."""
-        done = self._done[self._settled % _SLOTS, np.arange(len(self._settled))].sum(0)
-        env_steps, updates = (self._began.max(0).clip(0) + done)[: _UPDATES + 1].tolist()
+        began = self._began[:, : _UPDATES + 1].copy()
+        done = [
+            self._records[other].read([_ENV_STEPS, _UPDATES])[0] for other in np.flatnonzero(began[:, _UPDATES] >= 0)
+        ]
+        env_steps, updates = (began.max(0).clip(0) + sum(done)).tolist()
         return env_steps, updates

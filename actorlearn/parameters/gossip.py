@@ -6,14 +6,14 @@ waited for, used at most once, and mixed with weight 1 / (1 + in-degree) once ev
 ``max_staleness`` exchanges without mixing a learner does wait. What the optimizer remembers is each learner's own.
 A message with weights that are not finite, or beyond MOST, is refused as if its sender were no in-peer this time.
 
-A learner that is killed loses its weights, and its peers keep traces of them. So it says of which round it shows them
-something before it does, and that round is not learned from again: each is at most once in anybody's weights.
+A learner that is killed loses its weights, and its peers keep traces of them. So it says of which rollout it shows them
+something before it does, and that rollout is not learned from again: each is at most once in anybody's weights.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from actorlearn.address import Shm
 from actorlearn.failpoints import hit
 from actorlearn.memory.shared import Segment
-from actorlearn.parameters.consensus import Consensus, cosines, measure
+from actorlearn.parameters.alone import Alone
+from actorlearn.parameters.consensus import cosines, measure
 from actorlearn.parameters.counts import Counts
-from actorlearn.parameters.exchange import Alone
 from actorlearn.parameters.exchange_log import ExchangeLog
-from actorlearn.parameters.graph import in_peers, neighbours
-from actorlearn.parameters.interface import Agreed, ExchangeSettings, Learner, Place, Stepped
+from actorlearn.parameters.interface import Agreed, Learner, Place, Stepped
 from actorlearn.parameters.mailbox import Mailbox, SharedMailbox
+from actorlearn.parameters.mixing import in_peers, neighbours
+from actorlearn.parameters.settings import GossipExchange
 from actorlearn.parameters.socket_mailbox import SocketMailbox
+from actorlearn.wire.identity import ProcessId
 
 FIRST_MESSAGE_S = 30.0
 """Longest that a learner which comes later waits for weights of others before it goes on with its own."""
@@ -45,25 +48,23 @@ _TURN_S = 1e-3
 class Gossip:
     """One of several learners that mix their weights."""
 
-    def __init__(self, settings: ExchangeSettings, learner: Learner) -> None:
+    def __init__(self, settings: GossipExchange, learner: Learner) -> None:
         """Bind to the own segments."""
         self.settings, self.weights = settings, learner.weights
         self.own = Alone(learner)
         self.idle = 0
         """Nobody waits for this learner."""
-        self._alive, self._members, self._warn = learner.alive, learner.members, learner.warn
-        self._place, self._round = learner.place, 0
-        self._folder = Path(settings.folder)
+        self._alive, self._present_now, self._warn = learner.alive, learner.present, learner.warn
+        self._members: tuple[int, ...] = ()
+        """Learners that there were when this was looked at last."""
+        self._place, self._rollout = learner.place, 0
         self._segments: list[Segment] = []
-        self.counts = Counts(self._open("counts"), settings.rank)
-        shared = settings.transport == "shm"
-        self.mailbox: Mailbox = SharedMailbox(self._folder, settings.rank) if shared else self._socket_mailbox()
-        self._log = ExchangeLog(self._open(f"exchanges-{settings.rank}")) if shared else None
-        self._consensus = Consensus(self._folder) if shared else None
-        kept = settings.gradient_every > 0
-        self._gradients = SharedMailbox(self._folder, settings.rank, "gradients") if kept else None
+        self.counts = Counts(self._open(settings.counts), settings.rank)
+        self.mailbox = self._open_mailbox()
+        self._log = ExchangeLog(Path(settings.log), anew=not self.counts.begun) if settings.log else None
+        self._gradients = SharedMailbox(settings.gradients, settings.rank) if settings.gradients else None
         self._message = np.empty(self.weights.numel(), np.float32)
-        self._before = torch.empty_like(self.weights if shared else self.weights[:0])
+        self._before = torch.empty_like(self.weights if self._log else self.weights[:0])
         """The weights when a change of them was logged last."""
         self._averaged = 0
         """Weights of how many learners made the own ones since then; 0 = they were not mixed."""
@@ -102,15 +103,15 @@ class Gossip:
         return self.counts.total
 
     def place(self) -> Place | None:
-        """Return the round after the one in which an incarnation before this one died, if others have some of it."""
+        """Return the rollout after the one in which an incarnation before this one died, if others have some of it."""
         place = self._place()
-        return Place(self.counts.claimed, place.used) if self.counts.claimed > place.round else None
+        return Place(self.counts.claimed, place.used) if self.counts.claimed > place.rollout else None
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
         """Agree with oneself, on top of what all have learned until now."""
         self._batch_steps, updates = (0, 0) if draining else (env_steps, 1)
         self.own.agree(env_steps, optimizer_steps, draining)
-        self._round = self._place().round
+        self._rollout = self._place().rollout
         before = self.counts.total
         return Agreed(before[0] + self._batch_steps, before[1] + updates, draining)
 
@@ -136,42 +137,40 @@ class Gossip:
         return told
 
     def settle(self) -> None:
-        """Count the batch; see what others have done meanwhile."""
-        self.counts.add(self._round, self._batch_steps, 1)
+        """Count the batch."""
+        self.counts.add(self._rollout, self._batch_steps, 1)
         self.own.settle()
-        if self._consensus:
-            self._consensus.follow(self._present())
 
     def pull(self) -> bool:
         """Weights are mixed after a step, and at no other time."""
         return False
 
-    def numbers(self) -> dict[str, Any]:
+    def metrics(self) -> dict[str, Any]:
         """Exchanges, how many in a row did not mix, the share that did, waiting, and how far learners are apart.
 
         `messages_refused` since the last call were of peers whose weights could not be used.
 
-        `consensus_distance` is the l2 norm from the own newest message to the mean of everybody's, and
-        `consensus_bound` what it cannot exceed (Assran et al. 2019, proposition 1); `gradient_cosine` is of each pair.
+        `consensus_distance` is the l2 norm from the own newest message to the mean of everybody's; `gradient_cosine`
+        is of each pair.
         """
         stale, waited_s = self._staleness, self._waited_s
         self._staleness, self._waited_s = [], 0.0
-        told: dict[str, Any] = {"exchanges": len(stale), "learner_wait_s": waited_s, **self._apart()}
+        found: dict[str, Any] = {"exchanges": len(stale), "learner_wait_s": waited_s, **self._apart()}
         refused, self._told_refused = sum(self._refused.values()) - self._told_refused, sum(self._refused.values())
-        told["messages_refused"] = refused
+        found["messages_refused"] = refused
         if stale:
             mean = sum(stale) / len(stale)
-            told |= {"staleness_mean": mean, "staleness_max": max(stale), "mixed_share": stale.count(0) / len(stale)}
-        return told
+            found |= {"staleness_mean": mean, "staleness_max": max(stale), "mixed_share": stale.count(0) / len(stale)}
+        return found
 
     def _apart(self) -> dict[str, Any]:
         rank, present, told = self.settings.rank, self._present(), dict[str, Any]()
         others = [peer for peer in present if peer != rank and self.mailbox.version(peer) >= 0]
-        if self._consensus and others and self.mailbox.version(rank) >= 0:
+        if others and self.mailbox.version(rank) >= 0:  # one that is sent is with the others alone
             measured = measure([rank, *others], self.mailbox.take, self.weights.numel())
             told["consensus_distance"] = measured.distance
-            if (bound := self._consensus.bound(present, measured)) is not None:
-                told["consensus_bound"] = float(bound[0][0])
+            if self._log:
+                self._log.measured(measured)
         if self._gradients and rank == present[0]:  # one says it for all
             kept = {peer: np.empty_like(self._message[: self.own.parameters.numel()]) for peer in present}
             kept = {peer: gradient for peer, gradient in kept.items() if self._gradients.take(peer, gradient) >= 0}
@@ -180,7 +179,7 @@ class Gossip:
 
     def close(self) -> None:
         """Leave; the newest message stays."""
-        for mapped in (self.mailbox, self._gradients, self._consensus):
+        for mapped in (self.mailbox, self._gradients, self._log):
             if mapped:
                 mapped.close()
         for segment in self._segments:
@@ -193,7 +192,7 @@ class Gossip:
         if self._log:
             rounded = self._averaged * _ROUNDING * float(torch.linalg.vector_norm(self.weights))
             self._log.stepped(self.mailbox.version(self.settings.rank) + 1, self._moved() + rounded)
-        self.counts.claim(self._round)
+        self.counts.claim(self._rollout)
         self.mailbox.post(self.weights.detach().cpu().numpy())
         hit("gossip.posted")
         peers = self._ready()
@@ -207,9 +206,23 @@ class Gossip:
             self._unmixed = 0 if self._mix(peers) or not peers else self._unmixed + 1
         self._staleness.append(self._unmixed)
 
-    def _present(self) -> list[int]:
-        """The learners that there are now, this one in any case."""
-        return sorted({*self._members(), self.settings.rank})
+    def _present(self) -> tuple[int, ...]:
+        """The learners that there are now, this one in any case; a change of those this one mixes with is told."""
+        numbers, stays = self._present_now()
+        before, self._members = self._members, tuple(sorted({*numbers, self.settings.rank}))
+        if stays and before and before != self._members and (said := self._change(before, self._members)):
+            self._warn(said)
+        return self._members
+
+    def _change(self, before: tuple[int, ...], now: tuple[int, ...]) -> str:
+        """Whose weights are mixed from now on, and why, in words; nothing where they are the same."""
+        graph, rank = self.settings.graph, self.settings.rank
+        mixed = neighbours(graph, now, rank)
+        if mixed == neighbours(graph, before, rank):
+            return ""
+        whys = ((set(before) - set(now), "gone"), (set(now) - set(before), "come"))
+        why = ", ".join(f"{_names(who)} {'has' if len(who) == 1 else 'have'} {how}" for who, how in whys if who)
+        return f"mixes with {_names(mixed) or 'nobody'} from now on: {why}"
 
     def _ready(self) -> tuple[int, ...] | None:
         """The in-peers there are now, if each has a message that was not used yet; a dead one is none of them."""
@@ -261,8 +274,7 @@ class Gossip:
 
         A message that travels may be on its way; in shared memory it is here, if there ever was one.
         """
-        shared = self.settings.transport == "shm"
-        peers = (self._heard() if shared else self._wait(self._heard, FIRST_MESSAGE_S)) or ()
+        peers = (self._wait(self._heard, FIRST_MESSAGE_S) if self.settings.listens else self._heard()) or ()
         total = torch.zeros_like(self.weights)
         used = self._add(peers, total)
         if used:
@@ -287,17 +299,25 @@ class Gossip:
 
     # Places ---------------------------------------------------------------------------------------------------------
 
-    def _open(self, name: str) -> Segment:
-        self._segments.append(Segment.open(self._folder / name))
+    def _open(self, segment: Shm) -> Segment:
+        self._segments.append(Segment.open(segment.file))
         return self._segments[-1]
 
-    def _socket_mailbox(self) -> Mailbox:
-        settings = self.settings
-        return SocketMailbox(
-            settings.rank, self.weights.numel(), settings.endpoint.format, self._readers, settings.incarnation
-        )
+    def _open_mailbox(self) -> Mailbox:
+        settings, messages = self.settings, self.settings.messages
+        if isinstance(messages, Shm):
+            return SharedMailbox(messages, settings.rank)
+
+        def endpoint(learner: int) -> str:
+            return messages.of(learner).endpoint
+
+        return SocketMailbox(settings.rank, self.weights.numel(), endpoint, self._readers, settings.incarnation)
 
     def _readers(self) -> list[int]:
         """The learners that mix this one's weights."""
         graph, rank, present = self.settings.graph, self.settings.rank, self._present()
         return [peer for peer in present if rank in neighbours(graph, present, peer)]
+
+
+def _names(learners: Collection[int]) -> str:
+    return " and ".join(ProcessId("trainer", learner).name for learner in sorted(learners))

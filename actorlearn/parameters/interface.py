@@ -1,6 +1,6 @@
-"""What learners that learn together are to the rest of the system: settings, errors, and the calls of an Exchange.
+"""What learners that learn together are to the rest of the system: errors, and the calls of an Exchange.
 
-Reads and writes nothing; imports torch for the type checker only, because processes without torch read these settings.
+Reads and writes nothing; imports torch for the type checker only, because processes without torch read this.
 
 An exchange is how one learner's gradient becomes new weights. The trainer calls the same methods in the same places in
 every mode: alone, sync (Stooke & Abbeel 2018, section 4.2), async (section 4.3) and gossip (Assran et al. 2019).
@@ -12,76 +12,47 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import msgspec
-
 from actorlearn.optim.interface import Spread, whole
-from actorlearn.parameters.graph import GraphSettings
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from actorlearn.optim.interface import OptimizerSettings
+    from actorlearn.optim.specs import OptimizerSettings
     from actorlearn.parameters.consumed import Consumed
-
-MODES = ("alone", "sync", "async", "gossip")
-TRANSPORTS = ("shm", "zmq")
-MOST_LEARNERS = 64
-"""That a gossip run can ever have had: each has a row in the segment of counts, and its number is never given again."""
 
 CONSUMED_WORDS = 4
 """Of eight bytes, that a learner takes in the table of what is in the weights (``parameters/consumed.py``)."""
 
 
-class ExchangeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which exchange, and which learner of how many this is."""
-
-    mode: str = "alone"
-    rank: int = 0  # which learner this is, from 0
-    learners: int = 1  # how many the run began with; in mode gossip others may have been attached since
-    rendezvous: str = ""  # sync: path of this generation's rendezvous segment
-    gradients: str = ""  # sync: path of the segment in which learners show one another their gradients
-    hash_every: int = 100  # sync: batches between two comparisons of the weights' hash; 0 = never
-    store: str = ""  # async: path of the store's segment
-    local_steps: int = (
-        1  # optimizer steps between two exchanges, whatever batches they are of; async: > 1 only with adam
-    )
-    folder: str = ""  # gossip: where the segments lie: counts, and messages-K, exchanges-K, gradients-K of learner K
-    graph: GraphSettings = GraphSettings()  # gossip: whose messages are mixed
-    max_staleness: int | None = (
-        None  # gossip: exchanges without mixing, after which in-peers are waited for; None = never
-    )
-    transport: str = "shm"  # gossip: of messages: shared memory, or ZeroMQ
-    endpoint: str = ""  # gossip by ZeroMQ: where a learner listens for messages, with {} for its number
-    incarnation: int = 0  # gossip by ZeroMQ: of this learner's trainer
-    gradient_every: int = 0  # gossip: updates between two gradients that are kept; 0 = none are
-
-    def __post_init__(self) -> None:
-        """Refuse numbers and words no exchange has."""
-        most = MOST_LEARNERS if self.mode == "gossip" else self.learners
-        rules = {
-            "mode": (self.mode in MODES, f"one of {list(MODES)}"),
-            "rank": (0 <= self.rank < most, f"from 0 to {most - 1}, as there are so many learners"),
-            "learners": (self.learners == 1 or self.mode != "alone", "1 in mode alone"),
-            "hash_every": (self.hash_every >= 0, "0 (never) or more"),
-            "local_steps": (self.local_steps >= 1, "1 or more"),
-            "max_staleness": (self.max_staleness is None or self.max_staleness >= 0, "0 or more, or None"),
-            "transport": (self.transport in TRANSPORTS, f"one of {list(TRANSPORTS)}"),
-            "gradient_every": (self.gradient_every >= 0, "0 (none) or more"),
-        }
-        for key, (holds, rule) in rules.items():
-            if not holds:
-                raise ValueError(f"exchange.{key}: {getattr(self, key)!r} must be {rule}")
-
-
 class Place(NamedTuple):
     """How far a learner is with its own experience."""
 
-    round: int = 0
+    rollout: int = 0
     """The one that is to be learned next, or is being learned."""
     used: int = 0
     """Environment steps of its own that were learned from before it, and are in the weights."""
+
+
+class Present(NamedTuple):
+    """Learners that there are now."""
+
+    numbers: Sequence[int] = ()
+    stays: bool = True
+    """False while the run ends, and whoever has finished goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What a way of learning goes on from, besides weights and what the optimizer remembers; by default nothing."""
+
+    tensors: Sequence[Tensor] = ()
+    """The same in all learners in step: who joins takes them along with the weights."""
+    counts: Callable[[], Sequence[int]] = tuple
+    """At most 6 whole numbers that a learner says when learners join, and that a store keeps with its record."""
+    adopt: Callable[[NDArray[np.int64], int], object] = lambda said, best: None
+    """Called on joining with those of all, [learners, n], and the rank of the learner whose weights are taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +66,8 @@ class Learner:
     """Of the parameters alone."""
     alive: Callable[[], bool] = lambda: True
     """Called at least every 50 ms while the exchange waits for others; False when it is time to end."""
-    members: Callable[[], Sequence[int]] = tuple
-    """Mode gossip: the numbers of the learners that there are now."""
+    present: Callable[[], Present] = Present
+    """Mode gossip: the learners that there are now."""
     warn: Callable[[str], None] = lambda text: None
     """Mode gossip: tells a person of what is wrong with another learner and stops nothing."""
     place: Callable[[], Place] = Place
@@ -107,12 +78,8 @@ class Learner:
     """What is in the weights; None: nobody asks."""
     spread: Spread = whole
     """How the work of an optimizer step is spread over this learner's cores."""
-    beside: Sequence[Tensor] = ()
-    """Mode sync: what else is the same in all learners, besides the weights and the optimizer's state."""
-    counts: Callable[[], Sequence[int]] = tuple
-    """Modes sync and async: at most 6 whole numbers that a learner says of itself when learners join, …"""
-    adopt: Callable[[NDArray[np.int64], int], object] = lambda said, best: None
-    """… and what it does with those of all, [learners, n], and the rank of the one whose weights are taken."""
+    carried: Carried = Carried()
+    """What its way of learning goes on from besides these."""
 
 
 class PeerLost(RuntimeError):
@@ -165,8 +132,8 @@ class Exchange(Protocol):
     def place(self) -> Place | None:
         """Return where this learner is to go on with its own experience, by the weights it has joined with.
 
-        None: they say nothing of that. Rounds before it are in those weights, and steps beyond `used` are not, so that
-        none is learned twice, and what died with an earlier incarnation of this learner can be counted.
+        None: they say nothing of that. Rollouts before it are in those weights, and steps beyond `used` are not, so
+        that none is learned twice, and what died with an earlier incarnation of this learner can be counted.
         """
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
@@ -206,8 +173,8 @@ class Exchange(Protocol):
     def pull(self) -> bool:
         """Between batches: take what others have learned, if they may learn alone; True when the weights changed."""
 
-    def numbers(self) -> dict[str, Any]:
-        """What the time since the last call was like, for a report."""
+    def metrics(self) -> dict[str, Any]:
+        """Return metrics of the time since the last call, for a report; ``metrics/registry.py`` says what each is."""
 
     def close(self) -> None:
         """Leave; nothing may be asked afterwards."""

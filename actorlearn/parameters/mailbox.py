@@ -6,12 +6,12 @@ neither graph nor weights. ``parameters/socket_mailbox.py`` is the same between 
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from actorlearn.address import Shm
 from actorlearn.memory.shared import Segment, SegmentError
 from actorlearn.parameters.published import Published
 
@@ -36,11 +36,11 @@ class Mailbox(Protocol):
 
 
 class SharedMailbox:
-    """Messages in segments ``messages-K`` of one folder, opened when first asked for: learners may come later."""
+    """Messages in a segment of each learner, opened when first asked for: learners may come later."""
 
-    def __init__(self, folder: Path, learner: int, kind: str = "messages") -> None:
-        """Nothing is opened yet. Gradients are kept likewise, as another `kind` of segment."""
-        self._folder, self._learner, self._kind = folder, learner, kind
+    def __init__(self, messages: Shm, learner: int) -> None:
+        """Nothing is opened yet. Gradients that learners show one another are kept likewise, in other segments."""
+        self._messages, self._learner = messages, learner
         self._segments: dict[int, Segment] = {}
 
     def post(self, weights: NDArray[np.float32]) -> int:
@@ -67,5 +67,5 @@ class SharedMailbox:
 
     def _of(self, learner: int) -> Published:
         if learner not in self._segments:
-            self._segments[learner] = Segment.open(self._folder / f"{self._kind}-{learner}")
+            self._segments[learner] = Segment.open(self._messages.of(learner).file)
         return Published(self._segments[learner])

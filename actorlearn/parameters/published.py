@@ -12,6 +12,7 @@ reads were torn, a single slot with a sequence word starved its reader, three sl
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,28 @@ def weights_fields(size: int) -> list[Field]:
         Field("env_steps", "int64", (SLOTS, 8), 0),
         Field("payload", "float32", (SLOTS, size), float("nan")),
     ]
+
+
+class WeightSource(Protocol):
+    """Weights that somebody publishes, for whoever acts by them."""
+
+    @property
+    def version(self) -> int:
+        """Newest complete version; -1 before the first. It never goes back, not even when trainer or run restart."""
+
+    @property
+    def env_steps(self) -> int:
+        """Environment steps at which the newest version was published; 0 before the first."""
+
+    @property
+    def size(self) -> int:
+        """Number of weights: parameters and statistics."""
+
+    def fetch(self, out: NDArray[np.float32], known: int = -1, wanted: int | None = None) -> tuple[int, int] | None:
+        """Copy the newest version into ``out`` [size]; (version, env_steps), or None if that is the ``known`` one.
+
+        ``wanted`` is copied instead, unless it is not kept any more.
+        """
 
 
 class Published:

@@ -1,6 +1,6 @@
 """Where learners of one machine meet: each says a few numbers, and goes on when all have.
 
-Reads and writes one row of words per learner in shared memory; rings the others' bells.
+Reads and writes one row of words per learner in shared memory; rings the others' wakeups.
 
 A learner may wait here for minutes, for one that is slow or has not started. So it goes on showing that it is alive,
 the wait can be broken off, and it ends when a peer that has not come yet is dead: each learner holds a lock that the
@@ -11,19 +11,23 @@ next meeting. So a meeting takes place for all who live, or for none.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from actorlearn.address import Shm
 from actorlearn.failpoints import hit
 from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.interface import PeerLost, Stopped
-from actorlearn.wire.bell import Bell, Bells
 from actorlearn.wire.channel import Waiter
+from actorlearn.wire.wakeup import Wakeup, Wakeups
 
 NUMBERS = 16
 """Most numbers a learner can say."""
@@ -38,8 +42,31 @@ def rendezvous_fields(learners: int) -> list[Field]:
     return [Field("met", "int64", (learners, 8), 0), Field("numbers", "int64", (2, learners, NUMBERS), 0)]
 
 
-class Rendezvous:
-    """One learner's place in a generation."""
+class Rendezvous(Protocol):
+    """One learner's place in a generation, wherever learners meet."""
+
+    rank: int
+    """Of this learner among them."""
+    learners: int
+    """How many they are."""
+
+    def meet(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
+        """Say these and wait for all; what each said, [learners, NUMBERS].
+
+        Raises PeerLost; and Stopped when told to end meanwhile, unless this learner is to `stay`.
+        """
+
+    def close(self) -> None:
+        """Give up the place, for good; once or more often."""
+
+
+def take_place(place: Shm, rank: int, alive: Callable[[], bool]) -> Rendezvous:
+    """Come to where learners meet; raises RuntimeError when somebody has the place or had it."""
+    return SharedRendezvous(Segment.open(place.file), rank, alive)
+
+
+class SharedRendezvous:
+    """A place in a segment of shared memory."""
 
     def __init__(self, segment: Segment, rank: int, alive: Callable[[], bool]) -> None:
         """Take the place; raises RuntimeError when somebody has it or had it."""
@@ -50,10 +77,10 @@ class Rendezvous:
         ranks = range(self.learners)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._locks = [os.open(f"{segment.path}.lock-{other}", flags, 0o600) for other in ranks]
-        bells = {str(other): f"{segment.path}.bell-{other}" for other in ranks}
-        self._bell = Bell(Path(bells.pop(str(rank))))
-        self._bells = Bells(bells)
-        self._waiter = Waiter(self._bell, None)
+        wakeups = {str(other): f"{segment.path}.wakeup-{other}" for other in ranks}
+        self._wakeup = Wakeup(Path(wakeups.pop(str(rank))))
+        self._wakeups = Wakeups(wakeups)
+        self._waiter = Waiter(self._wakeup, None)
         if self._met[rank] or not _free(self._locks[rank]):
             self.close()
             raise RuntimeError(f"{segment.path}: learner {rank} has been here before; it needs a new generation")
@@ -70,7 +97,7 @@ class Rendezvous:
         self._meetings += 1
         self._met[self.rank] = self._meetings  # the word last
         hit("rendezvous.came")
-        self._bells.ring_all()
+        self._wakeups.wake_all()
         while self._met.min() < self._meetings:
             if not self._alive() and not stay:
                 raise Stopped(f"told to end while {self._absent()} had not come to meeting {self._meetings}")
@@ -99,8 +126,8 @@ class Rendezvous:
             for lock in self._locks:
                 os.close(lock)
             self._locks = []
-            self._bell.close()
-            self._bells.close()
+            self._wakeup.close()
+            self._wakeups.close()
 
 
 def _free(lock: int) -> bool:
@@ -110,3 +137,22 @@ def _free(lock: int) -> bool:
         return False
     fcntl.flock(lock, fcntl.LOCK_UN)
     return True
+
+
+def meeting(root: Shm, learners: Sequence[str], generation: int) -> Shm:
+    """Where these learners meet in this generation, made by whoever comes first; raises SharedMemoryFull.
+
+    Who was there once never comes back to it, so a generation has a number and its place has all names.
+    """
+    place = Shm(path=f"{root.path}.{generation}.{hashlib.sha256(' '.join(learners).encode()).hexdigest()[:16]}")
+    with suppress(FileExistsError):
+        Segment.create(place.file, rendezvous_fields(len(learners))).close()
+    return place
+
+
+def forget_meetings(root: Shm, generation: int) -> None:
+    """Remove where learners have met before this generation: all there are have met in it."""
+    for path in root.file.parent.glob(f"{root.file.name}.*.*"):
+        number = path.name.removeprefix(f"{root.file.name}.").partition(".")[0]
+        if number.isdecimal() and int(number) < generation:
+            path.unlink(missing_ok=True)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from actorlearn.parameters.interface import MOST_LEARNERS
+from actorlearn.parameters.settings import MOST_LEARNERS
 from actorlearn.wire.channel import Pull, Push
 
 MAGIC = b"ACTLMESG"

@@ -16,19 +16,20 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from actorlearn.address import Shm
 from actorlearn.failpoints import hit
 from actorlearn.memory.fields import Field
+from actorlearn.memory.record import SLOTS, CommittedRecord
 from actorlearn.memory.shared import Segment
 
 CHUNKS = 3  # as many as Stooke & Abbeel's code has
-SLOTS = 2
 _TURN_S = 2e-4
 """Sleep after a turn in which every lock was taken. A chunk is held for some milliseconds."""
 _WORDS = 16
@@ -36,22 +37,22 @@ _WORDS = 16
 
 
 class Record(NamedTuple):
-    """What a learner says of itself once it has learned a round: all of it holds at the same moment."""
+    """What a learner says of itself once it has learned a rollout: all of it holds at the same moment."""
 
-    learned: int
-    """The round after it."""
+    rollouts_learned: int
+    """The rollout after it."""
     used: int
     """Environment steps it has learned from, in this store and before."""
     home: int
-    """Of these, those in rounds of which the store has an update at least: local steps die with their learner."""
+    """Of these, those in rollouts of which the store has an update at least: local steps die with their learner."""
     updates: int
-    """Rounds it has learned since it joined first."""
+    """Rollouts it has learned since it joined first."""
     began: int
     """Environment steps it had learned from then."""
     optimizer_steps: int
     """It has made in its life."""
     steps_before: int
-    """That it had made before this round."""
+    """That it had made before this rollout."""
     counts: tuple[int, ...] = ()
     """What else its learning goes on from."""
 
@@ -71,12 +72,73 @@ def store_fields(parameters: int, vectors: int, statistics: int, learners: int, 
     ]
 
 
-class Store:
-    """One learner's access to the store."""
+class ParameterStore(Protocol):
+    """One learner's access to a store, wherever it is: chunks under a lock each, and a record of each learner."""
+
+    spans: list[slice]
+    """What each chunk is of the flat vector; the last one's are the statistics, of which there may be none."""
+    waited_s: float
+    """Time spent waiting for locks."""
+
+    def locked(self, chunks: Sequence[int]) -> AbstractContextManager[int]:
+        """One of these chunks, whichever is free first; nobody else reads or writes it meanwhile."""
+
+    def version(self, chunk: int) -> int:
+        """How often the chunk has been written."""
+
+    def current(self, chunk: int) -> NDArray[np.float32]:
+        """The chunk's weights and optimizer vectors [1 + vectors, size]; read under its lock."""
+
+    def spare(self, chunk: int) -> NDArray[np.float32]:
+        """Where the chunk's next version goes, likewise; written under its lock, then committed."""
+
+    def applied(self, chunk: int) -> int:
+        """Number of this learner's newest update in the chunk, -1 = none; read under its lock."""
+
+    def commit(self, chunk: int, number: int = -1) -> int:
+        """What was written to the spare slot is the chunk from now on; returns its version.
+
+        `number`: of this learner's update that is in it for the first time; -1 = it is none.
+        """
+
+    @property
+    def filled(self) -> bool:
+        """Whether there are weights."""
+
+    def fill(self, env_steps: int, updates: int) -> None:
+        """There are weights now, learned from so much; under the first chunk's lock."""
+
+    def settle(self, record: Record) -> None:
+        """Replace this learner's record, all of it or nothing."""
+
+    @property
+    def record(self) -> Record | None:
+        """This learner's record; None before it has written one."""
+
+    @property
+    def env_steps(self) -> int:
+        """Environment steps that all learners together have learned from."""
+
+    @property
+    def updates(self) -> int:
+        """Batches that all learners together have learned from."""
+
+    def close(self) -> None:
+        """Let go of the locks."""
+
+
+def open_store(place: Shm, rank: int, parameters: int, beat: Callable[[], object]) -> ParameterStore:
+    """Find the store where a run has it; `beat` is called while this learner waits for a lock."""
+    return SharedStore(Segment.open(place.file), rank, parameters, beat)
+
+
+class SharedStore:
+    """The store in a segment of shared memory."""
 
     def __init__(self, segment: Segment, rank: int, parameters: int, beat: Callable[[], object]) -> None:
         """Bind to a store's segment; `beat` is called while this learner waits for a lock."""
-        self._filled, self._settled, self._records = segment["filled"], segment["settled"][:, 0], segment["records"]
+        self._filled, settled, records = segment["filled"], segment["settled"], segment["records"]
+        self._records = [CommittedRecord(settled[other], records[:, other]) for other in range(len(settled))]
         self._version, self._values = segment["version"][:, 0], segment["values"]
         self._applied, self._rank = segment["applied"], rank
         self._beat = beat
@@ -155,21 +217,17 @@ class Store:
         self._filled[0] = 1  # the word last
 
     def settle(self, record: Record) -> None:
-        """Replace this learner's record, all of it or nothing."""
+        """Replace this learner's record, all of it or nothing (``memory/record.py``)."""
         *words, counts = record
-        words = [*words, len(counts), *counts]
-        settled = int(self._settled[self._rank]) + 1
-        self._records[settled % SLOTS, self._rank, : len(words)] = words
-        hit("store.recorded")
-        self._settled[self._rank] = settled  # the word last
-        hit("store.settled")
+        self._records[self._rank].replace([*words, len(counts), *counts])
 
     @property
     def record(self) -> Record | None:
         """This learner's record; None before it has written one."""
-        if not (settled := int(self._settled[self._rank])):
+        own = self._records[self._rank]
+        if not own.commits:
             return None
-        words = self._records[settled % SLOTS, self._rank].tolist()
+        words = own.now[0].tolist()
         length = Record._fields.index("counts")
         return Record._make([*words[:length], tuple(words[length + 1 :][: words[length]])])
 
@@ -185,13 +243,9 @@ class Store:
         return int(self._filled[2] + self._recorded("updates").sum())
 
     def _recorded(self, *words: str) -> NDArray[np.int64]:
-        """These words of every learner's record [words, learners]: all of one record, and of none older than before."""
-        columns, ranks = np.array([[Record._fields.index(word)] for word in words]), np.arange(len(self._settled))
-        while True:
-            settled = self._settled.copy()
-            recorded: NDArray[np.int64] = self._records[settled % SLOTS, ranks, columns]
-            if (self._settled == settled).all():  # only then has nobody begun to write over them meanwhile
-                return recorded
+        """Read these words of every learner's record [words, learners]: those of a learner are all of one record."""
+        columns = [Record._fields.index(word) for word in words]
+        return np.array([record.read(columns)[0] for record in self._records]).T
 
     def close(self) -> None:
         """Let go of the locks."""

@@ -43,10 +43,10 @@ class Waits:
         self._cost_ns[last] += busy_ns[last] - busy_ns[second]
         self.busy_ns = 0
 
-    def told(self) -> dict[str, float]:
-        """Who cost the others most time since the last call, by rank, and how long this learner waited."""
+    def metrics(self) -> dict[str, float]:
+        """Return who cost the others most time since the last call, by rank, and how long this learner waited."""
         straggler = int(self._cost_ns.argmax())
-        told = {
+        found = {
             "learner_wait_s": self._waited_ns / 1e9,
             "straggler": straggler,
             "straggler_share": float(self._last[straggler] / max(self._last.sum(), 1)),
@@ -54,4 +54,4 @@ class Waits:
         }
         self._waited_ns = 0
         self._last[:] = self._cost_ns[:] = 0
-        return told
+        return found

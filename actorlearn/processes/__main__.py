@@ -1,8 +1,8 @@
 """Starts one process: ``python -m actorlearn.processes <role> <settings.json>``.
 
-Roles: simulator, inference, trainer, evaluator (started by the supervisor, or by hand in a debugger with the same
-file), describe, evaluate and alone (answer one question and end). A role's module is imported only when it is asked
-for: simulators load torch only to run the policy themselves.
+Roles of a run are started by the supervisor, or by hand in a debugger with the same file; tasks answer one question
+and end. Both stand in ``worker/roles.py``. A module is imported only when it is asked for: simulators load torch only
+to run the policy themselves.
 """
 
 from __future__ import annotations
@@ -17,16 +17,12 @@ import traceback
 from pathlib import Path
 
 from actorlearn.memory.progress import STACK_SIGNAL
-from actorlearn.processes import settings as all_settings
-from actorlearn.processes.output import lose_what_finds_no_room
-from actorlearn.processes.scheduling import SLICE_NS, set_slice
 from actorlearn.wire.control import Control, TurnedAwayError
+from actorlearn.worker import settings as all_settings
+from actorlearn.worker.output import lose_what_finds_no_room
+from actorlearn.worker.roles import ROLES, TASKS, RoleSpec
+from actorlearn.worker.scheduling import SLICE_NS, set_slice
 
-ANSWERING = ("describe", "evaluate", "alone")
-"""Roles whose standard output is read by whoever has asked."""
-IN_STEP = ("simulator", "inference", "trainer")
-"""Roles that wait for one another many times a second, and so lose most when they are woken late."""
-ROLES = (*IN_STEP, "evaluator", *ANSWERING)
 _PR_SET_PDEATHSIG = 1
 
 
@@ -42,20 +38,21 @@ def die_with_parent() -> None:
 
 def main(arguments: list[str]) -> int:
     """Run a role to its end; 0 done, 1 failed, 2 wrong request, 3 turned away by the supervisor."""
-    if len(arguments) != 2 or arguments[0] not in ROLES:
-        print(f"usage: python -m actorlearn.processes {{{','.join(ROLES)}}} SETTINGS.json", file=sys.stderr)
+    known = {**ROLES, **TASKS}
+    if len(arguments) != 2 or arguments[0] not in known:
+        print(f"usage: python -m actorlearn.processes {{{','.join(known)}}} SETTINGS.json", file=sys.stderr)
         return 2
     die_with_parent()
-    role, path = arguments
-    if role not in ANSWERING:
+    spec, path = known[arguments[0]], arguments[1]
+    if isinstance(spec, RoleSpec):  # a task's output is read by whoever has asked
         lose_what_finds_no_room()
     faulthandler.register(STACK_SIGNAL, all_threads=True)
-    if role in IN_STEP and not set_slice(SLICE_NS):
+    if isinstance(spec, RoleSpec) and spec.in_step and not set_slice(SLICE_NS):
         print("no time slice of its own, for which Linux 6.12 is needed: woken up late on a busy machine", flush=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's to understand
-    module = importlib.import_module(f"actorlearn.processes.{role}")
+    module = importlib.import_module(spec.module)
     try:
-        settings = all_settings.read(Path(path), module.SETTINGS)
+        settings = all_settings.read(Path(path), spec.settings)
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -67,8 +64,7 @@ def main(arguments: list[str]) -> int:
     except Exception as error:
         traceback.print_exc()
         if isinstance(settings, all_settings.ProcessSettings):
-            who = settings.name, settings.incarnation, settings.run_id
-            line = Control(settings.control, *who, last_words=True)
+            line = Control(settings.control, settings.id, settings.run_id, last_words=True)
             line.failed(f"{type(error).__name__}: {error}")
             line.close()
         return 1

@@ -1,7 +1,7 @@
 """Plays whole games with frozen weights and reports raw scores; training never waits for it, the end of a run does.
 
 Reads: published weights, one version per evaluation, and one of each learner where learners have weights of their own.
-Writes: ``Evaluated`` messages. Refuses to know: blocks, rounds.
+Writes: ``Evaluated`` messages. Refuses to know: blocks, rollouts.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from actorlearn.envs.interface import EnvSettings, empty_row
+from actorlearn.acting.policy import Policy
+from actorlearn.envs.interface import empty_row
 from actorlearn.envs.make import make
+from actorlearn.envs.specs import EnvSettings
 from actorlearn.memory.shared import Segment
-from actorlearn.parameters.published import Published
-from actorlearn.processes.inference import Policy
-from actorlearn.processes.role import POLL_MS, Role
-from actorlearn.processes.scheduling import set_policy
-from actorlearn.processes.settings import EvaluatorSettings
+from actorlearn.parameters.published import Published, WeightSource
 from actorlearn.wire.channel import Waiter
+from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Evaluated
+from actorlearn.worker.scheduling import set_policy
+from actorlearn.worker.settings import EvaluatorSettings
+from actorlearn.worker.worker import POLL_MS, Worker
 
-SETTINGS = EvaluatorSettings
 _NICEST = 19
 ENVIRONMENTS = 8
 """Most games played side by side."""
@@ -50,13 +51,14 @@ def play(
     left = np.array([len(range(i, episodes, count)) for i in range(count)])
     games = make(env, [seed + i for i in range(count)], beat)
     row = empty_row(games.spec, count)
-    memory = [torch.zeros(count, policy.state_size), torch.from_numpy(row.first)] if policy.state_size else []
+    first = torch.from_numpy(row.first) if policy.state_size else None
+    state = torch.zeros(count, policy.state_size) if policy.state_size else None
     returns = np.zeros(count)
     games.reset(row)
     moment = 0
     while left.any():
-        chosen = policy.choose(torch.from_numpy(row.observation), moment, greedy, *memory)
-        memory[:1] = [chosen["state"]] if memory else []
+        chosen = policy.choose(torch.from_numpy(row.observation), moment, greedy, state, first)
+        state = chosen.get("state")
         games.step(chosen["action"].cpu().numpy(), row)
         moment += 1
         returns += row.reward
@@ -68,24 +70,23 @@ def play(
     games.close()
 
 
-class Learners:
+class PublishedWeights:
     """The published weights of the learners there are now, as their segments come and go."""
 
     def __init__(self, weights: str) -> None:
         """`weights` is EvaluatorSettings.weights; until the order lists learners there is the first."""
         self._path = weights
-        self._opened: dict[str, Published] = {}
+        self._opened: dict[ProcessId, WeightSource] = {}
         self.follow(())
 
-    def follow(self, listed: Sequence[str]) -> None:
-        """These are there now: peer ids, as an order has them."""
-        names = [peer.rpartition(".")[0] for peer in listed] if "{}" in self._path and listed else ["trainer-0"]
-        self._opened = {name: self._opened[name] for name in names if name in self._opened}
-        for name in names:
-            if name not in self._opened:
+    def follow(self, listed: Sequence[ProcessId]) -> None:
+        """These are there now: trainers, as an order has them."""
+        trainers = [own.again(0) for own in listed] if "{}" in self._path and listed else [ProcessId("trainer")]
+        self._opened = {trainer: self._opened[trainer] for trainer in trainers if trainer in self._opened}
+        for trainer in trainers:
+            if trainer not in self._opened:
                 with suppress(FileNotFoundError):  # it left since the order was written: the next one says so
-                    path = self._path.format(name.rpartition("-")[2])
-                    self._opened[name] = Published(Segment.open(Path(path)))
+                    self._opened[trainer] = Published(Segment.open(Path(self._path.format(trainer.learner))))
 
     @property
     def env_steps(self) -> int | None:
@@ -95,14 +96,14 @@ class Learners:
     def weights(self) -> tuple[int, dict[str, Tensor]]:
         """The newest version among them, and the weights of each that has published any, copied."""
         versions, weights = [0], {}
-        for name, published in self._opened.items():
+        for trainer, published in self._opened.items():
             if newest := _newest(published):
                 versions.append(newest[0])
-                weights[name] = newest[1]
+                weights[trainer.name] = newest[1]
         return max(versions), weights
 
 
-def _newest(published: Published) -> tuple[int, Tensor] | None:
+def _newest(published: WeightSource) -> tuple[int, Tensor] | None:
     """The newest version and its weights, copied; None before the first."""
     copied = torch.empty(published.size)
     newest = published.fetch(copied.numpy())
@@ -110,13 +111,13 @@ def _newest(published: Published) -> tuple[int, Tensor] | None:
 
 
 def players(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Who plays: of several learners each by itself, and in any case their average."""
+    """Return who plays, by name: of several learners each by itself, and in any case their average."""
     together = {AVERAGE: torch.stack(list(weights.values())).mean(0)}
     return {**weights, **together} if len(weights) > 1 else together
 
 
-class Dates:
-    """When to play: each time the steps pass a multiple of `every_steps`, however late the one before was, and last."""
+class EvaluationSchedule:
+    """Plays are due each time the steps pass a multiple of `every_steps`, however late the one before was, and last."""
 
     def __init__(self, every_steps: int) -> None:
         """The first weights that are seen are not due: they are those of a run just begun, resumed, or long at work."""
@@ -143,40 +144,39 @@ def run(settings: EvaluatorSettings) -> None:
     if not set_policy(settings.scheduling):
         os.nice(_NICEST)
         print(f"the kernel refused the class {settings.scheduling}: at nice {_NICEST} instead", flush=True)
-    role = Role(settings)
+    worker = Worker(settings)
     torch.set_num_threads(1)
-    policy = Policy(settings.policy, "", "cpu", settings.seed, stream=settings.index, threads=settings.threads)
-    learners = Learners(settings.weights)
+    policy = Policy(settings.policy, "cpu", settings.seed, stream=settings.index, threads=settings.threads)
+    published = PublishedWeights(settings.weights)
     secondary = Published(Segment.open(Path(settings.secondary))) if settings.secondary else None
-    waiter = Waiter(None, role.control.dealer)
-    dates = Dates(settings.every_steps)
-    role.hello()
-    while role.alive():
-        if role.control.ordered:
-            learners.follow(role.control.order.learners)
-            role.control.applied()
-        last = role.control.order.phase == "score"
-        env_steps = learners.env_steps
-        if env_steps is None or not dates.due(env_steps, last):
+    waiter = Waiter(None, worker.control.dealer)
+    schedule = EvaluationSchedule(settings.every_steps)
+    worker.hello()
+    while worker.alive():
+        if worker.control.ordered:
+            published.follow(worker.control.order.learners)
+            worker.control.applied()
+        last = worker.control.order.phase == "score"
+        env_steps = published.env_steps
+        if env_steps is None or not schedule.due(env_steps, last):
             if last:
-                role.control.finished("scored")
+                worker.control.finished("scored")
                 break
             waiter.wait(POLL_MS)
-            role.timings.add("wait")
+            worker.timings.add("wait")
             continue
-        dates.played(env_steps)
-        version, weights = learners.weights()
+        schedule.played(env_steps)
+        version, weights = published.weights()
         wanted = players(weights)
         if secondary and (newest := _newest(secondary)):
             wanted[SECONDARY] = newest[1]
-        scores = _evaluate(settings, role, policy, wanted, version)
+        scores = _evaluate(settings, worker, policy, wanted, version)
         if scores is None:
             break
         returns = scores.pop(AVERAGE)
         means = {name: fmean(own) for name, own in scores.items()}
-        role.control.send(
+        worker.control.send(
             Evaluated(
-                name=settings.name,
                 policy_version=version,
                 env_steps=env_steps,
                 returns=returns,
@@ -184,23 +184,23 @@ def run(settings: EvaluatorSettings) -> None:
                 learners=means,
             )
         )
-    role.control.close()
+    worker.control.close()
 
 
 def _evaluate(
-    settings: EvaluatorSettings, role: Role, policy: Policy, wanted: Mapping[str, Tensor], version: int
+    settings: EvaluatorSettings, worker: Worker, policy: Policy, wanted: Mapping[str, Tensor], version: int
 ) -> dict[str, list[float]] | None:
     """Scores of each player, all in the same games; None when it is time to end."""
     scores: dict[str, list[float]] = {name: [] for name in wanted}
     for name, weights in wanted.items():
         policy.flat.copy_(weights)
         seed = settings.seed + version
-        for score in play(policy, settings.env, settings.episodes, settings.greedy, seed, role.progress.beat):
+        for score in play(policy, settings.env, settings.episodes, settings.greedy, seed, worker.progress.beat):
             if score is not None:
                 scores[name].append(score)
-            elif not role.alive():
+            elif not worker.alive():
                 return None
-            role.timings.add("simulate")
+            worker.timings.add("simulate")
     return scores
 
 

@@ -1,8 +1,8 @@
 """Snapshots of all simulators of a learner: asked for, awaited, and put into a checkpoint with what else they act by.
 
-Reads: the word ``held`` of every seat. Writes: the words ``hold`` and ``hold_from``; moves the files that simulators
-write (``processes/standing.py``) into the folder of a checkpoint. From such a checkpoint a run goes on as if it had not
-been interrupted. Where one simulator does not answer, the checkpoint is made without them, and says why.
+Reads: the word ``held`` of every member. Writes: the words ``hold`` and ``hold_from``; moves the files that simulators
+write (``processes/snapshots.py``) into the folder of a checkpoint. From such a checkpoint a run goes on as if it had
+not been interrupted. Where one simulator does not answer, the checkpoint is made without them, and says why.
 """
 
 from __future__ import annotations
@@ -12,14 +12,18 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
+
+import msgspec
 
 from actorlearn.failpoints import hit
 from actorlearn.files import make_folder
 from actorlearn.memory.rollout import FAR
 from actorlearn.processes.batches import Batches
-from actorlearn.processes.settings import snapshot_of
+from actorlearn.wire.identity import ProcessId
+from actorlearn.worker.settings import snapshot_of
 
 PATIENCE_S = 10.0
 """Longest that simulators are awaited: each answers between two of its steps, on an idle machine in milliseconds."""
@@ -34,21 +38,21 @@ class Gathering:
         """Simulators write to this folder, which is there only meanwhile; none: there are to be no snapshots."""
         self._folder = Path(folder) if folder else None
         self._batches = batches
-        self._names: list[str] = []
+        self._gathered: list[ProcessId] = []
         self.inexact = "checkpoint.exact is false"
         """Why there are none of all simulators; empty where there are."""
         self._complained = False
         self._clear()
 
-    def gather(self, learned: int, ring: Callable[[], object], wait: Callable[[], bool]) -> None:
-        """Have every simulator take one, with its rows from round ``learned`` on.
+    def gather(self, wake: Callable[[], object], wait: Callable[[], bool]) -> None:
+        """Have every simulator take one, with its rows from the rollout on that is to be learned next.
 
-        ``ring`` wakes them; ``wait`` sleeps a little and follows the roster, and is False when it is time to end.
+        ``wake`` wakes them; ``wait`` sleeps a little and follows the members, and is False when it is time to end.
         """
-        self._names = []
+        self._gathered = []
         if self._folder is None:
             return
-        if not self._batches.rounds.open:
+        if not self._batches.rollouts.open:
             self.inexact = ""  # nobody has begun: all follows from seeds
             return
         if against := self._against():
@@ -59,12 +63,12 @@ class Gathering:
         except OSError as error:
             self.inexact = str(error)
             return
-        number = self._batches.rounds.ask(learned)
+        number = self._batches.rollouts.ask(self._batches.next)
         hit("gathering.asked")
-        ring()
+        wake()
         self.inexact = self._awaited(number, wait)
         if not self.inexact:
-            self._names = names_of(self._batches.seats)
+            self._gathered = [self._batches.ids[peer] for peer in self._batches.members]
 
     def _awaited(self, number: int, wait: Callable[[], bool]) -> str:
         """Wait until all have answered; says why there is no snapshot of all, nothing where there is."""
@@ -77,36 +81,41 @@ class Gathering:
         return said
 
     def _against(self, number: int = FAR) -> str:
-        """What stands in the way of a snapshot of all simulators, of this number; empty where nothing does."""
+        """Say what stands in the way of a snapshot of all simulators, of this number; empty where nothing does."""
         b = self._batches
         for peers, why in (
             (b.gone, "has ended"),
             (b.pending, "has not begun yet"),
-            ([peer for peer, blocks in b.seats.items() if blocks.left < FAR], "is leaving"),
-            ([peer for peer, blocks in b.seats.items() if blocks.held == -number], "could take no snapshot"),
+            ([peer for peer, blocks in b.members.items() if blocks.left < FAR], "is leaving"),
+            ([peer for peer, blocks in b.members.items() if blocks.held == -number], "could take no snapshot"),
         ):
             if peers:
-                return f"{', '.join(names_of(peers))} {why}"
-        return "" if b.seats else "no simulator is at work"
+                return f"{', '.join(self._names(peers))} {why}"
+        return "" if b.members else "no simulator is at work"
 
     def _late(self, number: int) -> list[str]:
-        return names_of(peer for peer, blocks in self._batches.seats.items() if abs(blocks.held) < number)
+        return self._names(peer for peer, blocks in self._batches.members.items() if abs(blocks.held) < number)
+
+    def _names(self, peers: Iterable[str]) -> list[str]:
+        return [self._batches.ids[peer].name for peer in peers]
 
     def put(self, folder: Path) -> dict[str, Any]:
         """Move what was gathered into a checkpoint's folder; returns what its state says of that."""
+        names = [own.name for own in self._gathered]
         if self._folder is not None and not self.inexact:
             try:
-                for name in self._names:
+                for name in names:
                     os.replace(self._folder / snapshot_of(name), folder / snapshot_of(name))
                 hit("gathering.put")
             except OSError as error:
                 self.inexact = str(error)
-                for name in self._names:
+                for name in names:
                     (folder / snapshot_of(name)).unlink(missing_ok=True)
-        return {"inexact": self.inexact, "simulators": [] if self.inexact else self._names}
+        gathered = [] if self.inexact else self._gathered
+        return {"inexact": self.inexact, "simulators": msgspec.to_builtins(gathered)}
 
     def complaint(self) -> str:
-        """What a person should see, once, of a checkpoint that was to have snapshots and has none."""
+        """Return, once, what a person should see of a checkpoint that was to have snapshots and has none."""
         if self._folder is None or not self.inexact or self._complained:
             return ""
         self._complained = True
@@ -114,7 +123,7 @@ class Gathering:
 
     def close(self) -> None:
         """Forget what was gathered."""
-        self._names = []
+        self._gathered = []
         self._clear()
 
     def _clear(self) -> None:
@@ -123,15 +132,20 @@ class Gathering:
                 shutil.rmtree(self._folder)
 
 
-def names_of(peers: Iterable[str]) -> list[str]:
-    """Names of processes: their peer ids without the incarnation."""
-    return [peer.rpartition(".")[0] for peer in peers]
-
-
-def of_the_first(values: Mapping[str, Value]) -> dict[str, Value]:
-    """Values of groups, whose owners are <name>.<incarnation>/<group>, as those of first incarnations.
+def of_the_first(values: Mapping[str, Value], simulators: Iterable[ProcessId]) -> dict[str, Value]:
+    """Values of groups, whose owners are <peer>/<group>, as those of the first incarnations of these simulators.
 
     With these a resumed run begins, whichever were at work when it was interrupted.
     """
-    parts = {owner: owner.partition("/") for owner in values}
-    return {f"{peer.rpartition('.')[0]}.0/{group}": values[owner] for owner, (peer, _, group) in parts.items()}
+    found = {}
+    for own in simulators:
+        for group in count():
+            if (owner := f"{own.peer}/{group}") not in values:
+                break
+            found[f"{own.again(0).peer}/{group}"] = values[owner]
+    return found
+
+
+def simulators_of(state: Mapping[str, Any]) -> list[ProcessId]:
+    """The simulators whose snapshots are in the checkpoint with this state."""
+    return msgspec.convert(state["simulators"], list[ProcessId])

@@ -14,172 +14,162 @@ from typing import TYPE_CHECKING
 
 from actorlearn.envs.interface import Row, VectorEnv
 from actorlearn.envs.make import make
-from actorlearn.envs.starts import Starts
-from actorlearn.memory.rollout import ARRIVAL_COLUMNS, Blocks, Rounds
+from actorlearn.envs.starts import GameStarts
+from actorlearn.memory.rollout import ARRIVAL_COLUMNS, Blocks, Rollouts
 from actorlearn.memory.shared import Segment
-from actorlearn.processes.role import POLL_MS, Role
-from actorlearn.processes.settings import SimulatorSettings
-from actorlearn.processes.standing import Snapshots, Standing, restore
-from actorlearn.wire.bell import Bell, Bells
+from actorlearn.processes.snapshots import Snapshots, Standing, restore
 from actorlearn.wire.channel import Waiter
+from actorlearn.wire.wakeup import Wakeup, Wakeups
+from actorlearn.worker.handshake import agreed
+from actorlearn.worker.settings import SimulatorSettings
+from actorlearn.worker.worker import POLL_MS, Worker
 
 if TYPE_CHECKING:
-    from actorlearn.processes.inference import Policy
-
-SETTINGS = SimulatorSettings
+    from actorlearn.acting.policy import Policy
 
 
 class Group:
     """The environments of one group and their place in time; ``advance`` does what can be done now."""
 
-    def __init__(self, index: int, env: VectorEnv, blocks: Blocks, rounds: Rounds, reset: str = "inside") -> None:
-        """Start before the first round; the trainer's ``joined`` word says which one that is."""
+    def __init__(self, index: int, env: VectorEnv, blocks: Blocks, rollouts: Rollouts, reset: str = "inside") -> None:
+        """Start before the first rollout; the trainer's ``joined`` word says which one that is."""
         self.index = index
         self.env = env
         self.blocks = blocks
-        self.rounds = rounds
-        self.starts = Starts(env, reset)
-        self.tick = -1
-        """Newest tick whose observation is written; -1 before the first."""
-        self.between_rounds = True
-        """Whether the next thing to do is to begin a round, once it is open."""
+        self.rollouts = rollouts
+        self.starts = GameStarts(env, reset)
+        self.timestep = -1
+        """Newest timestep whose observation is written; -1 before the first."""
+        self.between_rollouts = True
+        """Whether the next thing to do is to begin a rollout, once it is open."""
         self.standing: Standing | None = None
-        """Where it goes on from, until it stands there."""
+        """The snapshot it goes on from, until it stands there."""
 
     def advance(self) -> str:
         """Write one more row if it is this group's turn; says what happened: waiting, observed, completed or left."""
         if self.standing is not None:
             return self.standing.go_on(self)
-        if self.between_rounds:
-            return self._begin_round()
-        if self.blocks.acted(self.index) <= self.tick:
+        if self.between_rollouts:
+            return self._begin_rollout()
+        if self.blocks.acted(self.index) <= self.timestep:
             return "waiting"
         return self._step()
 
-    def _begin_round(self) -> str:
+    def _begin_rollout(self) -> str:
         joined = self.blocks.joined
         if joined < 0:
             return "waiting"
-        round_ = joined if self.tick < 0 else (self.tick + 1) // self.blocks.horizon
-        if round_ >= self.blocks.left:
+        rollout = joined if self.timestep < 0 else (self.timestep + 1) // self.blocks.horizon
+        if rollout >= self.blocks.left:
             return "left"
         self.starts.restart()
-        if self.rounds.open <= round_:
+        if self.rollouts.open <= rollout:
             return "waiting"
-        self.blocks.begin(self.index, round_, first=self.tick < 0)
-        self.tick = round_ * self.blocks.horizon
-        self.starts.begin(self._row(self.tick))
-        self.between_rounds = False
-        self.blocks.mark_observed(self.index, self.tick)
+        self.blocks.begin(self.index, rollout, first=self.timestep < 0)
+        self.timestep = rollout * self.blocks.horizon
+        self.starts.begin(self._row(self.timestep))
+        self.between_rollouts = False
+        self.blocks.mark_observed(self.index, self.timestep)
         return "observed"
 
     def _step(self) -> str:
-        action = self.blocks.row("action", self.index, self.tick)
-        round_, t = divmod(self.tick, self.blocks.horizon)
+        action = self.blocks.row("action", self.index, self.timestep)
+        rollout, t = divmod(self.timestep, self.blocks.horizon)
         last = t + 1 == self.blocks.horizon
-        row = self._last_row(round_) if last else self._row(self.tick + 1)
+        row = self._last_row(rollout) if last else self._row(self.timestep + 1)
         self.env.step(action, row)
         self.starts.void(row)
         if last:
-            self.between_rounds = True
-            self.blocks.mark_completed(self.index, round_)
+            self.between_rollouts = True
+            self.blocks.mark_completed(self.index, rollout)
             return "completed"
-        self.tick += 1
-        self.blocks.mark_observed(self.index, self.tick)
+        self.timestep += 1
+        self.blocks.mark_observed(self.index, self.timestep)
         return "observed"
 
-    def _row(self, tick: int) -> Row:
-        return Row(**{name: self.blocks.row(name, self.index, tick) for name in ARRIVAL_COLUMNS})
+    def _row(self, timestep: int) -> Row:
+        return Row(**{name: self.blocks.row(name, self.index, timestep) for name in ARRIVAL_COLUMNS})
 
-    def _last_row(self, round_: int) -> Row:
-        return Row(**{name: self.blocks.last_row(name, self.index, round_) for name in ARRIVAL_COLUMNS})
+    def _last_row(self, rollout: int) -> Row:
+        return Row(**{name: self.blocks.last_row(name, self.index, rollout) for name in ARRIVAL_COLUMNS})
 
 
 def run(settings: SimulatorSettings) -> None:
     """Step the groups in turn until told to stop or drained."""
-    role = Role(settings)
+    worker = Worker(settings)
     if settings.core is not None:
         os.sched_setaffinity(0, {settings.core})  # before the environments start threads, which inherit it
     blocks = Blocks(Segment.open(Path(settings.segment)))
-    rounds = Rounds(Segment.open(Path(settings.rounds)))
+    rollouts = Rollouts(Segment.open(Path(settings.rollouts)))
     size = blocks.envs_per_group
     seeds = [settings.env_seeds[g * size : (g + 1) * size] for g in range(blocks.groups)]
-    envs = [make(settings.env, own, role.progress.beat) for own in seeds]
-    groups = [Group(g, env, blocks, rounds, settings.reset) for g, env in enumerate(envs)]
-    policy = _local_policy(settings) if not settings.inference_bell else None
-    bells = Bells({"trainer": settings.trainer_bell, "inference": settings.inference_bell})
-    waiter = Waiter(Bell(Path(settings.bell)), role.control.dealer)
-    snapshots = Snapshots(settings.states, settings.name, groups, rounds, blocks)
-    role.hello(describe(settings, blocks, groups[0].env))
-    if _started(groups, seeds, settings, role):
+    envs = [make(settings.env, own, worker.progress.beat) for own in seeds]
+    groups = [Group(g, env, blocks, rollouts, settings.reset) for g, env in enumerate(envs)]
+    policy = _local_policy(settings) if not settings.inference_wakeup else None
+    wakeups = Wakeups({"trainer": settings.trainer_wakeup, "inference": settings.inference_wakeup})
+    waiter = Waiter(Wakeup(Path(settings.wakeup)), worker.control.dealer)
+    snapshots = Snapshots(settings.states, settings.id.name, groups, rollouts, blocks)
+    worker.hello(agreed(settings.env.id, groups[0].env.spec, blocks.horizon, blocks.blocks, blocks.groups))
+    if _started(groups, seeds, settings, worker):
         blocks.mark_ready()
-        bells.ring("trainer")
-    while role.alive():
-        if role.control.ordered:
-            role.control.applied()  # membership comes to a simulator through its segment's words
+        wakeups.wake("trainer")
+    while worker.alive():
+        if worker.control.ordered:
+            worker.control.applied()  # membership comes to a simulator through its segment's words
         if snapshots.due:
             if failure := snapshots.answer():
-                role.control.warned(failure)
-            bells.ring("trainer")
-            role.timings.add("copy")
-        results = [_advance(group, policy, bells, role) for group in groups]
+                worker.control.warned(failure)
+            wakeups.wake("trainer")
+            worker.timings.add("copy")
+        results = [_advance(group, policy, wakeups, worker) for group in groups]
         if all(result == "left" for result in results):
-            role.control.finished("drained")
+            worker.control.finished("drained")
             break
         if not any(result in ("observed", "completed") for result in results):
             waiter.wait(POLL_MS)
-            role.timings.add("wait")
+            worker.timings.add("wait")
     for group in groups:
         group.env.close()
-    role.control.close()
+    worker.control.close()
 
 
-def _advance(group: Group, policy: Policy | None, bells: Bells, role: Role) -> str:
+def _advance(group: Group, policy: Policy | None, wakeups: Wakeups, worker: Worker) -> str:
     """Do what a group can do now, and tell who waits for it; says what happened."""
     result = group.advance()
-    role.timings.add("simulate")
+    worker.timings.add("simulate")
     if result == "completed":
-        bells.ring("trainer")
+        wakeups.wake("trainer")
     elif result == "observed" and policy is None:
-        bells.ring("inference")
+        wakeups.wake("inference")
     elif result == "observed" and policy is not None:
-        policy.act([(group.blocks, group.index, group.tick)])
-        role.timings.add("infer")
+        policy.act([(group.blocks, group.index, group.timestep)])
+        worker.timings.add("infer")
     return result
 
 
-def _started(groups: Sequence[Group], seeds: Sequence[Sequence[int]], settings: SimulatorSettings, role: Role) -> bool:
+def _started(
+    groups: Sequence[Group], seeds: Sequence[Sequence[int]], settings: SimulatorSettings, worker: Worker
+) -> bool:
     """Bring all environments to where they begin or go on; False when told to stop meanwhile."""
     if settings.resumes:
         try:
-            restore(Path(settings.resumes), groups, answers_itself=not settings.inference_bell)
+            restore(Path(settings.resumes), groups, answers_itself=not settings.inference_wakeup)
             return True
         except ValueError as error:
-            role.control.warned(f"the run does not go on exactly: environments start from their seeds, as {error}")
+            worker.control.warned(f"the run does not go on exactly: environments start from their seeds, as {error}")
     for group in groups:
         for _ in group.starts.first(settings.decorrelation_steps, seeds[group.index]):
-            role.timings.add("simulate")
-            if not role.alive():
+            worker.timings.add("simulate")
+            if not worker.alive():
                 return False
     return True
 
 
-def describe(settings: SimulatorSettings, blocks: Blocks, env: VectorEnv) -> dict[str, str]:
-    """What the supervisor compares before it lets this simulator take part."""
-    return {
-        "env.id": settings.env.id,
-        "observation": f"{env.spec.observation_dtype}{list(env.spec.observation_shape)}",
-        "actions": str(env.spec.actions),
-        "frames_per_step": str(env.spec.frames_per_step),
-        "algorithm.horizon": str(blocks.horizon),
-        "simulators.blocks": str(blocks.blocks),
-        "simulators.groups": str(blocks.groups),
-    }
-
-
 def _local_policy(settings: SimulatorSettings) -> Policy:
     """Stage 2 inside this process; the only way torch comes into a simulator."""
-    from actorlearn.processes.inference import Policy
+    from actorlearn.acting.policy import Policy
 
-    number = int(settings.name.rpartition("-")[2])  # never used again, unlike the row in the progress segment
-    return Policy(settings.policy, settings.weights, "cpu", settings.seed, stream=number, rounds=settings.rounds)
+    number = settings.id.number
+    return Policy(
+        settings.policy, "cpu", settings.seed, stream=number, weights=settings.weights, rollouts=settings.rollouts
+    )

@@ -4,7 +4,7 @@ Reads: blocks, as they lie in shared memory. Writes: its own segment (``replay/r
 learned, and torch.
 
 ``add`` writes only into the margin of a ring: it changes nothing that is drawn, and may run while another thread
-samples. ``flush`` lets the rows added be drawn, and forgets as many of the oldest. Flushed after each round that is
+samples. ``flush`` lets the rows added be drawn, and forgets as many of the oldest. Flushed after each rollout that is
 ordinary replay; flushed every C steps it is Fast DQN's, whose temporary buffers the margins then are.
 
 A flush is there as a whole or not at all, whatever moment its process is killed at: ``replay/flushed.py``. Who opens
@@ -28,13 +28,13 @@ from actorlearn.failpoints import hit, through
 from actorlearn.memory.shared import Segment
 from actorlearn.replay.flushed import Flushed, Record
 from actorlearn.replay.nstep import NStep, n_step
-from actorlearn.replay.rings import Rings, cells_between
+from actorlearn.replay.rings import Placement, Rings, cells_between
 from actorlearn.replay.rows import ReplayShape, column_fields
 from actorlearn.replay.samplers import Sampler
 from actorlearn.replay.saved import check, read
 
 PART_BYTES = 1 << 26
-"""Of a file that is written at once: less than a second of a slow disk, where all of it may take minutes."""
+"""Part of a file that is written at once: less than a second of a slow disk, where all of it may take minutes."""
 _AS_THEY_ARE = ("action", "reward", "terminated", "truncated", "life_lost")
 _OVER = ("terminated", "truncated", "life_lost")
 
@@ -76,13 +76,13 @@ class Replay:
         self._out: dict[int, tuple[NDArray[Any], NDArray[Any]]] = {}
 
     def __len__(self) -> int:
-        """How many transitions can be drawn."""
+        """Return how many transitions can be drawn."""
         return len(self.sampler)
 
     @property
-    def rounds(self) -> int:
-        """Rounds below it have been flushed, as who stores them says."""
-        return int(self._flushed.now.rounds[0])
+    def rollouts(self) -> int:
+        """Rollouts below it have been flushed, as who stores them says."""
+        return int(self._flushed.now.rollouts[0])
 
     @property
     def empty(self) -> bool:
@@ -100,43 +100,52 @@ class Replay:
 
     # Writing ---------------------------------------------------------------------------------------------------
 
-    def add(self, owner: str, round_: int, block: Mapping[str, NDArray[Any]]) -> bool:
+    def add(self, owner: str, rollout: int, block: Mapping[str, NDArray[Any]]) -> bool:
         """Write a block's ``COLUMNS`` [T + 1, B, …]; row T's action is not looked at, as it is row 0 of the next.
 
-        ``owner`` names a simulator's incarnation and group: its rounds follow each other, and where one is missing, or
-        an heir's first begins at another frame than the last one led to, nothing is joined across the gap.
-        False, and nothing stored, when all rings are somebody else's.
-        Raises ValueError when more is added between two flushes than the margin holds.
+        ``owner`` names a simulator's incarnation and group: its rollouts follow each other, and where one is missing,
+        or an heir's first begins at another frame than the last one led to, nothing is joined across the gap. False,
+        and nothing stored, when all rings are somebody else's. Raises ValueError when more is added between two flushes
+        than the margin holds.
         """
         first = block["first"]
-        newest = block["observation"][:, :, -1] if self.shape.stack > 1 else block["observation"]
-        seat = self._rings.seat(owner, round_, first.shape[1])
-        if seat is None:
+        frame = block["observation"][:, :, -1] if self.shape.stack > 1 else block["observation"]
+        placement = self._rings.place(owner, rollout, first.shape[1])
+        if placement is None:
             return False
-        ring, goes_on, inherited = seat
-        head = self._cell(ring, self._written[ring] - 1)
-        # Row 0 is the last block's row T, but for a game that has waited for this block. A void row T gives way.
-        cut = self._column["cut"][head]
-        again = np.logical_and(goes_on, ~first[0] | cut)
-        if goes_on and inherited:
-            again &= cut | _alike(newest[0], self._frames[head])
-        kept = np.ones_like(first)
-        kept[:-1] = ~(first[:-1] & first[1:])  # void rows are followed by void rows, or by a game's first
-        position = self._written[ring] - again + kept.cumsum(axis=0) - 1  # [T + 1, B]
+        ring = placement.rings
+        head = self._cell(ring, self._written[ring] - 1)  # [B] the row written last
+        over_head = self._stored_again(placement, first[0], frame[0], head)
+        kept = _of_games(first)
+        position = self._written[ring] - over_head + kept.cumsum(axis=0) - 1  # [T + 1, B]
         if (position[-1] >= self._shown[ring] + self.shape.margin).any():
             raise ValueError(f"{owner}: more rows since the last flush than the margin of {self.shape.margin}")
-        history = self._history(first, head, again)
+        history = self._history(first, head, over_head)
         cell = self._cell(ring, position)[kept]
         for name, rows in history.items():
             self._column[name][cell] = rows[kept]
             hit("buffer.history")
         for name in _AS_THEY_ARE:
             self._column[name][cell] = block[name][kept]
-        self._column["frame"][cell] = newest[kept]
+        self._column["frame"][cell] = frame[kept]
         hit("buffer.rows")
         self._written[ring] = position[-1] + 1
         hit("buffer.added")
         return True
+
+    def _stored_again(
+        self, placement: Placement, first: NDArray[np.bool_], frame: NDArray[Any], head: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Say of which rings [B] the head is written over by a block's row 0, of which these are two columns.
+
+        Row 0 is the last block's row T, but for a game that has waited for this block. A void row T gives way. Where
+        another simulator stored row T, the two are the same only if their frames are.
+        """
+        cut = self._column["cut"][head]
+        again: NDArray[np.bool_] = np.logical_and(placement.goes_on, ~first | cut)
+        if placement.goes_on and placement.inherited:
+            again &= cut | _alike(frame, self._frames[head])
+        return again
 
     def leave(self, owner: str) -> None:
         """Free an owner's rings for who comes next; what it has stored stays until that is overwritten."""
@@ -147,15 +156,15 @@ class Replay:
         self._rings.leave_to(owners)
 
     def room(self, environments: Mapping[str, int]) -> set[str]:
-        """Those of these owners, of so many environments each, who would find rings if nobody else stayed."""
+        """Return those of these owners, of so many environments each, who would find rings if nobody else stayed."""
         rings = Rings(self._rings.owner.copy(), self._rings.following.copy())
         rings.leave_to(environments)
-        return {owner for owner, count in environments.items() if rings.seat(owner, 0, count)}
+        return {owner for owner, count in environments.items() if rings.place(owner, 0, count)}
 
     def _history(
         self, first: NDArray[np.bool_], head: NDArray[np.int64], again: NDArray[np.bool_]
     ) -> dict[str, NDArray[Any]]:
-        """What each row [T + 1, B] has before it: the columns ``cut``, ``before`` and ``usable``."""
+        """Work out what each row [T + 1, B] has before it: the columns ``cut``, ``before`` and ``usable``."""
         most = self.shape.stack - 1
         same = again & ~first[0]
         cut = first.copy()
@@ -169,10 +178,10 @@ class Replay:
             usable[t] |= usable[t - 1] | (before[t] == most)
         return {"cut": cut, "before": before, "usable": usable}
 
-    def flush(self, rounds: int | None = None) -> None:
+    def flush(self, rollouts: int | None = None) -> None:
         """Let all rows added so far be drawn that have n rows behind them, and forget the oldest.
 
-        With ``rounds``, all rounds below it are in the replay from then on: that and the rows are one commit.
+        With ``rollouts``, all rollouts below it are in the replay from then on: that and the rows are one commit.
         """
         now, n = self._flushed.now, self.returns.steps
         cell = self._settled(now.shown, self._written)
@@ -187,7 +196,7 @@ class Replay:
         usable[cell] = whole
         hit("buffer.whole")
         oldest = self._oldest()
-        rings, stored = self._rings, now.rounds if rounds is None else np.array([rounds])
+        rings, stored = self._rings, now.rollouts if rollouts is None else np.array([rollouts])
         self._flushed.commit(Record(self._written, rings.owner, rings.following, stored))
         gone = cells_between(oldest, self._oldest(), self.shape.rows)
         self.sampler.remove(gone[usable[gone]])
@@ -304,7 +313,7 @@ class Replay:
         return {"shape": msgspec.to_builtins(self.shape), "sampler": self.sampler.state()}
 
     def _words(self) -> dict[str, NDArray[Any]]:
-        """What is short of a replay, by the names of its files."""
+        """Return the short arrays of a replay by the names of their files."""
         return {**self._flushed.now._asdict(), "begun": self._begun}
 
     def restore(
@@ -314,14 +323,14 @@ class Replay:
         beat: Callable[[], object] = lambda: None,
         *,
         goes_on: bool = False,
-        rounds: int | None = None,
+        rollouts: int | None = None,
     ) -> None:
         """Take back what was saved by a replay of the same shape; raises ValueError or OSError, and it is empty then.
 
         ``beat`` is called after every PART_BYTES, which are read from the disk as they are copied.
         ``goes_on``: each simulator goes on, in whatever incarnation, where its environments stood when this was saved.
         Else all are taken for new ones, what they store next is not joined to what they had stored, and with
-        ``rounds`` the rounds to be stored are those from it on. Killed on the way it is empty too.
+        ``rollouts`` the rollouts to be stored are those from it on. Killed on the way it is empty too.
         """
         if msgspec.convert(state.get("shape"), ReplayShape) != self.shape:
             raise ValueError(f"{folder}: the replay saved there is {state['shape']!r:.500}, not {self.shape}")
@@ -341,12 +350,19 @@ class Replay:
         self._rings = Rings(words["owner"].copy(), words["following"].copy())
         if goes_on:
             self._rings.expect_heirs()
-            rounds = None
+            rollouts = None
         else:
             self._rings.leave_to(())
-        stored = words["rounds"] if rounds is None else np.array([rounds])
+        stored = words["rollouts"] if rollouts is None else np.array([rollouts])
         self._flushed.follow(ahead=1)
         self._flushed.commit(Record(words["shown"], self._rings.owner, self._rings.following, stored))
+
+
+def _of_games(first: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Say which rows [T + 1, B] are of games; void ones are followed by void ones, or by a game's first."""
+    kept = np.ones_like(first)
+    kept[:-1] = ~(first[:-1] & first[1:])
+    return kept
 
 
 def _alike(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
@@ -357,7 +373,7 @@ def _alike(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _write(path: Path, array: NDArray[Any], beat: Callable[[], object]) -> None:
-    """What np.save writes, but ring by ring in parts that are on disk before the next one is begun."""
+    """Write what np.save does, but ring by ring in parts that are on disk before the next one is begun."""
     header = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
     with path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)

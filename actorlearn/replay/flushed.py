@@ -1,7 +1,7 @@
-"""What flushes have made of a replay: how far its rings are shown, whose they are, and which rounds are in it.
+"""The outcome of flushes: how far the rings of a replay are shown, whose they are, and which rollouts are in it.
 
-There are two slots; the word ``flushes``, written last, says which one holds (as in ``parameters/store.py``). So a
-process that is killed while it flushes has flushed a round with all that belongs to it, or nothing of it.
+They are one record (``memory/record.py``): a process that is killed while it flushes has flushed a rollout with all
+that belongs to it, or nothing of it.
 """
 
 from __future__ import annotations
@@ -11,25 +11,23 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from actorlearn.failpoints import hit
 from actorlearn.memory.fields import Field
+from actorlearn.memory.record import SLOTS, CommittedRecord
 from actorlearn.memory.shared import Segment
 from actorlearn.replay.rings import OWNER_BYTES
 
-SLOTS = 2
-
 
 class Record(NamedTuple):
-    """One slot; of each ring [R] but for the last."""
+    """State of each ring [R], and of the replay, after a flush."""
 
     shown: NDArray[np.int64]
     """Positions below it have been flushed."""
     owner: NDArray[np.bytes_]
-    """Whose it is (``replay/rings.py``)."""
+    """Name of its owner (``replay/rings.py``)."""
     following: NDArray[np.int64]
-    """Round after the newest stored there."""
-    rounds: NDArray[np.int64]
-    """Rounds below it are in the replay, as who stores them says [1]."""
+    """Rollout after the newest stored there."""
+    rollouts: NDArray[np.int64]
+    """Rollouts below it are in the replay, as who stores them says [1]."""
 
 
 def flushed_fields(rings: int) -> list[Field]:
@@ -40,7 +38,7 @@ def flushed_fields(rings: int) -> list[Field]:
         Field("shown", "int64", (SLOTS, rings), 0),
         Field("owner", f"S{OWNER_BYTES}", (SLOTS, rings)),
         Field("following", "int64", (SLOTS, rings), 0),
-        Field("rounds", "int64", (SLOTS, 1), 0),
+        Field("rollouts", "int64", (SLOTS, 1), 0),
     ]
 
 
@@ -49,29 +47,25 @@ class Flushed:
 
     def __init__(self, segment: Segment) -> None:
         """Bind to a replay's segment."""
-        self._flushes, self._sampled = segment["flushes"], segment["sampled"]
-        self._slots = [Record(*(segment[name][slot] for name in Record._fields)) for slot in range(SLOTS)]
-        self.now = self._slots[self.flushes % SLOTS]
+        self._record = CommittedRecord(segment["flushes"], *(segment[name] for name in Record._fields))
+        self._sampled = segment["sampled"]
+        self.now = Record._make(self._record.now)
+        """State after the newest flush; it lies in shared memory."""
 
     @property
     def flushes(self) -> int:
-        """How many there have been."""
-        return int(self._flushes[0])
+        """Number of flushes so far."""
+        return self._record.commits
 
     @property
     def before(self) -> Record:
-        """What held before the newest flush."""
-        return self._slots[(self.flushes + 1) % SLOTS]
+        """State before the newest flush."""
+        return Record._make(self._record.before)
 
     def commit(self, record: Record) -> None:
         """Make this the record that holds."""
-        spare = self.before
-        for word, value in zip(spare, record, strict=True):
-            word[:] = value
-            hit("flushed.field")
-        self._flushes[0] += 1  # the word last
-        self.now = spare
-        hit("flushed.committed")
+        self._record.replace(*record)
+        self.now = Record._make(self._record.now)
 
     @property
     def followed(self) -> bool:

@@ -39,9 +39,9 @@ class Returns(NamedTuple):
 
     reward: NDArray[np.float32]
     discount: NDArray[np.float32]
-    """What the value of the observation reached is multiplied with: 0 at a terminal, else discount^steps."""
+    """Factor of the value of the observation reached: 0 at a terminal, else discount^steps."""
     steps: NDArray[np.int64]
-    """How many steps away that observation is, 1 … n."""
+    """Distance of that observation in steps, 1 … n."""
 
 
 def n_step(settings: NStep, reward: NDArray[np.float32], over: dict[str, NDArray[np.bool_]]) -> Returns:

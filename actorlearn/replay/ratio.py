@@ -12,15 +12,15 @@ import msgspec
 
 
 class Ratio(msgspec.Struct, frozen=True, kw_only=True):
-    """How many updates go with how many transitions.
+    """The number of updates that go with a number of transitions.
 
-    After each round all updates that are ``due`` are done; what is left over, less than one, is carried on and never
+    After each rollout all updates that are ``due`` are done; what is left over, less than one, is carried on and never
     lost. Before ``starts`` transitions there are no updates, and none are made up for later.
 
-    The slack is a matter of rounds, in every mode, as each learner has simulators and a replay of its own: of rounds
-    that are not learned from yet no more than ``blocks`` (``simulators.blocks``) are open, and the minibatches of each
-    are done with the round after it. So learning never runs ahead of acting, and is never behind by more than
-    (blocks + 1) * steps of a round * intensity / batch minibatches: with 1 block acting waits for it.
+    The slack is a matter of rollouts, in every mode, as each learner has simulators and a replay of its own: of
+    rollouts that are not learned from yet no more than ``blocks`` (``simulators.blocks``) are open, and the minibatches
+    of each are done with the rollout after it. So learning never runs ahead of acting, and is never behind by more than
+    (blocks + 1) * steps of a rollout * intensity / batch minibatches: with 1 block acting waits for it.
     """
 
     intensity: float

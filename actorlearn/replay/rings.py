@@ -1,4 +1,4 @@
-"""Whose ring is whose: environments come and go, rings stay. Knows names and numbers, and no memory."""
+"""Ownership of rings: environments come and go, rings stay. Knows names and numbers, and no memory."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ FREE = b""
 _INCARNATION = re.compile(r"\.\d+(?=/|$)")
 
 
-class Seat(NamedTuple):
-    """Where an owner's environments store a round."""
+class Placement(NamedTuple):
+    """The rings in which an owner's environments store a rollout."""
 
     rings: NDArray[np.int64]  # [B]
     goes_on: bool
-    """The round follows the last one stored there."""
+    """The rollout follows the last one stored there."""
     inherited: bool
-    """That one was stored by another."""
+    """That last one was stored by another owner."""
 
 
 class Rings:
     """One ring for each environment of every owner; who comes gets those that were stored in longest ago."""
 
     def __init__(self, owner: NDArray[np.bytes_], following: NDArray[np.int64]) -> None:
-        """Of each ring [R]: its owner or FREE, and the round after the newest stored there; both are changed here."""
+        """Bind to the owner, or FREE, of each ring [R] and the rollout after its newest; both are changed here."""
         self.owner = owner
         self.following = following
 
@@ -41,8 +41,8 @@ class Rings:
         """All that have rings."""
         return {name.decode() for name in np.unique(self.owner).tolist() if name != FREE}
 
-    def seat(self, owner: str, round_: int, environments: int) -> Seat | None:
-        """An owner's rings for its next round; None when too few are free.
+    def place(self, owner: str, rollout: int, environments: int) -> Placement | None:
+        """An owner's rings for its next rollout; None when too few are free.
 
         Where rings are kept for whoever comes in an owner's place (``expect_heirs``), and as many, it takes them over.
         """
@@ -58,9 +58,9 @@ class Rings:
             oldest = free[np.argsort(self.following[free], kind="stable")]
             rings = np.sort(oldest[:environments])
             self.following[rings] = -1
-        goes_on = bool(self.following[rings[0]] == round_)
-        self.owner[rings], self.following[rings] = _name(owner), round_ + 1
-        return Seat(rings, goes_on, inherited)
+        goes_on = bool(self.following[rings[0]] == rollout)
+        self.owner[rings], self.following[rings] = _name(owner), rollout + 1
+        return Placement(rings, goes_on, inherited)
 
     def leave(self, owner: str) -> None:
         """Free an owner's rings; nothing for one that has none."""

@@ -40,7 +40,7 @@ class ReplayShape(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     """Rows of a ring that are drawn from; rings * size rows are a replay's size."""
     margin: int
-    """Rows that an environment adds between two flushes, at most: T + 1 for each round of T."""
+    """Rows that an environment adds between two flushes, at most: T + 1 for each rollout of T."""
     stack: int
     """Frames of an observation, oldest first: its newest is stored; 1 = the whole observation is."""
     observation_shape: tuple[int, ...]
@@ -63,7 +63,7 @@ class ReplayShape(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def frame_shape(self) -> tuple[int, ...]:
-        """What is stored of an observation."""
+        """Shape of what is stored of an observation."""
         return self.observation_shape[1:] if self.stack > 1 else self.observation_shape
 
 

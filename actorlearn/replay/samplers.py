@@ -29,7 +29,7 @@ class Sampler(Protocol):
     """Called by the replay: ``remove``, then ``insert`` at a flush; ``draw`` for a minibatch, ``update`` after it."""
 
     def __len__(self) -> int:
-        """How many cells can be drawn."""
+        """Return how many cells can be drawn."""
 
     def insert(self, cell: Cells) -> None:
         """These [N] can be drawn from now on; none of them could before."""
@@ -50,10 +50,10 @@ class Sampler(Protocol):
         """New priorities [N] of cells that can be drawn."""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What is long, to be saved; views."""
+        """Return what is long, to be saved; views."""
 
     def state(self) -> dict[str, Any]:
-        """What is short, to be saved: plain numbers."""
+        """Return what is short, to be saved: plain numbers."""
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> None:
         """Take both back."""
@@ -65,13 +65,13 @@ class Uniform:
     def __init__(self, cells: int) -> None:
         """For cells 0 … cells - 1, of which none can be drawn yet."""
         self._cell = np.full(cells, -1, np.int64)
-        """Those that can be drawn, first of all and without gaps."""
+        """The cells that can be drawn, first of all and without gaps."""
         self._place = np.full(cells, -1, np.int64)
-        """Where each cell stands in that list."""
+        """Place of each cell in that list."""
         self._count = 0
 
     def __len__(self) -> int:
-        """How many cells can be drawn."""
+        """Return how many cells can be drawn."""
         return self._count
 
     def insert(self, cell: Cells) -> None:
@@ -94,7 +94,7 @@ class Uniform:
         self._count = kept
 
     def recover(self, cell: Cells, new: Cells) -> None:
-        """In any order."""
+        """Take them up, in any order."""
         self.insert(cell)
 
     def draw(self, count: int, random: np.random.Generator) -> Drawn:
@@ -112,7 +112,7 @@ class Uniform:
         return {"cell": self._cell[: self._count]}
 
     def state(self) -> dict[str, Any]:
-        """Nothing."""
+        """Return nothing: all are drawn alike."""
         return {}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> None:
@@ -152,7 +152,7 @@ class Prioritised:
         self._count = 0
 
     def __len__(self) -> int:
-        """How many cells can be drawn, those of priority 0 included."""
+        """Return how many cells can be drawn, those of priority 0 included."""
         return self._count
 
     def insert(self, cell: Cells) -> None:
@@ -166,7 +166,7 @@ class Prioritised:
         self._count -= len(cell)
 
     def recover(self, cell: Cells, new: Cells) -> None:
-        """With the priorities that memory still has for them."""
+        """Take them up with the priorities that memory still has for them."""
         priority = np.zeros_like(self._tree.priorities)
         priority[cell] = self._tree.priorities[cell]
         priority[new] = self._largest[0] ** self._alpha

@@ -2,25 +2,52 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
+
+Transitions = Annotated[int, Meta(ge=1, le=65_536)]
+Exponent = Annotated[float, Meta(ge=0, le=10)]
 
 
 class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The defaults are Nature DQN's (Mnih et al. 2015) and, of priorities, those of Schaul et al. 2016."""
 
-    capacity_steps: int = 1_000_000  # transitions, of all environments of a learner
-    batch_size: int = 32  # transitions of an update
-    base_batch_size: int | None = None  # those that the optimizer's numbers are for; None: batch_size
-    ratio: float = 8.0  # times that a step is learned from
-    learning_starts_steps: int = 50_000  # agent steps stored before the first update
-    prioritised: bool = False
-    alpha: float = 0.6  # exponent of priorities
-    beta: float = 0.4  # exponent of the weights that make up for them, at step 0
-    beta_final: float = 1.0  # reached at total_steps, in a straight line
-    save: bool = False  # with every checkpoint
-    secondary_batch_size: int = 0  # transitions of an update of the secondary learner; 0: there is none
+    capacity_steps: Annotated[
+        int, Meta(ge=1, le=10**9, description="transitions kept, of all environments of a learner")
+    ] = 1_000_000
+    batch_size: Annotated[Transitions, Meta(description="transitions of one update, drawn with replacement")] = 32
+    base_batch_size: Annotated[
+        Transitions | None,
+        Meta(
+            description="transitions that learning_rate (see learners.rate_scaling) and adam's epsilon (then "
+            "x base_batch_size / batch_size) are for; null = batch_size"
+        ),
+    ] = None
+    ratio: Annotated[
+        float, Meta(gt=0, le=10_000, description="times each step is learned from: batch_size x updates / steps")
+    ] = 8.0
+    learning_starts_steps: Annotated[
+        int, Meta(ge=1, le=10**9, description="agent steps stored before the first update")
+    ] = 50_000
+    prioritised: Annotated[bool, Meta(description="drawn in proportion to priority^alpha instead of all alike")] = False
+    alpha: Annotated[Exponent, Meta(description="prioritised: 0 = all alike")] = 0.6
+    beta: Annotated[Exponent, Meta(description="prioritised: of the weights against the bias, at step 0")] = 0.4
+    beta_final: Annotated[Exponent, Meta(description="prioritised: reached linearly at total_steps; 1 = no bias")] = 1.0
+    save: Annotated[bool, Meta(description="with every checkpoint, so that a resumed run goes on with it; large")] = (
+        False
+    )
+    secondary_batch_size: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=65_536,
+            description="transitions of an update of a second network that learns beside, and never acts; 0 = none",
+        ),
+    ] = 0
 
     @property
     def batches(self) -> float:
-        """How many of the batches that the optimizer's numbers are for make one."""
+        """Number of the batches that the optimizer's numbers are for that make one."""
         return self.batch_size / (self.base_batch_size or self.batch_size)

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import zmq
 
-from actorlearn.wire.bell import Bell
+from actorlearn.wire import MINIMUM_LIBZMQ
+from actorlearn.wire.wakeup import Wakeup
 
 HIGH_WATER_MARK = 1000
 RECONNECT_MS = 20
 RECONNECT_MOST_MS = 200
 _FRAMES = 2
 """Of what a Router receives: the peer's id and the body."""
-_MINIMUM_LIBZMQ = (4, 3, 5)  # older ones have known remote crashes
 
 
 class ChannelError(RuntimeError):
@@ -27,8 +27,9 @@ class ChannelError(RuntimeError):
 
 
 def _socket(kind: int) -> zmq.Socket[bytes]:
-    if zmq.zmq_version_info() < _MINIMUM_LIBZMQ:
-        raise ChannelError(f"libzmq {zmq.zmq_version()}: at least 4.3.5 is needed; pip install -U pyzmq")
+    if zmq.zmq_version_info() < MINIMUM_LIBZMQ:
+        least = ".".join(map(str, MINIMUM_LIBZMQ))
+        raise ChannelError(f"libzmq {zmq.zmq_version()}: at least {least} is needed; pip install -U pyzmq")
     socket: zmq.Socket[bytes] = zmq.Context.instance().socket(kind)
     socket.linger = 0
     socket.sndhwm = socket.rcvhwm = HIGH_WATER_MARK
@@ -191,20 +192,20 @@ class Pull:
 
 
 class Waiter:
-    """Sleeps until a bell rings, a channel has something, or the deadline."""
+    """Sleeps until a wakeup rings, a channel has something, or the deadline."""
 
-    def __init__(self, bell: Bell | None, channel: Router | Dealer | None) -> None:
+    def __init__(self, wakeup: Wakeup | None, channel: Router | Dealer | None) -> None:
         """Watch these; None is what a process has not got."""
-        self._bell = bell
+        self._wakeup = wakeup
         self._poller = zmq.Poller()
-        if bell is not None:
-            self._poller.register(bell.fd, zmq.POLLIN)
+        if wakeup is not None:
+            self._poller.register(wakeup.fd, zmq.POLLIN)
         if channel is not None:
             self._poller.register(channel.socket, zmq.POLLIN)
 
     def wait(self, timeout_ms: int) -> bool:
-        """Sleep, and hush the bell; False when the deadline passed and there is nothing to look at."""
+        """Sleep, and clear the wakeup; False when the deadline passed and there is nothing to look at."""
         woken = bool(self._poller.poll(timeout_ms))
-        if woken and self._bell is not None:
-            self._bell.hush()
+        if woken and self._wakeup is not None:
+            self._wakeup.clear()
         return woken

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from actorlearn import __version__
 from actorlearn.wire.channel import Dealer
+from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import (
-    LAST_WORDS,
     PROTOCOL_VERSION,
     Applied,
     Failed,
@@ -34,23 +34,20 @@ class TurnedAwayError(RuntimeError):
 class Control:
     """The child side of the control socket. Without an endpoint (started by hand) it says nothing and hears nothing."""
 
-    def __init__(self, endpoint: str, name: str, incarnation: int, run_id: str, *, last_words: bool = False) -> None:
-        """Connect as ``name.incarnation``; for ``last_words`` beside a line of that name that cannot be reached."""
-        self.name = name
-        self.incarnation = incarnation
+    def __init__(self, endpoint: str, own: ProcessId, run_id: str, *, last_words: bool = False) -> None:
+        """Connect as this process; for ``last_words`` beside a line of its own that cannot be reached."""
+        self.id = own
         self.run_id = run_id
         self.order = Order(version=0)
         """The newest order received; a child acts on it and then calls ``applied``."""
-        peer = f"{name}.{incarnation}{LAST_WORDS if last_words else ''}"
-        self.dealer = Dealer(endpoint, peer) if endpoint else None
+        self.dealer = Dealer(endpoint, own.last_words if last_words else own.peer) if endpoint else None
         self.applied_version = 0
 
     def hello(self, pid: int, shape: dict[str, str] | None = None) -> None:
         """Say who this is, ready to work."""
         self.send(
             Hello(
-                name=self.name,
-                incarnation=self.incarnation,
+                id=self.id,
                 pid=pid,
                 run_id=self.run_id,
                 protocol=PROTOCOL_VERSION,
@@ -86,19 +83,19 @@ class Control:
         self._acknowledge()
 
     def _acknowledge(self) -> None:
-        self.send(Applied(name=self.name, incarnation=self.incarnation, order=self.applied_version))
+        self.send(Applied(order=self.applied_version))
 
     def failed(self, error: str) -> None:
         """Last words of a process that cannot go on."""
-        self.send(Failed(name=self.name, incarnation=self.incarnation, error=brief(error)))
+        self.send(Failed(error=brief(error)))
 
     def warned(self, text: str) -> None:
         """Tell a person of something that stops nothing."""
-        self.send(Warned(name=self.name, incarnation=self.incarnation, text=brief(text)))
+        self.send(Warned(text=brief(text)))
 
     def finished(self, reason: str, summary: Mapping[str, float | int | str | None] | None = None) -> None:
         """Last words of a process that has done all it was asked for."""
-        self.send(Finished(name=self.name, incarnation=self.incarnation, reason=reason, summary=dict(summary or {})))
+        self.send(Finished(reason=reason, summary=dict(summary or {})))
 
     def close(self, linger_ms: int = 2000) -> None:
         """Close, giving last words a moment to leave."""

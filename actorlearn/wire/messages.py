@@ -14,7 +14,7 @@ command line         supervisor                  Request
 supervisor           command line                Reply
 ===================  ==========================  =============================================================
 
-Who waits for a row, an action or a round is woken by a bell, which says nothing (``wire/bell.py``).
+Who waits for a row, an action or a rollout is woken by a wakeup, which says nothing (``wire/wakeup.py``).
 
 Control is level-triggered: an ``Order`` is the whole wanted state with a version, repeated until the child says
 ``Applied`` with that version. Losing, repeating or re-ordering one therefore changes nothing.
@@ -27,11 +27,13 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-PROTOCOL_VERSION = 6
+from actorlearn.wire.identity import Count, Name, ProcessId
+
+PROTOCOL_VERSION = 7
 """Raised whenever a struct below changes; processes of different versions refuse one another."""
 
 LIMIT_BYTES = 256 * 1024
-"""Largest control message. The biggest legitimate one (an Order with 256 seats) is under 64 KiB."""
+"""Largest control message. The biggest legitimate one (an Order with 256 members) is under 64 KiB."""
 
 TEXT_CHARACTERS = 8000
 """Longest text in a message; ``brief`` cuts one. A few of them have room in a message, whatever is in them."""
@@ -42,15 +44,8 @@ _WRONG_CHARACTERS = 500
 MOST_NAMES = 256
 """In a request: a run never has more processes."""
 
-Name = Annotated[str, Meta(max_length=255)]
-"""Of a process, run, command, version or column."""
 Text = Annotated[str, Meta(max_length=TEXT_CHARACTERS)]
 """An error, warning, path or override, for people."""
-Count = Annotated[int, Meta(ge=0, le=2**53)]
-"""Of what there has been so far: steps, orders, incarnations. JSON, and TensorBoard's axis, have room for it."""
-
-LAST_WORDS = ".failed"
-"""Behind a child's id on the control socket, name.incarnation, where it speaks a second time."""
 
 
 class MessageError(ValueError):
@@ -64,8 +59,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknow
 class Hello(Message, frozen=True):
     """First word of a child: who it is and what it was built with. The supervisor compares before it admits."""
 
-    name: Name
-    incarnation: Count
+    id: ProcessId
     pid: Count
     run_id: Name
     protocol: int
@@ -77,8 +71,6 @@ class Hello(Message, frozen=True):
 class Applied(Message, frozen=True):
     """The child has put the Order of this version into effect."""
 
-    name: Name
-    incarnation: Count
     order: Count
 
 
@@ -91,7 +83,6 @@ class Report(Message, frozen=True):
 class Evaluated(Message, frozen=True):
     """One evaluation of one policy version: whole games, raw scores."""
 
-    name: Name
     policy_version: int
     env_steps: Count
     returns: list[float]
@@ -122,16 +113,12 @@ class Released(Message, frozen=True):
 class Failed(Message, frozen=True):
     """A child's last words before it exits with an error."""
 
-    name: Name
-    incarnation: Count
     error: Text
 
 
 class Finished(Message, frozen=True):
     """A child has done all it was asked for and is about to exit 0."""
 
-    name: Name
-    incarnation: Count
     reason: Name
     summary: dict[Name, float | int | str | None] = {}
 
@@ -139,28 +126,19 @@ class Finished(Message, frozen=True):
 class Warned(Message, frozen=True):
     """Something a user should see that stops nothing (for example a skipped non-finite update)."""
 
-    name: Name
-    incarnation: Count
     text: Text
 
 
-class Seat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One simulator that takes part: its name, incarnation and the segment with its blocks."""
+class Member(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One simulator that takes part: who it is, and where its blocks are."""
 
-    name: str
-    incarnation: int
+    id: ProcessId
     segment: str
-    bell: str = ""
-    """Path of its bell; without one it looks by itself."""
+    """Path of the segment with its blocks."""
+    wakeup: str = ""
+    """Path of its wakeup; without one it looks by itself."""
     server: int = 0
-    """Index of the inference server that answers it."""
-    learner: int = 0
-    """The learner whose trainer learns from it."""
-
-    @property
-    def peer(self) -> str:
-        """Its id on every socket."""
-        return f"{self.name}.{self.incarnation}"
+    """Number of the inference server that answers it."""
 
 
 class Order(Message, frozen=True):
@@ -170,15 +148,16 @@ class Order(Message, frozen=True):
     phase: str = "run"
     """run; drain: finish the current update, save, and exit; score: no trainer is at work any more, and evaluators exit
     when they have played what was published last."""
-    roster: list[Seat] = []
-    gone: list[Seat] = []
-    """Seats of simulators that have ended and whose trainers have not released them yet."""
+    members: list[Member] = []
+    gone: list[Member] = []
+    """Members of simulators that have ended and whose trainers have not released them yet."""
     leaving: list[str] = []
-    """Seats of the roster that must leave at the next round boundary, and trainers that must after their update."""
+    """Members that must leave at the next rollout boundary, and trainers that must after their update.
+    """
     save: int = 0
     """Raised by one for every checkpoint asked for."""
-    learners: list[str] = []
-    """Peer ids of the trainers that exchange what they learn, in order, without those that are leaving; empty until all
+    learners: list[ProcessId] = []
+    """The trainers that exchange what they learn, in order, without those that are leaving; empty until all
     have come, and for one that is alone to the end. In phase score those that have finished."""
     generation: Count = 0
     """Version of the order in which ``learners`` became what it is: the same names may be listed twice."""

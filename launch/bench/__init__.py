@@ -1,55 +1,57 @@
-"""Benchmarks: each suite measures this machine, interleaved, and says what was measured, where and with what."""
+"""Benchmarks: each suite measures this machine, interleaved, and says what was measured, where and with what.
+
+Rooms, each on those after it: ``peers`` (other programs on the same work), ``papers`` (tables and figures of a paper),
+``suites`` (this program alone), ``measure`` (runs and their parts, cases in turn, reports).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
 
-from launch.bench.fast_dqn import fast_dqn
-from launch.bench.games import games_of
-from launch.bench.gossip import gossip
-from launch.bench.gpu import gpu
-from launch.bench.handover import handover
-from launch.bench.learners import learners, learners_dqn
-from launch.bench.memory import memory
-from launch.bench.neighbours import neighbours
-from launch.bench.replay import replay
-from launch.bench.report import Report
-from launch.bench.request import Request
-from launch.bench.sampling import sampling
-from launch.bench.scaling import scaling
-from launch.bench.stragglers import stragglers
-from launch.bench.time_to_score import time_to_score
-from launch.bench.training import training
-from launch.bench.works import peers, peers_cheap, peers_dqn, sb3
+if TYPE_CHECKING:
+    from launch.bench.measure.report import Report
+    from launch.bench.measure.request import Request
 
-SUITES: dict[str, Callable[[Request], Report]] = {
-    "sampling": sampling,
-    "training": training,
-    "handover": handover,
-    "peers": peers,
-    "peers-cheap": peers_cheap,
-    "peers-dqn": peers_dqn,
-    "sb3": sb3,
-    "time-to-score": time_to_score,
-    "learners": learners,
-    "learners-dqn": learners_dqn,
-    "fast-dqn": fast_dqn,
-    "scaling": scaling,
-    "stragglers": stragglers,
-    "neighbours": neighbours,
-    "gossip": gossip,
-    "memory": memory,
-    "replay": replay,
-    "gpu": gpu,
-    "games": games_of,
+
+@dataclass(frozen=True)
+class Suite:
+    """Where a suite is, and what it measures."""
+
+    function: str
+    """Below ``launch.bench``, imported when it is asked for."""
+    topology: str | None = "pong.yaml"
+    """Shipped topology it measures when none is named; None: it brings its own, or measures nothing."""
+    reads_runs: bool = False
+    """It measures nothing and reads runs, named where the others have topology and overrides."""
+
+    def load(self) -> Callable[[Request], Report]:
+        """Import it; its docstring's first line says what it measures."""
+        module, _, name = self.function.partition(":")
+        return cast("Callable[[Request], Report]", getattr(import_module(f"launch.bench.{module}"), name))
+
+
+SUITES: Mapping[str, Suite] = {
+    "sampling": Suite("suites.sampling:sampling"),
+    "training": Suite("suites.training:training"),
+    "handover": Suite("suites.handover:handover", topology=None),
+    "peers": Suite("peers.works:peers", topology=None),
+    "peers-cheap": Suite("peers.works:peers_cheap", topology=None),
+    "peers-dqn": Suite("peers.works:peers_dqn", topology=None),
+    "sb3": Suite("peers.works:sb3", topology=None),
+    "time-to-score": Suite("suites.time_to_score:time_to_score"),
+    "learners": Suite("suites.learners:learners", topology=None),
+    "learners-dqn": Suite("suites.learners:learners_dqn", topology=None),
+    "fast-dqn": Suite("papers.fast_dqn:fast_dqn", topology=None),
+    "scaling": Suite("suites.scaling:scaling", topology=None),
+    "stragglers": Suite("suites.stragglers:stragglers"),
+    "neighbours": Suite("peers.neighbours:neighbours", topology="atari/paac.yaml"),
+    "gossip": Suite("papers.gossip:gossip", topology="catch.yaml"),
+    "memory": Suite("suites.memory:memory"),
+    "replay": Suite("suites.replay:replay", topology=None),
+    "gpu": Suite("suites.gpu:gpu"),
+    "games": Suite("papers.games:games_of", topology=None, reads_runs=True),
 }
 """Name on the command line -> suite."""
-OWN_TOPOLOGY = (
-    *("handover", "peers", "peers-cheap", "peers-dqn", "sb3", "learners", "learners-dqn", "fast-dqn", "scaling"),
-    "replay",
-)
-"""Suites that measure what they bring along."""
-OF_RUNS = ("games",)
-"""Suites that measure nothing and read runs, named where the others have topology and overrides."""
-USUAL = {"gossip": "catch.yaml", "neighbours": "atari/paac.yaml"}
-"""Suite -> shipped topology it measures when none is named; the others measure pong.yaml."""

@@ -9,8 +9,9 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.policies import heads
+from actorlearn.algorithms.specs.ppo import PPOSettings
 
 # What happened on arrival. "reset" is the transition whose action was ignored; a game's end is followed by one.
 GO, LIFE, TERMINATED, TRUNCATED, BOTH, RESET = "go", "life", "terminated", "truncated", "both", "reset"
@@ -78,8 +79,15 @@ def batches(draw: st.DrawFn, actions: tuple[int | tuple[int, ...], ...] = (3, (2
     return batch_of(*environments, seed=draw(st.integers(0, 1000)), actions=draw(st.sampled_from(actions)))
 
 
+class EveryKey(PPOSettings, frozen=True, kw_only=True, tag="every"):
+    """The keys of a2c, ppo and impala, so that one example may be each one's."""
+
+    rho_clip: float = 1.0
+    c_clip: float = 1.0
+
+
 settings_of_all_kinds = st.builds(
-    AlgorithmSettings,
+    EveryKey,
     discount=st.sampled_from((0.0, 0.9, 1.0)),
     entropy_cost=st.sampled_from((0.0, 0.1)),
     entropy_cost_final=st.sampled_from((0.0, 0.1)),

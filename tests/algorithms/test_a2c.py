@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from actorlearn.algorithms.a2c import A2C
-from actorlearn.algorithms.interface import AlgorithmSettings
 from tests.algorithms.episodes import (
     ENDS,
     GO,
@@ -26,7 +25,7 @@ from tests.algorithms.episodes import (
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("bootstrap", [False, True])
 def test_two_episodes_in_one_block_equal_the_episodes_apart(end, bootstrap):
-    settings = AlgorithmSettings(bootstrap_on_truncation=bootstrap)
+    settings = A2C.Settings(bootstrap_on_truncation=bootstrap)
     batch = batch_of([GO, LIFE, end, RESET, GO, GO])
     outputs = random_outputs(batch)
     loss, _ = A2C(settings).loss(outputs, batch, 0.0)
@@ -42,7 +41,7 @@ def test_loss_by_hand():
     """One transition, two equal logits: R = 1 + .5 * 2, advantage 2 - 1, loss 5 * (ln 2 * 1 + .25 * 1 - .02 * ln 2)."""
     batch = replace(batch_of([GO]), reward=torch.ones(1, 1), action=torch.zeros(1, 1, dtype=torch.int64))
     outputs = {"logits": torch.zeros(2, 1, 2), "value": torch.tensor([1.0, 2.0]).reshape(2, 1, 1)}
-    loss, metrics = A2C(AlgorithmSettings(discount=0.5)).loss(outputs, batch, 0.0)
+    loss, metrics = A2C(A2C.Settings(discount=0.5)).loss(outputs, batch, 0.0)
     assert loss.item() == pytest.approx(5 * (math.log(2) + 0.25 - 0.02 * math.log(2)))
     assert metrics["policy_loss"].item() == pytest.approx(math.log(2))
     assert metrics["value_loss"].item() == pytest.approx(1.0)
@@ -56,16 +55,16 @@ def test_explained_variance_is_one_for_values_that_are_the_returns_up_to_a_const
     value = torch.zeros(6, 1, 1)
     value[:-1, :, 0] = batch.reward + 0.5
     outputs = {"logits": torch.zeros(6, 1, 3), "value": value}
-    _, metrics = A2C(AlgorithmSettings(reward_clip=None)).loss(outputs, batch, 0.0)
+    _, metrics = A2C(A2C.Settings(reward_clip=None)).loss(outputs, batch, 0.0)
     assert metrics["explained_variance"].item() == pytest.approx(1.0)
-    _, metrics = A2C(AlgorithmSettings(reward_clip=None)).loss({**outputs, "value": value * 0}, batch, 0.0)
+    _, metrics = A2C(A2C.Settings(reward_clip=None)).loss({**outputs, "value": value * 0}, batch, 0.0)
     assert metrics["explained_variance"].item() == pytest.approx(0.0, abs=1e-6)
 
 
 def test_certain_policies_give_finite_losses():
     batch = batch_of([GO, GO])
     logits = torch.tensor([1000.0, 0.0, -1000.0]).repeat(3, 1, 1).requires_grad_()
-    loss, metrics = A2C(AlgorithmSettings()).loss({"logits": logits, "value": torch.zeros(3, 1, 1)}, batch, 0.0)
+    loss, metrics = A2C(A2C.Settings()).loss({"logits": logits, "value": torch.zeros(3, 1, 1)}, batch, 0.0)
     loss.backward()
     assert torch.isfinite(loss) and torch.isfinite(logits.grad).all()
     assert metrics["entropy"].item() == 0.0

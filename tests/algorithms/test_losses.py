@@ -15,8 +15,9 @@ from actorlearn.actions import MultiDiscrete
 from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.actor_critic import ActorCritic
 from actorlearn.algorithms.impala import IMPALA
-from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.ppo import PPO
+from actorlearn.metrics.registry import is_registered
 from tests import reference
 from tests.algorithms.episodes import GO, TERMINATED, batch_of, batches, random_outputs, settings_of_all_kinds
 
@@ -47,7 +48,8 @@ def slow_loss(algorithm: ActorCritic, outputs: dict[str, Tensor], batch: Batch, 
 def test_loss_and_gradient_equal_the_slow_reference(kind, batch, settings):
     algorithm = kind(settings)
     made, outputs, last_value = prepared(algorithm, batch)
-    loss, _ = algorithm.loss(outputs, made, 0.5)
+    loss, metrics = algorithm.loss(outputs, made, 0.5)
+    assert all(map(is_registered, metrics)), metrics.keys()
     slow = slow_loss(algorithm, outputs, batch, last_value)
     torch.testing.assert_close(loss, slow, rtol=1e-5, atol=1e-5)  # PPO's columns are float32
     if batch.valid.any():
@@ -111,16 +113,19 @@ def test_what_an_ignored_transition_holds_changes_nothing(kind, batch, settings)
 
 @pytest.mark.parametrize("kind", ALGORITHMS)
 def test_outputs_of_other_rows_than_the_batchs_are_refused(kind):
-    algorithm = kind(AlgorithmSettings(name="this"))
+    algorithm = kind(kind.Settings())
     made, outputs, _ = prepared(algorithm, batch_of([GO, GO], [GO, GO]))
-    with pytest.raises(ValueError, match=r"this: outputs\['logits'\] begins with .* needs .* keep \[rows, B, size\]"):
+    with pytest.raises(
+        ValueError,
+        match=rf"{algorithm.settings.name}: outputs\['logits'\] begins with .* needs .* keep \[rows, B, size\]",
+    ):
         algorithm.loss({name: output[:, :-1] for name, output in outputs.items()}, made, 0.0)
 
 
 @pytest.mark.parametrize("kind", ALGORITHMS)
 @pytest.mark.parametrize("actions", [3, (2,)])
 def test_acting_writes_what_the_columns_say(kind, actions):
-    algorithm, generator = kind(AlgorithmSettings()), torch.Generator().manual_seed(0)
+    algorithm, generator = kind(kind.Settings()), torch.Generator().manual_seed(0)
     outputs = {name: torch.randn(5, size) for name, size in algorithm.heads(actions).items()}
     for greedy in (False, True):
         chosen = algorithm.act(outputs, generator, greedy)
@@ -152,7 +157,7 @@ def test_descending_the_loss_finds_a_number(kind):
 
 
 def descend(kind, parameters, pays, rate=0.5):
-    settings = AlgorithmSettings(loss_scale=1.0, reward_clip=None)
+    settings = kind.Settings(loss_scale=1.0, reward_clip=None)
     algorithm, source = kind(settings), torch.Generator().manual_seed(0)
     batch = batch_of(*[[TERMINATED]] * 32)
     for _ in range(200):

@@ -1,9 +1,6 @@
-"""Names of algorithms, refused settings, and what reading them must not load."""
+"""Algorithms of one's own, what specs say of the shipped ones, and refused settings."""
 
 from __future__ import annotations
-
-import subprocess
-import sys
 
 import msgspec
 import pytest
@@ -11,22 +8,26 @@ import torch
 
 from actorlearn.actions import MultiDiscrete
 from actorlearn.algorithms.a2c import A2C
+from actorlearn.algorithms.dqn import DQN
 from actorlearn.algorithms.impala import IMPALA
-from actorlearn.algorithms.interface import (
-    BY_RATIO,
-    PARTS_OF_TRANSITIONS,
-    REPLAYED,
-    SHIPPED,
-    AlgorithmSettings,
-    learns_from_replay,
-)
-from actorlearn.algorithms.make import CLASSES, make
+from actorlearn.algorithms.interface import learns_from_replay
+from actorlearn.algorithms.make import make
 from actorlearn.algorithms.ppo import PPO
+from actorlearn.algorithms.settings import ALGORITHMS
+from tests import named
 from tests.algorithms.episodes import batch_of
 
 
 class Own(A2C):
-    """Stands for an algorithm outside the library."""
+    """Stands for an algorithm outside the library; its settings are those of what it is derived from."""
+
+
+class Forgetful(DQN):
+    """Says that it learns from a replay, and what it makes does not."""
+
+    def __init__(self, settings):
+        super().__init__(settings)
+        self.__class__ = Own
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ class Own(A2C):
     ],
 )
 def test_names_make_algorithms_that_ask_for_heads_and_columns(name, kind, columns):
-    algorithm = make(AlgorithmSettings(name=name))
+    algorithm = make(named.algorithm(name))
     assert isinstance(algorithm, kind)
     assert algorithm.heads(6) == {"logits": 6, "value": 1}
     assert algorithm.heads((2,)) == {"mean": 2, "log_std": 2, "value": 1}
@@ -51,76 +52,75 @@ def test_names_make_algorithms_that_ask_for_heads_and_columns(name, kind, column
     )
 
 
-def test_the_lists_of_names_that_need_no_torch_are_true():
-    assert tuple(CLASSES) == SHIPPED
-    algorithms = {name: make(AlgorithmSettings(name=name)) for name in SHIPPED}
-    assert tuple(name for name in SHIPPED if learns_from_replay(algorithms[name])) == REPLAYED
-    assert tuple(name for name in SHIPPED if "log_prob" in algorithms[name].columns(6)) == BY_RATIO
-    batch, last = batch_of(["go", "go"], ["go", "go"]), {"value": torch.zeros(1, 2, 1)}
-    prepared = {name: algorithms[name].prepare(batch, last) for name in SHIPPED if name not in REPLAYED}
-    assert tuple(name for name in prepared if prepared[name].action.shape == (1, 4)) == PARTS_OF_TRANSITIONS
+@pytest.mark.parametrize("name", ALGORITHMS.names())
+def test_what_the_specs_say_is_true_of_what_is_made(name):
+    spec, algorithm = ALGORITHMS.spec(name), make(named.algorithm(name))
+    assert spec.load().Settings is spec.settings
+    assert spec.replayed == learns_from_replay(algorithm)
+    assert spec.by_ratio == ("log_prob" in algorithm.columns(6))
+    if not spec.replayed:
+        batch, last = batch_of(["go", "go"], ["go", "go"]), {"value": torch.zeros(1, 2, 1)}
+        assert spec.parts_of_transitions == (algorithm.prepare(batch, last).action.shape == (1, 4))
 
 
 def test_an_algorithm_of_ones_own_is_constructed_with_the_settings():
-    settings = AlgorithmSettings(name=f"{__name__}:Own", horizon=20)
+    settings = named.algorithm(f"{__name__}:Own", horizon=20)
     algorithm = make(settings)
     assert isinstance(algorithm, Own) and algorithm.settings is settings
+    assert settings.name == f"{__name__}:Own" and isinstance(settings, A2C.Settings)
 
 
 @pytest.mark.parametrize("name", ["a3c", "json", "no.such.module:X", "json:NoSuchName", ""])
-def test_names_that_lead_nowhere_are_refused_with_the_way_out(name):
-    shipped = r"\['a2c', 'ppo', 'impala', 'dqn', 'c51'\]"
-    with pytest.raises(ValueError, match=rf"algorithm\.name: .* must be one of {shipped} or 'package\.module:Name'"):
-        make(AlgorithmSettings(name=name))
+def test_names_that_lead_nowhere_are_refused(name):
+    with pytest.raises(ValueError, match=rf"^algorithm\.name: '{name}'"):
+        named.algorithm(name)
+
+
+def test_an_algorithm_that_is_not_what_its_spec_says_is_refused():
+    with pytest.raises(ValueError, match="says replayed=True, and what it makes has no target_rows"):
+        make(named.algorithm(f"{__name__}:Forgetful"))
 
 
 @pytest.mark.parametrize(
-    ("key", "number"),
+    ("name", "key", "number"),
     [
-        ("horizon", 0),
-        ("discount", 1.5),
-        ("discount", float("nan")),
-        ("entropy_cost", -1.0),
-        ("entropy_cost_final", -1.0),
-        ("value_cost", -1.0),
-        ("loss_scale", 0.0),
-        ("reward_clip", 0.0),
-        ("reduction", "median"),
-        ("gae_lambda", 1.5),
-        ("ratio_clip", 0.0),
-        ("ratio_clip_final", -0.1),
-        ("value_clip", 0.0),
-        ("rho_clip", 0.0),
-        ("c_clip", float("nan")),
-        ("n_step", 0),
-        ("target_every_steps", 0),
-        ("huber_delta", 0.0),
-        ("atoms", 1),
-        ("value_max", -10.0),
-        ("epsilon_initial", 1.1),
-        ("epsilon_final", -0.1),
-        ("epsilon_final_min", 0.0),
-        ("epsilon_final_min", 0.2),
-        ("epsilon_hold_steps", -1),
-        ("epsilon_steps", 0),
-        ("epsilon_eval", float("nan")),
+        ("a2c", "horizon", 0),
+        ("a2c", "discount", 1.5),
+        ("a2c", "entropy_cost", -1.0),
+        ("a2c", "entropy_cost_final", -1.0),
+        ("a2c", "value_cost", -1.0),
+        ("a2c", "loss_scale", 0.0),
+        ("a2c", "reward_clip", 0.0),
+        ("a2c", "reduction", "median"),
+        ("a2c", "gae_lambda", 1.5),
+        ("ppo", "ratio_clip", 0.0),
+        ("ppo", "ratio_clip_final", -0.1),
+        ("ppo", "value_clip", 0.0),
+        ("impala", "rho_clip", 0.0),
+        ("impala", "c_clip", 0.0),
+        ("dqn", "epochs", 2),
+        ("dqn", "n_step", 0),
+        ("dqn", "target_every_steps", 0),
+        ("dqn", "huber_delta", 0.0),
+        ("c51", "atoms", 1),
+        ("c51", "value_max", -10.0),
+        ("dqn", "epsilon_initial", 1.1),
+        ("dqn", "epsilon_final", -0.1),
+        ("dqn", "epsilon_final_min", 0.0),
+        ("dqn", "epsilon_final_min", 0.2),
+        ("dqn", "epsilon_hold_steps", -1),
+        ("dqn", "epsilon_steps", 0),
+        ("dqn", "epsilon_eval", 1.1),
     ],
 )
-def test_numbers_without_meaning_are_refused_by_name(key, number):
-    with pytest.raises(ValueError, match=rf"algorithm\.{key}: .* must be"):
-        AlgorithmSettings(**{key: number})
-    with pytest.raises(msgspec.ValidationError):
-        msgspec.convert({key: number}, AlgorithmSettings)
+def test_numbers_without_meaning_are_refused_by_name(name, key, number):
+    with pytest.raises(msgspec.ValidationError, match=key):
+        named.algorithm(name, **{key: number})
 
 
-def test_settings_survive_json_and_unknown_keys_do_not():
-    settings = AlgorithmSettings(reward_clip=None, horizon=7)
-    assert msgspec.json.decode(msgspec.json.encode(settings), type=AlgorithmSettings) == settings
-    with pytest.raises(msgspec.ValidationError, match="horizn"):
-        msgspec.convert({"horizn": 5}, AlgorithmSettings)
-
-
-def test_reading_settings_loads_no_torch():
-    """Simulators and the launcher read settings, and must not pay a second and 200 MB for it."""
-    modules = ", ".join(f"actorlearn.{package}.interface" for package in ("algorithms", "models", "optim"))
-    subprocess.run([sys.executable, "-c", f"import sys, {modules}; assert 'torch' not in sys.modules"], check=True)
+@pytest.mark.parametrize(
+    ("name", "key"), [("a2c", "ratio_clip"), ("ppo", "epsilon_steps"), ("dqn", "entropy_cost"), ("c51", "huber_delta")]
+)
+def test_keys_that_an_algorithm_does_not_read_are_refused(name, key):
+    with pytest.raises(msgspec.ValidationError, match=f"unknown field `{key}`"):
+        named.algorithm(name, **{key: 1.0})

@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.ppo import PPO, normalized
 from tests import reference
 from tests.algorithms.episodes import GO, RESET, TERMINATED, TRUNCATED, batch_of
 
-SETTINGS = AlgorithmSettings(name="ppo", gae_lambda=0.9, loss_scale=1.0, value_cost=1.0, entropy_cost=0.0)
+SETTINGS = PPO.Settings(gae_lambda=0.9, loss_scale=1.0, value_cost=1.0, entropy_cost=0.0)
 EPISODES = ([GO, TRUNCATED, RESET, GO], [GO, GO, TERMINATED, RESET])
 
 
@@ -79,7 +79,7 @@ def test_the_ratio_is_cut_where_more_would_be_gained(ratio: float, advantage: fl
 def test_the_clip_goes_straight_from_the_first_to_the_final() -> None:
     batch, outputs = one(math.log(0.5 / 1.15), 2.0)
     for first, final, expected in ((0.2, 0.0, [1.15, 1.15, 1.1, 1.0]), (0.1, 0.1, [1.1] * 4)):
-        algorithm = PPO(AlgorithmSettings(ratio_clip=first, ratio_clip_final=final))
+        algorithm = PPO(PPO.Settings(ratio_clip=first, ratio_clip_final=final))
         told = [algorithm.loss(outputs, batch, progress)[1] for progress in (0.0, 0.25, 0.5, 1.0)]
         assert [-metrics["policy_loss"].item() / 2 for metrics in told] == pytest.approx(expected)
 
@@ -104,8 +104,7 @@ def test_a_value_that_moved_far_counts_as_if_it_had_not_unless_that_is_better(
     batch.columns["return"].fill_(target)
     outputs["value"] = torch.full((1, 1, 1), value)
     clipped, free = (
-        PPO(AlgorithmSettings(value_clip=clip)).loss(outputs, batch, 0.0)[1]["value_loss"].item()
-        for clip in (0.3, None)
+        PPO(PPO.Settings(value_clip=clip)).loss(outputs, batch, 0.0)[1]["value_loss"].item() for clip in (0.3, None)
     )
     assert clipped == pytest.approx(expected)
     assert free == pytest.approx((target - value) ** 2)

@@ -16,16 +16,25 @@ from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.c51 import C51
 from actorlearn.algorithms.distributional import project
 from actorlearn.algorithms.dqn import DQN
-from actorlearn.algorithms.interface import AlgorithmSettings, Batch, learns_from_replay
+from actorlearn.algorithms.interface import Batch, learns_from_replay
 from actorlearn.algorithms.make import make
 from actorlearn.algorithms.q_learning import LEAST_PRIORITY, QLearning
-from tests import reference
+from actorlearn.algorithms.specs.c51 import C51Settings
+from actorlearn.metrics.registry import is_registered
+from tests import named, reference
 
 KINDS = [DQN, C51]
 ACTIONS = 3
+
+
+class EveryKey(C51Settings, frozen=True, kw_only=True, tag="this"):
+    """The keys of dqn and c51, so that one example may be either's."""
+
+    huber_delta: float = 1.0
+
+
 settings_of_all_kinds = st.builds(
-    AlgorithmSettings,
-    name=st.just("this"),
+    EveryKey,
     double=st.booleans(),
     dueling=st.booleans(),
     huber_delta=st.sampled_from((0.3, 1.0, 100.0)),
@@ -90,11 +99,12 @@ def test_losses_and_priorities_equal_the_slow_reference(kind, settings, count, s
     assert loss.item() == pytest.approx(reference.weighted(terms, batch, settings), rel=1e-4, abs=1e-5)
     assert metrics.pop("priority")[0].tolist() == pytest.approx(priorities, rel=1e-4, abs=1e-5)
     assert all(metric.ndim == 0 and not metric.requires_grad for metric in metrics.values())
+    assert all(map(is_registered, metrics)), metrics.keys()
 
 
 @given(count=st.integers(1, 5), seed=st.integers(0, 1000))
 def test_dqns_gradient_is_the_error_cut_at_delta_and_of_the_played_action_alone(count, seed):
-    settings = AlgorithmSettings(loss_scale=1.0, huber_delta=0.5)
+    settings = DQN.Settings(loss_scale=1.0, huber_delta=0.5)
     algorithm, batch = DQN(settings), replayed(count, seed)
     q, target = (outputs_of(algorithm, count, 2 * seed + k) for k in range(2))
     q["q"].requires_grad_()
@@ -107,7 +117,7 @@ def test_dqns_gradient_is_the_error_cut_at_delta_and_of_the_played_action_alone(
 
 
 def test_c51s_gradient_is_the_difference_of_the_distributions():
-    settings = AlgorithmSettings(loss_scale=1.0, atoms=4)
+    settings = C51.Settings(loss_scale=1.0, atoms=4)
     algorithm, batch = C51(settings), replayed(2)
     outputs, target = (outputs_of(algorithm, 2, k) for k in range(2))
     logits = outputs["q"].requires_grad_()
@@ -141,7 +151,7 @@ def test_double_believes_the_target_network_and_lets_ones_own_choose():
     batch = replayed(1)
     batch = replace(batch, reward=torch.tensor([[10.0]]), columns={"discount": torch.tensor([[0.5]])})
     for double, expected in ((False, 10.0 + 0.5 * 5.0), (True, 10.0 + 0.5 * 2.0)):
-        algorithm = DQN(AlgorithmSettings(double=double))
+        algorithm = DQN(DQN.Settings(double=double))
         assert (algorithm.prepared_rows, algorithm.target_rows) == (int(double), 1)
         made = algorithm.prepare(batch, {**target, **own} if double else target)
         assert made.columns["target"].item() == expected
@@ -155,7 +165,7 @@ def test_double_believes_the_target_network_and_lets_ones_own_choose():
 )
 def test_returns_of_n_steps_reach_the_target_through_the_columns(rewards, end, n, seed):
     """What replay sums up, by its contract, and the target from it are the n-step target of the reference."""
-    settings = AlgorithmSettings(n_step=n, discount=0.9)
+    settings = DQN.Settings(n_step=n, discount=0.9)
     ends = [step == end for step in range(5)]
     q = outputs_of(DQN(settings), 5, seed)["q"]
     expected = reference.n_step_target(rewards, ends, q[0].max(-1).values.tolist(), settings)
@@ -170,16 +180,16 @@ def test_returns_of_n_steps_reach_the_target_through_the_columns(rewards, end, n
 def test_nothing_passes_the_end_of_a_game():
     batch = replace(replayed(1), reward=torch.tensor([[2.0]]))
     batch = replace(batch, columns={"discount": torch.zeros(1, 1), "weight": torch.ones(1, 1)})
-    made = DQN(AlgorithmSettings()).prepare(batch, {"target.q": torch.full((1, 1, ACTIONS), math.nan)})
+    made = DQN(DQN.Settings()).prepare(batch, {"target.q": torch.full((1, 1, ACTIONS), math.nan)})
     assert made.columns["target"].item() == 2.0
-    algorithm = C51(AlgorithmSettings(atoms=5, value_min=0.0, value_max=4.0))
+    algorithm = C51(C51.Settings(atoms=5, value_min=0.0, value_max=4.0))
     made = algorithm.prepare(batch, {f"target.{k}": v for k, v in outputs_of(algorithm, 1, 0).items()})
     torch.testing.assert_close(made.columns["target"][0, 0], torch.tensor([0.0, 0.0, 1.0, 0.0, 0.0]).double())
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_learned_perfectly_keeps_a_priority(kind):
-    algorithm, outputs = kind(AlgorithmSettings()), outputs_of(kind(AlgorithmSettings()), 2, 0)
+    algorithm, outputs = kind(kind.Settings()), outputs_of(kind(kind.Settings()), 2, 0)
     batch = prepared(algorithm, replayed(2), outputs_of(algorithm, 2, 1), {})
     said = algorithm.of_played(outputs, batch)
     batch.columns["target"] = said.squeeze(-1) if kind is DQN else said.double().softmax(-1)
@@ -188,7 +198,7 @@ def test_what_is_learned_perfectly_keeps_a_priority(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_transition_that_is_not_valid_changes_nothing_and_has_no_priority(kind):
-    algorithm, batch = kind(AlgorithmSettings()), replayed(3)
+    algorithm, batch = kind(kind.Settings()), replayed(3)
     valid = torch.tensor([[True, False, True]])
     results = []
     for noise in (0.0, math.nan):
@@ -205,24 +215,26 @@ def test_a_transition_that_is_not_valid_changes_nothing_and_has_no_priority(kind
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_outputs_of_other_rows_than_the_prepared_are_refused(kind):
-    algorithm = kind(AlgorithmSettings(name="this"))
+    algorithm = kind(kind.Settings())
     made = prepared(algorithm, replayed(3), outputs_of(algorithm, 3, 0), {})
-    with pytest.raises(ValueError, match=r"this: outputs\['q'\] begins with \(1, 2\).*\(1, 3\): run the network"):
+    with pytest.raises(
+        ValueError, match=rf"{algorithm.settings.name}: outputs\['q'\] begins with \(1, 2\).*\(1, 3\): run the network"
+    ):
         algorithm.loss(outputs_of(algorithm, 2, 0), made, 0.0)
 
 
 @pytest.mark.parametrize(("kind", "numbers"), [(DQN, 1), (C51, 51)])
 def test_heads_are_of_each_action_or_of_state_and_advantage(kind, numbers):
     name = kind.__name__.lower()
-    algorithm = make(AlgorithmSettings(name=name))
+    algorithm = make(named.algorithm(name=name))
     assert isinstance(algorithm, kind) and learns_from_replay(algorithm)
     assert algorithm.heads(6) == {"q": 6 * numbers} and algorithm.columns(6) == {}
-    assert kind(AlgorithmSettings(dueling=True)).heads(6) == {"value": numbers, "advantage": 6 * numbers}
+    assert kind(kind.Settings(dueling=True)).heads(6) == {"value": numbers, "advantage": 6 * numbers}
     with pytest.raises(ValueError, match=rf"'{name}' compares .* Box of shape \[2\]; use a2c, ppo or impala"):
         algorithm.heads((2,))
     with pytest.raises(ValueError, match=rf"'{name}' compares .* several choices at once, of \[3, 2\]; use a2c"):
         algorithm.heads(MultiDiscrete((3, 2)))
-    assert not learns_from_replay(A2C(AlgorithmSettings()))
+    assert not learns_from_replay(A2C(named.algorithm()))
 
 
 @given(
@@ -252,7 +264,7 @@ def test_projection_by_hand():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_acting_is_best_at_zero_any_at_one_and_of_the_generator_alone(kind):
-    algorithm = kind(AlgorithmSettings(epsilon_eval=0.0))
+    algorithm = kind(kind.Settings(epsilon_eval=0.0))
     outputs = {name: output[0].float() for name, output in outputs_of(algorithm, 600, 0).items()}
     best = algorithm.values(outputs).argmax(-1)
 
@@ -273,7 +285,7 @@ def test_acting_is_best_at_zero_any_at_one_and_of_the_generator_alone(kind):
 
 
 def test_greedy_acting_draws_nothing_and_evaluation_has_an_epsilon_of_its_own():
-    algorithm = DQN(AlgorithmSettings(epsilon_eval=0.5))
+    algorithm = DQN(DQN.Settings(epsilon_eval=0.5))
     generator, outputs = torch.Generator().manual_seed(0), {"q": torch.tensor([1.0, 0.0, 0.0]).expand(1000, 3)}
     before = generator.get_state()
     algorithm.act(outputs, generator, greedy=True)
@@ -286,12 +298,12 @@ def test_greedy_acting_draws_nothing_and_evaluation_has_an_epsilon_of_its_own():
     ("steps", "expected"), [(0, 1.0), (100, 1.0), (150, 0.75), (200, 0.5), (300, 0.0), (10**12, 0.0)]
 )
 def test_epsilon_holds_then_falls_in_a_line(steps, expected):
-    algorithm = DQN(AlgorithmSettings(epsilon_final=0.0, epsilon_hold_steps=100, epsilon_steps=200))
+    algorithm = DQN(DQN.Settings(epsilon_final=0.0, epsilon_hold_steps=100, epsilon_steps=200))
     assert algorithm.epsilon(steps, torch.arange(3), 3).tolist() == pytest.approx([expected] * 3)
 
 
 def test_final_epsilons_of_environments_are_spaced_by_their_logarithms():
-    algorithm = DQN(AlgorithmSettings(epsilon_final=0.1, epsilon_final_min=0.001, epsilon_steps=10))
+    algorithm = DQN(DQN.Settings(epsilon_final=0.1, epsilon_final_min=0.001, epsilon_hold_steps=0, epsilon_steps=10))
     assert algorithm.epsilon(10, torch.arange(3), 3).tolist() == pytest.approx([0.001, 0.01, 0.1])
     assert algorithm.epsilon(10, torch.tensor([2, 0]), 3).tolist() == pytest.approx([0.1, 0.001])
     assert algorithm.epsilon(5, torch.tensor([1]), 3).tolist() == pytest.approx([0.505])

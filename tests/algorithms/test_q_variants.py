@@ -8,14 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.make import make as make_algorithm
-from actorlearn.models.interface import ModelSettings
 from actorlearn.models.make import flatten
 from actorlearn.models.make import make as make_model
 from actorlearn.models.noisy import draw
-from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.make import make as make_optimizer
+from tests import named
 
 STATES, DISCOUNT = 5, 0.9
 LEFT, RIGHT = 0, 1
@@ -27,13 +26,12 @@ SETTINGS = {
     "name": "dqn",
     "loss_scale": 1.0,
     "discount": DISCOUNT,
-    "atoms": 21,
-    "value_min": -0.5,
-    "value_max": 1.5,
     "epsilon_final": 0.2,
+    "epsilon_hold_steps": 0,
     "epsilon_steps": 300,
 }
-RAINBOW = {"name": "c51", "double": True, "dueling": True, "n_step": 3}
+DISTRIBUTION = {"name": "c51", "atoms": 21, "value_min": -0.5, "value_max": 1.5}
+RAINBOW = {**DISTRIBUTION, "double": True, "dueling": True, "n_step": 3}
 
 Step = tuple[int, int, float, bool, int]
 """State, action, reward, whether the game ended, state after."""
@@ -88,14 +86,14 @@ def learn(
     seed: int = 0, steps: int = 700, noisy: float = 0.0, alpha: float = 0.0, **changes: object
 ) -> tuple[Tensor, Tensor]:
     """Play and learn; returns the values [STATES, 2] without noise, and all weights."""
-    settings = AlgorithmSettings(**{**SETTINGS, **changes})
+    settings = named.algorithm(**{**SETTINGS, **changes})
     algorithm = make_algorithm(settings)
-    model = ModelSettings(noisy=noisy, **MODEL)
+    model = named.model(noisy=noisy, **MODEL)
     network, older = (make_model(model, (STATES,), "float32", algorithm.heads(2), seed) for _ in range(2))
     weights, gradients = flatten(network)
     older_weights, _ = flatten(older)
     optimizer = make_optimizer(
-        OptimizerSettings(name="adam", learning_rate=5e-3, epsilon=1e-5, epsilon_hat=True), weights
+        named.optimizer(name="adam", learning_rate=5e-3, epsilon=1e-5, epsilon_hat=True), weights
     )
     generator, replay, state = torch.Generator().manual_seed(seed), Replay(settings.n_step, alpha), 0
     states = torch.eye(STATES)
@@ -133,6 +131,7 @@ def learn(
         return algorithm.values(network(states)), weights
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "changes",
     [
@@ -142,7 +141,7 @@ def learn(
         {"n_step": 3},
         {"alpha": 0.6},
         {"noisy": 0.5, "epsilon_initial": 0.0, "epsilon_final": 0.0},
-        {"name": "c51"},
+        DISTRIBUTION,
         {**RAINBOW, "alpha": 0.5},
         {**RAINBOW, "alpha": 0.5, "noisy": 0.5, "epsilon_initial": 0.0, "epsilon_final": 0.0},
     ],

@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.a2c import A2C
+from actorlearn.algorithms.impala import IMPALA
+from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.returns import (
     Outcomes,
     VTrace,
@@ -24,6 +26,7 @@ from actorlearn.algorithms.returns import (
     rewards,
     vtrace,
 )
+from actorlearn.algorithms.settings import AlgorithmSettings
 from tests import reference
 from tests.algorithms.episodes import (
     BOTH,
@@ -78,7 +81,7 @@ def test_returns_count_from_the_whole_block_down_to_one_step():
 )
 def test_a_games_end_is_its_terminal_or_the_value_of_its_final_observation(word, changes, expected):
     batch = replace(batch_of([word, RESET, GO]), reward=column(1, 0, 4))
-    settings = AlgorithmSettings(discount=0.5, reward_clip=None, **changes)
+    settings = A2C.Settings(discount=0.5, reward_clip=None, **changes)
     returns = returns_of(batch, column(70, 10, 80, 20), settings)  # row 1 is the final observation
     assert returns[0].item() == expected
     assert returns[2].item() == 4 + 0.5 * 20  # the new game starts afresh
@@ -87,19 +90,19 @@ def test_a_games_end_is_its_terminal_or_the_value_of_its_final_observation(word,
 @pytest.mark.parametrize(("terminal", "expected"), [(True, 1.0), (False, 1.0 + 0.5 * (4.0 + 0.5 * 20.0))])
 def test_a_lost_life_ends_the_return_only_if_the_settings_say_so(terminal, expected):
     batch = replace(batch_of([LIFE, GO]), reward=column(1, 4))
-    settings = AlgorithmSettings(discount=0.5, reward_clip=None, life_loss_terminal=terminal)
+    settings = A2C.Settings(discount=0.5, reward_clip=None, life_loss_terminal=terminal)
     assert returns_of(batch, column(0, 10, 20), settings)[0].item() == expected
 
 
 def test_rewards_are_cut_by_value_and_not_by_sign():
     batch = replace(batch_of([GO] * 4), reward=column(-7.0, 0.25, 0.0, 3.0))
-    assert rewards(batch, AlgorithmSettings(reward_clip=1.0)).flatten().tolist() == [-1.0, 0.25, 0.0, 1.0]
-    assert rewards(batch, AlgorithmSettings(reward_clip=None)).flatten().tolist() == [-7.0, 0.25, 0.0, 3.0]
+    assert rewards(batch, A2C.Settings(reward_clip=1.0)).flatten().tolist() == [-1.0, 0.25, 0.0, 1.0]
+    assert rewards(batch, A2C.Settings(reward_clip=None)).flatten().tolist() == [-7.0, 0.25, 0.0, 3.0]
 
 
 def test_a_reset_has_no_reward_and_no_discount_whatever_was_written_there():
     batch = replace(batch_of([TERMINATED, RESET, GO]), reward=column(1, math.nan, 4))
-    settings = AlgorithmSettings(discount=0.5, reward_clip=None)
+    settings = A2C.Settings(discount=0.5, reward_clip=None)
     assert rewards(batch, settings).flatten().tolist() == [1.0, 0.0, 4.0]
     assert discounts(batch, settings).flatten().tolist() == [0.0, 0.0, 0.5]
 
@@ -148,7 +151,7 @@ def test_nothing_passes_a_reset_not_even_nan(batch, settings):
 def test_an_invalid_successor_restarts_the_return_even_without_a_flag():
     """A defence: a reset that no flag announced must not join two games."""
     batch = replace(batch_of([GO, RESET, GO]), reward=column(1, 0, 4))
-    settings = AlgorithmSettings(discount=0.5, reward_clip=None)
+    settings = A2C.Settings(discount=0.5, reward_clip=None)
     assert returns_of(batch, column(0, 10, 0, 20), settings)[0].item() == 1 + 0.5 * 10
 
 
@@ -157,7 +160,7 @@ def test_shapes_that_differ_are_named():
     with pytest.raises(ValueError, match=r"lambda_returns: .*\(4, 2\)"):
         lambda_returns(Outcomes(row, row, row.bool()), torch.zeros(4, 2), 1.0)
     with pytest.raises(ValueError, match=r"vtrace: .*\(3, 1\)"):
-        vtrace(Outcomes(row, row, row.bool()), row, row, torch.ones(3, 1), AlgorithmSettings())
+        vtrace(Outcomes(row, row, row.bool()), row, row, torch.ones(3, 1), IMPALA.Settings())
 
 
 def test_mean_is_over_valid_transitions_and_zero_without_any():
@@ -198,7 +201,7 @@ def test_vtrace_is_that_of_rlax() -> None:
     ratio = (learned.log_softmax(-1) - acting.log_softmax(-1)).exp().gather(-1, action).squeeze(-1).T
     seen = block([[-1.3, -1.3, 2.3, 42.0], [1.3, 5.3, -3.3, -5.0]], [[0.0, 0.89, 0.85, 0.99], [0.88, 1.0, 0.83, 0.95]])
     value = torch.tensor([[2.1, 1.1, -3.1, 0.0, 8.4], [3.1, 0.1, -1.1, 7.4, -1.2]]).T
-    target, advantage = vtrace(seen, value[:-1], value[1:], ratio, AlgorithmSettings())
+    target, advantage = vtrace(seen, value[:-1], value[1:], ratio, IMPALA.Settings())
     errors = [[-1.6155143, -3.4973226, 1.8670533, 50.316002], [1.4662437, 3.6116405, -8.3327293e-5, -13.54]]
     torch.testing.assert_close(target - value[:-1], torch.tensor(errors).T, rtol=1e-3, atol=1e-6)
     torch.testing.assert_close(advantage, torch.tensor(errors).T, rtol=1e-3, atol=1e-6)
@@ -207,7 +210,7 @@ def test_vtrace_is_that_of_rlax() -> None:
 def test_vtrace_by_hand():
     """Ratios 2 and 1/2, rho cut at 1.5 and c at 1: two corrected errors, the second carried back by half of 1."""
     seen = block([[1.0, 2.0]], [[0.5, 0.5]])
-    settings = AlgorithmSettings(rho_clip=1.5, c_clip=1.0)
+    settings = IMPALA.Settings(rho_clip=1.5, c_clip=1.0)
     target, advantage = vtrace(seen, column(10, 20), column(20, 40), column(2.0, 0.5), settings)
     late = 20 + 0.5 * (2 + 0.5 * 40 - 20)
     early = 10 + 1.5 * (1 + 0.5 * 20 - 10) + 0.5 * 1.0 * (late - 20)

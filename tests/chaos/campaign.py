@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
 
-from launch.record import commit, machine
+from launch.runtime.metadata import commit, machine
 from tests.chaos import schedule
 from tests.chaos.results import Results, summarised, table
 from tests.chaos.stage import Stage, StageError

@@ -89,12 +89,13 @@ def grown(before: dict[str, Survivor], after: dict[str, Survivor]) -> list[str]:
 
 
 def _of_the_living(fd: str) -> bool:
-    """Whether it is of what is opened when it is first needed: a segment that is there, a bell, also one that was cut.
+    """Whether it is of what is opened when it is first needed: a segment that is there, a wakeup, also one that was
+    cut.
 
     Of each there may be one. A segment that is gone is not among them, as whoever used it is to have closed it.
     """
-    bell = fd.removesuffix(GONE).endswith(".bell")
-    return bell or ("/dev/shm/actorlearn" in fd and not fd.endswith(GONE))
+    wakeup = fd.removesuffix(GONE).endswith(".wakeup")
+    return wakeup or ("/dev/shm/actorlearn" in fd and not fd.endswith(GONE))
 
 
 def segments(run: Living) -> list[str]:

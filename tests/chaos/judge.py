@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.checkpoint_folders import directory_of
-from launch.runs import read_object
+from launch.runs.jsonl import read_object
 from tests.chaos import topologies
 from tests.chaos.living import Living
 from tests.chaos.rows import SIZE, STEP
@@ -124,7 +124,7 @@ def _exactly_once(
 def _counted(tally: npt.NDArray[np.float32], used: int) -> list[str]:
     """All rows in the final weights are counted.
 
-    Not where a run in mode async was resumed: it goes on from one learner's checkpoint, whose weights have rounds of
+    Not where a run in mode async was resumed: it goes on from one learner's checkpoint, whose weights have rollouts of
     others that these saved before or after in their own, from which they count on.
     """
     if used != (learned := int((tally > 0).sum())):

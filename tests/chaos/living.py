@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from launch.runs import Lines, read_object
+from launch.runs.jsonl import Lines, read_object
 from tests.chaos import rows as rows_of
 from tests.chaos import topologies
 from tests.chaos.rows import Mark, Rows

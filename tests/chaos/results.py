@@ -14,11 +14,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from launch.runs import Lines
+from launch.runs.jsonl import Lines
 
 Record = dict[str, Any]
 STEPS = 5
-"""A replaced process is to be of use within the time that its start takes, and so many rounds of its learner."""
+"""A replaced process is to be of use within the time that its start takes, and so many rollouts of its learner."""
 
 
 class Results:

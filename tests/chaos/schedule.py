@@ -64,9 +64,9 @@ FAULTS: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
     ("hang", "trainer", 1.2, ()),
     ("hang", "inference", 1.0, ()),
     ("hang", "evaluator", 0.5, ()),
-    ("bell", "simulator", 5.0, ("removed", "replaced", "full", "file")),
-    ("bell", "trainer", 4.0, ("removed", "replaced", "full", "file")),
-    ("bell", "inference", 4.0, ("removed", "replaced", "full", "file")),
+    ("wakeup", "simulator", 5.0, ("removed", "replaced", "full", "file")),
+    ("wakeup", "trainer", 4.0, ("removed", "replaced", "full", "file")),
+    ("wakeup", "inference", 4.0, ("removed", "replaced", "full", "file")),
     ("disk", "run folder", 4.0, ("alone", "simulator", "trainer", "inference")),
     ("memory", "/dev/shm", 4.0, ("alone", "simulator", "trainer", "inference")),
 )

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from actorlearn.algorithms.a2c import A2C
-from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.algorithms.interface import Batch
 from actorlearn.models.make import flatten
-from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.make import make as make_optimizer
+from tests import named
 from tests.chaos import census, schedule
 from tests.chaos.results import Results
 from tests.chaos.rows import BLOCK, PACE_VARIABLE, SIZE, VARIABLE, Row, Rows
@@ -99,9 +99,9 @@ def test_a_weight_counts_the_gradients_that_its_row_was_in(rows: Rows) -> None:
     network = Witness((32,), {"logits": 4, "value": 1})
     weights, gradients = flatten(network)
     optimizer = make_optimizer(
-        OptimizerSettings(name="rmsprop", decay=0.0, epsilon=1e-30, centered=False, clip_norm=0.0), weights
+        named.optimizer(name="rmsprop", decay=0.0, epsilon=1e-30, centered=False, clip_norm=0.0), weights
     )
-    algorithm = A2C(AlgorithmSettings(name="a2c", horizon=len(first) - 1))
+    algorithm = A2C(named.algorithm(name="a2c", horizon=len(first) - 1))
 
     def learn(until: int) -> None:
         batch = batch_of(observation[: until + 1], first[: until + 1])
@@ -146,24 +146,37 @@ def test_a_stage_fills_nobody_elses_memory_and_leaves_nothing(has_stage: None) -
     assert not folder.exists() and not lives(pid)
 
 
+def campaign(results: Path, faults: int, each: int, jobs: int) -> set[str]:
+    """The modes of the runs that a campaign had, in which nothing was lost and nothing left."""
+    numbers = {"faults": faults, "each": each, "jobs": jobs, "seed": 2877}
+    arguments = [word for name, number in numbers.items() for word in (f"--{name}", str(number))]
+    command = [sys.executable, "-m", "tests.chaos", *arguments, "--results", str(results)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    records = Results(results).records
+    assert sum(record["kind"] == "fault" for record in records) == faults
+    return {record["mode"].partition("-")[0] for record in records}
+
+
 @pytest.mark.system
-@pytest.mark.faults
+@pytest.mark.smoke
+@pytest.mark.timeout(300)
+def test_eight_faults_leave_nothing_lost_and_nothing_behind(tmp_path: Path, has_stage: None) -> None:
+    assert len(campaign(tmp_path / "r", faults=8, each=8, jobs=1)) == 1
+
+
+@pytest.mark.system
 @pytest.mark.timeout(600)
 def test_sixty_faults_leave_nothing_lost_and_nothing_behind(tmp_path: Path, has_stage: None) -> None:
     """Four runs, one of each mode, two at a time: of a campaign whose heavy faults are few."""
-    arguments = ["--faults", "60", "--seed", "2877", "--each", "15", "--jobs", "2", "--results", f"{tmp_path}/r"]
-    done = subprocess.run([sys.executable, "-m", "tests.chaos", *arguments], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    records = Results(tmp_path / "r").records
-    assert sum(record["kind"] == "fault" for record in records) == 60
-    assert {record["mode"].partition("-")[0] for record in records} == set(MODES)
+    assert campaign(tmp_path / "r", faults=60, each=15, jobs=2) == set(MODES)
 
 
 def survivors(*fds: str) -> dict[str, census.Survivor]:
     return {name: census.Survivor(fds, threads=1, deleted=0, zombies=0) for name in ("supervisor 6", "trainer 7")}
 
 
-SEGMENT, BELL = "/dev/shm/actorlearn-0-a/simulator-1.0", "/tmp/s/simulator-1.bell"
+SEGMENT, WAKEUP = "/dev/shm/actorlearn-0-a/simulator-1.0", "/tmp/s/simulator-1.wakeup"
 
 
 @pytest.mark.parametrize(
@@ -171,9 +184,9 @@ SEGMENT, BELL = "/dev/shm/actorlearn-0-a/simulator-1.0", "/tmp/s/simulator-1.bel
     [
         (["socket"], ["socket", "socket"], "1: more of ['socket']"),
         ([SEGMENT], [f"{SEGMENT} (deleted)"], "0: more of"),
-        ([BELL], [BELL, f"{BELL} (deleted)"], "more than one descriptor"),
+        ([WAKEUP], [WAKEUP, f"{WAKEUP} (deleted)"], "more than one descriptor"),
         (["pipe"], ["pipe", SEGMENT, SEGMENT], "more than one descriptor"),
-        (["pipe"], ["pipe", SEGMENT, f"{BELL} (deleted)"], ""),
+        (["pipe"], ["pipe", SEGMENT, f"{WAKEUP} (deleted)"], ""),
         ([SEGMENT, SEGMENT], [SEGMENT, SEGMENT], ""),
     ],
 )

@@ -13,7 +13,7 @@ from tests.chaos.living import guardian_of
 from tests.system.conftest import Start
 from tests.system.launched import Launched
 
-pytestmark = [pytest.mark.system, pytest.mark.faults]
+pytestmark = [pytest.mark.system]
 
 
 def found(run: Launched) -> dict[str, Survivor]:

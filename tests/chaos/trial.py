@@ -15,7 +15,7 @@ from typing import Any
 
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published
-from launch.runs import Lines
+from launch.runs.jsonl import Lines
 from tests.chaos import census, judge, rows, topologies
 from tests.chaos.living import Living, Process, alive, wait_until
 from tests.chaos.schedule import HANG_S, Fault, Trial
@@ -238,7 +238,7 @@ class Attempt:
             return named[fault.kind](fault, record), (fault.role,)
         target = self._target(fault)
         record |= {"role": target.role, "target": f"{target.name}.{target.incarnation}"}
-        ways = {"kill": self._kill, "stop": self._stop, "hang": self._hang, "bell": self._bell}
+        ways = {"kill": self._kill, "stop": self._stop, "hang": self._hang, "wakeup": self._wakeup}
         return ways[fault.kind](fault, record, target), (target.name,)
 
     def _target(self, fault: Fault) -> Process:
@@ -269,7 +269,7 @@ class Attempt:
         self._wait(lambda: self.run.learned_last_ns() > now_ns, "gradient")
 
     def _step_s(self, name: str) -> float | None:
-        """Mean time of a round of a learner until now."""
+        """Mean time of a rollout of a learner until now."""
         trainer = next((n for n in self.run.names if n.startswith("trainer") and n[-1] == name[-1]), "trainer")
         known = self.run.life.processes.get(trainer) or self.run.life.processes.get("trainer")
         mark = self.run.mark(known.name, known.incarnation) if known else None
@@ -379,9 +379,9 @@ class Attempt:
             self.violations.append(f"{target.name}.{target.incarnation} lives on beside its successor")
         yield from self._goes_on(record, since_ns)
 
-    def _bell(self, fault: Fault, record: Record, target: Process) -> Watch:
-        """The bell of a process is gone, another's, or full: it looks by itself, later."""
-        path = Path(self.run.meta["sockets"], f"{target.name}.bell")
+    def _wakeup(self, fault: Fault, record: Record, target: Process) -> Watch:
+        """The wakeup of a process is gone, another's, or full: it looks by itself, later."""
+        path = Path(self.run.meta["sockets"], f"{target.name}.wakeup")
         since_ns = time.monotonic_ns()
         with suppress(OSError):
             if fault.how == "full":
@@ -395,7 +395,7 @@ class Attempt:
             if fault.how == "replaced":
                 os.mkfifo(path, 0o600)
             elif fault.how == "file":
-                path.write_bytes(b"no bell")
+                path.write_bytes(b"no wakeup")
         before = self.run.gradients()
         while 0 <= self.run.gradients() - before < 5:
             yield

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from actorlearn.actions import drawn
-from actorlearn.envs.interface import EnvSettings, EnvSpec, Row, VectorEnv
+from actorlearn.envs.interface import EnvSpec, Row, VectorEnv
 from actorlearn.envs.make import make
+from actorlearn.envs.specs import EnvSettings
 
 FLAGS = ("terminated", "truncated", "life_lost", "first")
 

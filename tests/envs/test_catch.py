@@ -6,10 +6,10 @@ import numpy as np
 from gymnasium.utils.env_checker import check_env
 
 from actorlearn.envs.catch import Catch
-from actorlearn.envs.interface import EnvSettings
+from tests import named
 from tests.envs.playing import column, opened, play, poisoned_row
 
-SETTINGS = EnvSettings(id="actorlearn.envs.catch:Catch")
+SETTINGS = named.env(id="actorlearn.envs.catch:Catch")
 
 
 def test_gymnasiums_own_checker_agrees() -> None:

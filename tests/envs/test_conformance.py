@@ -13,11 +13,13 @@ import numpy.typing as npt
 import pytest
 
 from actorlearn.actions import MultiDiscrete, cell, choices
-from actorlearn.envs.interface import ActionError, EnvSettings, Row, VectorEnv, WrapperSettings
+from actorlearn.envs.interface import ActionError, Row, VectorEnv
 from actorlearn.envs.make import make, spec
+from actorlearn.envs.specs import EnvSettings, WrapperSettings
+from tests import named
 from tests.envs.playing import FLAGS, assert_same, column, opened, play, poisoned_row, random_actions
 
-STOOKE_ABBEEL = EnvSettings(
+STOOKE_ABBEEL = named.env(
     id="ALE/MsPacman-v5", preset="stooke-abbeel", time_limit_steps=25, repeat_action_probability=0.25, stack=1
 )
 CLUMSY = (
@@ -25,22 +27,22 @@ CLUMSY = (
     WrapperSettings(name="gymnasium.wrappers:RecordEpisodeStatistics"),
 )
 CASES = {  # settings, and steps enough for a game to end in every environment
-    "dqn": (EnvSettings(id="ALE/Breakout-v5", time_limit_steps=40), 90),
-    "paac": (EnvSettings(id="ALE/Pong-v5", preset="paac", time_limit_steps=20, stack=2), 50),
+    "dqn": (named.env(id="ALE/Breakout-v5", time_limit_steps=40), 90),
+    "paac": (named.env(id="ALE/Pong-v5", preset="paac", time_limit_steps=20, stack=2), 50),
     "stooke-abbeel": (STOOKE_ABBEEL, 60),
-    "cartpole": (EnvSettings(id="CartPole-v1", time_limit_steps=20), 300),
-    "registered-limit": (EnvSettings(id="MountainCar-v0"), 450),
-    "catch": (EnvSettings(id="actorlearn.envs.catch:Catch"), 100),
-    "box-actions": (EnvSettings(id=f"{__name__}:Walk", time_limit_steps=9), 40),
-    "recall": (EnvSettings(id="actorlearn.envs.recall:Recall", time_limit_steps=5), 40),
-    "start-and-float64": (EnvSettings(id=f"{__name__}:Counter", time_limit_steps=5), 40),
-    "acrobot": (EnvSettings(id="Acrobot-v1", time_limit_steps=30), 90),
-    "pendulum": (EnvSettings(id="Pendulum-v1", time_limit_steps=30), 90),
-    "continuous-mountain-car": (EnvSettings(id="MountainCarContinuous-v0", time_limit_steps=30), 90),
-    "cliff-walking": (EnvSettings(id="CliffWalking-v1", kwargs={"is_slippery": True}, time_limit_steps=30), 90),
-    "one-hot": (EnvSettings(id="FrozenLake-v1", time_limit_steps=6), 60),
-    "dict-and-several-choices": (EnvSettings(id=f"{__name__}:Safe", time_limit_steps=7), 60),
-    "kwargs-and-wrappers": (EnvSettings(id=f"{__name__}:Safe", kwargs={"digits": 1}, wrappers=CLUMSY), 60),
+    "cartpole": (named.env(id="CartPole-v1", time_limit_steps=20), 300),
+    "registered-limit": (named.env(id="MountainCar-v0"), 450),
+    "catch": (named.env(id="actorlearn.envs.catch:Catch"), 100),
+    "box-actions": (named.env(id=f"{__name__}:Walk", time_limit_steps=9), 40),
+    "recall": (named.env(id="actorlearn.envs.recall:Recall", time_limit_steps=5), 40),
+    "start-and-float64": (named.env(id=f"{__name__}:Counter", time_limit_steps=5), 40),
+    "acrobot": (named.env(id="Acrobot-v1", time_limit_steps=30), 90),
+    "pendulum": (named.env(id="Pendulum-v1", time_limit_steps=30), 90),
+    "continuous-mountain-car": (named.env(id="MountainCarContinuous-v0", time_limit_steps=30), 90),
+    "cliff-walking": (named.env(id="CliffWalking-v1", kwargs={"is_slippery": True}, time_limit_steps=30), 90),
+    "one-hot": (named.env(id="FrozenLake-v1", time_limit_steps=6), 60),
+    "dict-and-several-choices": (named.env(id=f"{__name__}:Safe", time_limit_steps=7), 60),
+    "kwargs-and-wrappers": (named.env(id=f"{__name__}:Safe", kwargs={"digits": 1}, wrappers=CLUMSY), 60),
 }
 SEEDS = (3, 11)
 
@@ -130,7 +132,12 @@ class Safe(gymnasium.Env):
         self.np_random.bit_generator.state = state["generator"]
 
 
-@pytest.fixture(scope="module", params=CASES)
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=pytest.mark.nightly if name in ("dqn", "stooke-abbeel") else []) for name in CASES
+    ],
+)
 def case(request: pytest.FixtureRequest) -> tuple[EnvSettings, int]:
     return CASES[request.param]
 
@@ -183,7 +190,8 @@ def test_the_row_rules_hold(env: VectorEnv, rows: list[Row]) -> None:
 
 def test_the_time_limit_truncates_after_that_many_steps(settings: EnvSettings, rows: list[Row]) -> None:
     registered = {"MountainCar-v0": 200}
-    limit = 4 if settings.wrappers else registered.get(settings.id, settings.time_limit_steps)
+    own = registered.get(settings.id, settings.time_limit_steps or 2**62)  # 0: none
+    limit = 4 if getattr(settings, "wrappers", ()) else own
     for first, truncated, terminated in zip(
         *(column(rows, name).T for name in ("first", "truncated", "terminated")), strict=True
     ):
@@ -285,7 +293,7 @@ def test_restarts_are_repeated_by_the_same_seeds(env: VectorEnv, actions: npt.ND
 
 def test_a_time_limit_counts_from_the_restart(env: VectorEnv, settings: EnvSettings) -> None:
     limit = settings.time_limit_steps
-    if limit > 100:
+    if not 0 < limit <= 100:
         pytest.skip("no game reaches the limit")
     played = limit // 2
     stay = np.zeros_like(random_actions(env.spec, env.count, played))

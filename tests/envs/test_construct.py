@@ -10,10 +10,12 @@ import gymnasium
 import numpy as np
 import pytest
 
+from actorlearn import imports
 from actorlearn.envs import registered
 from actorlearn.envs.construct import construct
-from actorlearn.envs.interface import EnvSettings, WrapperSettings
 from actorlearn.envs.make import make, spec
+from actorlearn.envs.specs import EnvSettings, GymnasiumSettings, WrapperSettings
+from tests import named
 from tests.envs.playing import column, opened, play
 
 PACKAGE = '''
@@ -105,25 +107,25 @@ def refusal(settings: EnvSettings) -> str:
 def test_a_modules_import_registers_its_ids_and_a_class_is_taken_as_it_is(
     installed: Path, env_id: str, cells: int, limit: int | None
 ) -> None:
-    env, found = construct(EnvSettings(id=env_id))
+    env, found = construct(named.env(id=env_id))
     assert env.observation_space.n == cells and found == limit
     env.close()
 
 
 def test_an_id_whose_module_is_not_named_says_what_to_write(installed: Path) -> None:
-    assert refusal(EnvSettings(id="Corridor-v0")) == (
+    assert refusal(named.env(id="Corridor-v0")) == (
         "env.id: 'Corridor-v0' is not registered with gymnasium; "
         "corridors registers it when it is imported: write 'corridors:Corridor-v0'"
     )
-    assert "write 'corridors:rooms/Corridor-v2'" in refusal(EnvSettings(id="rooms/Corridor-v2"))
-    assert "did you mean 'corridors:Corridor-v0'? Ids are like" in refusal(EnvSettings(id="Coridor-v0"))
+    assert "write 'corridors:rooms/Corridor-v2'" in refusal(named.env(id="rooms/Corridor-v2"))
+    assert "did you mean 'corridors:Corridor-v0'? Ids are like" in refusal(named.env(id="Coridor-v0"))
     assert "corridors" not in sys.modules
 
 
 def test_a_package_that_is_often_meant_is_known_without_being_there() -> None:
     if registered.importlib.util.find_spec("miniworld"):
         pytest.skip("it is there")
-    found = refusal(EnvSettings(id="MiniWorld-Hallway-v0"))
+    found = refusal(named.env(id="MiniWorld-Hallway-v0"))
     assert "come with miniworld: `pip install miniworld`, and write 'miniworld:MiniWorld-Hallway-v0'" in found
 
 
@@ -147,16 +149,14 @@ def test_a_package_that_is_often_meant_is_known_without_being_there() -> None:
     ],
 )
 def test_what_is_missing_is_told_from_what_is_wrong(installed: Path, env_id: str, says: str) -> None:
-    assert says in refusal(EnvSettings(id=env_id))
+    assert says in refusal(GymnasiumSettings(id=env_id))
 
 
 def test_gymnasiums_own_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (
-        registered.to_install("gymnasium.envs.mujoco.half_cheetah_v5", "imageio") == "`pip install 'gymnasium[mujoco]'`"
-    )
-    assert registered.to_install("gymnasium.envs.toy_text.frozen_lake", "unheard.of") == "`pip install unheard`"
+    assert imports.to_install("gymnasium.envs.mujoco.half_cheetah_v5", "imageio") == "`pip install 'gymnasium[mujoco]'`"
+    assert imports.to_install("gymnasium.envs.toy_text.frozen_lake", "unheard.of") == "`pip install unheard`"
     monkeypatch.setitem(gymnasium.registry, "Own-v0", gymnasium.envs.registration.EnvSpec("Own-v0", "no_such_one:Env"))
-    assert "needs 'no_such_one', which is not installed: `pip install no_such_one`" in refusal(EnvSettings(id="Own-v0"))
+    assert "needs 'no_such_one', which is not installed: `pip install no_such_one`" in refusal(named.env(id="Own-v0"))
 
 
 @pytest.mark.parametrize(
@@ -174,28 +174,28 @@ def test_entry_points_register_ids(installed: Path, group: str, name: str, env_i
     )
     points = installed / "corridors_of_ours-1.0.dist-info" / "entry_points.txt"
     points.write_text(f"[{group}]\n{name} = corridors.entry:ids\n")
-    assert spec(EnvSettings(id=env_id)).observation_shape == (3,)
+    assert spec(named.env(id=env_id)).observation_shape == (3,)
 
 
 def test_a_broken_entry_point_is_told_and_hides_no_other(installed: Path) -> None:
     points = installed / "corridors_of_ours-1.0.dist-info" / "entry_points.txt"
     points.write_text("[gymnasium.envs]\n__internal__ = corridors.failing:ids\n__root__ = corridors:Corridor\n")
     failed = "an entry point failed: corridors.failing:ids: ZeroDivisionError: division by zero"
-    assert failed in refusal(EnvSettings(id="Elsewhere-v0"))
-    assert spec(EnvSettings(id="Corridor-v0")).observation_shape == (4,)
+    assert failed in refusal(named.env(id="Elsewhere-v0"))
+    assert spec(named.env(id="Corridor-v0")).observation_shape == (4,)
 
 
 def test_a_broken_entry_point_leaves_its_namespace_to_nobody(installed: Path) -> None:
     points = installed / "corridors_of_ours-1.0.dist-info" / "entry_points.txt"
     (installed / "alone.py").write_text("1 / 0\n")
     points.write_text("[gymnasium.envs]\nours = alone:ids\n")
-    refusal(EnvSettings(id="Elsewhere-v0"))
-    assert spec(EnvSettings(id="corridors:Corridor-v0")).observation_shape == (4,)
+    refusal(named.env(id="Elsewhere-v0"))
+    assert spec(named.env(id="corridors:Corridor-v0")).observation_shape == (4,)
 
 
 @pytest.mark.parametrize("env_id", ["corridors:Corridor", "corridors:Corridor-v0"])
 def test_arguments_reach_the_constructor_of_every_environment_as_its_own(installed: Path, env_id: str) -> None:
-    settings = EnvSettings(id=env_id, kwargs={"length": 5, "prize": {"worth": 2}})
+    settings = named.env(id=env_id, kwargs={"length": 5, "prize": {"worth": 2}})
     with opened(settings, [1, 2]) as env:
         rows = play(env, np.ones((5, 2), np.int64))
         assert env.spec.observation_shape == (5,)
@@ -207,7 +207,7 @@ def test_arguments_reach_the_constructor_of_every_environment_as_its_own(install
 
 @pytest.mark.parametrize("env_id", ["corridors:Corridor", "corridors:Corridor-v0"])
 def test_an_argument_it_does_not_take_is_told_with_those_it_does(installed: Path, env_id: str) -> None:
-    found = refusal(EnvSettings(id=env_id, kwargs={"lenght": 5}))
+    found = refusal(named.env(id=env_id, kwargs={"lenght": 5}))
     assert "cannot be made with kwargs {'lenght': 5}: got an unexpected keyword argument 'lenght'" in found
     assert "it takes length=3, prize={'worth': 1}" in found
 
@@ -217,7 +217,7 @@ def test_wrappers_are_put_around_in_order(installed: Path) -> None:
         WrapperSettings(name="gymnasium.wrappers:TimeLimit", kwargs={"max_episode_steps": 2}),
         WrapperSettings(name="gymnasium.wrappers:FlattenObservation"),
     )
-    settings = EnvSettings(id="corridors:Corridor", wrappers=(limit, flat))
+    settings = named.env(id="corridors:Corridor", wrappers=(limit, flat))
     env, _ = construct(settings)
     assert [type(env).__name__, type(env.env).__name__] == ["FlattenObservation", "TimeLimit"]
     env.close()
@@ -252,5 +252,5 @@ def test_wrappers_are_put_around_in_order(installed: Path) -> None:
 )
 def test_a_wrapper_that_cannot_be_is_told_by_its_number(installed: Path, wrapper: WrapperSettings, says: str) -> None:
     first = WrapperSettings(name="gymnasium.wrappers:OrderEnforcing")
-    found = refusal(EnvSettings(id="corridors:Corridor", wrappers=(first, wrapper)))
+    found = refusal(named.env(id="corridors:Corridor", wrappers=(first, wrapper)))
     assert found.startswith(f"env.wrappers[1]: {wrapper.name!r}") and says in found

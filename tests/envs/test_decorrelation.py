@@ -8,7 +8,8 @@ import numpy.typing as npt
 import pytest
 
 from actorlearn.envs.decorrelation import decorrelate
-from actorlearn.envs.interface import EnvSettings, Row
+from actorlearn.envs.interface import Row
+from tests import named
 from tests.envs.playing import FLAGS, opened, poisoned_row
 
 MOST = 12
@@ -41,7 +42,7 @@ class ShortGames(Steps):
 
 
 def decorrelated(env_id: str, most_steps: int, seeds: tuple[int, ...] = SEEDS, generator_seed: int = 0) -> Row:
-    with opened(EnvSettings(id=env_id, frame_skip=1, noop_max=0, time_limit_steps=0), seeds) as env:
+    with opened(named.env(id=env_id), seeds) as env:
         row = poisoned_row(env.spec, env.count)
         for _ in decorrelate(env, row, most_steps, [generator_seed, *seeds]):
             pass
@@ -74,7 +75,7 @@ def test_none_is_a_reset() -> None:
     assert row.first.all() and not (row.reward.any() or row.terminated.any() or row.truncated.any())
 
 
-def test_no_round_begins_with_a_game_that_is_over() -> None:
+def test_no_rollout_begins_with_a_game_that_is_over() -> None:
     row = decorrelated(f"{__name__}:ShortGames", 5)
     assert not (row.terminated | row.truncated).any()
     assert set(steps_of(row)) == {0, 1, 2, 3, 4}
@@ -82,12 +83,13 @@ def test_no_round_begins_with_a_game_that_is_over() -> None:
 
 
 def test_a_caller_breathes_after_every_step() -> None:
-    with opened(EnvSettings(id=f"{__name__}:Steps"), (1,)) as env:
+    with opened(named.env(id=f"{__name__}:Steps"), (1,)) as env:
         row = poisoned_row(env.spec, 1)
         seen = [int(row.observation[0, 0]) for _ in decorrelate(env, row, 1000, [3])]
     assert len(seen) > 1 and seen == list(range(1, len(seen) + 1))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("env_id", ["ALE/Breakout-v5", "actorlearn.envs.catch:Catch"])
 def test_the_games_of_the_project(env_id: str) -> None:
     rows = [decorrelated(env_id, 30, (3, 11, 12)) for _ in range(2)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -14,9 +15,11 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from actorlearn.envs.interface import ActionError, EnvSettings, MalformedStepError
+from actorlearn.envs.interface import ActionError, MalformedStepError
 from actorlearn.envs.make import make, spec
+from tests import named
 from tests.envs.playing import column, opened, play, poisoned_row, random_actions
+from tests.examples import examples
 
 GOOD = np.zeros(3, np.float32)
 
@@ -72,10 +75,16 @@ class Endless(Scripted):
 
 
 class Remembers(Scripted):
-    """Keeps what it was given, as an environment may."""
+    """Keeps what it was given, as an environment may, and tells all that there are."""
 
+    there: ClassVar[list[Any]] = []
     action_space = Box(np.array([-1, 0], np.float32), np.array([1, 5], np.float32))
     answers = ((GOOD, 0.0, False, False, {}),)
+
+    def reset(self, **how):
+        if self not in self.there:
+            self.there.append(self)
+        return super().reset(**how)
 
     def step(self, action):
         self.given = action
@@ -108,7 +117,7 @@ class NeedsArgument(Scripted):
         self.size = size
 
 
-SETTINGS = EnvSettings(id=f"{__name__}:Scripted")
+SETTINGS = named.env(id=f"{__name__}:Scripted")
 GOOD_STEP = (GOOD, 0.0, False, False, {})
 
 
@@ -173,7 +182,7 @@ def test_a_malformed_reset_is_refused(monkeypatch: pytest.MonkeyPatch, start: ob
 
 def test_bytes_must_be_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Bytes, "answers", [observation(np.full((2, 2), 300))])
-    with opened(EnvSettings(id=f"{__name__}:Bytes"), [0]) as env:
+    with opened(named.env(id=f"{__name__}:Bytes"), [0]) as env:
         assert env.spec.observation_dtype == "uint8"
         with pytest.raises(MalformedStepError, match="the dtype of observation is 'int64'; its space says uint8"):
             play(env, np.zeros((1, 1), np.int64))
@@ -187,7 +196,7 @@ def test_numbers_of_one_kind_become_float32(monkeypatch: pytest.MonkeyPatch) -> 
     assert rows[1].observation.dtype == np.float32
     np.testing.assert_array_equal(rows[1].observation[0], np.array([0.1, 2, 3], np.float32))
     np.testing.assert_array_equal(rows[2].observation[0], [1, 2, 3])
-    with opened(EnvSettings(id=f"{__name__}:Integers"), [0]) as env:
+    with opened(named.env(id=f"{__name__}:Integers"), [0]) as env:
         assert env.spec.observation_dtype == "float32"
         np.testing.assert_array_equal(play(env, np.zeros((1, 1), np.int64))[1].observation[0], [4, 5, 6])
 
@@ -206,7 +215,7 @@ ANSWERS = st.one_of(
 
 
 @given(answer=ANSWERS)
-@hypothesis_settings(max_examples=1000, deadline=None)
+@hypothesis_settings(max_examples=examples(1000), deadline=None)
 def test_whatever_comes_back_a_row_is_fit_to_learn_from_or_refused(answer: object) -> None:
     Scripted.answers = (answer,)
     with opened(SETTINGS, [0]) as env:
@@ -220,28 +229,35 @@ def test_whatever_comes_back_a_row_is_fit_to_learn_from_or_refused(answer: objec
             assert np.isfinite(row.observation).all() and np.isfinite(row.reward).all() and not row.first.any()
 
 
-def test_box_actions_are_clipped_for_the_environment_and_not_where_they_are_kept() -> None:
-    with opened(EnvSettings(id=f"{__name__}:Remembers"), [0, 1]) as env:
+@pytest.fixture
+def remembering(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The environments of class Remembers that are made from now on."""
+    monkeypatch.setattr(Remembers, "there", [])
+    return Remembers.there
+
+
+def test_box_actions_are_clipped_for_the_environment_and_not_where_they_are_kept(remembering: list[Any]) -> None:
+    with opened(named.env(id=f"{__name__}:Remembers"), [0, 1]) as env:
         assert env.spec.actions == (2,)
         action = np.array([[0.5, -3.0], [-7.0, 9.0]], np.float32)
         play(env, action[None])
-        assert [game.given.tolist() for game in env._envs] == [[0.5, 0.0], [-1.0, 5.0]]
-        assert all(game.given.dtype == np.float32 for game in env._envs)
+        assert [game.given.tolist() for game in remembering] == [[0.5, 0.0], [-1.0, 5.0]]
+        assert all(game.given.dtype == np.float32 for game in remembering)
         assert action.tolist() == [[0.5, -3.0], [-7.0, 9.0]]
 
 
-def test_several_choices_reach_the_environment_as_its_space_has_them() -> None:
+def test_several_choices_reach_the_environment_as_its_space_has_them(remembering: list[Any]) -> None:
     for space, expected in (
         (MultiDiscrete([[2, 3], [4, 5]], start=[[1, 1], [0, 0]]), [[2, 3], [3, 4]]),
         (MultiBinary((2, 2)), [[1, 1], [1, 1]]),
     ):
         Remembers.action_space, before = space, Remembers.action_space
         try:
-            with opened(EnvSettings(id=f"{__name__}:Remembers"), [0]) as env:
+            with opened(named.env(id=f"{__name__}:Remembers"), [0]) as env:
                 sizes = env.spec.actions.sizes
                 play(env, np.array(sizes)[None, None] - 1)
-                assert env._envs[0].given.tolist() == expected
-                assert space.contains(env._envs[0].given)
+                assert remembering[-1].given.tolist() == expected
+                assert space.contains(remembering[-1].given)
                 for action in (np.array([sizes]), -np.ones((1, 4), np.int64)):
                     with pytest.raises(ActionError, match="environment 0: action .* must be below"):
                         env.step(action, poisoned_row(env.spec, 1))
@@ -259,7 +275,7 @@ def test_several_choices_reach_the_environment_as_its_space_has_them() -> None:
     ],
 )
 def test_box_actions_without_sense_are_refused(action: np.ndarray, says: str) -> None:
-    with opened(EnvSettings(id=f"{__name__}:Remembers"), [0, 1]) as env:
+    with opened(named.env(id=f"{__name__}:Remembers"), [0, 1]) as env:
         row = poisoned_row(env.spec, 2)
         env.reset(row)
         with pytest.raises(ActionError, match=says):
@@ -283,13 +299,13 @@ def test_an_environments_own_truncation_is_kept(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize(("limit", "cut"), [(0, 200), (27_000, 200), (50, 50)])
 def test_the_shorter_of_the_two_limits_counts(limit: int, cut: int) -> None:
-    with opened(EnvSettings(id="MountainCar-v0", time_limit_steps=limit), [0]) as env:
+    with opened(named.env(id="MountainCar-v0", time_limit_steps=limit), [0]) as env:
         rows = play(env, random_actions(env.spec, 1, 201))
     assert int(np.argmax(column(rows, "truncated")[:, 0])) == cut
 
 
 def test_games_are_those_of_gymnasium_itself() -> None:
-    with opened(EnvSettings(id="CartPole-v1", time_limit_steps=0), [7, 8]) as env:
+    with opened(named.env(id="CartPole-v1", time_limit_steps=0), [7, 8]) as env:
         actions = random_actions(env.spec, 2, 150)
         rows = play(env, actions)
     for i, seed in enumerate((7, 8)):
@@ -312,7 +328,7 @@ def test_games_are_those_of_gymnasium_itself() -> None:
     [
         ("CartPoll-v1", r"'CartPoll-v1' is not registered with gymnasium; did you mean 'CartPole-v\d'"),
         ("CartPole-v9", r"'CartPole-v9' is not registered with gymnasium; did you mean 'CartPole-v\d'"),
-        ("", "'' is not registered with gymnasium; Ids are like"),
+        ("x", "'x' is not registered with gymnasium; Ids are like"),
         (f"{__name__}:Unbounded", r"action space Box.*inf.*; a Box must have one dimension of floats, all with bounds"),
         (f"{__name__}:Image", r"action space Box.*; a Box must have one dimension of floats"),
         (f"{__name__}:Whole", r"action space Box.*int64\); a Box must have one dimension of floats"),
@@ -329,14 +345,14 @@ def test_games_are_those_of_gymnasium_itself() -> None:
 @pytest.mark.parametrize("ask", [spec, lambda settings: make(settings, [0])])
 def test_an_unusable_id_is_refused_in_one_line(ask, env_id: str, says: str) -> None:
     with pytest.raises(ValueError, match=rf"^env\.id: .*{says}") as caught:
-        ask(EnvSettings(id=env_id))
+        ask(named.env(id=env_id))
     assert "\n" not in str(caught.value)
 
 
 def test_slow_environments_show_signs_of_life_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("actorlearn.envs.gymnasium_env.monotonic", lambda: Slow.now_s)
     beats: list[float] = []
-    env = make(EnvSettings(id=f"{__name__}:Slow"), range(64), lambda: beats.append(Slow.now_s))
+    env = make(named.env(id=f"{__name__}:Slow"), range(64), lambda: beats.append(Slow.now_s))
     row = poisoned_row(env.spec, env.count)
     env.reset(row)
     env.step(np.zeros(64, np.int64), row)
@@ -350,7 +366,7 @@ def test_quick_environments_show_none_within_a_step(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("actorlearn.envs.gymnasium_env.monotonic", lambda: 0.0)
     monkeypatch.setattr(Scripted, "answers", ((GOOD, 0.0, False, False, {}),))
     beats: list[int] = []
-    env = make(EnvSettings(id=f"{__name__}:Scripted"), range(64), lambda: beats.append(1))
+    env = make(named.env(id=f"{__name__}:Scripted"), range(64), lambda: beats.append(1))
     row = poisoned_row(env.spec, env.count)
     env.reset(row)
     before = len(beats)
@@ -361,33 +377,24 @@ def test_quick_environments_show_none_within_a_step(monkeypatch: pytest.MonkeyPa
 
 def test_seeds_are_needed_and_not_negative() -> None:
     with pytest.raises(ValueError, match="seeds: there must be one seed per environment"):
-        make(EnvSettings(id="CartPole-v1"), [])
+        make(named.env(id="CartPole-v1"), [])
     with pytest.raises(ValueError, match="seed -1 must be 0 or more"):
-        make(EnvSettings(id="CartPole-v1"), [-1])
+        make(named.env(id="CartPole-v1"), [-1])
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("frame_skip", 0),
-        ("stack", 0),
-        ("noop_max", -1),
-        ("time_limit_steps", -1),
-        ("repeat_action_probability", 1.5),
-        ("repeat_action_probability", float("nan")),
-    ],
-)
-def test_numbers_no_game_can_be_played_with_are_refused(field: str, value: float) -> None:
-    with pytest.raises(ValueError, match=rf"env\.{field}: {value} must be"):
-        EnvSettings(id="CartPole-v1", **{field: value})
+def test_numbers_no_game_can_be_played_with_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"Expected `int` >= 0 - at `\$\.time_limit_steps`"):
+        named.env(id="CartPole-v1", time_limit_steps=-1)
+    with pytest.raises(ValueError, match="unknown field `frame_skip`"):
+        named.env(id="CartPole-v1", frame_skip=4)
 
 
 def test_neither_torch_nor_ale_is_imported_for_cartpole() -> None:
     code = (
-        "import sys; from actorlearn.envs import interface, make;"
-        "make.make(interface.EnvSettings(id='CartPole-v1'), [0]).close();"
+        "import sys; from actorlearn.envs import make, specs;"
+        "make.make(specs.GymnasiumSettings(id='CartPole-v1'), [0]).close();"
         "assert 'ale_py' not in sys.modules;"
-        "make.make(interface.EnvSettings(id='ALE/Pong-v5'), [0]).close();"
+        "make.make(specs.AtariSettings(id='ALE/Pong-v5'), [0]).close();"
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=30)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from actorlearn.envs import history
 from actorlearn.envs.history import History
+from tests.examples import examples
 
 B, LONGEST = 3, 9
 
@@ -100,7 +101,7 @@ def drawn(games: Games, random: np.random.Generator, moves: int) -> list[list[li
     return stood
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.booleans(), st.integers(0, 80), st.integers(0, 2**32))
 def test_replayed_games_go_on_as_the_others_do(whole: bool, moves: int, seed: int) -> None:
     random = np.random.default_rng(seed)

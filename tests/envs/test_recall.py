@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from gymnasium.utils.env_checker import check_env
 
-from actorlearn.envs.interface import EnvSettings
 from actorlearn.envs.recall import LENGTH, Recall
+from tests import named
 from tests.envs.playing import column, opened, play
 
-SETTINGS = EnvSettings(id="actorlearn.envs.recall:Recall")
+SETTINGS = named.env(id="actorlearn.envs.recall:Recall")
 
 
 def test_gymnasiums_own_checker_agrees() -> None:

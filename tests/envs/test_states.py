@@ -10,8 +10,9 @@ import pytest
 
 from actorlearn.envs import states
 from actorlearn.envs.catch import Catch
-from actorlearn.envs.interface import EnvSettings, WrapperSettings
 from actorlearn.envs.make import make, spec
+from actorlearn.envs.specs import EnvSettings, WrapperSettings
+from tests import named
 from tests.envs.playing import assert_same, opened, play, poisoned_row, random_actions
 
 HERE = __name__
@@ -104,17 +105,17 @@ def test_a_value_that_cannot_be_kept_is_named(value: Any) -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        (EnvSettings(id=f"{HERE}:Speechless"), f"the environment {HERE}:Speechless cannot be saved: its class has no"),
-        (EnvSettings(id="Taxi-v4"), "the environment gymnasium.envs.toy_text.taxi:TaxiEnv cannot be saved"),
+        (named.env(id=f"{HERE}:Speechless"), f"the environment {HERE}:Speechless cannot be saved: its class has no"),
+        (named.env(id="Taxi-v4"), "the environment gymnasium.envs.toy_text.taxi:TaxiEnv cannot be saved"),
         (
-            EnvSettings(
+            named.env(
                 id="actorlearn.envs.catch:Catch",
                 wrappers=(WrapperSettings(name=f"{HERE}:Counts"), WrapperSettings(name=f"{HERE}:Remembers")),
             ),
             f"the wrapper {HERE}:Remembers cannot be saved: its class has no methods state",
         ),
         (
-            EnvSettings(
+            named.env(
                 id="CartPole-v1",
                 wrappers=(
                     WrapperSettings(name="gymnasium.wrappers:FlattenObservation"),
@@ -136,7 +137,7 @@ def test_wrappers_with_the_pair_and_wrappers_without_memory_are_exact() -> None:
         WrapperSettings(name="gymnasium.wrappers:DtypeObservation", kwargs={"dtype": "float32"}),
         WrapperSettings(name=f"{HERE}:Counts"),
     )
-    settings = EnvSettings(id="actorlearn.envs.catch:Catch", wrappers=wrappers)
+    settings = named.env(id="actorlearn.envs.catch:Catch", wrappers=wrappers)
     with opened(settings, [3]) as env, opened(settings, [4]) as other:
         assert env.spec.inexact == ""
         play(env, random_actions(env.spec, 1, 30))
@@ -148,7 +149,7 @@ def test_wrappers_with_the_pair_and_wrappers_without_memory_are_exact() -> None:
 
 
 def test_the_ledger_goes_on() -> None:
-    settings = EnvSettings(id="tests.ledger.env:Ledger")
+    settings = named.env(id="tests.ledger.env:Ledger")
     with opened(settings, [3]) as env, opened(settings, [4]) as other:
         play(env, random_actions(env.spec, 1, 30))
         other.restore(env.state())
@@ -160,8 +161,8 @@ def test_the_ledger_goes_on() -> None:
 
 
 def test_a_state_of_other_wrappers_is_refused() -> None:
-    bare = EnvSettings(id="actorlearn.envs.catch:Catch")
-    wrapped = EnvSettings(id=bare.id, wrappers=(WrapperSettings(name=f"{HERE}:Counts"),))
+    bare = named.env(id="actorlearn.envs.catch:Catch")
+    wrapped = named.env(id=bare.id, wrappers=(WrapperSettings(name=f"{HERE}:Counts"),))
     with opened(bare, [1]) as env, opened(wrapped, [1]) as other:
         play(env, random_actions(env.spec, 1, 3))
         with pytest.raises(ValueError, match="in other wrappers than these 1 have"):
@@ -169,7 +170,7 @@ def test_a_state_of_other_wrappers_is_refused() -> None:
 
 
 def test_closed_environments_have_no_state() -> None:
-    env = make(EnvSettings(id="actorlearn.envs.catch:Catch"), [0])
+    env = make(named.env(id="actorlearn.envs.catch:Catch"), [0])
     env.reset(poisoned_row(env.spec, 1))
     state = env.state()
     env.close()

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from actorlearn.parameters import checkpoint
 from launch.cli import app
-from launch.topology import dump, parse
+from launch.topology.load import dump, parse
 from tests.fuzz.nearly import as_json, edited_bytes, edited_tree, leaves, nearly, trees
 
 TOPOLOGY = parse("env: {id: ALE/Pong-v5}", ["name=pong", "simulators.count=2"])

@@ -24,32 +24,34 @@ import torch
 import yaml
 from hypothesis import strategies as st
 
-from actorlearn.envs.interface import EnvSettings, VectorEnv
+from actorlearn.envs.interface import VectorEnv
 from actorlearn.envs.make import make as make_envs
 from actorlearn.memory import shared
 from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment, SegmentError, segment_bytes
 from actorlearn.parameters import checkpoint, checkpoint_folders
 from actorlearn.parameters.checkpoint_folders import CheckpointError
-from actorlearn.processes import settings as process_settings
-from actorlearn.processes import standing
-from actorlearn.processes.settings import SimulatorSettings, TrainerSettings
+from actorlearn.processes import snapshots
 from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import ReplayShape
 from actorlearn.wire import messages
 from actorlearn.wire.messages import MessageError
-from launch import strict_yaml, topology
-from launch.instructions import instructions
-from launch.plan import plan
-from launch.topology import TopologyError
-from tests import odd_messages
+from actorlearn.worker import settings as process_settings
+from actorlearn.worker.settings import SimulatorSettings, TrainerSettings
+from launch.plan.plan import plan
+from launch.topology import load, reference, strict_yaml
+from launch.topology.load import TopologyError
+from tests import named, odd_messages
 from tests.fuzz.nearly import as_json, edited_bytes, edited_tree, nearly
 from tests.fuzz.watched import watched
-from tests.launch.test_plan import DESCRIPTION
-from tests.processes.test_standing import CONFIGURATIONS, Play
-from tests.replay.test_buffer import make as make_replay
+from tests.identities import process, trainer
+from tests.launch.described import DESCRIPTION
+from tests.launch.opened import told
+from tests.processes.interrupted import CONFIGURATIONS, Play
+from tests.replay.buffers import make as make_replay
 
 CARTPOLE = "env: {id: CartPole-v1}\nmodel: {name: mlp}\nalgorithm: {name: a2c}\n"
+reference.page()  # what the types say of keys is found out once, by evaluating annotations, and not from any bytes
 
 
 @dataclass(frozen=True)
@@ -96,8 +98,8 @@ def _message(receiver: str) -> Callable[[bytes, Path], bool]:
 
 def _messages() -> list[Any]:
     made = [msgspec.msgpack.decode(body) for body in itertools.islice(odd_messages.bodies(7), 60)]
-    seat = messages.Seat(name="simulator-0", incarnation=2, segment="/dev/shm/x/simulator-0")
-    order = messages.Order(version=3, roster=[seat], learners=["trainer-0.0"], leaving=["simulator-0.2"])
+    member = messages.Member(id=process("simulator-0", 2), segment="/dev/shm/x/simulator-0")
+    order = messages.Order(version=3, members=[member], learners=[trainer("trainer-0")], leaving=["simulator-0.2"])
     reply = messages.Reply(ok=True, text="done", data={"processes": [{"name": "trainer", "busy": 0.5}]})
     return [*made, *(msgspec.msgpack.decode(messages.encode(m)) for m in (order, messages.Refused(reason="x"), reply))]
 
@@ -111,7 +113,7 @@ def _packed(tree: Any) -> bytes:
 
 
 _UNDERSTOOD: dict[str, messages.Message] = {
-    "supervisor": messages.Applied(name="trainer", incarnation=0, order=1),
+    "supervisor": messages.Applied(order=1),
     "child": messages.Order(version=1),
     "command line": messages.Reply(ok=True, text="done"),
 }
@@ -131,10 +133,10 @@ _HOSTILE_MESSAGES = (
 def _topology(data: bytes, _folder: Path) -> bool:
     try:
         with watched():
-            made = topology.parse(data)
+            made = load.parse(data)
     except TopologyError as error:
         return refused(error, printable=True)
-    assert topology.parse(topology.dump(made)) == made
+    assert load.parse(load.dump(made)) == made
     return True
 
 
@@ -142,7 +144,7 @@ def _overrides(data: bytes, _folder: Path) -> bool:
     lines = data.decode("utf-8", "surrogateescape").split("\n")
     try:
         with watched():
-            topology.parse(CARTPOLE, lines)
+            load.parse(CARTPOLE, lines)
     except TopologyError as error:
         return refused(error, printable=True)
     return True
@@ -159,7 +161,7 @@ def _strict(data: bytes, _folder: Path) -> bool:
 
 @cache
 def _topologies() -> list[Any]:
-    files = sorted(topology.examples().rglob("*.yaml"))
+    files = sorted(load.examples().rglob("*.yaml"))
     return [strict_yaml.read(path.read_bytes(), path.name).value for path in files]
 
 
@@ -420,7 +422,7 @@ def _standing(data: bytes, folder: Path) -> bool:
     (folder / "simulator-0.npz").write_bytes(data)
     try:
         with watched():
-            standing.restore(folder / "simulator-0.npz", groups, answers_itself=False)
+            snapshots.restore(folder / "simulator-0.npz", groups, answers_itself=False)
     except ValueError as error:
         assert all(group.standing is None for group in groups)
         return refused(error)
@@ -452,7 +454,7 @@ def _snapshots() -> st.SearchStrategy[bytes]:
 
 @cache
 def _cartpole() -> VectorEnv:
-    return make_envs(EnvSettings(id="CartPole-v1"), [1, 2])
+    return make_envs(named.env(id="CartPole-v1"), [1, 2])
 
 
 @cache
@@ -494,9 +496,8 @@ def _settings(data: bytes, folder: Path) -> bool:
 
 @cache
 def _instructions() -> list[Any]:
-    made = plan(topology.parse(CARTPOLE), Path("run"), "run-1", Path("/tmp/x"), DESCRIPTION)
-    told = [instructions(made, process.name, 0) for process in made.processes]
-    return [msgspec.to_builtins(settings) for settings in told]
+    made = plan(load.parse(CARTPOLE), DESCRIPTION)
+    return [msgspec.to_builtins(told(made, process.id)) for process in made.processes]
 
 
 DEEP_JSON = tuple(text * 100_000 for text in (b"[", b'{"a":', b"[{}, ", b"9", b'"\\u0000'))
@@ -514,7 +515,7 @@ def targets() -> dict[str, Target]:
         )
         for receiver in ("supervisor", "child", "command line")
     }
-    texts = [path.read_bytes() for path in sorted(topology.examples().rglob("*.yaml"))]
+    texts = [path.read_bytes() for path in sorted(load.examples().rglob("*.yaml"))]
     sealed, tensors = _sealed()
     fields, told = msgspec.to_builtins(_FIELDS), _instructions()
     lines = _override_lines(_topologies()[0])

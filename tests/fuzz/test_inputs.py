@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.fuzz.found import FOUND
 from tests.fuzz.targets import targets
 from tests.fuzz.watched import calls, peak_bytes, unwatched
@@ -23,7 +24,7 @@ def test_any_bytes_are_read_or_refused(name: str, tmp_path: Path) -> None:
     with unwatched():
         assert target.read(target.right, tmp_path)
 
-    @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), print_blob=True)
+    @settings(max_examples=examples(EXAMPLES), suppress_health_check=list(HealthCheck), print_blob=True)
     @given(target.inputs | st.binary(max_size=200))
     def read(data: bytes) -> None:
         folder = tmp_path / f"input-{next(numbers)}"
@@ -43,7 +44,14 @@ def test_what_was_found_stays_mended(name: str, tmp_path: Path) -> None:
         assert not TARGETS[name].read(data, folder)
 
 
-@pytest.mark.parametrize("name", [name for name, target in TARGETS.items() if target.hostile])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.nightly if name == "strict YAML" else [])
+        for name, target in TARGETS.items()
+        if target.hostile
+    ],
+)
 def test_what_is_large_or_deep_takes_little(name: str, tmp_path: Path) -> None:
     """Work is counted in function calls, which nobody else on the machine changes."""
     target = TARGETS[name]

@@ -9,19 +9,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from launch import footing, runner, runs
+from launch.runs import find
+from launch.runtime import loop, signals
+from tests.examples import examples
 from tests.fuzz.run_folders import answered, ask, commands, here, lay, odd_files
-from tests.launch.test_odd_messages import NoProcesses
-from tests.launch.test_plan import DESCRIPTION
+from tests.launch.described import DESCRIPTION
+from tests.launch.runtime.no_processes import NoProcesses
 
 
 @pytest.fixture(autouse=True)
 def no_other_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(runs, "living_runs", list)
+    monkeypatch.setattr(find, "living_runs", list)
     monkeypatch.chdir(tmp_path)
 
 
-@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
 @given(odd_files())
 def test_whatever_a_file_of_a_run_holds_commands_answer(tmp_path: Path, odd: tuple[str, bytes]) -> None:
     folder = lay(here(tmp_path), *odd)
@@ -29,7 +31,7 @@ def test_whatever_a_file_of_a_run_holds_commands_answer(tmp_path: Path, odd: tup
         answered(*ask(*command))
 
 
-@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(15), suppress_health_check=list(HealthCheck))
 @given(odd_files(), st.sampled_from([["episode_return_mean"], ["loss", "episodes"], ["$\\frac{$"]]))
 def test_whatever_a_file_of_a_run_holds_it_is_drawn_or_refused(
     tmp_path: Path, odd: tuple[str, bytes], columns: list[str]
@@ -38,14 +40,14 @@ def test_whatever_a_file_of_a_run_holds_it_is_drawn_or_refused(
     answered(*ask("plot", str(folder), "-o", "x.png", *(word for column in columns for word in ("--y", column))))
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(odd_files())
 def test_whatever_a_file_of_a_run_holds_it_goes_on_or_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: tuple[str, bytes]
 ) -> None:
-    monkeypatch.setattr(runner, "describe", lambda topology: DESCRIPTION)
-    monkeypatch.setattr(runner, "Spawner", NoProcesses)
-    monkeypatch.setattr(footing.Signals, "read", lambda _self: [signal.SIGINT, signal.SIGINT])
+    monkeypatch.setattr(loop, "describe", lambda topology: DESCRIPTION)
+    monkeypatch.setattr(loop, "LocalSpawner", NoProcesses)
+    monkeypatch.setattr(signals.Signals, "read", lambda _self: [signal.SIGINT, signal.SIGINT])
     folder = lay(here(tmp_path), *odd)
     code, _, wrong = ask("resume", str(folder))
     if code not in (0, 130):
@@ -76,9 +78,9 @@ FOUND = [
 def test_what_was_found_in_folders_stays_mended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes
 ) -> None:
-    monkeypatch.setattr(runner, "describe", lambda topology: DESCRIPTION)
-    monkeypatch.setattr(runner, "Spawner", NoProcesses)
-    monkeypatch.setattr(footing.Signals, "read", lambda _self: [signal.SIGINT, signal.SIGINT])
+    monkeypatch.setattr(loop, "describe", lambda topology: DESCRIPTION)
+    monkeypatch.setattr(loop, "LocalSpawner", NoProcesses)
+    monkeypatch.setattr(signals.Signals, "read", lambda _self: [signal.SIGINT, signal.SIGINT])
     folder = lay(here(tmp_path), name, content)
     for command in (*commands(folder), ("plot", str(folder), "-o", "x.png")):
         code, out, wrong = ask(*command)

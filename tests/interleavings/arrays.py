@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from actorlearn.memory.fields import Field
-from actorlearn.wire.messages import Seat
+from actorlearn.wire.messages import Member
 from tests.interleavings.code import LOAD, TRY, UNLOCK, running
 
 
@@ -26,7 +26,7 @@ class Words:
         self.segments: dict[str, SharedSegment] = {}
         self.locks: list[str] = []
         self.opened: dict[Path, Any] = {}
-        """What stands for segments of seats."""
+        """What stands for segments of members."""
 
     def create(self, path: str, fields: Sequence[Field]) -> SharedSegment:
         """A new segment, poisoned."""
@@ -196,13 +196,13 @@ class OpenedSegment:
         return _words[0].segments[path.name]
 
 
-def open_seats(roster: Sequence[Seat], _known: object) -> dict[str, Any]:
-    """For the function of this name: seats by their peers."""
-    return {seat.peer: _words[0].opened[Path(seat.segment)] for seat in roster}
+def open_members(members: Sequence[Member], _known: object) -> dict[str, Any]:
+    """For the function of this name: members by their peers."""
+    return {member.id.peer: _words[0].opened[Path(member.segment)] for member in members}
 
 
 def write_snapshot(_path: object, arrays: tuple[int, int]) -> None:
-    """For what writes a snapshot, put in place by one rename: here one word says which, and from which round on."""
+    """For what writes a snapshot, put in place by one rename: here one word says which, and from which rollout on."""
     number, since = arrays
     _words[0].segments["file"]["of"][0] = 100 * number + since
 
@@ -255,13 +255,13 @@ CLOCK = SimpleNamespace(monotonic=lambda: 0.0, sleep=sleep)
 
 
 class Silent:
-    """For ``Bell`` and ``Bells``: a ring may be lost, so nothing may depend on it."""
+    """For ``Wakeup`` and ``Wakeups``: a ring may be lost, so nothing may depend on it."""
 
     def __init__(self, *_: object) -> None: ...
 
-    def ring_all(self) -> None: ...
+    def wake_all(self) -> None: ...
 
-    def ring(self, _listener: str) -> bool:
+    def wake(self, _listener: str) -> bool:
         return True
 
     def close(self) -> None: ...

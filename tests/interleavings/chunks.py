@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from actorlearn.parameters.store import Record, Store, store_fields
+from actorlearn.parameters.store import Record, SharedStore, store_fields
 from tests.interleavings.arrays import Words
 from tests.interleavings.code import Done, Process, expect
 from tests.interleavings.explore import Scenario
@@ -20,7 +20,7 @@ PARAMETERS = 2
 """Words of a chunk of weights: enough to be half written."""
 
 
-def _stores(kind: type[Store], learners: int, chunks: int) -> tuple[Words, list[Store]]:
+def _stores(kind: type[SharedStore], learners: int, chunks: int) -> tuple[Words, list[SharedStore]]:
     words = Words()
     segment: Any = words.create("store", store_fields(PARAMETERS * chunks, 0, 0, learners, chunks))
     segment["values"][0] = 0.0
@@ -28,15 +28,15 @@ def _stores(kind: type[Store], learners: int, chunks: int) -> tuple[Words, list[
 
 
 def updating(
-    kind: type[Store] = Store,
+    kind: type[SharedStore] = SharedStore,
     *,
     learners: int = 2,
-    rounds: int = 2,
+    rollouts: int = 2,
     chunks: int = 1,
     kills: int = 1,
     guarded: bool = True,
 ) -> Scenario:
-    """Learners that make an update of every chunk in every round; the first may be killed and does its round again.
+    """Learners that make an update of every chunk in every rollout; the first may be killed and does its rollout again.
 
     An update adds 1 to its learner's digit in every word of a chunk, if the chunk has not got it, as in ``Async``.
     Invariants: a chunk is whole; steps and updates that a learner hears of never become fewer; at the end each update
@@ -50,28 +50,28 @@ def updating(
         def step(state: Any) -> Hashable:
             if state == BACK:
                 record = store.record
-                return (record.learned if record else 0), tuple(range(chunks)), 0
-            round_, waiting, heard = state
-            if round_ == rounds:
+                return (record.rollouts_learned if record else 0), tuple(range(chunks)), 0
+            rollout, waiting, heard = state
+            if rollout == rollouts:
                 return Done()
             if not waiting:
-                steps = (round_ + 1) * (100 if rank == 0 else 1)
-                store.settle(Record(round_ + 1, steps, steps, round_ + 1, 0, 0, 0))
+                steps = (rollout + 1) * (100 if rank == 0 else 1)
+                store.settle(Record(rollout + 1, steps, steps, rollout + 1, 0, 0, 0))
                 env_steps = store.env_steps if rank else 0  # who may be killed asks nobody: there is enough to explore
                 expect(env_steps >= heard, f"it hears of {env_steps} steps after {heard}")
-                return round_ + 1, tuple(range(chunks)), env_steps
+                return rollout + 1, tuple(range(chunks)), env_steps
             with store.locked(waiting) as chunk:
                 values = np.asarray(store.current(chunk)).ravel()
                 expect(len(set(values)) == 1, f"version {store.version(chunk)} of chunk {chunk} holds {values}")
-                if round_ > store.applied(chunk):
+                if rollout > store.applied(chunk):
                     store.spare(chunk)[:] = values + 10**rank
-                    store.commit(chunk, round_)
-            return round_, tuple(other for other in waiting if other != chunk), heard
+                    store.commit(chunk, rollout)
+            return rollout, tuple(other for other in waiting if other != chunk), heard
 
         return Process(f"learner-{rank}", (0, tuple(range(chunks)), 0), step, mortal=rank == 0)
 
     def at_end(said: dict[str, Any], word: Any) -> None:
-        expected = float(sum(rounds * 10**rank for rank in range(learners)))
+        expected = float(sum(rollouts * 10**rank for rank in range(learners)))
         for chunk in range(chunks):
             slot = word(f"store.version[{chunk},0]") % 2
             values = [word(f"store.values[{slot},0,{chunk * PARAMETERS + at}]") for at in range(PARAMETERS)]
@@ -95,7 +95,7 @@ def _guards(chunks: Sequence[int]) -> dict[str, str]:
     return words
 
 
-def filling(kind: type[Store] = Store, *, kills: int = 1, guarded: bool = True) -> Scenario:
+def filling(kind: type[SharedStore] = SharedStore, *, kills: int = 1, guarded: bool = True) -> Scenario:
     """Learners that each fill the store if nobody has, as ``Async.join`` does, and then take what it holds.
 
     Invariants: all chunks are of one learner, and so are the steps that they begin with.

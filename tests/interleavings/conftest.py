@@ -6,7 +6,7 @@ import pytest
 
 from actorlearn.memory import account
 from actorlearn.parameters import mailbox, published, rendezvous, store
-from actorlearn.processes import batches, standing
+from actorlearn.processes import batches, snapshots
 from tests.interleavings import arrays
 
 ATTEMPTS = 5
@@ -19,15 +19,15 @@ def _stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "fcntl", arrays.Flock)
         monkeypatch.setattr(module, "os", arrays.Files)
     monkeypatch.setattr(store, "time", arrays.CLOCK)
-    for name in ("Bell", "Bells"):
+    for name in ("Wakeup", "Wakeups"):
         monkeypatch.setattr(rendezvous, name, arrays.Silent)
     monkeypatch.setattr(rendezvous, "NUMBERS", 2)
     monkeypatch.setattr(rendezvous, "Waiter", arrays.LooksAgain)
     monkeypatch.setattr(mailbox, "Segment", arrays.OpenedSegment)
-    monkeypatch.setattr(batches, "open_seats", arrays.open_seats)
+    monkeypatch.setattr(batches, "open_members", arrays.open_members)
     reasons = {"unfinished": account.REASONS["unfinished"]}  # one is as good as five, and there are fewer words
     monkeypatch.setattr(account, "REASONS", reasons)
-    monkeypatch.setattr(account, "_WORDS", ("learned", "used", *reasons))
-    monkeypatch.setattr(standing, "_write", arrays.write_snapshot)
-    monkeypatch.setattr(standing, "taken", lambda _groups, number, since: (number, since))
+    monkeypatch.setattr(account, "_WORDS", ("rollouts_learned", "used", *reasons))
+    monkeypatch.setattr(snapshots, "_write", arrays.write_snapshot)
+    monkeypatch.setattr(snapshots, "taken", lambda _groups, number, since: (number, since))
     monkeypatch.setattr(published, "_ATTEMPTS", ATTEMPTS)

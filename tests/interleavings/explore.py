@@ -314,7 +314,7 @@ class Explorer:
 def explore(scenario: Scenario, orders: Any = None, shortest: bool = False) -> Found:
     """All that can happen in a scenario."""
     collecting = gc.isenabled()
-    gc.disable()  # nothing here goes round in circles, and looking for that would take a third of the time
+    gc.disable()  # nothing here goes rollout in circles, and looking for that would take a third of the time
     try:
         return Explorer(scenario, orders).explore(shortest)
     finally:

@@ -12,7 +12,7 @@ import numpy as np
 from actorlearn.memory.fields import Field
 from actorlearn.parameters.allgather import SLOTS, AllGather
 from actorlearn.parameters.interface import PeerLost, Stopped
-from actorlearn.parameters.rendezvous import Rendezvous, rendezvous_fields
+from actorlearn.parameters.rendezvous import SharedRendezvous, rendezvous_fields
 from tests.interleavings.arrays import Words
 from tests.interleavings.code import Done, Process, choose, expect
 from tests.interleavings.explore import Scenario
@@ -25,7 +25,7 @@ WIDTH = 2
 class Learners:
     """So many learners that meet so many times, each time with numbers of their own."""
 
-    kind: type[Rendezvous]
+    kind: type[SharedRendezvous]
     gathering: type[AllGather] | None
     learners: int
     meetings: int
@@ -101,7 +101,7 @@ class Learners:
 
 
 def meeting(
-    kind: type[Rendezvous] = Rendezvous,
+    kind: type[SharedRendezvous] = SharedRendezvous,
     gathering: type[AllGather] | None = None,
     *,
     learners: int = 2,

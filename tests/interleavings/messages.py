@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from pathlib import Path
 
 import numpy as np
 
+from actorlearn.address import Shm
 from actorlearn.parameters.mailbox import SharedMailbox
 from actorlearn.parameters.published import weights_fields
 from tests.interleavings.arrays import Words
@@ -26,7 +26,7 @@ def posting(kind: type[SharedMailbox] = SharedMailbox, *, posts: int = 3, kills:
         words.create(f"messages-{rank}", weights_fields(SIZE))
 
     def learner(rank: int) -> Process:
-        mailbox, peer = kind(Path(), rank), 1 - rank
+        mailbox, peer = kind(Shm(path="messages-{}"), rank), 1 - rank
 
         def step(state: tuple[int, int, int]) -> Hashable:
             life, left, used = state

@@ -6,19 +6,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from actorlearn.memory import account
-from actorlearn.memory.account import Account, Counts
-from actorlearn.memory.rollout import MOST_BLOCKS, Blocks, Rounds
+import numpy as np
+
+from actorlearn.memory.record import CommittedRecord
+from actorlearn.memory.rollout import MOST_BLOCKS, Blocks, Rollouts
 from actorlearn.parameters import published
 from actorlearn.parameters.allgather import AllGather
 from actorlearn.parameters.interface import PeerLost
 from actorlearn.parameters.mailbox import SharedMailbox
 from actorlearn.parameters.published import Published
-from actorlearn.parameters.rendezvous import Rendezvous
-from actorlearn.parameters.store import Store
+from actorlearn.parameters.rendezvous import SharedRendezvous
+from actorlearn.parameters.store import SharedStore
 from actorlearn.processes.batches import Batches
 from actorlearn.processes.simulator import Group
-from actorlearn.replay.flushed import Flushed
 from tests.interleavings.arrays import Flock
 
 # Published weights ---------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class VersionOfTheNext(SharedMailbox):
 # The store -----------------------------------------------------------------------------------------------------------
 
 
-class LockLetGo(Store):
+class LockLetGo(SharedStore):
     """The lock is let go before the chunk is written."""
 
     @contextmanager
@@ -128,7 +128,7 @@ class LockLetGo(Store):
         yield chunk
 
 
-class SharedLock(Store):
+class SharedLock(SharedStore):
     """The lock is one that several may have at once."""
 
     def _try(self, chunks: Sequence[int]) -> int | None:
@@ -136,7 +136,7 @@ class SharedLock(Store):
         return chunks[0]
 
 
-class CommittedFirst(Store):
+class CommittedFirst(SharedStore):
     """The version word is raised before its slot is written."""
 
     def spare(self, chunk: int) -> Any:
@@ -148,14 +148,14 @@ class CommittedFirst(Store):
         return self.version(chunk)
 
 
-class WrittenOver(Store):
+class WrittenOver(SharedStore):
     """A chunk is written over itself."""
 
     def _slot(self, chunk: int, version: int) -> Any:
         return super()._slot(chunk, 0)
 
 
-class NumberedLater(Store):
+class NumberedLater(SharedStore):
     """Whose update is in the chunk is said when it is there already."""
 
     def commit(self, chunk: int, number: int = -1) -> int:
@@ -164,14 +164,14 @@ class NumberedLater(Store):
         return version
 
 
-class NoNumbers(Store):
+class NoNumbers(SharedStore):
     """Nobody looks whether the chunk has the update."""
 
     def applied(self, chunk: int) -> int:
         return -1
 
 
-class FilledFirst(Store):
+class FilledFirst(SharedStore):
     """The word that says that there are weights is not the last that is written."""
 
     def fill(self, env_steps: int, updates: int) -> None:
@@ -182,7 +182,7 @@ class FilledFirst(Store):
 # Meetings ------------------------------------------------------------------------------------------------------------
 
 
-class WordFirst(Rendezvous):
+class WordFirst(SharedRendezvous):
     """The word that says that a learner has come is written before its numbers."""
 
     def meet(self, numbers: Sequence[int], stay: bool = False) -> Any:
@@ -192,7 +192,7 @@ class WordFirst(Rendezvous):
         return super().meet([], stay)
 
 
-class OneTable(Rendezvous):
+class OneTable(SharedRendezvous):
     """The numbers of all meetings lie in the same place."""
 
     def __init__(self, segment: Any, rank: int, alive: Any) -> None:
@@ -200,7 +200,7 @@ class OneTable(Rendezvous):
         self._numbers = self._numbers.same(2)
 
 
-class MissedInHaste(Rendezvous):
+class MissedInHaste(SharedRendezvous):
     """Who has not come is looked for before who is gone: it may come and die in between."""
 
     def _miss(self) -> None:
@@ -209,7 +209,7 @@ class MissedInHaste(Rendezvous):
             raise PeerLost(f"learners {gone} have gone; this one is at meeting {self._meetings}")
 
 
-class MissedUnasked(Rendezvous):
+class MissedUnasked(SharedRendezvous):
     """Who is gone is missed at once, though it has come to this meeting."""
 
     def _miss(self) -> None:
@@ -217,7 +217,7 @@ class MissedUnasked(Rendezvous):
             raise PeerLost(f"learners {gone} have gone; this one is at meeting {self._meetings}")
 
 
-class PlaceGivenAgain(Rendezvous):
+class PlaceGivenAgain(SharedRendezvous):
     """Who was killed may come back to the meetings of the learners that it left."""
 
     def __init__(self, segment: Any, rank: int, alive: Any) -> None:
@@ -232,7 +232,7 @@ class PlaceGivenAgain(Rendezvous):
 class OneRow(AllGather):
     """Rows of all meetings lie in the same place."""
 
-    def __init__(self, segment: Any, rendezvous: Rendezvous) -> None:
+    def __init__(self, segment: Any, rendezvous: SharedRendezvous) -> None:
         super().__init__(segment, rendezvous)
         self._rows = self._rows.same(2)
 
@@ -259,100 +259,91 @@ class LeavesWhenTold(AllGather):
         return rows
 
 
-# Blocks, rounds and the account --------------------------------------------------------------------------------------
+# Blocks, rollouts and the account
+# --------------------------------------------------------------------------------------
 
 
 class CompletedFirst(Group):
-    """A round is said to be complete before its last row is written."""
+    """A rollout is said to be complete before its last row is written."""
 
     def _step(self) -> str:
-        if (self.tick + 1) % self.blocks.horizon == 0:
-            self.blocks.mark_completed(self.index, self.tick // self.blocks.horizon)
+        if (self.timestep + 1) % self.blocks.horizon == 0:
+            self.blocks.mark_completed(self.index, self.timestep // self.blocks.horizon)
         return super()._step()
 
 
 class ObservedFirst(Blocks):
     """A row is said to be there before it is written."""
 
-    def begin(self, group: int, round_: int, first: bool) -> None:
-        self.mark_observed(group, round_ * self.horizon)
-        super().begin(group, round_, first)
+    def begin(self, group: int, rollout: int, first: bool) -> None:
+        self.mark_observed(group, rollout * self.horizon)
+        super().begin(group, rollout, first)
 
 
-class OpenFirst(Rounds):
-    """Rounds are opened before it is said by which version they act."""
+class OpenFirst(Rollouts):
+    """Rollouts are opened before it is said by which version they act."""
 
-    def raise_to(self, rounds: int) -> None:
+    def raise_to(self, rollouts: int) -> None:
         before = self.open
-        self._open[0] = rounds
+        self._open[0] = rollouts
         version = self._newest[0]
-        for round_ in range(before, rounds):
-            self._version[round_ % MOST_BLOCKS] = version
+        for rollout in range(before, rollouts):
+            self._version[rollout % MOST_BLOCKS] = version
 
 
-class OpenedTooFar(Rounds):
+class OpenedTooFar(Rollouts):
     """A block is used again while it is still to be learned."""
 
-    def raise_to(self, rounds: int) -> None:
-        super().raise_to(rounds + 1)
+    def raise_to(self, rollouts: int) -> None:
+        super().raise_to(rollouts + 1)
 
 
 class OpenedBeforeCommitted(Batches):
-    """Blocks are freed before the account says that their round is learned."""
+    """Blocks are freed before the account says that their rollout is learned."""
 
-    def open_after(self, learned: int) -> None:
-        self.rounds.raise_to(learned + self.blocks)
-        super().open_after(learned)
-
-
-class CommitsFirst(Account):
-    """The word that says which record holds is raised before that is written."""
-
-    def commit(self, learned: int) -> None:
-        commits = self.commits + 1
-        self._commits[0] = commits
-        counted = (learned, self.counts.used, *self.counts.dropped.values())
-        self._records[commits % 2, : len(counted)] = counted
-        self.learned = learned
+    def open_next(self) -> None:
+        self.rollouts.raise_to(self.next + self.blocks)
+        super().open_next()
 
 
-class OneLook(Account):
-    """Who asks does not look at the word again after reading."""
-
-    def committed(self) -> tuple[int, Counts]:
-        learned, used, *dropped = self._records[self.commits % 2, : 2 + len(account.REASONS)].tolist()
-        return learned, Counts(used=used, dropped=dict(zip(account.REASONS, dropped, strict=True)))
-
-
-class AskedFirst(Rounds):
-    """Snapshots are asked for before it is said from which round on."""
-
-    def ask(self, learned: int) -> int:
-        self._hold[0] = self.hold + 1
-        self._hold_from[0] = learned
-        return self.hold
-
-
-class FlushedFirst(Flushed):
+class CommitsFirst(CommittedRecord):
     """The word that says which slot holds is raised before that is written."""
 
-    def commit(self, record: Any) -> None:
+    def replace(self, *values: Any) -> None:
         spare = self.before
-        self._flushes[0] += 1
-        for word, value in zip(spare, record, strict=True):
-            word[:] = value
+        self._commits[0] = self.commits + 1
+        for array, value in zip(spare, values, strict=True):
+            array[: len(value)] = value
+
+
+class OneLook(CommittedRecord):
+    """Who asks does not look at the word again after reading."""
+
+    def read(self, words: Any = slice(None)) -> tuple[Any, ...]:
+        return tuple(np.array(array[words]) for array in self.now)
+
+
+class AskedFirst(Rollouts):
+    """Snapshots are asked for before it is said from which rollout on."""
+
+    def ask(self, rollouts_learned: int) -> int:
+        self._hold[0] = self.hold + 1
+        self._hold_from[0] = rollouts_learned
+        return self.hold
 
 
 class ReadAtOnce:
     """Who takes part is read before anybody was seen to have begun."""
 
-    def __new__(cls, seats: Sequence[Blocks], group: int) -> Any:
-        active = [seat for seat in seats if seat.joined >= 0]
-        ticks = [seat.acted(group) for seat in active if seat.takes_part(seat.acted(group) // seat.horizon)]
-        if not ticks:
+    def __new__(cls, members: Sequence[Blocks], group: int) -> Any:
+        active = [member for member in members if member.joined >= 0]
+        timesteps = [
+            member.acted(group) for member in active if member.takes_part(member.acted(group) // member.horizon)
+        ]
+        if not timesteps:
             return []
-        tick = min(ticks)
-        participants = [seat for seat in active if seat.takes_part(tick // seat.horizon)]
-        if any(seat.observed(group) <= tick for seat in participants):
+        timestep = min(timesteps)
+        participants = [member for member in active if member.takes_part(timestep // member.horizon)]
+        if any(member.observed(group) <= timestep for member in participants):
             return []
-        return [(seat, group, tick) for seat in participants if seat.acted(group) == tick]
+        return [(member, group, timestep) for member in participants if member.acted(group) == timestep]

@@ -10,28 +10,28 @@ import numpy as np
 from actorlearn.memory import account
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.fields import Field
-from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, block_fields, rounds_fields
-from actorlearn.processes.standing import Snapshots
+from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, block_fields, rollouts_fields
+from actorlearn.processes.snapshots import Snapshots
 from actorlearn.replay.flushed import Flushed, Record, flushed_fields
 from tests.interleavings.arrays import Words, sleep
 from tests.interleavings.code import Done, Process, expect
 from tests.interleavings.explore import Scenario
 
 
-def accounting(kind: type[Account] = Account, *, commits: int = 3, kills: int = 1) -> Scenario:
+def accounting(*, commits: int = 3, kills: int = 1) -> Scenario:
     """A trainer that commits, is killed anywhere and goes on from what it had committed; and another process that asks.
 
-    Invariants: a record is of one commit; rounds never go back, for whoever asks.
+    Invariants: a record is of one commit; rollouts never go back, for whoever asks.
     """
     words = Words()
     segment: Any = words.create("account", account_fields())
-    trainer, other = kind(segment), kind(segment)
+    trainer, other = Account(segment), Account(segment)
 
     def asked(counted: Account, known: int) -> int:
         learned, counts = counted.committed()
         told = {counts.used / 10, *(steps / 100 for steps in counts.dropped.values())}
-        expect(told == {learned}, f"round {learned}: {counts}")
-        expect(learned >= known, f"round {learned} after {known}")
+        expect(told == {learned}, f"rollout {learned}: {counts}")
+        expect(learned >= known, f"rollout {learned} after {known}")
         return learned
 
     def train(learned: int) -> Hashable:
@@ -40,7 +40,8 @@ def accounting(kind: type[Account] = Account, *, commits: int = 3, kills: int = 
             return Done()
         trainer.counts.used = 10 * (learned + 1)
         trainer.counts.dropped = dict.fromkeys(account.REASONS, 100 * (learned + 1))
-        trainer.commit(learned + 1)
+        trainer.rollouts_learned = learned + 1
+        trainer.commit()
         return learned + 1
 
     def ask(state: tuple[int, int]) -> Hashable:
@@ -51,8 +52,8 @@ def accounting(kind: type[Account] = Account, *, commits: int = 3, kills: int = 
     return Scenario("account", words, processes, kills, {"account": "trainer"})
 
 
-def flushing(kind: type[Flushed] = Flushed, *, flushes: int = 3, kills: int = 2) -> Scenario:
-    """A trainer that flushes rounds into its replay, is killed anywhere, and goes on with what is there.
+def flushing(*, flushes: int = 3, kills: int = 2) -> Scenario:
+    """A trainer that flushes rollouts into its replay, is killed anywhere, and goes on with what is there.
 
     Invariants: what holds is of one flush, and all of it.
     """
@@ -60,14 +61,14 @@ def flushing(kind: type[Flushed] = Flushed, *, flushes: int = 3, kills: int = 2)
     segment: Any = words.create("replay", flushed_fields(2))
 
     def flush(_state: Any) -> Hashable:
-        flushed = kind(segment)
+        flushed = Flushed(segment)
         number = flushed.flushes
         now = [np.asarray(word).tolist() for word in flushed.now]
         expect(now == _flushed(number) or not number, f"flush {number} holds {now}")
         if number == flushes:
             return Done()
-        shown, owner, following, rounds = _flushed(number + 1)
-        flushed.commit(Record(np.array(shown), np.array(owner), np.array(following), np.array(rounds)))
+        shown, owner, following, rollouts = _flushed(number + 1)
+        flushed.commit(Record(np.array(shown), np.array(owner), np.array(following), np.array(rollouts)))
         return 0
 
     return Scenario(
@@ -79,20 +80,20 @@ def _flushed(number: int) -> list[list[Any]]:
     return [[10 * number, 10 * number], [b"%d" % number] * 2, [number, number], [number]]
 
 
-def holding(kind: type[Rounds] = Rounds, *, snapshots: int = 2, kills: int = 1) -> Scenario:
+def holding(kind: type[Rollouts] = Rollouts, *, snapshots: int = 2, kills: int = 1) -> Scenario:
     """A trainer that asks a simulator for snapshots, and may be killed and ask anew.
 
     Invariants: what was answered is there before it is said to be, and has the rows that were asked for.
     """
     words = Words()
-    segment: Any = words.create("rounds", rounds_fields())
+    segment: Any = words.create("rollouts", rollouts_fields())
     shape = BlockShape(
         groups=1, blocks=1, horizon=1, envs_per_group=1, observation_shape=(), observation_dtype="float32", actions=2
     )
-    seat: Any = words.create("seat", block_fields(shape))
-    seat["shape"][:] = (1, 1, 1, 1, 0)
+    member: Any = words.create("member", block_fields(shape))
+    member["shape"][:] = (1, 1, 1, 1, 0)
     file: Any = words.create("file", [Field("of", "int64", (1,), 0), Field("over", "int64", (1,), 0)])
-    rounds, blocks = kind(segment), Blocks(seat)
+    rollouts, blocks = kind(segment), Blocks(member)
 
     def train(state: tuple[int, int]) -> Hashable:
         asked, number = state
@@ -100,7 +101,7 @@ def holding(kind: type[Rounds] = Rounds, *, snapshots: int = 2, kills: int = 1) 
             if asked == snapshots or file["over"][0]:
                 file["over"][0] = 1
                 return Done()
-            return asked + 1, rounds.ask(10 * (asked + 1))
+            return asked + 1, rollouts.ask(10 * (asked + 1))
         if blocks.held != number:
             sleep()
             return state
@@ -108,7 +109,7 @@ def holding(kind: type[Rounds] = Rounds, *, snapshots: int = 2, kills: int = 1) 
         return asked, 0
 
     def simulate(_state: Any) -> Hashable:
-        answering = Snapshots("folder", "seat", [], rounds, blocks)
+        answering = Snapshots("folder", "member", [], rollouts, blocks)
         if answering.due:
             answering.answer()
         elif file["over"][0]:
@@ -118,5 +119,5 @@ def holding(kind: type[Rounds] = Rounds, *, snapshots: int = 2, kills: int = 1) 
         return 0
 
     processes = [Process("trainer", (0, 0), train, mortal=True, again=(1, 0)), Process("simulator", 0, simulate)]
-    writers = {"rounds": "trainer", "file.over": "trainer", "seat": "simulator", "file.of": "simulator"}
+    writers = {"rollouts": "trainer", "file.over": "trainer", "member": "simulator", "file.of": "simulator"}
     return Scenario("snapshots", words, processes, kills, writers)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(300)  # of one core that is shared; it takes se
         {"meetings": 4},
         {"told": True},
         {"back": True},
-        {"learners": 3, "meetings": 1, "placed": True},
+        pytest.param({"learners": 3, "meetings": 1, "placed": True}, marks=pytest.mark.nightly),
         {"gathering": AllGather, "meetings": 4},
         {"gathering": AllGather, "told": True, "placed": True},
     ],
@@ -31,7 +31,7 @@ def test_a_meeting_takes_place_for_all_who_live_or_for_none_and_all_hear_the_sam
 
 
 @pytest.mark.parametrize("mutant", [mutants.WordFirst, mutants.OneTable, mutants.MissedInHaste, mutants.MissedUnasked])
-def test_a_slip_in_meetings_is_caught(mutant: type[mutants.Rendezvous]) -> None:
+def test_a_slip_in_meetings_is_caught(mutant: type[mutants.SharedRendezvous]) -> None:
     found = explore(meeting(mutant))
     print(found)
     assert found.violation

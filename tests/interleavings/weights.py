@@ -1,4 +1,4 @@
-"""Published weights: a writer that may be killed and come back, and readers of the newest and of a round's version."""
+"""Published weights: a writer that may be killed and come back; readers of the newest and of a rollout's version."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def publishing(
     return Scenario("published weights", words, [writer, Process("reader", (reads, -1), read)], kills, writers)
 
 
-def of_rounds(kind: type[Published] = Published, *, versions: int = 4, kills: int = 1) -> Scenario:
+def of_rollouts(kind: type[Published] = Published, *, versions: int = 4, kills: int = 1) -> Scenario:
     """Likewise, and a reader that wants the version it has been told of, while newer ones are written."""
     words = Words()
     published = kind(words.create("weights", weights_fields(SIZE)))
@@ -74,7 +74,7 @@ def of_rounds(kind: type[Published] = Published, *, versions: int = 4, kills: in
 
     writer = Process("writer", (1, versions), write, mortal=True, again=(2, 2))
     processes = [writer, Process("reader", -1, read)]
-    return Scenario("weights of a round", words, processes, kills, {"weights": "writer"})
+    return Scenario("weights of a rollout", words, processes, kills, {"weights": "writer"})
 
 
 def _read(published: Any, known: int, wanted: int | None = None) -> int:

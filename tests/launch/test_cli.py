@@ -17,43 +17,28 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from actorlearn.wire.channel import Router
 from actorlearn.wire.messages import Reply, Request, decode, encode
-from launch import care, client, doctor, runs
-from launch.cgroups import Quota
-from launch.cli import app
-from launch.cores import Cores
+from launch.commands import doctor, manage
 from launch.errors import FailedError
-from tests.launch.test_runs import make_run, me
+from launch.machine.cgroups import Quota
+from launch.machine.cores import Cores
+from launch.runs import client, find
+from tests.launch.asking import ask, refused
+from tests.launch.runs.folders import make_run, me
+from tests.sizes import ROOT
 
 COMMANDS = ["run", "check", "resume", "ps", "top", "logs", "stop", "save", "attach", "detach", "clean"]
 COMMANDS += ["eval", "plot", "bench", "tune", "doctor"]
-ROOT = Path(__file__).parents[2]
 TOPOLOGY = "name: cart\nenv: {id: CartPole-v1}\ntotal_steps: 1000\n"
 ROW = {"time_s": 9.0, "env_steps": 250, "env_steps_per_s": 50.0, "episode_return_mean": 21.5, "episodes": 4}
-
-
-def ask(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="actorlearn")
-
-
-def refused(*arguments: str | Path, code: int = 2) -> str:
-    """The one line a request is refused with."""
-    result = ask(*arguments)
-    assert result.exit_code == code, result.output
-    assert result.stdout == ""
-    lines = result.stderr.splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("actorlearn: ")
-    return lines[0].removeprefix("actorlearn: ")
 
 
 @pytest.fixture(autouse=True)
 def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(runs, "living_runs", list)
+    monkeypatch.setattr(find, "living_runs", list)
     return tmp_path
 
 
@@ -180,9 +165,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Path, bool]]:
         seen.append((topology, run_dir, resume))
         return 3
 
-    module = ModuleType("launch.runner")
+    module = ModuleType("launch.runtime.loop")
     module.run = run  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "launch.runner", module)
+    monkeypatch.setitem(sys.modules, "launch.runtime.loop", module)
     return seen
 
 
@@ -267,7 +252,7 @@ def test_a_silent_supervisor_is_told_of_within_the_deadline(tmp_path: Path) -> N
     with supervisor(tmp_path, {}) as (path, _):
         began_s = time.monotonic()
         with pytest.raises(FailedError, match=r"did not answer 'status' within 0.3 s; .* stop cart-1 --now"):
-            client.ask(runs.find(str(path)), "status", timeout_s=0.3)
+            client.ask(find.find(str(path)), "status", timeout_s=0.3)
         assert time.monotonic() - began_s < 2.0
 
 
@@ -279,17 +264,17 @@ def test_stop_waits_for_the_end(tmp_path: Path) -> None:
 
 
 def test_stop_now_asks_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(care, "_wait", lambda run, timeout_s: True)
+    monkeypatch.setattr(manage, "_wait", lambda run, timeout_s: True)
     with supervisor(tmp_path, {"kill": Reply(ok=True, text="everything ends now")}) as (path, asked):
         assert ask("stop", path, "--now").exit_code == 0
     assert [request.command for request in asked] == ["kill"]
 
 
 def test_stop_now_kills_a_supervisor_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(care, "_NOW_S", 0.2)
+    monkeypatch.setattr(manage, "_NOW_S", 0.2)
     stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", stubborn]) as child:
-        about = {"supervisor_pid": child.pid, "supervisor_started": runs.start_time(child.pid)}
+        about = {"supervisor_pid": child.pid, "supervisor_started": find.start_time(child.pid)}
         path = make_run(tmp_path, "cart-1", sockets=str(tmp_path), **about)
         said = json.loads(ask("stop", path, "--now", "--json").stdout)
         assert child.wait(5) == -9
@@ -325,7 +310,7 @@ def test_ps_lists_living_runs_and_on_demand_all(tmp_path: Path, monkeypatch: pyt
     ended = make_run(tmp_path / "runs", "old-1")
     (ended / "summary.json").write_text('{"status": "stopped", "env_steps": 77}')
     with supervisor(tmp_path, {"status": Reply(ok=True, text="", data={"processes": [{}, {}]})}) as (path, _):
-        monkeypatch.setattr(runs, "living", lambda: [runs.find(str(path))] if path.exists() else [])
+        monkeypatch.setattr(find, "living", lambda: [find.find(str(path))] if path.exists() else [])
         living = json.loads(ask("ps", "--json").stdout)["runs"]
         every = json.loads(ask("ps", "--all", "--json").stdout)["runs"]
         table = ask("ps", "--all").stdout
@@ -364,7 +349,7 @@ def test_long_logs_are_read_from_their_end(tmp_path: Path) -> None:
 
 
 def test_clean_says_what_it_removed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(care, "sweep_all", lambda: (["pong-1"], ["pong-2"]))
+    monkeypatch.setattr(manage, "sweep_all", lambda: (["pong-1"], ["pong-2"]))
     assert json.loads(ask("clean", "--json").stdout) == {"shared_memory": ["pong-1"], "sockets": ["pong-2"]}
     said = ask("clean").stdout.splitlines()
     assert said == ["removed the shared memory of pong-1", "removed the sockets of pong-2"]
@@ -424,7 +409,7 @@ def test_doctor_says_that_a_nice_shell_makes_nice_runs(monkeypatch: pytest.Monke
 def test_doctor_survives_a_broken_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_ASK_TORCH", "import os; os._exit(7)")
     (finding,) = doctor._torch()
-    assert (finding.verdict, finding.found) == (doctor.STOP, "cannot be imported: exit status 7")
+    assert (finding.verdict, finding.found) == (doctor.STOP, "cannot be imported: exit status 7, no answer")
 
 
 @pytest.mark.parametrize(
@@ -446,7 +431,7 @@ def test_doctor_says_what_a_quota_leaves(
     assert said in found.found
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_check_prints_the_plan(topology: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # the child that describes the environment starts in an empty folder
     result = ask("check", topology, "simulators.count=3", "--json")
@@ -457,7 +442,7 @@ def test_check_prints_the_plan(topology: Path, monkeypatch: pytest.MonkeyPatch) 
     assert said["topology"]["total_steps"] == 1000 and said["mixing"] is None
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_check_says_what_the_graph_of_learners_promises(topology: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     changes = ["mode=gossip", "learners.count=4"]
@@ -472,7 +457,7 @@ def test_check_says_what_the_graph_of_learners_promises(topology: Path, monkeypa
     }
     text = ask("check", topology, *changes, "gossip.graph=exponential-varying").stdout
     assert "each learner mixes 1 other(s), whose graph repeats after 2 exchanges, all are connected within 2" in text
-    assert "leaves 0.000 of differences (spectral radius), in rounds the mean is kept" in text
+    assert "leaves 0.000 of differences (spectral radius), with all in step the mean is kept" in text
     text = ask("check", topology, *changes, "gossip.graph=[[1],[0],[3],[2,0]]").stdout
     assert "mixes 1 to 2 other(s), always the same, not all are ever connected" in text and "not kept" in text
 
@@ -481,6 +466,6 @@ def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     def full() -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tmp_path / "x"))
 
-    monkeypatch.setattr(care, "sweep_all", full)
+    monkeypatch.setattr(manage, "sweep_all", full)
     said = refused("clean", code=1)
     assert said == f"{tmp_path / 'x'}: No space left on device; make room on that disk, and try again"

@@ -3,7 +3,7 @@
 A history is a small run in which one trainer dies at the nth hit of a failpoint. Then it is started again by the
 supervisor (``restart``), or so is a simulator of its own that dies while it is away (``both``), or everything has died
 with it and the run is resumed from its checkpoints (``resume``). Which failpoints there are to come to is found by
-playing the same run without a fault. ``drained`` are runs that are stopped, in each turn of a round, and resumed.
+playing the same run without a fault. ``drained`` are runs that are stopped, in each turn of a rollout, and resumed.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+import msgspec
+
 from launch.errors import RunError
-from launch.topology import Topology
+from launch.topology.load import Topology
 from tests.ledger.oracle import violations
 from tests.ledger.world import PowerCutError, World, topology
 
@@ -137,7 +139,7 @@ def _resumed(world: World) -> list[str]:
             return []
         if "has learned from" not in str(error):
             return [f"it cannot be resumed: {error}"]
-        world.topology = world.topology.model_copy(update={"total_steps": 2 * world.topology.total_steps})
+        world.topology = msgspec.structs.replace(world.topology, total_steps=2 * world.topology.total_steps)
         world.run(resume=True)
     return violations(world)
 

@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from actorlearn.learning.replay import ReplayLearning
 from actorlearn.memory.account import REASONS, Account, Counts
 from actorlearn.parameters import checkpoint
-from actorlearn.processes.replay_learning import ReplayLearning
 from tests.ledger.counting import PARTS, ROWS, Row, counts_of, row_of
 from tests.ledger.env import read
 from tests.ledger.simulated import Step
@@ -128,15 +128,15 @@ def _of_learner(world: World, learner: int, own: Balance) -> Iterator[str]:
             f"{own.produced} steps were produced, and {own.counts.used} used + {dropped} dropped + "
             f"{in_flight} in flight are {total}"
         )
-    cut = {peer: (rounds, steps) for peer, (rounds, steps) in world.cut.items() if peer in _seats(own)}
-    surely = sum(len(steps) for rounds, steps in cut.values() if rounds + 2 < own.learned)
+    cut = {peer: (rollouts, steps) for peer, (rollouts, steps) in world.cut.items() if peer in _members(own)}
+    surely = sum(len(steps) for rollouts, steps in cut.values() if rollouts + 2 < own.learned)
     unfinished = dropped["unfinished"] - own.before.dropped["unfinished"]
     if not surely <= unfinished <= sum(len(steps) for _, steps in cut.values()):
         yield f"{unfinished} steps are said to be unfinished, and {surely} are"
     for reason in REASONS.keys() - {"unfinished", *world.expected}:
         if dropped[reason] != own.before.dropped[reason]:
             yield f"{dropped[reason]} steps are dropped as {reason}, and nothing was"
-    if world.description.replayed:
+    if world.topology.replay:
         yield from _of_replay(world, learner, own)
     else:
         yield from _of_gradients(world, learner, own)
@@ -153,16 +153,18 @@ def behind(world: World, learner: int) -> bool:
     return steps[learner] < max(steps.values())
 
 
-def _seats(own: Balance) -> set[str]:
-    return {step.seat for step in own.steps}
+def _members(own: Balance) -> set[str]:
+    return {step.member for step in own.steps}
 
 
 def _in_flight(own: Balance, dropped: dict[str, int], world: World) -> int:
-    """Steps of rounds that are not learned, but for those that their simulator left unfinished."""
-    waiting = sum(step.round >= own.learned for step in own.steps)
-    late = [step for _, steps in world.cut.values() for step in steps if step.round >= own.learned]
+    """Steps of rollouts that are not learned, but for those that their simulator left unfinished."""
+    waiting = sum(step.rollout >= own.learned for step in own.steps)
+    late = [step for _, steps in world.cut.values() for step in steps if step.rollout >= own.learned]
     counted = dropped["unfinished"] - own.before.dropped["unfinished"]
-    early = [step for peer in _seats(own) & world.cut.keys() for step in world.cut[peer][1] if step.round < own.learned]
+    early = [
+        step for peer in _members(own) & world.cut.keys() for step in world.cut[peer][1] if step.rollout < own.learned
+    ]
     return waiting - min(len([step for step in late if step in own.steps]), max(counted - len(early), 0))
 
 
@@ -175,14 +177,14 @@ def _of_gradients(world: World, learner: int, own: Balance) -> Iterator[str]:
     often = {row: count for row, count in used.items() if count > epochs}
     if often:
         yield f"rows were learned from {set(often.values())} times and not {epochs}: {_named(often, mine)}"
-    part = {row for row, count in used.items() if count < epochs and mine[row].round != own.learned}
+    part = {row for row, count in used.items() if count < epochs and mine[row].rollout != own.learned}
     if part and not gossip:
-        yield f"rows of rounds that are learned were learned from less than {epochs} times: {_named(part, mine)}"
+        yield f"rows of rollouts that are learned were learned from less than {epochs} times: {_named(part, mine)}"
     this_life = {step.row for step in own.steps}
-    early = {row for row, count in used.items() if row in this_life and mine[row].round >= own.learned}
-    if learner not in world.finished:  # it died at the end, in the middle of a round, and nobody has taken that up
-        early = {row for row in early if mine[row].round > own.learned}
-        used = {row: count for row, count in used.items() if row not in this_life or mine[row].round < own.learned}
+    early = {row for row, count in used.items() if row in this_life and mine[row].rollout >= own.learned}
+    if learner not in world.finished:  # it died at the end, in the middle of a rollout, and nobody has taken that up
+        early = {row for row in early if mine[row].rollout > own.learned}
+        used = {row: count for row, count in used.items() if row not in this_life or mine[row].rollout < own.learned}
     whole = sum(count == epochs for count in used.values())
     said = own.counts.used - (own.before.used if gossip else 0)
     if said > whole or (said < whole and not gossip and not behind(world, learner)):
@@ -190,7 +192,7 @@ def _of_gradients(world: World, learner: int, own: Balance) -> Iterator[str]:
     if gossip:
         return
     if early := {row for row in early if times[row] == epochs}:
-        yield f"rows of rounds that are not learned are in the weights: {_named(early, mine)}"
+        yield f"rows of rollouts that are not learned are in the weights: {_named(early, mine)}"
     whole_here = this_life if behind(world, learner) else used
     uneven = [row for row in torn(world, weights_of(world, learner)) if row in used and row in whole_here]
     if uneven:
@@ -199,7 +201,7 @@ def _of_gradients(world: World, learner: int, own: Balance) -> Iterator[str]:
 
 def applied(world: World, learner: int) -> Counter[Row]:
     """How often each row was in a gradient that any incarnation of this life has applied."""
-    name = world.trainers[learner].settings.name
+    name = world.trainers[learner].settings.id.name
     times: Counter[Row] = Counter()
     for peer, rows in world.applied[world.applied_before :]:
         if peer.rpartition(".")[0] == name:
@@ -208,8 +210,8 @@ def applied(world: World, learner: int) -> Counter[Row]:
 
 
 def _named(rows: Any, of: dict[Row, Step]) -> str:
-    places = sorted({(of[row].seat, of[row].round) for row in rows})
-    return ", ".join(f"{seat} round {round_}" for seat, round_ in places)
+    places = sorted({(of[row].member, of[row].rollout) for row in rows})
+    return ", ".join(f"{member} rollout {rollout}" for member, rollout in places)
 
 
 def _of_replay(world: World, learner: int, own: Balance) -> Iterator[str]:
@@ -217,11 +219,11 @@ def _of_replay(world: World, learner: int, own: Balance) -> Iterator[str]:
     if often := [row for row, count in lies.items() if count > 1]:
         yield f"rows are stored more than once: {often}"
     cut = {step.row for _, steps in world.cut.values() for step in steps}
-    due = [step for step in own.steps if step.round < own.learned and step.row not in cut]
+    due = [step for step in own.steps if step.rollout < own.learned and step.row not in cut]
     lost = [step for step in due if step.row not in lies]
     room = own.counts.dropped["no_room"] - own.before.dropped["no_room"]
     if len(lost) != room:
-        yield f"{len(lost)} steps of learned rounds are not stored, and {room} had no room: {lost[:5]}"
+        yield f"{len(lost)} steps of learned rollouts are not stored, and {room} had no room: {lost[:5]}"
     if world.topology.mode == "gossip":
         return
     learning = world.trainers[learner].learning
@@ -257,7 +259,7 @@ def _of_statistics(world: World) -> Iterator[str]:
 
 def _of_checkpoint(world: World, folder: Path) -> Iterator[str]:
     """A checkpoint's account is that of its weights."""
-    if world.description.replayed or world.topology.mode == "gossip" or not folder.exists():
+    if world.topology.replay or world.topology.mode == "gossip" or not folder.exists():
         return
     saved = checkpoint.load(folder)
     learner = int(folder.parent.name.rpartition("-")[2]) if folder.parent.name.startswith("learner-") else 0

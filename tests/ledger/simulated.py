@@ -9,11 +9,12 @@ import numpy as np
 
 from actorlearn.envs.make import make
 from actorlearn.memory.progress import Progress
-from actorlearn.memory.rollout import Blocks, Rounds
+from actorlearn.memory.rollout import Blocks, Rollouts
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published
-from actorlearn.processes.settings import SimulatorSettings
-from actorlearn.processes.simulator import Group, describe
+from actorlearn.processes.simulator import Group
+from actorlearn.worker.handshake import agreed
+from actorlearn.worker.settings import SimulatorSettings
 from tests.ledger.counting import Row, row_of
 from tests.ledger.env import read
 
@@ -24,10 +25,10 @@ class Step:
 
     row: Row
     learner: int
-    seat: str
+    member: str
     """Peer id of its simulator."""
-    round: int
-    """In which it was taken: it is learned from with this round, or not at all."""
+    rollout: int
+    """In which it was taken: it is learned from with this rollout, or not at all."""
 
 
 class Simulated:
@@ -35,24 +36,25 @@ class Simulated:
 
     def __init__(self, settings: SimulatorSettings, learner: int, produced: list[Step]) -> None:
         """Open everything; ``produced`` is appended to."""
-        self.peer = f"{settings.name}.{settings.incarnation}"
+        self.peer = settings.id.peer
         self.learner, self._produced = learner, produced
         self.blocks = Blocks(Segment.open(Path(settings.segment)))
-        self._rounds = Rounds(Segment.open(Path(settings.rounds)))
+        self._rollouts = Rollouts(Segment.open(Path(settings.rollouts)))
         self._published = Published(Segment.open(Path(settings.weights)))
         self._progress = Progress(Segment.open(Path(settings.progress)), settings.index)
         size = self.blocks.envs_per_group
         seeds = [settings.env_seeds[g * size : (g + 1) * size] for g in range(self.blocks.groups)]
         self._envs = [make(settings.env, own) for own in seeds]
-        self._groups = [Group(g, env, self.blocks, self._rounds, settings.reset) for g, env in enumerate(self._envs)]
-        self.shape = describe(settings, self.blocks, self._envs[0])
+        self._groups = [Group(g, env, self.blocks, self._rollouts, settings.reset) for g, env in enumerate(self._envs)]
+        b = self.blocks
+        self.shape = agreed(settings.env.id, self._envs[0].spec, b.horizon, b.blocks, b.groups)
         for group, own in zip(self._groups, seeds, strict=True):
             list(group.starts.first(settings.decorrelation_steps, own))
         self._random = np.random.default_rng(settings.env_seeds)
         self.left = False
 
     def begin(self) -> None:
-        """Say that the first round may begin."""
+        """Say that the first rollout may begin."""
         self.blocks.mark_ready()
 
     def play(self) -> None:
@@ -62,32 +64,32 @@ class Simulated:
         self.left = all(result == "left" for result in results)
 
     def _advance(self, group: Group) -> str:
-        tick, between = group.tick, group.between_rounds
+        timestep, between = group.timestep, group.between_rollouts
         result = group.advance()
         if not between and result in ("observed", "completed"):
-            self._write_down(group.index, tick)
+            self._write_down(group.index, timestep)
         if result == "observed":
             self._act(group)
         return result
 
-    def _write_down(self, group: int, tick: int) -> None:
-        first = self.blocks.row_after("first", group, tick)
+    def _write_down(self, group: int, timestep: int) -> None:
+        first = self.blocks.row_after("first", group, timestep)
         for b in np.flatnonzero(~first):
-            row = row_of(read(self.blocks.row("observation", group, tick)[b]))
-            self._produced.append(Step(row, self.learner, self.peer, tick // self.blocks.horizon))
+            row = row_of(read(self.blocks.row("observation", group, timestep)[b]))
+            self._produced.append(Step(row, self.learner, self.peer, timestep // self.blocks.horizon))
 
     def _act(self, group: Group) -> None:
         actions = self._envs[group.index].random_actions(self._random)
-        self.blocks.row("action", group.index, group.tick)[:] = actions
+        self.blocks.row("action", group.index, group.timestep)[:] = actions
         for field in self.blocks.segment.fields:
             if field.name in ("log_prob", "value"):
-                self.blocks.row(field.name, group.index, group.tick)[:] = 0
-        self.blocks.mark_acted(group.index, group.tick, max(self._published.version, 0))
+                self.blocks.row(field.name, group.index, group.timestep)[:] = 0
+        self.blocks.mark_acted(group.index, group.timestep, max(self._published.version, 0))
 
     def cut(self) -> tuple[int, list[Step]]:
-        """How many rounds it has completed, and the steps that it has taken since."""
+        """How many rollouts it has completed, and the steps that it has taken since."""
         completed = min(self.blocks.completed(g) for g in range(self.blocks.groups))
-        return completed, [step for step in self._produced if step.seat == self.peer and step.round >= completed]
+        return completed, [step for step in self._produced if step.member == self.peer and step.rollout >= completed]
 
     def close(self) -> None:
         """Close the environments."""

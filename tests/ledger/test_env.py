@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actorlearn.envs.interface import EnvSettings, empty_row
+from actorlearn.envs.interface import empty_row
 from actorlearn.envs.make import make
+from tests import named
 from tests.ledger.env import ACTIONS, VARIABLE, DamagedRowError, Ledger, produced, read, read_all, reward_of
 
 
@@ -24,7 +25,7 @@ def played(env: Ledger, steps: int) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 def test_rows_say_which_they_are(dtype: str) -> None:
-    env = make(EnvSettings(id="tests.ledger.env:Ledger", kwargs={"dtype": dtype}), [3, 4])
+    env = make(named.env(id="tests.ledger.env:Ledger", kwargs={"dtype": dtype}), [3, 4])
     row = empty_row(env.spec, 2)
     env.reset(row)
     numbers, ends, streams = [], 0, set()

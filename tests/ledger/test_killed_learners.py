@@ -18,8 +18,8 @@ EPOCHS = 2
 PPO: dict[str, Any] = {"name": "ppo", "epochs": EPOCHS, "minibatches": 3}
 PLACES = {
     "sync": ("rendezvous.said", "rendezvous.came", "allreduce.adopted", "allreduce.agreed", "allreduce.stepped"),
-    "async": ("store.written", "store.committed", "store.recorded", "store.settled"),
-    "gossip": ("counts.claimed", "gossip.posted", "counts.written", "trainer.settled", "trainer.published"),
+    "async": ("store.written", "store.committed", "record.written", "record.committed"),
+    "gossip": ("counts.claimed", "gossip.posted", "record.written", "trainer.settled", "trainer.published"),
 }
 
 
@@ -38,18 +38,18 @@ def judge_gossip(world: World, where: str) -> None:
     """No row is in more gradients than there are epochs, whatever has become of them; all steps are counted."""
     made = Counter(row for _, rows in world.applied for row in rows)
     assert {row: times for row, times in made.items() if times > EPOCHS} == {}, where
-    learned = {number: trainer.learned for number, trainer in world.trainers.items()}
-    due = [step for step in world.produced if step.round < learned[step.learner]]
+    learned = {number: trainer.account.rollouts_learned for number, trainer in world.trainers.items()}
+    due = [step for step in world.produced if step.rollout < learned[step.learner]]
     counted = world.summary["steps_used"] + world.summary["steps_dropped"]
     assert counted == len(due), where
     assert world.summary["steps_dropped"] == world.summary["dropped_rolled_back"], where
 
 
 def judge(world: World, where: str) -> None:
-    """Every row of rounds that are learned is in the weights once an epoch, and so many steps are counted."""
+    """Every row of rollouts that are learned is in the weights once an epoch, and so many steps are counted."""
     used = times_used(world)
-    learned = {number: trainer.learned for number, trainer in world.trainers.items()}
-    due = {step.row for step in world.produced if step.round < learned[step.learner]}
+    learned = {number: trainer.account.rollouts_learned for number, trainer in world.trainers.items()}
+    due = {step.row for step in world.produced if step.rollout < learned[step.learner]}
     assert {row: times for row, times in used.items() if times != EPOCHS} == {}, where
     assert used.keys() == due, where
     assert world.summary["steps_used"] == len(used), where
@@ -74,7 +74,13 @@ def kills(folder: Path, mode: str, learners: int, every: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("mode", "learners", "every"), [("sync", 2, 7), ("sync", 3, 11), ("async", 2, 17), ("gossip", 2, 7)]
+    ("mode", "learners", "every"),
+    [
+        pytest.param("sync", 2, 7, marks=pytest.mark.nightly),
+        pytest.param("sync", 3, 11, marks=pytest.mark.nightly),
+        ("async", 2, 17),
+        pytest.param("gossip", 2, 7, marks=pytest.mark.nightly),
+    ],
 )
 def test_wherever_a_learner_dies_each_row_is_learned_from_once_an_epoch(
     tmp_path: Path, mode: str, learners: int, every: int

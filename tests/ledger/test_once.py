@@ -13,9 +13,9 @@ import torch
 from actorlearn.algorithms.interface import Batch
 from actorlearn.failpoints import Killed
 from actorlearn.parameters.allreduce import Sync
-from actorlearn.parameters.exchange import Alone
+from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.interface import Stopped
-from launch.topology import Topology
+from launch.topology.load import Topology
 from tests.ledger import fibers
 from tests.ledger.oracle import stored, times_used
 from tests.ledger.world import World, topology
@@ -38,7 +38,7 @@ def died(folder: Path, of: Topology, victim: str, arms: str) -> World:
 
 
 @pytest.mark.parametrize("mode", ["async", "sync"])
-def test_a_round_is_learned_once_where_a_trainer_dies_between_its_update_and_freeing_the_round(
+def test_a_rollout_is_learned_once_where_a_trainer_dies_between_its_update_and_freeing_the_rollout(
     tmp_path: Path, mode: str
 ) -> None:
     world = died(tmp_path, topology(mode=mode, **TWO), "trainer-1.0", "trainer.settled=raise@4")
@@ -62,8 +62,8 @@ def test_survivors_of_a_lost_peer_learn_from_no_minibatch_again(
     assert {row: times for row, times in times_used(world).items() if times != 2} == {}
 
 
-@pytest.mark.parametrize("turn", [13, 14, 15])  # a round takes three: once it is complete when the order comes
-def test_the_first_round_after_a_stop_and_a_resume_is_stored(tmp_path: Path, turn: int) -> None:
+@pytest.mark.parametrize("turn", [13, 14, 15])  # a rollout takes three: once it is complete when the order comes
+def test_the_first_rollout_after_a_stop_and_a_resume_is_stored(tmp_path: Path, turn: int) -> None:
     world = World(tmp_path / "run", topology(**DQN))
 
     def stop(world: World) -> None:
@@ -77,13 +77,13 @@ def test_the_first_round_after_a_stop_and_a_resume_is_stored(tmp_path: Path, tur
     seen = len(world.produced)
     assert world.run(resume=True) == 0
     twice = {row: times for row, times in stored(world).items() if times > 1}
-    learned = world.trainers[0].learned
-    new = [step.row for step in world.produced[seen:] if step.round < learned]
+    learned = world.trainers[0].account.rollouts_learned
+    new = [step.row for step in world.produced[seen:] if step.rollout < learned]
     assert twice == {}
     assert [row for row in new if row not in stored(world)] == []
 
 
-def test_complete_rounds_of_a_simulator_that_dies_while_its_trainer_is_away_are_not_lost(tmp_path: Path) -> None:
+def test_complete_rollouts_of_a_simulator_that_dies_while_its_trainer_is_away_are_not_lost(tmp_path: Path) -> None:
     world = World(tmp_path / "run", topology())
 
     def both_die(world: World) -> None:
@@ -95,13 +95,16 @@ def test_complete_rounds_of_a_simulator_that_dies_while_its_trainer_is_away_are_
     world.interfere = both_die
     assert world.run() == 0
     used = times_used(world)
-    learned = world.trainers[0].learned
-    lost = [step for step in world.produced if step.round < learned and step.row not in used]
+    learned = world.trainers[0].account.rollouts_learned
+    lost = [step for step in world.produced if step.rollout < learned and step.row not in used]
     assert len(lost) == world.rows[-1]["steps_dropped"]
 
 
-@pytest.mark.parametrize("place", ["flushed.field@15", "flushed.committed@4"])
-def test_a_round_is_stored_once_where_a_trainer_dies_while_it_stores(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize(
+    "place",  # of a rollout: four arrays of the replay's record and one of the account's, and the word of each
+    [*(f"record.written@{nth}" for nth in range(16, 21)), "record.committed@7", "record.committed@8"],
+)
+def test_a_rollout_is_stored_once_where_a_trainer_dies_while_it_stores(tmp_path: Path, place: str) -> None:
     world = died(tmp_path, topology(**DQN), "trainer.0", place.replace("@", "=raise@"))
     assert {row: times for row, times in stored(world).items() if times != 1} == {}
 
@@ -116,8 +119,8 @@ def test_steps_that_a_dead_trainer_learned_and_had_not_committed_are_not_counted
     tmp_path: Path, place: str
 ) -> None:
     world = died(tmp_path, topology(), "trainer.0", f"{place}=raise@5")
-    learned = world.trainers[0].learned
-    produced = sum(step.round < learned for step in world.produced)
+    learned = world.trainers[0].account.rollouts_learned
+    produced = sum(step.rollout < learned for step in world.produced)
     _, used, dropped = counted(world)
     assert produced == used + dropped
 
@@ -154,7 +157,7 @@ def test_stale_rows_of_a_batch_that_is_not_learned_are_in_flight_alone(
         return original(self, *arguments)
 
     monkeypatch.setattr(Alone, "agree", agree)
-    monkeypatch.setattr("actorlearn.processes.trainer.without_stale", first_alone_is_fresh)
+    monkeypatch.setattr("actorlearn.processes.batches.without_stale", first_alone_is_fresh)
     assert world.run() == 0
     produced, used, dropped = counted(world)
     assert dropped > used
@@ -190,7 +193,9 @@ def test_steps_lost_when_all_learners_die_are_counted(tmp_path: Path) -> None:
     assert world.run() == 0
     used = times_used(world)
     lost = [
-        step for step in world.produced if step.row not in used and step.round < world.trainers[step.learner].learned
+        step
+        for step in world.produced
+        if step.row not in used and step.rollout < world.trainers[step.learner].account.rollouts_learned
     ]
     assert lost
     assert world.rows[-1]["steps_dropped"] == len(lost)
@@ -206,7 +211,7 @@ def test_a_simulator_that_dies_while_its_trainer_is_away_changes_no_minibatch(tm
     def simulator_dies_too(world: World) -> None:
         seen.append(world.present("trainer-0") is not None)
         if seen[-2:] == [True, False] and seen.count(False) - seen.index(True) == 1:
-            own = [process.name for process in world.runner.plan.processes if process.learner == 0]
+            own = [process.name for process in world.runner.membership.listed if process.id.learner == 0]
             world.kill([name for name in own if name.startswith("simulator")][1])
 
     world.interfere = simulator_dies_too
@@ -216,7 +221,7 @@ def test_a_simulator_that_dies_while_its_trainer_is_away_changes_no_minibatch(tm
 
 
 @pytest.mark.parametrize("commits", [16, 24])  # within a pass of twelve: four minibatches, three chunks
-def test_a_round_that_another_trainer_has_begun_has_the_same_stale_rows(tmp_path: Path, commits: int) -> None:
+def test_a_rollout_that_another_trainer_has_begun_has_the_same_stale_rows(tmp_path: Path, commits: int) -> None:
     ppo = {"name": "ppo", "minibatches": 4, "epochs": 1, "max_policy_lag": 0, "on_policy_lag": "drop"}
     world = World(tmp_path / "run", topology(mode="async", algorithm=ppo, **TWO))
     world.victim = "trainer-0.0"

@@ -27,20 +27,20 @@ import pytest
 
 from actorlearn.algorithms.interface import learns_from_replay
 from actorlearn.failpoints import Arms, armed
+from actorlearn.learning.resuming import resumed
 from actorlearn.memory.shared import Segment
-from actorlearn.processes import describe
-from actorlearn.processes import settings as all_settings
-from actorlearn.processes.resuming import resumed
-from actorlearn.processes.settings import DescribeSettings, SimulatorSettings, TrainerSettings
-from actorlearn.processes.trainer import Trainer
+from actorlearn.processes.trainer import Trainer, make
+from actorlearn.tasks import describe
 from actorlearn.wire.messages import PROTOCOL_VERSION, Finished, Hello, Request, encode
-from launch import events as ev
-from launch import runner
-from launch.description import Description, env_settings
-from launch.footing import Footing
-from launch.plan import Plan
-from launch.runner import Runner
-from launch.topology import Topology, dump, parse
+from actorlearn.worker import settings as all_settings
+from actorlearn.worker.settings import DescribeSettings, SimulatorSettings, TrainerSettings
+from launch.plan.plan import plan
+from launch.plan.probe import Description
+from launch.runtime import loop, resume_checks
+from launch.runtime.loop import Runner
+from launch.runtime.workspace import Workspace
+from launch.supervision import events as ev
+from launch.topology.load import Topology, dump, parse
 from tests.ledger import fibers
 from tests.ledger.counting import OPTIMIZER, Numbers, Row, counting
 from tests.ledger.fibers import Fiber
@@ -104,7 +104,7 @@ class World:
         self.life = self.applied_before = 0
         """How many of them were produced before the run was resumed last."""
         self.cut: dict[str, tuple[int, list[Step]]] = {}
-        """Of each simulator that was killed in this life: its complete rounds, and its steps after them."""
+        """Of each simulator that was killed in this life: its complete rollouts, and its steps after them."""
         self.saved: dict[Path, list[int]] = {}
         """Steps that each learner's simulators had produced when a checkpoint was written."""
         self.resumed: dict[int, Path] = {}
@@ -136,7 +136,7 @@ class World:
         self.arms: Arms
         self._words: dict[str, Any] = {}
         self._inodes: dict[Path, int] = {}
-        self.plan: Plan
+        self.space: Workspace
         self.runner: Runner
 
     # A test's doors ---------------------------------------------------------------------------------------------------
@@ -147,9 +147,11 @@ class World:
         self.heard.clear()
         self.applied_before = len(self.applied)
         self.life, self.cut, self.resumed, self._words = len(self.produced), {}, {}, {}
-        with _in_one_process(self), armed(arms, self._is_victim) as self.arms, Footing(self.folder) as footing:
-            self.plan = footing.lay(self.topology, self.description, resume)
-            self.runner = Runner(self.plan, footing, resume, None)
+        with _in_one_process(self), armed(arms, self._is_victim) as self.arms, Workspace(self.folder) as self.space:
+            made = plan(self.topology, self.description)
+            resumption = resume_checks.found(made, self.space.run_dir, resume)
+            self.space.open(made, resumption)
+            self.runner = Runner(made, resumption, self.space, _Spawner(self), None)
             try:
                 return self.runner.run()
             finally:
@@ -164,7 +166,7 @@ class World:
     def _keep(self) -> None:
         """Keep mappings of all segments, which are removed with the run."""
         self.kept = {}
-        for path in sorted(self.plan.shm.iterdir()):
+        for path in sorted(self.space.addresses.shm.iterdir()):
             with suppress(Exception):
                 self.kept[path.name] = Segment.open(path)
 
@@ -191,8 +193,8 @@ class World:
 
     # One turn ---------------------------------------------------------------------------------------------------------
 
-    def turn(self) -> list[Key]:
-        """Let everybody do something; who has ended."""
+    def turn(self) -> None:
+        """Let everybody do something."""
         self.turns += 1
         assert self.turns < MOST_TURNS, f"still {self.runner.supervisor.phase} after {self.turns} turns"
         self.interfere(self)
@@ -206,6 +208,9 @@ class World:
         self._look()
         if self.power_cut and self.arms.acted:
             raise PowerCutError
+
+    def ended(self) -> list[Key]:
+        """Who has ended, and was not reaped."""
         return [key for key, worker in self.workers.items() if worker.returncode is not None]
 
     def _play(self, worker: Worker) -> None:
@@ -215,7 +220,7 @@ class World:
         if worker.simulated.learner not in self.frozen | self.finished:
             worker.simulated.play()
         if worker.simulated.left:
-            self.heard.append((worker.peer, encode(_finished(worker.key))))
+            self.heard.append((worker.peer, encode(Finished(reason="drained"))))
             self._end(worker, 0)
 
     def _resume(self, worker: Worker) -> None:
@@ -237,11 +242,13 @@ class World:
                 learners = [step.learner for step in self.produced]
                 self.saved[folder] = [learners.count(learner) for learner in range(self.topology.learners.count)]
         for learner in range(self.topology.learners.count):
-            for kind, word in (("weights", "newest"), ("rounds", "open"), ("account", "commits")):
+            for kind, word in (("weights", "newest"), ("rollouts", "open"), ("account", "commits")):
                 self._watch(f"{kind}-{learner}", word)
 
     def _watch(self, name: str, word: str) -> None:
-        segment = self._words.setdefault(name, {}).setdefault("segment", None) or Segment.open(self.plan.shm / name)
+        segment = self._words.setdefault(name, {}).setdefault("segment", None) or Segment.open(
+            self.space.addresses.shm / name
+        )
         before, now = self._words[name].get(word, -1), int(segment[word][0])
         self._words[name] |= {"segment": segment, word: now}
         if now < before:
@@ -264,7 +271,7 @@ class World:
         worker = Worker((name, incarnation))
         if role == "simulator":
             settings = all_settings.read(path, SimulatorSettings)
-            learner = self.plan.process(name).learner
+            learner = settings.id.learner
             worker.simulated = Simulated(settings, learner, self.produced)
             self.heard.append((worker.peer, encode(_hello(settings, worker.simulated.shape))))
             worker.simulated.begin()
@@ -276,14 +283,14 @@ class World:
         return 10**6 + len(self.workers)
 
     def _train(self, worker: Worker, settings: TrainerSettings) -> None:
-        trainer = Trainer(settings)
+        trainer = make(settings)
         worker.trainer = self.trainers[settings.learner] = trainer
         learning = trainer.learning
 
         def said(rows: list[Row]) -> float:
             self.applied.append((worker.peer, rows))
             exchange: Any = learning.exchange
-            return float(len(exchange.taking_part)) if settings.exchange.get("mode") == "sync" else 1.0
+            return float(len(exchange.taking_part)) if settings.exchange.together else 1.0
 
         replayed = learns_from_replay(learning.algorithm)
         for each in (learning, *([learning.secondary] if hasattr(learning, "secondary") else [])):
@@ -316,10 +323,10 @@ def described(text: str) -> Description:
     """What the child process that is asked would answer."""
     topology = parse(text)
     question = DescribeSettings(
-        env=env_settings(topology),
-        model=topology.model.model_dump(),
-        algorithm=topology.algorithm.model_dump(),
-        optimizer=topology.optimizer.model_dump(),
+        env=topology.env,
+        model=topology.model,
+        algorithm=topology.algorithm,
+        optimizer=topology.optimizer,
     )
     with redirect_stdout(StringIO()) as said:
         describe.run(question)
@@ -334,18 +341,13 @@ def _version() -> str:
 
 def _hello(settings: Any, shape: Mapping[str, str]) -> Hello:
     return Hello(
-        name=settings.name,
-        incarnation=settings.incarnation,
+        id=settings.id,
         pid=os.getpid(),
         run_id=settings.run_id,
         protocol=PROTOCOL_VERSION,
         version=_version(),
         shape=dict(shape),
     )
-
-
-def _finished(key: Key) -> Finished:
-    return Finished(name=key[0], incarnation=key[1], reason="drained")
 
 
 # What stands in for the outside --------------------------------------------------------------------------------------
@@ -395,13 +397,19 @@ class _Router:
 
 
 class _Spawner:
+    fd = -1
+
     def __init__(self, world: World) -> None:
+        self._world = world
         self.spawn, self.kill, self.reap = world.spawn, world.signal, world.reap
+
+    def ended(self) -> list[Key]:
+        return self._world.ended()
 
     def show_stack(self, name: str, incarnation: int, about: str) -> None:
         pass
 
-    def bury_orphans(self) -> None:
+    def reap_orphans(self) -> None:
         pass
 
     def close(self) -> None:
@@ -417,8 +425,8 @@ class _Selector:
     def register(self, *_: Any) -> None:
         pass
 
-    def select(self, _timeout_s: float) -> list[tuple[Any, int]]:
-        return [(SimpleNamespace(data=key), 1) for key in self._world.turn()]
+    def select(self, _timeout_s: float) -> None:
+        self._world.turn()
 
     def close(self) -> None:
         pass
@@ -479,7 +487,7 @@ def _in_one_process(world: World) -> Iterator[None]:
 
     def taken_up(settings: TrainerSettings, *more: Any) -> Any:
         saved, warnings = resumed(settings, *more)
-        if not settings.incarnation:
+        if not settings.id.incarnation:
             world.resumed[settings.learner] = saved.path
         return saved, warnings
 
@@ -491,19 +499,18 @@ def _in_one_process(world: World) -> Iterator[None]:
         for name, made in {
             "Router": lambda _endpoint: _Router(world),
             "Journal": lambda run_dir, _tell: _Journal(world, run_dir),
-            "Spawner": lambda *_: _Spawner(world),
             "AwakeClock": _Clock,
             "HangDetector": lambda *_: SimpleNamespace(look=lambda *_: [], forgive=lambda _: None),
             "selectors": SimpleNamespace(DefaultSelector=lambda: _Selector(world), EVENT_READ=1),
             "Energy": lambda: SimpleNamespace(row=lambda _: {}),
         }.items():
-            patch.setattr(runner, name, made)
-        patch.setattr("actorlearn.processes.trainer.resumed", taken_up)
-        patch.setattr("launch.record.meta", lambda *_: {})
+            patch.setattr(loop, name, made)
+        patch.setattr("actorlearn.processes.checkpoints.resumed", taken_up)
+        patch.setattr("launch.runtime.metadata.meta", lambda *_: {})
         patch.setattr("actorlearn.wire.control.Dealer", lambda _endpoint, peer: _Dealer(world, peer))
         patch.setattr("actorlearn.wire.channel.Waiter.__init__", lambda *_: None)
         patch.setattr("actorlearn.wire.channel.Waiter.wait", waited)
-        patch.setattr("actorlearn.processes.role.LOOK_S", 0.0)
+        patch.setattr("actorlearn.worker.worker.LOOK_S", 0.0)
         patch.setattr(time, "sleep", lambda seconds: waited() if fibers.running() else _sleep(seconds))
         patch.setattr(signal, "signal", lambda number, handler: _handled(world, number, handler))
         patch.setattr(os, "fsync", lambda _handle: None)

@@ -21,12 +21,13 @@ def committed(segment: Segment, learned: int) -> None:
     account = Account(segment)
     account.counts.used = 100 * learned
     account.counts.dropped["stale"] = learned
-    account.commit(learned)
+    account.rollouts_learned = learned
+    account.commit()
 
 
 def test_nothing_is_counted_at_first(segment: Segment) -> None:
     account = Account(segment)
-    assert (account.commits, account.learned, account.counts) == (0, 0, Counts())
+    assert (account.commits, account.rollouts_learned, account.counts) == (0, 0, Counts())
     assert account.counts.dropped == dict.fromkeys(REASONS, 0)
 
 
@@ -34,17 +35,17 @@ def test_who_comes_later_goes_on_with_what_was_committed(segment: Segment) -> No
     for learned in range(1, 4):
         committed(segment, learned)
         later = Account(segment)
-        assert (later.commits, later.learned, later.counts.used) == (learned, learned, 100 * learned)
+        assert (later.commits, later.rollouts_learned, later.counts.used) == (learned, learned, 100 * learned)
         assert (later.counts.dropped["stale"], later.counts.dropped_steps) == (learned, learned)
 
 
 def test_a_record_whose_writer_was_killed_is_as_before(segment: Segment) -> None:
     committed(segment, 1)
-    with armed("account.written=raise"), pytest.raises(Killed):
+    with armed("record.written=raise"), pytest.raises(Killed):
         committed(segment, 2)
-    assert (Account(segment).learned, Account(segment).counts.used) == (1, 100)
+    assert (Account(segment).rollouts_learned, Account(segment).counts.used) == (1, 100)
     committed(segment, 3)
-    assert (Account(segment).learned, Account(segment).counts.used) == (3, 300)
+    assert (Account(segment).rollouts_learned, Account(segment).counts.used) == (3, 300)
 
 
 def test_what_was_counted_and_not_committed_is_nobodys(segment: Segment) -> None:

@@ -42,7 +42,7 @@ def test_a_row_is_a_line_and_is_there_before_close(tmp_path: Path) -> None:
 
 
 def test_not_a_number_is_null(tmp_path: Path) -> None:
-    with MetricsWriter(tmp_path, tensorboard=False) as writer:
+    with MetricsWriter(tmp_path, writers=["jsonl"]) as writer:
         writer.row({"env_steps": 1, "a": float("nan"), "b": np.float32("inf"), "c": {"d": [-np.inf, 1.0]}, "e": None})
     assert rows(tmp_path / "metrics.jsonl") == [
         {"env_steps": 1, "a": None, "b": None, "c": {"d": [None, 1.0]}, "e": None}
@@ -50,7 +50,7 @@ def test_not_a_number_is_null(tmp_path: Path) -> None:
 
 
 def test_numpy_scalars_are_plain_numbers(tmp_path: Path) -> None:
-    with MetricsWriter(tmp_path, tensorboard=False) as writer:
+    with MetricsWriter(tmp_path, writers=["jsonl"]) as writer:
         writer.row(
             {"env_steps": np.int64(7), "x": np.float32(0.5), "y": np.float64(2), "z": np.array(3), "t": np.True_}
         )
@@ -65,18 +65,18 @@ def test_a_row_without_steps_is_refused(tmp_path: Path, wrong: dict[str, Any]) -
 
 
 def test_a_second_writer_appends_and_drops_a_line_cut_by_a_crash(tmp_path: Path) -> None:
-    with MetricsWriter(tmp_path, tensorboard=False) as writer:
+    with MetricsWriter(tmp_path, writers=["jsonl"]) as writer:
         writer.row({"env_steps": 1, "note": "é" * 5000})
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"env_steps": 2, "note": "' + "x" * 9000)
-    with MetricsWriter(tmp_path, tensorboard=False) as writer:
+    with MetricsWriter(tmp_path, writers=["jsonl"]) as writer:
         writer.row({"env_steps": 3})
     assert [row["env_steps"] for row in rows(tmp_path / "metrics.jsonl")] == [1, 3]
 
 
 def test_a_file_that_is_one_cut_line_is_emptied(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"env_ste')
-    MetricsWriter(tmp_path, tensorboard=False).close()
+    MetricsWriter(tmp_path, writers=["jsonl"]).close()
     assert (tmp_path / "metrics.jsonl").read_text() == ""
 
 
@@ -128,6 +128,22 @@ def test_tensorboard_shows_the_numbers_over_env_steps(tmp_path: Path) -> None:
         "env_steps": [(100, 100.0), (200, 200.0)],
         "loss/policy": [(100, 0.5), (200, 0.25)],
         "loss/value": [(200, 2.0)],
+    }
+
+
+def test_tensorboard_says_of_each_number_what_it_is(tmp_path: Path) -> None:
+    with MetricsWriter(tmp_path) as writer:
+        for step in (1, 2):
+            writer.row({"env_steps": step, "mine": 0.5, "learners": {"trainer-0": {"entropy": 1.5}}})
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    said = {tag: events.SummaryMetadata(tag).summary_description for tag in events.Tags()["scalars"]}
+    assert said == {
+        "env_steps": "environment steps learned from, of all learners [steps]",
+        "learners/trainer-0/entropy": "mean entropy of the policy [nats]",
+        "mine": "",
     }
 
 

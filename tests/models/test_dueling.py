@@ -9,18 +9,16 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from actorlearn.algorithms.c51 import C51
-from actorlearn.algorithms.interface import AlgorithmSettings
 from actorlearn.models.heads import Dueling
-from actorlearn.models.interface import ModelSettings
 from actorlearn.models.make import make
-from tests import reference
+from tests import named, reference
 
 HEADS = {"value": 1, "advantage": 3}
 SHAPE = (1, 20, 20)
 
 
 def network(gradient: float = 2**-0.5, name: str = "nips", shape: tuple[int, ...] = SHAPE, **changes) -> nn.Module:
-    return make(ModelSettings(name=name, stream_gradient=gradient, **changes), shape, "uint8", HEADS, 0)
+    return make(named.model(name=name, stream_gradient=gradient, **changes), shape, "uint8", HEADS, 0)
 
 
 def images() -> Tensor:
@@ -31,7 +29,7 @@ def images() -> Tensor:
 def test_the_merge_is_the_slow_one_and_the_advantage_has_no_mean(actions, atoms, seed):
     generator = torch.Generator().manual_seed(seed)
     value, advantage = (torch.randn(2, size, generator=generator).double() for size in (atoms, actions * atoms))
-    algorithm = C51(AlgorithmSettings(dueling=True, atoms=atoms))
+    algorithm = C51(C51.Settings(dueling=True, atoms=atoms))
     merged = algorithm.per_action({"value": value, "advantage": advantage})
     for b in range(2):
         expected = reference.dueling(value[b].tolist(), advantage[b].view(actions, -1).tolist())
@@ -57,7 +55,7 @@ def test_each_stream_has_a_hidden_layer_of_its_own_on_the_same_convolutions(name
 def test_impala_duels_too_and_recurrent_and_flat_networks_have_plain_heads():
     assert isinstance(network(name="impala"), Dueling)
     assert not any(isinstance(m, Dueling) for m in network(recurrence="lstm").modules())
-    flat = make(ModelSettings(name="mlp", hidden_sizes=[4]), (3,), "float32", HEADS, 0)
+    flat = make(named.model(name="mlp", hidden_sizes=[4]), (3,), "float32", HEADS, 0)
     assert flat(torch.zeros(2, 3))["advantage"].shape == (2, 3)
 
 

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from actorlearn.models.interface import ModelSettings
 from actorlearn.models.make import flatten, make
+from tests import named
 
 
 def network(name: str = "mlp", shape: tuple[int, ...] = (3,)) -> nn.Module:
-    return make(ModelSettings(name=name), shape, "float32", {"logits": 2, "value": 1}, seed=0)
+    return make(named.model(name=name), shape, "float32", {"logits": 2, "value": 1}, seed=0)
 
 
 def test_flattening_changes_no_output_and_keeps_the_order_of_parameters():
@@ -28,7 +28,7 @@ def test_flattening_changes_no_output_and_keeps_the_order_of_parameters():
 def test_writing_the_vector_changes_the_network():
     module, x = network(), torch.randn(4, 3)
     parameters, _ = flatten(module)
-    other = make(ModelSettings(name="mlp"), (3,), "float32", {"logits": 2, "value": 1}, seed=1)
+    other = make(named.model(name="mlp"), (3,), "float32", {"logits": 2, "value": 1}, seed=1)
     parameters.copy_(flatten(other)[0])
     torch.testing.assert_close(module(x), other(x), rtol=0.0, atol=0.0)
 

@@ -8,7 +8,7 @@ import torch
 from actorlearn.models.graph import Graph
 from actorlearn.models.make import autocast
 from actorlearn.models.unroll import state_size, unroll
-from tests.models.test_make import images, network
+from tests.models.networks import images, network
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 

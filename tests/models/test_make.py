@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from actorlearn.models.interface import ModelSettings
 from actorlearn.models.make import make
-
-HEADS = {"logits": 6, "value": 1}
-ATARI = (4, 84, 84)
+from actorlearn.models.specs import EncoderSettings, ModelSettings
+from actorlearn.models.unroll import state_size
+from tests import named
+from tests.models.networks import ATARI, HEADS, images, network
 
 
 class Own(nn.Module):
@@ -27,14 +27,6 @@ class Own(nn.Module):
     def forward(self, observation: Tensor) -> dict[str, Tensor]:
         mean = observation.float().flatten(1).mean(1, keepdim=True)
         return {name: head(mean) for name, head in self.heads.items()}
-
-
-def network(name: str = "nips", shape: tuple[int, ...] = ATARI, dtype: str = "uint8", seed: int = 0, **changes):
-    return make(ModelSettings(name=name, **changes), shape, dtype, HEADS, seed)
-
-
-def images(count: int, shape: tuple[int, ...] = ATARI) -> Tensor:
-    return torch.randint(256, (count, *shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 
 
 def weights(module: nn.Module) -> Tensor:
@@ -136,10 +128,10 @@ def test_a3c_makes_12_x_9_cells_of_the_papers_screens():
 
 def test_dqn_net_has_the_papers_3_620_518_parameters_on_its_screens_with_pongs_six_actions():
     """accel_rl's spec 1, every convolution after the first padded: 64 x 12 x 9 cells; nature has 1,851,046 there."""
-    module = make(ModelSettings(name="dqn-net"), (4, 104, 80), "uint8", {"q": 6}, seed=0)
+    module = make(named.model(name="dqn-net"), (4, 104, 80), "uint8", {"q": 6}, seed=0)
     assert [layer.padding for layer in module.modules() if isinstance(layer, nn.Conv2d)] == [(0, 0), (1, 1), (1, 1)]
     assert weights(module).numel() == 3_620_518
-    nature = make(ModelSettings(name="nature"), (4, 104, 80), "uint8", {"q": 6}, seed=0)
+    nature = make(named.model(name="nature"), (4, 104, 80), "uint8", {"q": 6}, seed=0)
     assert weights(nature).numel() == 1_851_046
 
 
@@ -226,7 +218,7 @@ def test_outputs_are_float32_under_autocast():
 )
 def test_heads_are_computed_in_float32_under_autocast(changes, heads):
     """Near 3 the numbers of bfloat16 are 0.016 apart, which made ratios of unchanged policies wrong by 3 %."""
-    module = make(ModelSettings(**changes), (1, 20, 20), "uint8", heads, seed=0)
+    module = make(named.model(**changes), (1, 20, 20), "uint8", heads, seed=0)
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             if ".bias" in name and "heads." in name:
@@ -255,23 +247,59 @@ def test_probabilities_of_unchanged_weights_are_those_of_acting_when_both_are_co
 
 def test_a_network_of_ones_own_gets_shape_and_heads_and_is_seeded():
     name = f"{__name__}:Own"
-    first, again = (make(ModelSettings(name=name), [2, 3], "float32", HEADS, seed=1) for _ in range(2))  # type: ignore[arg-type]
+    first, again = (make(named.model(name=name), [2, 3], "float32", HEADS, seed=1) for _ in range(2))  # type: ignore[arg-type]
     assert isinstance(first, Own) and first.observation_shape == (2, 3)
     assert torch.equal(weights(first), weights(again))
-    with pytest.raises(ValueError, match="initialises itself"):
-        make(ModelSettings(name=name, init="orthogonal"), (2, 3), "float32", HEADS, seed=1)
+    for key, value in (("init", "orthogonal"), ("recurrence", "lstm"), ("noisy", 0.5)):
+        with pytest.raises(msgspec.ValidationError, match=f"unknown field `{key}`"):
+            named.model(name=name, **{key: value})
+
+
+class Sized(Own):
+    """Has a key of its own, and is handed its settings."""
+
+    class Settings(ModelSettings, frozen=True, kw_only=True):
+        size: int = 3
+
+    def __init__(self, observation_shape, heads, settings) -> None:
+        super().__init__(observation_shape, heads)
+        self.size = settings.size
+
+
+class Halves(nn.Module):
+    """An encoder of one's own: what the house adds to encoders goes for it too."""
+
+    class Settings(EncoderSettings, frozen=True, kw_only=True):
+        pass
+
+    def __init__(self, settings, observation_shape) -> None:
+        super().__init__()
+        self.features = observation_shape[0]
+
+    def forward(self, observation: Tensor) -> Tensor:
+        return observation.float() / 2
+
+
+def test_a_network_of_ones_own_has_keys_of_its_own():
+    assert make(named.model(f"{__name__}:Sized", size=5), (2, 3), "float32", HEADS, seed=1).size == 5
+
+
+def test_an_encoder_of_ones_own_gets_heads_a_cell_and_noise():
+    heads = make(named.model(f"{__name__}:Halves", noisy=0.5), (3,), "float32", HEADS, seed=1)
+    assert {name: head.shape for name, head in heads(torch.ones(2, 3)).items()} == {"logits": (2, 6), "value": (2, 1)}
+    assert state_size(make(named.model(f"{__name__}:Halves", recurrence="lstm"), (3,), "float32", HEADS, seed=1)) == 512
 
 
 @pytest.mark.parametrize("name", ["resnet", "json", "no.such.module:X", "json:NoSuchName"])
 def test_names_that_lead_nowhere_are_refused_with_the_way_out(name):
-    with pytest.raises(ValueError, match=r"model\.name: .* must be one of .*'mlp'.* or 'package\.module:Name'"):
+    with pytest.raises(ValueError, match=rf"model\.name: '{name}'"):
         network(name)
 
 
-@pytest.mark.parametrize(("key", "value"), [("init", "xavier"), ("hidden_sizes", [64, 0])])
+@pytest.mark.parametrize(("key", "value"), [("init", "xavier"), ("hidden_sizes", [64, 0]), ("stream_gradient", 0.5)])
 def test_settings_without_meaning_are_refused_by_name(key, value):
-    with pytest.raises(msgspec.ValidationError, match=rf"model\.{key}: "):
-        msgspec.convert({key: value}, ModelSettings)
+    with pytest.raises(msgspec.ValidationError, match=key):
+        named.model("mlp", **{key: value})
 
 
 def test_an_observation_type_that_is_no_number_is_refused():
@@ -279,16 +307,11 @@ def test_an_observation_type_that_is_no_number_is_refused():
         network("mlp", (4,), "object")
 
 
-def test_settings_do_not_share_their_hidden_sizes():
-    assert ModelSettings().hidden_sizes == [64, 64]
-    assert ModelSettings().hidden_sizes is not ModelSettings().hidden_sizes
-
-
 @pytest.mark.parametrize(("name", "shape", "dtype"), [("nips", ATARI, "uint8"), ("mlp", (3,), "float32")])
 @pytest.mark.parametrize("init", ["torch", "orthogonal"])
 def test_a_deviation_is_a_parameter_of_its_own_whatever_is_seen(name, shape, dtype, init):
     heads = {"log_std": 2, "mean": 2, "value": 1}
-    module = make(ModelSettings(name=name, init=init), shape, dtype, heads, 0)
+    module = make(named.model(name=name, init=init), shape, dtype, heads, 0)
     seen = images(5, shape) if dtype == "uint8" else torch.randn(5, *shape)
     outputs = module(seen)
     assert {head: output.shape for head, output in outputs.items()} == {h: (5, size) for h, size in heads.items()}

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from actorlearn.models.interface import ModelSettings
 from actorlearn.models.make import flatten, make
 from actorlearn.models.normalize import EPSILON, LIMIT, Moments, Normalized, merge_into, moments_of, statistics
+from tests import named
 
 HEADS = {"logits": 2, "value": 1}
 
 
 def network(seed: int = 0) -> nn.Module:
-    return make(ModelSettings(name="mlp", normalize_observation=True), (3,), "float32", HEADS, seed)
+    return make(named.model(name="mlp", normalize_observation=True), (3,), "float32", HEADS, seed)
 
 
 def observe(module: Normalized, seen: torch.Tensor) -> None:
@@ -97,7 +97,7 @@ def test_whoever_gets_the_vector_or_the_saved_tensors_sees_alike() -> None:
 
 def test_images_are_refused_with_the_way_out() -> None:
     with pytest.raises(ValueError, match=r"model\.normalize_observation: true .* bytes.* leave it at false"):
-        make(ModelSettings(name="nips", normalize_observation=True), (4, 84, 84), "uint8", HEADS, 0)
+        make(named.model(name="nips", normalize_observation=True), (4, 84, 84), "uint8", HEADS, 0)
 
 
 @pytest.mark.parametrize("odd", [torch.nan, torch.inf, 1e30])

@@ -7,7 +7,7 @@ import torch
 
 from actorlearn.models.encoders import PixelConvolution
 from actorlearn.models.make import autocast, set_layout
-from tests.models.test_make import images, network
+from tests.models.networks import images, network
 
 
 @pytest.mark.parametrize("layout", ["plain", "space-to-depth"])

@@ -9,19 +9,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from actorlearn.models.interface import ModelSettings
 from actorlearn.models.make import autocast, flatten, make
 from actorlearn.models.recurrent import Recurrent
 from actorlearn.models.unroll import state_size, unroll
-from tests import reference
-from tests.models.test_make import images
+from tests import named, reference
+from tests.models.networks import images
 
 HEADS = {"logits": 3, "value": 1}
 ROWS, ENVIRONMENTS, SIZE = 7, 4, 5
 
 
 def network(recurrence: str, name: str = "mlp", shape: tuple[int, ...] = (2,), **changes: Any) -> nn.Module:
-    settings = ModelSettings(name=name, hidden_sizes=[6], recurrence=recurrence, recurrent_size=SIZE, **changes)
+    sizes = {"hidden_sizes": [6]} if name == "mlp" else {}
+    settings = named.model(name=name, **sizes, recurrence=recurrence, recurrent_size=SIZE, **changes)
     return make(settings, shape, "uint8" if len(shape) == 3 else "float32", HEADS, seed=0)
 
 
@@ -131,12 +131,7 @@ def test_init_orthogonal_reaches_the_cell(recurrence: str) -> None:
             torch.testing.assert_close(values, torch.ones_like(values), rtol=1e-4, atol=1e-5)
 
 
-def test_a_network_of_ones_own_is_not_wrapped() -> None:
-    with pytest.raises(ValueError, match=r"model\.recurrence: 'lstm' .* leave model\.recurrence at 'none'"):
-        network("lstm", "tests.models.test_make:Own")
-
-
 @pytest.mark.parametrize(("key", "value"), [("recurrence", "rnn"), ("recurrent_size", 0)])
 def test_settings_without_meaning_are_refused_by_name(key: str, value: object) -> None:
-    with pytest.raises(msgspec.ValidationError, match=rf"model\.{key}: "):
-        msgspec.convert({key: value}, ModelSettings)
+    with pytest.raises(msgspec.ValidationError, match=key):
+        named.model(**{key: value})

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from actorlearn.optim.clip import clip_by_global_norm
-from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.schedules import for_batches, linear, scaled
+from tests import named
 
 
 @pytest.mark.parametrize(
@@ -64,11 +64,11 @@ def test_a_scaling_that_is_none_of_the_rules_is_refused():
 
 
 def test_the_numbers_of_larger_batches_are_the_papers():
-    adam = OptimizerSettings(name="adam", learning_rate=2.5e-4, learning_rate_final=1e-4, epsilon=0.01 / 32)
+    adam = named.optimizer(name="adam", learning_rate=2.5e-4, learning_rate_final=1e-4, epsilon=0.01 / 32)
     larger = for_batches(adam, 2048 / 32, "none")
     assert (larger.learning_rate, larger.learning_rate_final) == (2.5e-4, 1e-4)
     assert larger.epsilon == pytest.approx(0.01 / 2048)
-    rmsprop = OptimizerSettings(name="rmsprop", learning_rate=2.5e-4, learning_rate_final=1e-4, epsilon=0.01)
+    rmsprop = named.optimizer(name="rmsprop", learning_rate=2.5e-4, learning_rate_final=1e-4, epsilon=0.01)
     larger = for_batches(rmsprop, 1024 / 32, "sqrt")
     assert larger.learning_rate == pytest.approx(14.1e-4, rel=0.01)  # theirs: 15e-4
     assert larger.learning_rate_final == pytest.approx(larger.learning_rate / 2.5)

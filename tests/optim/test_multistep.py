@@ -8,14 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actorlearn.optim.adam import Adam
-from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.optim.multistep import MultiStepAdam
-from tests import reference
+from actorlearn.optim.specs import AdamSettings
+from tests import named, reference
 
 SIZE = 5
 settings_of_adam = st.builds(
-    OptimizerSettings,
-    name=st.just("adam"),
+    AdamSettings,
     betas=st.sampled_from(((0.9, 0.999), (0.8, 0.75), (0.0, 0.9))),
     epsilon=st.sampled_from((1e-5, 0.01, 0.1)),
     epsilon_hat=st.booleans(),
@@ -25,7 +24,7 @@ settings_of_adam = st.builds(
 class Learner:
     """One learner's own vectors and optimizer; synchronises with a central copy as an exchange does."""
 
-    def __init__(self, settings: OptimizerSettings, parameters: torch.Tensor) -> None:
+    def __init__(self, settings: AdamSettings, parameters: torch.Tensor) -> None:
         self.parameters = parameters.clone()
         self.optimizer = MultiStepAdam(settings, self.parameters)
 
@@ -92,7 +91,7 @@ def test_several_learners_follow_the_appendix(settings, events, seed):
 
 
 def test_bringing_home_nothing_takes_the_central_values_as_they_are():
-    learner, central = Learner(OptimizerSettings(name="adam"), torch.zeros(SIZE)), central_of(torch.ones(SIZE))
+    learner, central = Learner(named.optimizer(name="adam"), torch.zeros(SIZE)), central_of(torch.ones(SIZE))
     central["mean"].fill_(2.0)
     learner.synchronise(central)
     assert torch.equal(learner.parameters, torch.ones(SIZE))
@@ -100,7 +99,7 @@ def test_bringing_home_nothing_takes_the_central_values_as_they_are():
 
 
 def test_a_local_step_is_brought_home_once():
-    learner, central = Learner(OptimizerSettings(name="adam"), torch.zeros(SIZE)), central_of(torch.zeros(SIZE))
+    learner, central = Learner(named.optimizer(name="adam"), torch.zeros(SIZE)), central_of(torch.zeros(SIZE))
     learner.optimizer.step(learner.parameters, torch.ones(SIZE), 0.5)
     learner.synchronise(central)
     once = central["parameters"].clone()

@@ -10,21 +10,24 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actorlearn.optim.interface import OptimizerSettings, state_vectors
 from actorlearn.optim.make import make
-from tests import reference
+from actorlearn.optim.specs import AdamSettings, OptimizerSettings, RMSPropSettings
+from tests import named, reference
 
 SIZE, STEPS = 5, 12
+epsilons = st.sampled_from((1e-5, 0.01, 0.1))
 settings_of_all_kinds = st.builds(
-    OptimizerSettings,
-    name=st.sampled_from(("rmsprop", "adam")),
+    RMSPropSettings,
     decay=st.sampled_from((0.9, 0.99)),
-    betas=st.sampled_from(((0.9, 0.999), (0.8, 0.75), (0.0, 0.9))),
-    epsilon=st.sampled_from((1e-5, 0.01, 0.1)),
+    epsilon=epsilons,
     epsilon_inside_root=st.booleans(),
-    epsilon_hat=st.booleans(),
     accumulator_init=st.sampled_from((0.0, 1.0)),
     centered=st.booleans(),
+) | st.builds(
+    AdamSettings,
+    betas=st.sampled_from(((0.9, 0.999), (0.8, 0.75), (0.0, 0.9))),
+    epsilon=epsilons,
+    epsilon_hat=st.booleans(),
 )
 
 
@@ -57,7 +60,7 @@ def test_steps_equal_the_slow_reference(settings, seed):
 @pytest.mark.parametrize("centered", [False, True])
 def test_rmsprop_with_epsilon_outside_and_zeros_is_torchs(centered):
     parameters, gradients = problem()
-    settings = OptimizerSettings(
+    settings = named.optimizer(
         decay=0.99, epsilon=1e-5, epsilon_inside_root=False, accumulator_init=0.0, centered=centered
     )
     theirs = parameters.clone()
@@ -72,7 +75,7 @@ def test_rmsprop_with_epsilon_outside_and_zeros_is_torchs(centered):
 
 def test_adam_without_epsilon_hat_is_torchs():
     parameters, gradients = problem()
-    settings = OptimizerSettings(name="adam", betas=(0.8, 0.75), epsilon=1e-3)
+    settings = named.optimizer(name="adam", betas=(0.8, 0.75), epsilon=1e-3)
     theirs = parameters.clone()
     optimizer = torch.optim.Adam([theirs], lr=0.01, betas=(0.8, 0.75), eps=1e-3)
     for gradient in gradients:
@@ -93,7 +96,7 @@ def test_adam_without_epsilon_hat_is_torchs():
 )
 def test_first_rmsprop_step_by_hand(changes, root):
     """Gradient 2, rate 0.5, decay .99, epsilon .1."""
-    settings = OptimizerSettings(decay=0.99, epsilon=0.1, **changes)
+    settings = named.optimizer(decay=0.99, epsilon=0.1, **changes)
     found = run(settings, torch.zeros(1), torch.tensor([[2.0]]), [0.5])
     assert found.item() == pytest.approx(-0.5 * 2 / root, rel=1e-6)
 
@@ -107,7 +110,7 @@ def test_first_rmsprop_step_by_hand(changes, root):
     ],
 )
 def test_two_steps_of_the_centered_forms_by_hand(inside, first, second):
-    settings = OptimizerSettings(
+    settings = named.optimizer(
         decay=0.95, epsilon=0.01, epsilon_inside_root=inside, accumulator_init=0.0, centered=True
     )
     gradients = torch.tensor([[2.0], [-1.0]])
@@ -117,7 +120,7 @@ def test_two_steps_of_the_centered_forms_by_hand(inside, first, second):
 
 def test_two_steps_of_c51s_adam_by_hand():
     """Gradients 2 and -1, epsilon .01/32 hat: means .2 and .08, squares .004 and .004996."""
-    settings = OptimizerSettings(name="adam", epsilon=0.01 / 32, epsilon_hat=True)
+    settings = named.optimizer(name="adam", epsilon=0.01 / 32, epsilon_hat=True)
     first = sqrt(0.001) / 0.1 * 0.2 / (0.0632455532 + 0.0003125)
     second = sqrt(0.001999) / 0.19 * 0.08 / (0.0706823882 + 0.0003125)
     found = run(settings, torch.zeros(1), torch.tensor([[2.0], [-1.0]]), [2.5e-4] * 2).item()
@@ -126,7 +129,7 @@ def test_two_steps_of_c51s_adam_by_hand():
 
 @pytest.mark.parametrize(("inside", "epsilon", "least"), [(True, 0.1, 0.316), (True, 0.01, 0.1), (False, 0.01, 0.01)])
 def test_tiny_gradients_meet_the_papers_least_denominators(inside, epsilon, least):
-    settings = OptimizerSettings(epsilon=epsilon, epsilon_inside_root=inside, accumulator_init=0.0)
+    settings = named.optimizer(epsilon=epsilon, epsilon_inside_root=inside, accumulator_init=0.0)
     moved = run(settings, torch.zeros(1), torch.tensor([[1e-6]]), [1.0])
     assert 1e-6 / -moved.item() == pytest.approx(least, rel=2e-3)
 
@@ -134,16 +137,14 @@ def test_tiny_gradients_meet_the_papers_least_denominators(inside, epsilon, leas
 @pytest.mark.parametrize(("hat", "root"), [(False, sqrt(4) + 0.1), (True, sqrt(4) + 0.1 / sqrt(0.001))])
 def test_first_adam_step_by_hand(hat, root):
     """Gradient 2: both corrected means are exact, and epsilon hat acts as epsilon / sqrt(1 - beta2)."""
-    settings = OptimizerSettings(name="adam", epsilon=0.1, epsilon_hat=hat)
+    settings = named.optimizer(name="adam", epsilon=0.1, epsilon_hat=hat)
     found = run(settings, torch.zeros(1), torch.tensor([[2.0]]), [0.5])
     assert found.item() == pytest.approx(-0.5 * 2 / root, rel=1e-5)
 
 
-def test_centered_rmsprop_stays_finite_where_the_variance_rounds_below_nothing():
+def test_centered_rmsprop_stays_finite_where_the_variance_rollouts_below_nothing():
     """A constant gradient of 3.3 at decay .9 reaches -2.6e-6 after 139 steps."""
-    settings = OptimizerSettings(
-        centered=True, decay=0.9, accumulator_init=0.0, epsilon=1e-10, epsilon_inside_root=False
-    )
+    settings = named.optimizer(centered=True, decay=0.9, accumulator_init=0.0, epsilon=1e-10, epsilon_inside_root=False)
     gradients = torch.full((200, 4), 3.3)
     assert torch.isfinite(run(settings, torch.zeros(4), gradients, [1e-3] * 200)).all()
 
@@ -178,19 +179,19 @@ def test_one_optimizer_per_slice_does_what_one_of_the_whole_does(settings, seed)
 @given(settings_of_all_kinds)
 def test_the_vectors_of_the_state_are_named_without_torch(settings):
     state = make(settings, torch.zeros(7)).state()
-    assert state_vectors(settings) == tuple(name for name, tensor in state.items() if tensor.shape == (7,))
+    assert settings.state_vectors == tuple(name for name, tensor in state.items() if tensor.shape == (7,))
 
 
 @pytest.mark.parametrize(
     ("settings", "size"),
     [
-        (OptimizerSettings(), 3),
-        (OptimizerSettings(centered=True), 4),
-        (OptimizerSettings(name="adam"), 4),
+        (named.optimizer(), 3),
+        (named.optimizer(centered=True), 4),
+        (named.optimizer(name="adam"), 4),
     ],
 )
 def test_the_checkpoint_of_another_model_or_optimizer_is_refused_and_changes_nothing(settings, size):
-    optimizer = make(OptimizerSettings(), torch.zeros(4))
+    optimizer = make(named.optimizer(), torch.zeros(4))
     with pytest.raises(ValueError, match=r"'square': \(4,\).*optimizer\.name and optimizer\.centered"):
         optimizer.restore(make(settings, torch.zeros(size)).state())
     assert torch.all(optimizer.state()["square"] == 1.0)
@@ -198,7 +199,7 @@ def test_the_checkpoint_of_another_model_or_optimizer_is_refused_and_changes_not
 
 def test_a_step_reads_the_gradients_and_allocates_no_state():
     parameters, gradients = problem()
-    for settings in (OptimizerSettings(centered=True), OptimizerSettings(name="adam")):
+    for settings in (named.optimizer(centered=True), named.optimizer(name="adam")):
         optimizer = make(settings, parameters)
         memory = {name: tensor.data_ptr() for name, tensor in optimizer.state().items()}
         kept = gradients.clone()
@@ -208,18 +209,19 @@ def test_a_step_reads_the_gradients_and_allocates_no_state():
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
+    ("name", "key", "value"),
     [
-        ("name", "sgd"),
-        ("learning_rate", 0.0),
-        ("learning_rate_final", -1.0),
-        ("decay", 1.0),
-        ("betas", [0.9, 1.0]),
-        ("epsilon", 0.0),
-        ("accumulator_init", -1.0),
-        ("clip_norm", -0.5),
+        ("rmsprop", "learning_rate", 0.0),
+        ("adam", "learning_rate_final", -1.0),
+        ("rmsprop", "decay", 1.0),
+        ("rmsprop", "betas", [0.9, 0.999]),
+        ("adam", "betas", [0.9, 1.0]),
+        ("adam", "epsilon", 0.0),
+        ("rmsprop", "accumulator_init", -1.0),
+        ("adam", "accumulator_init", 1.0),
+        ("adam", "clip_norm", -0.5),
     ],
 )
-def test_numbers_without_meaning_are_refused_by_name(key, value):
-    with pytest.raises(msgspec.ValidationError, match=rf"optimizer\.{key}: .* must be"):
-        msgspec.convert({key: value}, OptimizerSettings)
+def test_numbers_without_meaning_and_keys_that_are_not_read_are_refused(name, key, value):
+    with pytest.raises(msgspec.ValidationError, match=key):
+        named.optimizer(name, **{key: value})

@@ -8,20 +8,21 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from actorlearn.address import Ipc, Shm
 from actorlearn.memory.shared import Segment
-from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.parameters.counts import Counts, counts_fields
-from actorlearn.parameters.exchange_log import exchange_fields
 from actorlearn.parameters.gossip import Gossip
-from actorlearn.parameters.graph import GraphSettings
-from actorlearn.parameters.interface import ExchangeSettings, Learner, Place
-from actorlearn.parameters.make import make
+from actorlearn.parameters.interface import Learner, Place, Present
+from actorlearn.parameters.mixing import GraphSettings
+from actorlearn.parameters.modes import make
 from actorlearn.parameters.published import weights_fields
+from actorlearn.parameters.settings import GossipExchange
+from tests import named
 
 PARAMETERS, STATISTICS = 5, 2
 SIZE = PARAMETERS + STATISTICS
 RATE = 0.1
-PAAC = OptimizerSettings(clip_norm=1.0)
+PAAC = named.optimizer(clip_norm=1.0)
 
 
 def start() -> Tensor:
@@ -39,7 +40,6 @@ def segments(folder: Path, learners: int) -> Path:
     Segment.create(folder / "counts", counts_fields(64)).close()
     for learner in range(learners):
         Segment.create(folder / f"messages-{learner}", weights_fields(SIZE)).close()
-        Segment.create(folder / f"exchanges-{learner}", exchange_fields()).close()
         Segment.create(folder / f"gradients-{learner}", weights_fields(PARAMETERS)).close()
     return folder
 
@@ -54,18 +54,20 @@ def learner(
     **more: object,
 ) -> Gossip:
     """One of the learners whose segments lie in this folder."""
-    settings = ExchangeSettings(
-        mode="gossip",
+    shared = not more.pop("by_sockets", False)
+    settings = GossipExchange(
         rank=rank,
-        folder=str(folder),
+        counts=Shm(path=f"{folder}/counts"),
+        messages=Shm(path=f"{folder}/messages-{{}}") if shared else Ipc(path=f"{folder}/messages-{{}}.sock"),
         graph=graph or GraphSettings(name="complete"),
-        endpoint=f"ipc://{folder}/messages-{{}}.sock",
+        gradients=Shm(path=f"{folder}/gradients-{{}}") if "gradient_every" in more else None,
+        log=f"{folder}/exchanges-{rank}.jsonl" if shared else "",
         **{"learners": len(members), **more},  # type: ignore[arg-type]
     )
     counts = Counts(Segment.open(folder / "counts"), rank)
     own = Learner(
-        *(PAAC, start(), torch.zeros(PARAMETERS), alive, lambda: members, warn),
-        place=lambda: Place(counts.learned),  # its trainer commits what it has settled
+        *(PAAC, start(), torch.zeros(PARAMETERS), alive, lambda: Present(members), warn),
+        place=lambda: Place(counts.rollouts_learned),  # its trainer commits what it has settled
     )
     made = make(settings, own)
     assert isinstance(made, Gossip)

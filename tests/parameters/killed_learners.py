@@ -22,15 +22,17 @@ from typing import Any
 
 import torch
 
+from actorlearn.address import Shm
 from actorlearn.memory.shared import SHM_ROOT, Segment
-from actorlearn.optim.interface import OptimizerSettings
 from actorlearn.parameters.allgather import rows_fields
-from actorlearn.parameters.interface import Exchange, ExchangeSettings, Learner, PeerLost, Stopped
-from actorlearn.parameters.make import make
+from actorlearn.parameters.interface import Exchange, Learner, PeerLost, Stopped
+from actorlearn.parameters.modes import make
 from actorlearn.parameters.rendezvous import rendezvous_fields
+from actorlearn.parameters.settings import SyncExchange
+from tests import named
 
 SIZE, STEPS = 40, 2
-OPTIMIZER = OptimizerSettings(name="adam", epsilon=1e-5, clip_norm=0.5)
+OPTIMIZER = named.optimizer(name="adam", epsilon=1e-5, clip_norm=0.5)
 TRACED = ("allreduce.py", "allgather.py", "rendezvous.py")
 
 
@@ -62,12 +64,11 @@ def learn(folder: Path, rank: int, learners: int, gone: mmap.mmap) -> list[str]:
     """
     victim, joined = learners - 1, False
     weights, gradients = torch.linspace(-1.0, 1.0, SIZE) * (rank + 1), torch.zeros(SIZE)
-    settings = ExchangeSettings(
-        mode="sync",
+    settings = SyncExchange(
         rank=rank,
         learners=learners,
-        rendezvous=str(folder / "learners"),
-        gradients=str(folder / "gradients"),
+        rendezvous=Shm(path=str(folder / "learners")),
+        gradients=Shm(path=str(folder / "gradients")),
     )
     exchange = make(settings, Learner(OPTIMIZER, weights, gradients, lambda: joined or not gone[0], number=rank))
     for tensor in exchange.state().values():

@@ -105,7 +105,7 @@ def judge(directory: Path, allowed: dict[str, dict[str, bytes]]) -> str:
 def main(scenario: str, how: str, folder: Path) -> dict[str, Any]:
     env_steps, after = SCENARIOS[scenario]
     if scenario == "again-without-exchange":
-        files._libc = object()
+        files.libc = object()
     kinds, kill = {"operations": ((OPERATIONS,), by_operations), "strace": (SYSTEM_CALLS, by_strace)}[how]
     template, place = folder / "template", folder / "checkpoints"
     for steps in (10, 20):

@@ -18,25 +18,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from actorlearn.optim.interface import OptimizerSettings
-from actorlearn.parameters.allreduce import ASK_EVERY
+from actorlearn.address import Shm
+from actorlearn.parameters.allreduce import ASK_EVERY, Sync
 from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.interface import (
     Agreed,
+    Carried,
     Disagreement,
     Exchange,
-    ExchangeSettings,
     Learner,
     PeerLost,
     Place,
     Stopped,
 )
-from actorlearn.parameters.make import make
+from actorlearn.parameters.settings import SyncExchange
+from tests import named
 
 ROWS, INPUTS, HIDDEN, STATISTICS = 24, 4, 8, 2
 PARAMETERS = INPUTS * HIDDEN + HIDDEN
 UPDATES, UNUSABLE, RATE = 8, 5, 0.05
-OPTIMIZER = OptimizerSettings(name="adam", epsilon=1e-5, clip_norm=0.5)
+OPTIMIZER = named.optimizer(name="adam", epsilon=1e-5, clip_norm=0.5)
 
 
 def start() -> Tensor:
@@ -75,24 +76,24 @@ class SyncLearner:
         self.heard: dict[str, Any] = {}
 
     def join(self, generation: int) -> Exchange:
-        settings = ExchangeSettings(
-            mode="sync",
+        settings = SyncExchange(
             rank=self.rank,
             learners=self.learners,
-            rendezvous=self.paths[generation],
-            gradients=str(Path(self.paths[generation]).with_name("gradients")),
-            hash_every=1,
+            rendezvous=Shm(path=self.paths[generation]),
+            gradients=Shm(path=str(Path(self.paths[generation]).with_name("gradients"))),
         )
         own = Learner(
             *(OPTIMIZER, self.weights, torch.zeros(PARAMETERS), lambda: self.alive()),
             number=self.rank,
             consumed=self.consumed,
             place=lambda: self.place,
-            beside=[self.beside],
-            counts=lambda: [self.updates, self.rank],
-            adopt=lambda said, best: self.heard.update(said=said.tolist(), best=best),
+            carried=Carried(
+                [self.beside],
+                lambda: [self.updates, self.rank],
+                lambda said, best: self.heard.update(said=said.tolist(), best=best),
+            ),
         )
-        exchange = make(settings, own)
+        exchange = Sync(settings, own, hash_every=1)
         self.env_steps, self.updates = exchange.join(self.env_steps, self.updates)
         self.place = exchange.place() or self.place
         return exchange
@@ -111,7 +112,7 @@ class SyncLearner:
         exchange.settle()
         told(update=self.updates, norm=stepped.norm, taken=stepped.taken)
         self.env_steps, self.updates = agreed.env_steps, agreed.updates
-        self.place = Place(self.place.round + 1, self.place.used + 10 * (self.rank + 1))
+        self.place = Place(self.place.rollout + 1, self.place.used + 10 * (self.rank + 1))
         return agreed
 
     def end(self, exchange: Exchange) -> None:
@@ -129,7 +130,7 @@ def learn(learner: SyncLearner) -> None:
         if exchange.ending(learner.rank == 1 and step > 2 * ASK_EVERY):
             told(broken_off=step)
             break
-    told(**exchange.numbers())
+    told(**exchange.metrics())
     told(sockets=sum(handle.exists() and handle.is_socket() for handle in Path("/proc/self/fd").iterdir()))
     agreed = exchange.agree(0, 0, draining=True) if learner.rank == 1 else learner.learn(exchange)
     told(**agreed._asdict())

@@ -10,13 +10,13 @@ import pytest
 
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.allgather import AllGather, rows_fields
-from actorlearn.parameters.rendezvous import Rendezvous, rendezvous_fields
+from actorlearn.parameters.rendezvous import SharedRendezvous, rendezvous_fields
 
 LEARNERS, SIZE = 3, 21
 
 
-def place(folder: Path, rank: int, present: int = LEARNERS) -> tuple[Rendezvous, AllGather]:
-    rendezvous = Rendezvous(Segment.open(folder / f"learners-{present}"), rank, lambda: True)
+def place(folder: Path, rank: int, present: int = LEARNERS) -> tuple[SharedRendezvous, AllGather]:
+    rendezvous = SharedRendezvous(Segment.open(folder / f"learners-{present}"), rank, lambda: True)
     return rendezvous, AllGather(Segment.open(folder / "rows"), rendezvous)
 
 

@@ -16,7 +16,7 @@ import torch
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.allgather import rows_fields
 from actorlearn.parameters.allreduce import ASK_EVERY, ask_after
-from actorlearn.parameters.exchange import Alone
+from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.interface import Learner
 from actorlearn.parameters.rendezvous import rendezvous_fields
 from tests.parameters import sync_learner as program
@@ -48,6 +48,7 @@ def run(scenario: str, learners: int, paths: Sequence[str]) -> list[list[dict[st
     return lines
 
 
+@pytest.mark.nightly
 def test_two_learners_are_one_with_the_environments_of_both(tmp_path: Path) -> None:
     first, second = run("learn", 2, [rendezvous(tmp_path, 2)])
     weights = program.start()
@@ -84,7 +85,7 @@ def test_learners_ask_about_once_a_second_and_after_every_longer_step(
     assert ask_after(calls, seconds) == expected
 
 
-@pytest.mark.faults
+@pytest.mark.nightly
 def test_a_killed_learner_ends_the_generation_and_survivors_bring_the_newest_weights_to_the_next(
     tmp_path: Path,
 ) -> None:
@@ -109,7 +110,6 @@ def test_a_killed_learner_ends_the_generation_and_survivors_bring_the_newest_wei
 
 
 @pytest.mark.slow
-@pytest.mark.faults
 @pytest.mark.parametrize("learners", [2, 3])
 def test_wherever_a_learner_is_killed_all_others_have_the_same_whole_step(learners: int) -> None:
     """Two sum whole gradients, three sum a part each."""
@@ -122,11 +122,13 @@ def test_wherever_a_learner_is_killed_all_others_have_the_same_whole_step(learne
     assert {len(first) for first, *_ in killed} == {1, 2, 3, 4}  # not joined, joined, one step, two
 
 
+@pytest.mark.nightly
 def test_weights_that_differ_are_an_error_that_names_the_learners(tmp_path: Path) -> None:
     for lines in run("differ", 2, [rendezvous(tmp_path, 2)]):
         assert "after update 1 the learners differ in hash of the weights: learner 0: " in lines[-1]["differ"]
 
 
+@pytest.mark.nightly
 def test_who_has_fewer_steps_left_makes_the_others_along_with_them(tmp_path: Path) -> None:
     """And has no part in the mean until it comes in; all end together."""
     first, second = run("differ_in_steps", 2, [rendezvous(tmp_path, 2)])

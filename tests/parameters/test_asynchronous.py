@@ -14,37 +14,42 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from actorlearn.address import Shm
 from actorlearn.memory.shared import Segment
-from actorlearn.optim.interface import OptimizerSettings, state_vectors
+from actorlearn.optim.specs import OptimizerSettings
+from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.asynchronous import Async
-from actorlearn.parameters.exchange import Alone
-from actorlearn.parameters.interface import ExchangeSettings, Learner, Place
-from actorlearn.parameters.make import make
-from actorlearn.parameters.store import Record, Store, store_fields
-from tests import reference
+from actorlearn.parameters.interface import Learner, Place
+from actorlearn.parameters.modes import make
+from actorlearn.parameters.settings import AsyncExchange
+from actorlearn.parameters.store import Record, SharedStore, store_fields
+from tests import named, reference
+from tests.examples import examples
 
 PARAMETERS, STATISTICS = 5003, 3  # three chunks, the last one no multiple of anything
 RATE = 0.01
-PAAC = OptimizerSettings()
+PAAC = named.optimizer()
 OPTIMIZERS = [
     PAAC,
-    OptimizerSettings(centered=True, epsilon_inside_root=False, clip_norm=0.0),
-    OptimizerSettings(name="adam", epsilon=1e-5, clip_norm=0.5),
+    named.optimizer(centered=True, epsilon_inside_root=False, clip_norm=0.0),
+    named.optimizer(name="adam", epsilon=1e-5, clip_norm=0.5),
 ]
 
 LEARNER = """
 import sys
 from pathlib import Path
 import torch
-from actorlearn.optim.interface import OptimizerSettings
-from actorlearn.parameters.interface import ExchangeSettings, Learner, Place
-from actorlearn.parameters.make import make
+from actorlearn.address import Shm
+from actorlearn.parameters.interface import Learner, Place
+from actorlearn.parameters.modes import make
+from actorlearn.parameters.settings import AsyncExchange
+from tests import named
 torch.set_num_threads(1)
 rank, learners, updates, size = map(int, sys.argv[2:])
 weights, gradients = torch.zeros(size), torch.zeros(size)
 # Without decay the rule remembers nothing, so the order of updates does not matter.
-optimizer = OptimizerSettings(decay=0.0, accumulator_init=0.0, epsilon=1e-6, clip_norm=0.0)
-settings = ExchangeSettings(mode="async", rank=rank, learners=learners, store=sys.argv[1])
+optimizer = named.optimizer(decay=0.0, accumulator_init=0.0, epsilon=1e-6, clip_norm=0.0)
+settings = AsyncExchange(rank=rank, learners=learners, store=Shm(path=sys.argv[1]))
 update = 0
 exchange = make(settings, Learner(optimizer, weights, gradients, place=lambda: Place(update, 7 * update)))
 exchange.join(0, 0)
@@ -58,9 +63,9 @@ exchange.close()
 
 
 def place_of(path: Path, rank: int) -> Callable[[], Place]:
-    """Where a learner stands that goes on after each round that it has settled."""
-    store = Store(Segment.open(path), rank, PARAMETERS, lambda: None)
-    return lambda: Place(store.record.learned, store.record.used) if store.record else Place()
+    """Where a learner stands that goes on after each rollout that it has settled."""
+    store = SharedStore(Segment.open(path), rank, PARAMETERS, lambda: None)
+    return lambda: Place(store.record.rollouts_learned, store.record.used) if store.record else Place()
 
 
 @contextmanager
@@ -68,12 +73,12 @@ def learners(
     folder: Path, optimizer: OptimizerSettings, count: int = 1, local_steps: int = 1
 ) -> Iterator[list[tuple[Async, Tensor]]]:
     """So many learners with their weights, in one process: the locks are each learner's own all the same."""
-    fields = store_fields(PARAMETERS, len(state_vectors(optimizer)), STATISTICS, count)
+    fields = store_fields(PARAMETERS, len(optimizer.state_vectors), STATISTICS, count)
     path = Segment.create(folder / "store", fields).path
     made = []
     for rank in range(count):
         weights = start()
-        which = ExchangeSettings(mode="async", rank=rank, learners=count, store=str(path), local_steps=local_steps)
+        which = AsyncExchange(rank=rank, learners=count, store=Shm(path=str(path)), local_steps=local_steps)
         exchange = make(which, Learner(optimizer, weights, torch.zeros(PARAMETERS), place=place_of(path, rank)))
         assert isinstance(exchange, Async)
         made.append((exchange, weights))
@@ -114,11 +119,11 @@ def test_one_learner_is_exactly_a_learner_alone(tmp_path: Path, optimizer: Optim
         assert torch.equal(weights, expected)
         for name, tensor in alone.state().items():
             assert torch.equal(exchange.state()[name], tensor)
-        assert exchange.numbers()["staleness_max"] == 0
+        assert exchange.metrics()["staleness_max"] == 0
         assert exchange.agree(0, 0, draining=True) == alone.agree(0, 0, draining=True)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=12), st.integers(0, 100))
 def test_updates_of_several_learners_are_those_of_one_in_the_same_order(tmp_path_factory, turns, seed):
     """For a rule that centralises all it remembers; gradients do not depend on the weights here."""
@@ -139,7 +144,7 @@ def test_updates_of_several_learners_are_those_of_one_in_the_same_order(tmp_path
             alone.step(gradient.clone(), RATE)
             assert torch.equal(weights, expected)
         for (exchange, weights), delays in zip(made, late, strict=True):
-            told = exchange.numbers()
+            told = exchange.metrics()
             assert told["staleness_max"] == max(delays, default=0)
             assert told["staleness_mean"] == pytest.approx(sum(delays) / max(len(delays), 1))
             assert exchange.pull() == (exchange is not made[turns[-1]][0])
@@ -156,11 +161,11 @@ def test_adam_counts_each_learners_own_steps(tmp_path: Path) -> None:
         assert [int(exchange.state()["steps"]) for exchange, _ in made] == [2, 1]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(1, 4), st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(0, 100))
 def test_several_local_steps_of_one_learner_are_adam(tmp_path_factory, local_steps, batches, seed):
     """What is left over at the end of a batch goes on with the next, and stays when central weights are looked at."""
-    adam = OptimizerSettings(name="adam", epsilon=1e-5, clip_norm=0.5)
+    adam = named.optimizer(name="adam", epsilon=1e-5, clip_norm=0.5)
     expected = start()
     alone = Alone(Learner(adam, expected, torch.zeros(PARAMETERS)))
     with learners(tmp_path_factory.mktemp("async"), adam, 1, local_steps) as ((exchange, weights),):
@@ -181,7 +186,7 @@ def test_several_local_steps_of_one_learner_are_adam(tmp_path_factory, local_ste
 
 def test_batches_of_one_update_are_together_in_the_store_after_so_many_of_them(tmp_path: Path) -> None:
     """A2C makes one update of a batch: its local steps are those of several batches, and a drain leaves none behind."""
-    adam = OptimizerSettings(name="adam", epsilon=1e-5, clip_norm=0.5)
+    adam = named.optimizer(name="adam", epsilon=1e-5, clip_norm=0.5)
     expected = start()
     alone = Alone(Learner(adam, expected, torch.zeros(PARAMETERS)))
     with learners(tmp_path, adam, 2, local_steps=3) as ((exchange, weights), (other, others)):
@@ -202,7 +207,7 @@ def test_batches_of_one_update_are_together_in_the_store_after_so_many_of_them(t
 @pytest.mark.parametrize("pulled", [False, True])
 def test_local_steps_of_two_learners_follow_the_appendix(tmp_path: Path, pulled: bool) -> None:
     """Also where central values are taken between two local steps: those taken so far are repeated on them."""
-    adam = OptimizerSettings(name="adam", epsilon=1e-5, epsilon_hat=True, clip_norm=0.0)
+    adam = named.optimizer(name="adam", epsilon=1e-5, epsilon_hat=True, clip_norm=0.0)
     turns = (0, 1, 1, 0, 0, 0, 1, 1, 1)
     gradients = gradients_of(len(turns))
     events, slopes, alone = [], [], [0, 0]
@@ -282,7 +287,7 @@ def test_a_checkpoint_fits_every_mode(tmp_path: Path, optimizer: OptimizerSettin
             exchange.restore(Alone(Learner(optimizer, torch.zeros(9000), torch.zeros(9000))).state())
 
 
-@pytest.mark.faults
+@pytest.mark.nightly
 @pytest.mark.timeout(180)  # each learner loads torch, on a machine that may be busy
 def test_processes_that_hammer_one_store_lose_no_update(tmp_path: Path) -> None:
     count, updates = 3, 40
@@ -298,5 +303,5 @@ def test_processes_that_hammer_one_store_lose_no_update(tmp_path: Path) -> None:
     # Ranks 0 and 2 go down by the rate and rank 1 up; every step is the rate but for epsilon.
     expected = -(updates / 2 * 0.75) / (1.0 + 1e-6) ** 0.5
     torch.testing.assert_close(newest, torch.full((PARAMETERS,), expected), rtol=1e-4, atol=1e-4)
-    records = [Store(segment, rank, PARAMETERS, lambda: None).record for rank in range(count)]
+    records = [SharedStore(segment, rank, PARAMETERS, lambda: None).record for rank in range(count)]
     assert records == [Record(updates, 7 * updates, 7 * updates, updates, 0, 0, 0)] * count

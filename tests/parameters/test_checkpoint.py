@@ -19,7 +19,8 @@ import torch
 
 from actorlearn.parameters import checkpoint, checkpoint_folders
 from actorlearn.parameters.checkpoint_folders import CheckpointError, going_on, in_all, of_all, unsealed
-from actorlearn.processes.evaluate import newest_opened
+from actorlearn.parameters.modes import MODES
+from actorlearn.tasks.evaluate import newest_opened
 from tests.parameters.killed_saves import SCENARIOS
 
 TENSORS = {"weights.a": torch.arange(6.0).reshape(2, 3), "optimizer.m": torch.ones(4)}
@@ -190,7 +191,7 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read_is_read_again(
 
 
 def taken(root: Path, learner: int, mode: str) -> tuple[str, str]:
-    own, shared = going_on(root, learner, mode)
+    own, shared = going_on(root, learner, MODES[mode])
     return str(own.path.relative_to(root)), str(shared.path.relative_to(root))
 
 
@@ -223,15 +224,16 @@ def test_only_learners_with_the_same_weights_stand_in_for_one_another(tmp_path: 
         save(tmp_path / directory, steps)
     damage(tmp_path / "000000000050")
     assert taken(tmp_path, 0, "sync") == ("learner-1/000000000050",) * 2
-    assert "only that of step 0 is valid" in going_on(tmp_path, 0, "sync")[0].warnings()[-1]
+    assert "only that of step 0 is valid" in going_on(tmp_path, 0, MODES["sync"])[0].warnings()[-1]
     for mode in ("alone", "gossip"):
         with pytest.raises(CheckpointError, match="only that of step 0 is valid"):
-            going_on(tmp_path, 0, mode)
+            going_on(tmp_path, 0, MODES[mode])
 
 
 # Saves that fail ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("how", ["operations", pytest.param("strace", marks=pytest.mark.slow)])
 def test_a_kill_at_any_point_of_a_save_leaves_the_old_one_or_the_new_one(

@@ -1,34 +1,26 @@
-"""The ring of a learner's exchanges: read whole and in order, lost records said, and the way back to a message."""
+"""What learners log of their exchanges: everything, in order, whoever is killed, and whatever the disk has room for."""
 
 from __future__ import annotations
 
-import math
+import errno
+import os
+import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from actorlearn.memory.shared import Segment
-from actorlearn.parameters.exchange_log import (
-    ADOPTED,
-    MIXED,
-    STEPPED,
-    ExchangeLog,
-    ExchangeReader,
-    Overrun,
-    exchange_fields,
-)
+from actorlearn.parameters.consensus import Measured
+from actorlearn.parameters.exchange_log import ExchangeLog, read
+from tests.sizes import ROOT
 
 WRITER = """
 import sys
 from pathlib import Path
-from actorlearn.memory.shared import Segment
 from actorlearn.parameters.exchange_log import ExchangeLog
-log = ExchangeLog(Segment.open(Path(sys.argv[1])))
+log = ExchangeLog(Path(sys.argv[1]), anew=False)
 version = 0
 while True:
     log.stepped(version, 2.0 * version)
@@ -37,79 +29,75 @@ while True:
 """
 
 
-def make(tmp_path: Path, records: int = 8) -> tuple[ExchangeLog, ExchangeReader]:
-    segment = Segment.create(tmp_path / "exchanges-0", exchange_fields(records))
-    return ExchangeLog(segment), ExchangeReader(segment)
-
-
-def test_records_are_read_once_and_in_order(tmp_path: Path) -> None:
-    log, reader = make(tmp_path)
-    assert reader.read() == []
-    log.adopted({3: 7, 63: 2**31 - 1})
+def test_records_come_back_as_they_were_in_their_order(tmp_path: Path) -> None:
+    log = ExchangeLog(tmp_path / "exchanges-0.jsonl", anew=True)
+    log.adopted({3: 7, 63: 2**41})
     log.stepped(0, 0.5)
-    log.mixed({1: 0}, 0.25)
-    adopted, stepped, mixed = reader.read()
-    assert (adopted.kind, adopted.version, adopted.messages) == (ADOPTED, -1, {3: 7, 63: 2**31 - 1})
-    assert math.isnan(adopted.norm)
-    assert stepped[1:] == (STEPPED, 0, 0.5, {})
-    assert mixed[1:] == (MIXED, -1, 0.25, {1: 0})
-    assert adopted.time_ns <= stepped.time_ns <= mixed.time_ns
-    log.stepped(1, 1.0)
-    assert [record.version for record in reader.read()] == [1]
+    log.mixed({1: 0}, float("inf"))
+    log.measured(Measured({0: 0, 1: 5}, {0: 0.0, 1: 2.5}, 1.25))
+    log.close()
+    adopted, stepped, mixed, measured = read(tmp_path / "exchanges-0.jsonl")
+    assert (adopted.kind, adopted.messages) == ("adopted", {3: 7, 63: 2**41})
+    assert (stepped.kind, stepped.version, stepped.norm) == ("stepped", 0, 0.5)
+    assert (mixed.kind, mixed.messages, mixed.norm) == ("mixed", {1: 0}, None)
+    assert (measured.kind, measured.messages) == ("measured", {0: 0, 1: 5})
+    assert (measured.distances, measured.distance) == ({0: 0.0, 1: 2.5}, 1.25)
+    assert adopted.time_ns <= stepped.time_ns <= mixed.time_ns <= measured.time_ns
 
 
-def test_a_restarted_learner_goes_on_in_its_ring(tmp_path: Path) -> None:
-    log, reader = make(tmp_path)
+def test_a_restarted_learner_goes_on_in_its_file_and_another_run_begins_anew(tmp_path: Path) -> None:
+    path = tmp_path / "exchanges-0.jsonl"
+    for version, anew in ((0, True), (1, False)):
+        log = ExchangeLog(path, anew)
+        log.stepped(version, 1.0)
+        log.close()
+    assert [record.version for record in read(path)] == [0, 1]
+    ExchangeLog(path, anew=True).close()
+    assert read(path) == []
+
+
+def test_a_line_that_is_not_whole_is_weights_from_elsewhere(tmp_path: Path) -> None:
+    path = tmp_path / "exchanges-0.jsonl"
+    log = ExchangeLog(path, anew=True)
     log.stepped(0, 1.0)
-    ExchangeLog(Segment.open(tmp_path / "exchanges-0")).stepped(1, 1.0)
-    assert [record.version for record in reader.read()] == [0, 1]
+    log.stepped(1, 1.0)
+    log.close()
+    path.write_bytes(path.read_bytes()[:-9])
+    log = ExchangeLog(path, anew=False)
+    log.stepped(2, 1.0)
+    log.close()
+    first, lost, last = read(path)
+    assert (first.version, last.version) == (0, 2)
+    assert (lost.kind, lost.messages, lost.time_ns) == ("adopted", {}, first.time_ns)
 
 
-def test_lost_records_are_said_until_the_reader_goes_back_to_a_message(tmp_path: Path) -> None:
-    log, reader = make(tmp_path)
-    for version in range(7):
-        log.stepped(version, 0.0)
-    assert len(reader.read()) == 7
-    for version in range(7, 15):
-        log.stepped(version, 0.0)
-    for _ in range(2):
-        with pytest.raises(Overrun, match="exchanges-0"):
-            reader.read()
-    with pytest.raises(Overrun, match="message 3"):
-        reader.rewind(3)
-    reader.rewind(12)
-    assert [record.version for record in reader.read()] == [13, 14]
+def test_a_full_disk_ends_the_log_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = ExchangeLog(tmp_path / "exchanges-0.jsonl", anew=True)
+    log.stepped(0, 1.0)
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", lambda *_: raise_full())
+        log.stepped(1, 1.0)
+    log.stepped(2, 1.0)
+    log.close()
+    assert [record.version for record in read(tmp_path / "exchanges-0.jsonl")] == [0]
 
 
-def test_of_two_steps_to_one_message_the_later_one_led_to_it(tmp_path: Path) -> None:
-    log, reader = make(tmp_path)
-    log.stepped(0, 1.0)  # killed before it was posted
-    log.adopted({1: 4})
-    log.stepped(0, 2.0)
-    log.mixed({1: 5}, 0.0)
-    reader.rewind(0)
-    assert [record.kind for record in reader.read()] == [MIXED]
-
-
-def test_no_record_is_torn_while_a_writer_loops(tmp_path: Path) -> None:
-    segment = Segment.create(tmp_path / "exchanges-0", exchange_fields(64))
-    reader = ExchangeReader(segment)
-    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(segment.path)])
-    seen = 0
+def test_a_writer_that_is_killed_has_written_what_it_did(tmp_path: Path) -> None:
+    path = tmp_path / "exchanges-0.jsonl"
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], cwd=ROOT)
     deadline_s = time.monotonic() + 40
-    while seen < 1000 and time.monotonic() < deadline_s:
-        try:
-            records = reader.read()
-        except Overrun:
-            with suppress(Overrun):
-                reader.rewind(int(segment["version"].max()))
-            continue
-        for first, second in pairwise(records):
-            assert (first.kind, second.kind) in ((STEPPED, MIXED), (MIXED, STEPPED))
-            if first.kind == STEPPED:
-                assert first.norm == 2.0 * first.version and second.norm == 3.0 * first.version
-                assert second.messages == {peer: first.version for peer in range(first.version % 64)}
-        seen += len(records)
-    writer.kill()
+    while time.monotonic() < deadline_s and (not path.exists() or path.stat().st_size < 100_000):
+        time.sleep(0.01)
+    writer.send_signal(signal.SIGKILL)
     writer.wait()
-    assert seen >= 1000
+    records = read(path)
+    assert len(records) > 100
+    for number, record in enumerate(records):
+        version = number // 2
+        assert record.kind == ("mixed" if number % 2 else "stepped")
+        assert record.norm == (3.0 if number % 2 else 2.0) * version
+        assert number % 2 == 0 or record.messages == dict.fromkeys(range(version % 64), version)
+
+
+def raise_full() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

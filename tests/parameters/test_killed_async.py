@@ -16,30 +16,33 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from actorlearn.address import Shm
 from actorlearn.failpoints import Killed, armed, hit
 from actorlearn.memory.shared import Segment
-from actorlearn.optim.interface import OptimizerSettings
+from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters.asynchronous import Async
-from actorlearn.parameters.interface import ExchangeSettings, Learner, Place
+from actorlearn.parameters.interface import Carried, Learner, Place
+from actorlearn.parameters.settings import AsyncExchange
 from actorlearn.parameters.store import store_fields
+from tests import named
 
 PARAMETERS, STATISTICS = 7, 1
-ROUNDS, MINIBATCHES, STEPS = 4, 2, 10
+ROLLOUTS, MINIBATCHES, STEPS = 4, 2, 10
 LEARNERS = 2
-RMSPROP = OptimizerSettings(decay=0.0, accumulator_init=0.0, epsilon=1e-30, clip_norm=0.0)
-ADAM = OptimizerSettings(name="adam", betas=(0.0, 0.0), epsilon=1e-30, clip_norm=0.0)
+RMSPROP = named.optimizer(decay=0.0, accumulator_init=0.0, epsilon=1e-30, clip_norm=0.0)
+ADAM = named.optimizer(name="adam", betas=(0.0, 0.0), epsilon=1e-30, clip_norm=0.0)
 """Neither remembers anything: a step by a gradient of ones is the learning rate."""
-POINTS = ("store.written", "store.committed", "store.recorded", "store.settled", "driver.passed", "driver.settled")
+POINTS = ("store.written", "store.committed", "record.written", "record.committed", "driver.passed", "driver.settled")
 
 
-def rate(learner: int, round_: int, minibatch: int) -> float:
+def rate(learner: int, rollout: int, minibatch: int) -> float:
     """One bit of a float32 for each update there is, so that a sum of them says which were made."""
-    return 2.0 ** -(1 + minibatch + MINIBATCHES * (round_ + ROUNDS * learner))
+    return 2.0 ** -(1 + minibatch + MINIBATCHES * (rollout + ROLLOUTS * learner))
 
 
 @dataclass
 class Driver:
-    """What a trainer does around the exchange; its account, round and steps, outlives it."""
+    """What a trainer does around the exchange; its account, rollout and steps, outlives it."""
 
     path: Path
     learner: int
@@ -61,24 +64,24 @@ class Driver:
     def begin(self) -> None:
         gradients = torch.zeros(PARAMETERS)
         self.exchange = Async(
-            ExchangeSettings(
-                **{"mode": "async", "rank": self.learner, "learners": LEARNERS, "store": str(self.path)},
-                local_steps=self.local_steps,
+            AsyncExchange(
+                rank=self.learner, learners=LEARNERS, store=Shm(path=str(self.path)), local_steps=self.local_steps
             ),
             Learner(
                 *(self.optimizer, torch.zeros(PARAMETERS + STATISTICS), gradients),
                 place=lambda: Place(self.learned, self.used),
-                counts=lambda: [self.learned, 7],
-                adopt=lambda said, best: self.heard.append(said[best].tolist()),
+                carried=Carried(
+                    counts=lambda: [self.learned, 7], adopt=lambda said, best: self.heard.append(said[best].tolist())
+                ),
             ),
         )
         self.exchange.join(0, 0)
         place = self.exchange.place()
-        assert place is not None and place.round == self.learned
+        assert place is not None and place.rollout == self.learned
         self.account[:] = place
 
     def learn(self) -> None:
-        """A round."""
+        """A rollout."""
         self.exchange.agree(STEPS, MINIBATCHES)
         self.exchange.merge(torch.tensor([rate(self.learner, self.learned, 0)]), lambda own, theirs: own.add_(theirs))
         for minibatch in range(MINIBATCHES):
@@ -90,7 +93,7 @@ class Driver:
 
 
 def run(folder: Path, kill: str, optimizer: OptimizerSettings, local_steps: int) -> tuple[dict[str, int], Any]:
-    """All rounds of both learners in turn, the first killed as `kill` says; hits by name, and the drivers."""
+    """All rollouts of both learners in turn, the first killed as `kill` says; hits by name, and the drivers."""
     vectors = 1 if optimizer.name == "rmsprop" else 2
     fields = store_fields(PARAMETERS, vectors, STATISTICS, LEARNERS)
     drivers = [
@@ -99,12 +102,12 @@ def run(folder: Path, kill: str, optimizer: OptimizerSettings, local_steps: int)
     ]
     turn = drivers[0]
     with armed(kill, lambda: turn is drivers[0]) as arms:
-        for _ in range(ROUNDS + 2):  # one that is killed needs a turn more
+        for _ in range(ROLLOUTS + 2):  # one that is killed needs a turn more
             for turn in drivers:
                 try:
                     if not hasattr(turn, "exchange"):
                         turn.begin()
-                    if turn.learned < ROUNDS:
+                    if turn.learned < ROLLOUTS:
                         turn.learn()
                 except Killed:
                     turn.exchange.close()
@@ -113,14 +116,14 @@ def run(folder: Path, kill: str, optimizer: OptimizerSettings, local_steps: int)
 
 
 def bits(sum_: float, learner: int, every: int = 1) -> list[int]:
-    """How often each update of a learner is in a sum, by round; `every`: only the first of so many."""
-    whole = int(sum_ * 2 ** (LEARNERS * ROUNDS * MINIBATCHES))
-    places = [(r, m) for r in range(ROUNDS) for m in range(0, MINIBATCHES, every)]
-    return [r for r, m in places if whole & int(rate(learner, r, m) * 2 ** (LEARNERS * ROUNDS * MINIBATCHES))]
+    """How often each update of a learner is in a sum, by rollout; `every`: only the first of so many."""
+    whole = int(sum_ * 2 ** (LEARNERS * ROLLOUTS * MINIBATCHES))
+    places = [(r, m) for r in range(ROLLOUTS) for m in range(0, MINIBATCHES, every)]
+    return [r for r, m in places if whole & int(rate(learner, r, m) * 2 ** (LEARNERS * ROLLOUTS * MINIBATCHES))]
 
 
-ONCE = sum(rate(k, r, m) for k in range(LEARNERS) for r in range(ROUNDS) for m in range(MINIBATCHES))
-MERGED = sum(rate(k, r, 0) for k in range(LEARNERS) for r in range(ROUNDS))
+ONCE = sum(rate(k, r, m) for k in range(LEARNERS) for r in range(ROLLOUTS) for m in range(MINIBATCHES))
+MERGED = sum(rate(k, r, 0) for k in range(LEARNERS) for r in range(ROLLOUTS))
 
 
 def kills(optimizer: OptimizerSettings, local_steps: int, folder: Path) -> Iterator[tuple[str, Path]]:
@@ -144,9 +147,9 @@ def test_wherever_a_learner_is_killed_each_of_its_updates_is_in_each_chunk_once(
         for driver in drivers:
             driver.exchange.pull()
             assert driver.exchange.weights.tolist() == [-ONCE] * PARAMETERS + [MERGED], kill
-            assert (driver.learned, driver.used) == (ROUNDS, ROUNDS * STEPS), kill
-            assert driver.exchange.store.env_steps == LEARNERS * ROUNDS * STEPS, kill
-            assert driver.exchange.store.updates == LEARNERS * ROUNDS, kill
+            assert (driver.learned, driver.used) == (ROLLOUTS, ROLLOUTS * STEPS), kill
+            assert driver.exchange.store.env_steps == LEARNERS * ROLLOUTS * STEPS, kill
+            assert driver.exchange.store.updates == LEARNERS * ROLLOUTS, kill
             driver.exchange.close()
         for heard in drivers[0].heard:
             assert heard[1] == 7
@@ -157,7 +160,7 @@ def test_wherever_a_learner_is_killed_each_of_its_updates_is_in_each_chunk_once(
 def test_local_steps_that_died_with_their_learner_are_told_and_no_other_is_lost(
     tmp_path: Path, local_steps: int
 ) -> None:
-    """Of a round that is partly in the store all steps are used."""
+    """Of a rollout that is partly in the store all steps are used."""
     for kill, folder in kills(ADAM, local_steps, tmp_path / "runs"):
         _, drivers = run(folder, kill, ADAM, local_steps)
         for driver in drivers:
@@ -165,27 +168,27 @@ def test_local_steps_that_died_with_their_learner_are_told_and_no_other_is_lost(
         for driver in drivers:
             driver.exchange.pull()
             assert driver.exchange.store.env_steps == sum(other.used for other in drivers), kill
-            assert int(driver.exchange.state()["steps"]) == ROUNDS * MINIBATCHES, kill
+            assert int(driver.exchange.state()["steps"]) == ROLLOUTS * MINIBATCHES, kill
         *parameters, merged = drivers[0].exchange.weights.tolist()
-        assert bits(merged, 0) == [r for r in range(ROUNDS)], kill
+        assert bits(merged, 0) == [r for r in range(ROLLOUTS)], kill
         seen = [set(bits(-parameter, 0)) for parameter in parameters]
         assert drivers[0].used == STEPS * len(set.union(*seen)), (kill, seen)
         for parameter in parameters:
-            assert bits(-parameter, 1) == sorted([*range(ROUNDS)] * MINIBATCHES), kill
+            assert bits(-parameter, 1) == sorted([*range(ROLLOUTS)] * MINIBATCHES), kill
             assert 0.0 <= -parameter < 1.0, kill  # no carry from a bit that was added twice
         for driver in drivers:
             driver.exchange.close()
 
 
 def killed(folder: Path, kill: str) -> int:
-    """Fork a learner that learns all its rounds, or is killed; what it ended by."""
+    """Fork a learner that learns all its rollouts, or is killed; what it ended by."""
     if child := os.fork():
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     account = np.memmap(folder / "account", np.int64, "r+", shape=(2,))
     driver = Driver(folder / "store", 0, account=account)
     with armed(kill):
         driver.begin()
-        while driver.learned < ROUNDS:
+        while driver.learned < ROLLOUTS:
             driver.learn()
     os._exit(0)
 
@@ -206,7 +209,7 @@ def main(folder: Path) -> None:
                 assert killed(where, "") == 0, (name, nth)
             else:
                 other.begin()
-            while other.learned < ROUNDS:
+            while other.learned < ROLLOUTS:
                 other.learn()
             assert other.exchange.weights.tolist() == [-ONCE] * PARAMETERS + [MERGED], (name, nth)
             other.exchange.close()
@@ -216,12 +219,12 @@ def main(folder: Path) -> None:
     print(sum(seen.values()), min(seen.values()))
 
 
-@pytest.mark.faults
+@pytest.mark.nightly
 @pytest.mark.timeout(180)  # it loads torch, on a machine that may be busy
 def test_kills_by_the_kernel_are_the_same(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.parameters.test_killed_async", str(tmp_path)]
     kills, least = map(int, subprocess.check_output(command).split())
-    assert kills > 80 and least >= ROUNDS
+    assert kills > 80 and least >= ROLLOUTS
 
 
 if __name__ == "__main__":

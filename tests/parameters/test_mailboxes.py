@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from actorlearn.parameters.mailbox import Mailbox
 from actorlearn.parameters.socket_mailbox import CONTRADICTIONS, HEADER, INCARNATION, MAGIC, PROTOCOL, SocketMailbox
 from actorlearn.wire.channel import ChannelError, Push
+from tests.examples import examples
 from tests.parameters.posting_learner import KINDS, LEARNERS, SIZE, socket_mailbox, tattooed
 from tests.sizes import ROOT
 
@@ -167,7 +168,7 @@ class MailboxContract:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(deeds=st.lists(st.tuples(st.sampled_from(("post", "take")), st.integers(0, 2), st.integers(0, 2)), max_size=40))
 def test_in_any_order_versions_never_go_back_and_belong_to_their_content(
     tmp_path_factory: pytest.TempPathFactory, kind: str, deeds: list[tuple[str, int, int]]
@@ -311,7 +312,7 @@ class TestSocketMailbox(MailboxContract):
         until(good_comes)
         line.close()
 
-    @settings(max_examples=200)
+    @settings(max_examples=examples(200))
     @given(st.lists(st.binary(max_size=HEADER.size + 4 * SMALL + 4), max_size=3))
     def test_any_frames_are_dropped_without_an_error(self, reader_of_bytes: SocketMailbox, frames: list[bytes]) -> None:
         assert not reader_of_bytes._keep(frames)

@@ -16,7 +16,7 @@ import pytest
 
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.interface import PeerLost, Stopped
-from actorlearn.parameters.rendezvous import Rendezvous, rendezvous_fields
+from actorlearn.parameters.rendezvous import SharedRendezvous, rendezvous_fields
 
 LEARNERS = 3
 
@@ -24,8 +24,8 @@ LEARNER = """
 import sys
 from pathlib import Path
 from actorlearn.memory.shared import Segment
-from actorlearn.parameters.rendezvous import Rendezvous
-place = Rendezvous(Segment.open(Path(sys.argv[1])), int(sys.argv[2]), lambda: True)
+from actorlearn.parameters.rendezvous import SharedRendezvous
+place = SharedRendezvous(Segment.open(Path(sys.argv[1])), int(sys.argv[2]), lambda: True)
 for meeting in range(int(sys.argv[3])):
     print(place.meet([meeting, place.rank])[:, :2].tolist(), flush=True)
 input()  # until it is killed
@@ -38,8 +38,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def places(path: Path, ranks: range, alive: Callable[[], bool] = lambda: True) -> Iterator[list[Rendezvous]]:
-    taken = [Rendezvous(Segment.open(path), rank, alive) for rank in ranks]
+def places(path: Path, ranks: range, alive: Callable[[], bool] = lambda: True) -> Iterator[list[SharedRendezvous]]:
+    taken = [SharedRendezvous(Segment.open(path), rank, alive) for rank in ranks]
     try:
         yield taken
     finally:
@@ -50,7 +50,7 @@ def places(path: Path, ranks: range, alive: Callable[[], bool] = lambda: True) -
 def test_everybody_hears_what_everybody_said_whoever_is_faster(path: Path) -> None:
     meetings = 200
 
-    def attend(place: Rendezvous) -> list[list[list[int]]]:
+    def attend(place: SharedRendezvous) -> list[list[list[int]]]:
         return [place.meet([meeting, 10**15 * place.rank + meeting])[:, :2].tolist() for meeting in range(meetings)]
 
     with places(path, range(LEARNERS)) as taken, ThreadPoolExecutor(LEARNERS) as threads:
@@ -71,7 +71,6 @@ def test_who_is_told_to_end_stops_waiting_for_a_learner_that_never_came(path: Pa
         place.meet([])
 
 
-@pytest.mark.faults
 def test_a_killed_learner_is_missed_by_name_and_its_place_is_not_given_again(path: Path) -> None:
     program = [sys.executable, "-c", LEARNER, str(path)]
     learners = [
@@ -86,7 +85,7 @@ def test_a_killed_learner_is_missed_by_name_and_its_place_is_not_given_again(pat
                 place.meet([2, 0])
         learners[0].wait()
         with pytest.raises(RuntimeError, match="learner 1 has been here before"):
-            Rendezvous(Segment.open(path), 1, lambda: True)
+            SharedRendezvous(Segment.open(path), 1, lambda: True)
     finally:
         for learner in learners:
             learner.kill()
@@ -102,8 +101,7 @@ def test_who_has_come_and_left_is_missed_at_the_next_meeting_and_not_at_this(pat
         return True
 
     with places(path, range(1), alive) as (staying,), places(path, range(1, 2)) as (late,), ThreadPoolExecutor() as run:
-        with places(path, range(2, 3)) as (leaving,), pytest.raises(Stopped):
-            leaving._alive = lambda: False
+        with places(path, range(2, 3), lambda: False) as (leaving,), pytest.raises(Stopped):
             leaving.meet([2])
         waiting = run.submit(staying.meet, [0])
         for _ in range(3):  # it has looked twice whether somebody is gone
@@ -142,10 +140,10 @@ def test_a_learner_that_has_left_is_missed_too(path: Path) -> None:
 
 def test_a_place_that_is_taken_is_refused(path: Path) -> None:
     with places(path, range(1)), pytest.raises(RuntimeError, match="learner 0 has been here before"):
-        Rendezvous(Segment.open(path), 0, lambda: True)
+        SharedRendezvous(Segment.open(path), 0, lambda: True)
 
 
-def test_closing_twice_is_closing_once_and_keeps_no_lock_and_no_bell(path: Path) -> None:
+def test_closing_twice_is_closing_once_and_keeps_no_lock_and_no_wakeup(path: Path) -> None:
     with places(path, range(1)) as (place,):
         place.close()
         handles = Path("/proc/self/fd").iterdir()

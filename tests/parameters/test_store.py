@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actorlearn.failpoints import Killed, armed
+from actorlearn.memory.record import SLOTS
 from actorlearn.memory.shared import Segment, segment_bytes
-from actorlearn.parameters.store import SLOTS, Record, Store, store_fields
+from actorlearn.parameters.store import Record, SharedStore, store_fields
 
 PARAMETERS, STATISTICS = 1 << 18, 8  # 1 MiB a row: writing a chunk takes long enough to be killed in it
 
@@ -25,8 +26,8 @@ ADDER = """
 import sys
 from pathlib import Path
 from actorlearn.memory.shared import Segment
-from actorlearn.parameters.store import Record, Store
-store = Store(Segment.open(Path(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3]), lambda: None)
+from actorlearn.parameters.store import Record, SharedStore
+store = SharedStore(Segment.open(Path(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3]), lambda: None)
 for update in range(int(sys.argv[4])):
     waiting = list(range(len(store.spans)))
     while waiting:
@@ -45,8 +46,8 @@ def make(folder: Path, learners: int = 2, parameters: int = PARAMETERS, chunks: 
     return segment.path
 
 
-def bind(path: Path, rank: int = 0, parameters: int = PARAMETERS) -> Store:
-    return Store(Segment.open(path), rank, parameters, lambda: None)
+def bind(path: Path, rank: int = 0, parameters: int = PARAMETERS) -> SharedStore:
+    return SharedStore(Segment.open(path), rank, parameters, lambda: None)
 
 
 def adder(path: Path, rank: int, updates: int) -> subprocess.Popen[bytes]:
@@ -101,7 +102,7 @@ def test_who_waits_for_a_lock_shows_signs_of_life(tmp_path: Path) -> None:
         if len(beats) == 3:
             held.__exit__(None, None, None)
 
-    ours = Store(Segment.open(path), 0, PARAMETERS, beat)
+    ours = SharedStore(Segment.open(path), 0, PARAMETERS, beat)
     with ours.locked([0]):
         assert len(beats) == 3
     assert ours.waited_s > 0.0
@@ -125,15 +126,15 @@ def test_counts_add_up_over_learners_and_what_was_there_before(tmp_path: Path) -
     assert not first.filled
     first.fill(1000, 50)
     assert second.filled
-    for rounds in range(4):
-        first.settle(Record(7 + rounds, 70 + 10 * rounds, 70, rounds, 70, 2, 1, (1, rounds)))
+    for rollouts in range(4):
+        first.settle(Record(7 + rollouts, 70 + 10 * rollouts, 70, rollouts, 70, 2, 1, (1, rollouts)))
     second.settle(Record(1, 2**40, 0, 1, 0, 0, 0))
     assert (second.env_steps, second.updates) == (1030 + 2**40, 54)
     assert bind(path, 0).record == Record(10, 100, 70, 3, 70, 2, 1, (1, 3))
     first.close(), second.close()
 
 
-@pytest.mark.parametrize("point", ["store.recorded", "store.settled"])
+@pytest.mark.parametrize("point", ["record.written", "record.committed"])
 def test_a_record_is_replaced_whole_or_not_at_all(tmp_path: Path, point: str) -> None:
     before, after = Record(1, 10, 10, 1, 0, 2, 0, (3, 4, 5)), Record(2, 20, 20, 2, 0, 4, 2, (6,))
     store = bind(make(tmp_path))
@@ -141,7 +142,7 @@ def test_a_record_is_replaced_whole_or_not_at_all(tmp_path: Path, point: str) ->
     store.settle(before)
     with armed(f"{point}=raise"), pytest.raises(Killed):
         store.settle(after)
-    assert store.record == (after if point == "store.settled" else before)
+    assert store.record == (after if point == "record.committed" else before)
     store.close()
 
 
@@ -168,7 +169,6 @@ def test_a_chunk_and_the_number_of_the_update_in_it_change_together(tmp_path: Pa
         store.close()
 
 
-@pytest.mark.faults
 def test_processes_that_hammer_one_store_lose_no_update(tmp_path: Path) -> None:
     learners, updates = 4, 400
     path = make(tmp_path, learners)
@@ -187,7 +187,7 @@ def test_processes_that_hammer_one_store_lose_no_update(tmp_path: Path) -> None:
     store.close()
 
 
-@pytest.mark.faults
+@pytest.mark.nightly
 def test_a_kill_at_any_moment_leaves_whole_chunks_and_free_locks(tmp_path: Path) -> None:
     path, moments = make(tmp_path, 3), random.Random(0)
     survivor = adder(path, 2, 10**9)

@@ -1,41 +1,20 @@
 """Evaluation plays exactly the games it was asked for, each from start to end."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from actorlearn.envs.interface import EnvSettings
+from actorlearn.acting.exploration import mix
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published, weights_fields
-from actorlearn.processes.chance import mix
-from actorlearn.processes.evaluator import AVERAGE, Dates, Learners, play, players, summary
-from actorlearn.processes.inference import Policy
-from actorlearn.processes.settings import PolicySettings
+from actorlearn.processes.evaluator import AVERAGE, EvaluationSchedule, PublishedWeights, play, players, summary
+from tests import named
+from tests.acting.policies import policy
+from tests.identities import peer
 
-CARTPOLE = EnvSettings(id="CartPole-v1", frame_skip=1, stack=1, noop_max=0, time_limit_steps=0)
-
-
-def policy_settings(
-    numbers: int = 4, actions: int | tuple[int, ...] = 2, algorithm: str = "a2c", **others: Any
-) -> PolicySettings:
-    """What a policy for CartPole, or for another environment, is made from."""
-    model: dict[str, Any] = {"name": "mlp", "hidden_sizes": [8], "init": "torch"}
-    return PolicySettings(
-        observation_shape=(numbers,),
-        observation_dtype="float32",
-        actions=actions,
-        model=model,
-        algorithm={"name": algorithm},
-        **others,
-    )
-
-
-def policy(seed: int = 0, numbers: int = 4, actions: int | tuple[int, ...] = 2, algorithm: str = "a2c") -> Policy:
-    """An untrained one."""
-    return Policy(policy_settings(numbers, actions, algorithm), "", "cpu", seed, stream=0)
+CARTPOLE = named.env(id="CartPole-v1")
 
 
 @pytest.mark.parametrize("episodes", [1, 3, 8, 11])
@@ -54,7 +33,7 @@ def test_exactly_as_many_whole_games_as_asked_for(episodes: int) -> None:
 
 @pytest.mark.parametrize("algorithm", ["a2c", "ppo", "impala"])
 def test_games_of_box_actions_are_played_sampled_and_greedily(algorithm: str) -> None:
-    pendulum = EnvSettings(id="Pendulum-v1", frame_skip=1, stack=1, noop_max=0, time_limit_steps=20)
+    pendulum = named.env(id="Pendulum-v1", time_limit_steps=20)
     box = policy(numbers=3, actions=(1,), algorithm=algorithm)
     sampled, greedy = ([s for s in play(box, pendulum, 3, greedy, seed=1) if s is not None] for greedy in (False, True))
     assert len(sampled) == len(greedy) == 3
@@ -102,11 +81,11 @@ def published(folder: Path, learner: int) -> Published:
 
 def test_learners_are_followed_as_they_come_and_go(tmp_path: Path) -> None:
     first, second = (published(tmp_path, learner) for learner in (0, 12))
-    learners = Learners(str(tmp_path / "weights-{}"))
+    learners = PublishedWeights(str(tmp_path / "weights-{}"))
     assert (learners.env_steps, learners.weights()) == (None, (0, {}))
     first.publish(np.full(3, 1.0, np.float32), env_steps=10)
     assert learners.env_steps == 10
-    learners.follow(["trainer-0.0", "trainer-12.3", "trainer-13.0"])  # the last one has left again
+    learners.follow([peer("trainer-0.0"), peer("trainer-12.3"), peer("trainer-13.0")])  # the last one has left again
     assert list(learners.weights()[1]) == ["trainer-0"]  # the other has published nothing yet
     for version in range(3):
         second.publish(np.full(3, version, np.float32), env_steps=20 + version)
@@ -116,14 +95,14 @@ def test_learners_are_followed_as_they_come_and_go(tmp_path: Path) -> None:
         "trainer-0": [1.0] * 3,
         "trainer-12": [2.0] * 3,
     }
-    learners.follow(["trainer-12.3"])
+    learners.follow([peer("trainer-12.3")])
     assert list(learners.weights()[1]) == ["trainer-12"]
 
 
 def test_learners_with_the_same_weights_are_one(tmp_path: Path) -> None:
     published(tmp_path, 0).publish(np.full(3, 4.0, np.float32), env_steps=10)
-    learners = Learners(str(tmp_path / "weights-0"))
-    learners.follow(["trainer-0.0", "trainer-1.0"])
+    learners = PublishedWeights(str(tmp_path / "weights-0"))
+    learners.follow([peer("trainer-0.0"), peer("trainer-1.0")])
     assert list(learners.weights()[1]) == ["trainer-0"]
 
 
@@ -136,31 +115,37 @@ def test_several_learners_play_and_so_does_their_average() -> None:
     assert several[AVERAGE].tolist() == [2.0, 0.0]
 
 
-def played(dates: Dates, *looks: int) -> list[int]:
+def played(schedule: EvaluationSchedule, *looks: int) -> list[int]:
     """Of the steps seen by an evaluator those it plays."""
     found = []
     for env_steps in looks:
-        if dates.due(env_steps):
+        if schedule.due(env_steps):
             found.append(env_steps)
-            dates.played(env_steps)
+            schedule.played(env_steps)
     return found
 
 
 def test_evaluations_stay_on_the_multiples_however_late_each_is() -> None:
-    assert played(Dates(100), 0, 96, 104, 192, 199, 203, 299, 312, 398, 400, 899) == [104, 203, 312, 400, 899]
+    assert played(EvaluationSchedule(100), 0, 96, 104, 192, 199, 203, 299, 312, 398, 400, 899) == [
+        104,
+        203,
+        312,
+        400,
+        899,
+    ]
 
 
 def test_an_evaluator_that_comes_back_waits_for_the_next_multiple() -> None:
-    assert played(Dates(100), 140, 196, 204) == [204]
-    resumed = Dates(100)
+    assert played(EvaluationSchedule(100), 140, 196, 204) == [204]
+    resumed = EvaluationSchedule(100)
     assert played(resumed, 1_340, 1_396) == []  # the first weights there are: what the trainer has restored
     assert played(resumed, 1_404) == [1_404]
 
 
 def test_the_last_weights_are_played_once_wherever_they_fall() -> None:
-    dates = Dates(100)
-    assert played(dates, 0, 104, 151) == [104]
-    assert dates.due(151, last=True)
-    dates.played(151)
-    assert not dates.due(151, last=True)
-    assert not Dates(100).due(0, last=True)  # of which nobody has learned anything
+    schedule = EvaluationSchedule(100)
+    assert played(schedule, 0, 104, 151) == [104]
+    assert schedule.due(151, last=True)
+    schedule.played(151)
+    assert not schedule.due(151, last=True)
+    assert not EvaluationSchedule(100).due(0, last=True)  # of which nobody has learned anything

@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from actorlearn.memory.account import Account, account_fields
-from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, rounds_fields
+from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes import gathering
 from actorlearn.processes.batches import Batches
-from actorlearn.processes.gathering import Gathering, of_the_first
-from actorlearn.processes.settings import snapshot_of
-from actorlearn.wire.messages import Seat
+from actorlearn.processes.gathering import Gathering, of_the_first, simulators_of
+from actorlearn.wire.messages import Member
+from actorlearn.worker.settings import snapshot_of
+from tests.identities import process
 
 SHAPE = BlockShape(
     groups=1, blocks=1, horizon=3, envs_per_group=2, observation_shape=(2,), observation_dtype="float32", actions=2
@@ -27,38 +28,39 @@ class Stage:
     """Two simulators at work, as far as their trainer can see, and what they do when it waits for them."""
 
     def __init__(self, folder: Path, begun: bool = True) -> None:
-        """Both have joined the first round, if it has begun."""
+        """Both have joined the first rollout, if it has begun."""
         self.folder = folder / "checkpoints" / ".states"
         self.checkpoint = folder / "checkpoint"
         self.checkpoint.mkdir()
-        self.rounds = Rounds(Segment.create(folder / "rounds", rounds_fields()))
+        self.rollouts = Rollouts(Segment.create(folder / "rollouts", rollouts_fields()))
         account = Account(Segment.create(folder / "account", account_fields()))
-        self.batches = Batches(self.rounds, account, 1, "cpu", (), Episodes())
-        self.seats = [Seat(name=name, incarnation=2, segment=str(folder / f"{name}.2")) for name in NAMES]
+        self.batches = Batches(self.rollouts, account, 1, "cpu", (), Episodes())
+        self.members = [Member(id=process(name, 2), segment=str(folder / f"{name}.2")) for name in NAMES]
         self.blocks = [Blocks(make_segment(folder / f"{name}.2", SHAPE)) for name in NAMES]
-        self.batches.follow(self.seats, [])
+        self.batches.follow(self.members, [])
         if begun:
             for blocks in self.blocks:
                 blocks.mark_ready()
-            self.batches.unblock(0)
+            self.batches.unblock()
         self.gathering = Gathering(str(self.folder), self.batches)
         self.waits = 0
 
     def answer(self, number: int, taken: bool = True) -> None:
         """A simulator writes its file and says so."""
         if taken:
-            (self.folder / snapshot_of(NAMES[number])).write_text(f"{NAMES[number]} at {self.rounds.hold_from}")
-        self.blocks[number].mark_held(self.rounds.hold, taken)
+            (self.folder / snapshot_of(NAMES[number])).write_text(f"{NAMES[number]} at {self.rollouts.hold_from}")
+        self.blocks[number].mark_held(self.rollouts.hold, taken)
 
     def gather(self, *doings: Callable[[], object]) -> str:
-        """Ask for snapshots of round 7, with one deed at each look; what is said of them."""
+        """Ask for snapshots of rollout 7, with one deed at each look; what is said of them."""
 
         def wait() -> bool:
             self.waits += 1
             return doings[self.waits - 1]() is not False if self.waits <= len(doings) else True
 
         self.waits = 0
-        self.gathering.gather(7, lambda: None, wait)
+        self.batches.account.rollouts_learned = 7
+        self.gathering.gather(lambda: None, wait)
         return self.gathering.inexact
 
 
@@ -72,12 +74,13 @@ def test_all_of_them_are_moved_into_the_checkpoint(tmp_path: Path) -> None:
     for _ in range(2):
         assert stage.gather(lambda: stage.answer(1), lambda: stage.answer(0)) == ""
         assert stage.waits == 2
-        assert stage.gathering.put(stage.checkpoint) == {"inexact": "", "simulators": NAMES}
+        state = stage.gathering.put(stage.checkpoint)
+        assert state["inexact"] == "" and simulators_of(state) == [process(name, 2) for name in NAMES]
         stage.gathering.close()
         assert not stage.folder.exists()
         said = [(stage.checkpoint / snapshot_of(name)).read_text() for name in NAMES]
         assert said == ["simulator-0 at 7", "simulator-1 at 7"]
-    assert stage.rounds.hold == 2
+    assert stage.rollouts.hold == 2
 
 
 @pytest.mark.usefixtures("impatient")
@@ -97,12 +100,12 @@ def test_of_one_that_does_not_answer_none_are_taken_and_a_late_answer_is_none_to
 def test_who_refuses_dies_leaves_or_has_not_begun_is_named(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     assert stage.gather(lambda: stage.answer(0, taken=False)) == "simulator-0 could take no snapshot"
-    died = stage.gather(lambda: stage.batches.follow(stage.seats[1:], [], stage.seats[:1]))
+    died = stage.gather(lambda: stage.batches.follow(stage.members[1:], [], stage.members[:1]))
     assert died == "simulator-0 has ended"
     stage.batches.gone.clear()
-    stage.batches.follow(stage.seats[1:], ["simulator-1"])
+    stage.batches.follow(stage.members[1:], ["simulator-1"])
     assert stage.gather() == "simulator-1 is leaving"
-    new = Seat(name="simulator-2", incarnation=0, segment=str(tmp_path / "simulator-2.0"))
+    new = Member(id=process("simulator-2"), segment=str(tmp_path / "simulator-2.0"))
     make_segment(new.segment, SHAPE).close()
     stage.batches.follow([new], [])
     stage.batches.gone.clear()
@@ -117,15 +120,15 @@ def test_a_trainer_that_is_told_to_end_waits_for_nobody(tmp_path: Path) -> None:
 
 def test_before_anybody_begins_there_is_nothing_to_take(tmp_path: Path) -> None:
     stage = Stage(tmp_path, begun=False)
-    assert stage.gather() == "" and stage.waits == stage.rounds.hold == 0
+    assert stage.gather() == "" and stage.waits == stage.rollouts.hold == 0
     assert stage.gathering.put(stage.checkpoint) == {"inexact": "", "simulators": []}
 
 
 def test_without_a_folder_nobody_is_asked(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     none = Gathering("", stage.batches)
-    none.gather(7, lambda: None, lambda: True)
-    assert stage.rounds.hold == 0
+    none.gather(lambda: None, lambda: True)
+    assert stage.rollouts.hold == 0
     assert none.put(stage.checkpoint) == {"inexact": "checkpoint.exact is false", "simulators": []}
 
 
@@ -141,4 +144,6 @@ def test_a_folder_that_cannot_be_made_or_a_file_that_is_missing_is_told(tmp_path
 
 
 def test_what_belongs_to_a_simulator_goes_on_with_its_first_incarnation() -> None:
-    assert of_the_first({"simulator-0.2/0": 1, "simulator-11.0/3": 2}) == {"simulator-0.0/0": 1, "simulator-11.0/3": 2}
+    values = {"simulator-0.2/0": 1, "simulator-0.2/1": 2, "simulator-11.0/0": 3, "simulator-4.0/0": 4}
+    found = of_the_first(values, [process("simulator-0", 2), process("simulator-11")])
+    assert found == {"simulator-0.0/0": 1, "simulator-0.0/1": 2, "simulator-11.0/0": 3}

@@ -11,23 +11,23 @@ import pytest
 import torch
 from torch import Tensor
 
+from actorlearn.acting.policy import Policy
 from actorlearn.algorithms.policies import Categorical
-from actorlearn.envs.interface import EnvSettings
 from actorlearn.envs.make import make
 from actorlearn.memory.account import Account, account_fields
-from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, rounds_fields
+from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
-from actorlearn.models.interface import ModelSettings
 from actorlearn.processes.batches import Batches
 from actorlearn.processes.evaluator import play
-from actorlearn.processes.inference import Policy
 from actorlearn.processes.simulator import Group
-from actorlearn.wire.messages import Seat
-from tests.processes.test_learning import ENVIRONMENTS as LEARNED
-from tests.processes.test_learning import HORIZON, batch, learning
+from actorlearn.wire.messages import Member
+from tests import named
+from tests.identities import process
+from tests.learning.made import ENVIRONMENTS as LEARNED
+from tests.learning.made import HORIZON, batch, learning
 
-ENV = EnvSettings(id=f"{__name__}:Short", time_limit_steps=4)
+ENV = named.env(id=f"{__name__}:Short", time_limit_steps=4)
 ENVIRONMENTS = 3
 SIZE = 5
 
@@ -46,13 +46,13 @@ class Short(gymnasium.ObservationWrapper[Any, Any, Any]):
 @pytest.mark.parametrize(("groups", "blocks"), [(1, 1), (2, 1), (2, 2)])
 @pytest.mark.parametrize("recurrence", ["lstm", "gru"])
 def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: str, groups: int, blocks: int) -> None:
-    """Over many rounds, with games that begin and end in the middle, and the bootstrap row that opens the next one.
+    """Over many rollouts, with games that begin and end in the middle, and the bootstrap row that opens the next one.
 
     By PPO, which keeps the value and the action's probability.
     """
-    model = ModelSettings(name="mlp", hidden_sizes=[6], recurrence=recurrence, recurrent_size=SIZE)
+    model = named.model(name="mlp", hidden_sizes=[6], recurrence=recurrence, recurrent_size=SIZE)
     learner = learning(model, name="ppo")
-    policy = Policy(learner.settings.policy, "", "cpu", seed=5, stream=0)
+    policy = Policy(learner.settings.policy, "cpu", seed=5, stream=0)
     policy.flat.copy_(learner.weights)
     shape = BlockShape(
         groups=groups,
@@ -65,24 +65,24 @@ def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: st
         columns=learner.algorithm.columns(2),
         state_size=learner.state_size,
     )
-    rounds = Rounds(Segment.create(tmp_path / "rounds", rounds_fields()))
-    seat = Blocks(make_segment(tmp_path / "simulator-0.0", shape))
+    rollouts = Rollouts(Segment.create(tmp_path / "rollouts", rollouts_fields()))
+    member = Blocks(make_segment(tmp_path / "simulator-0.0", shape))
     account = Account(Segment.create(tmp_path / "account", account_fields()))
-    batches = Batches(rounds, account, blocks, "cpu", learner.columns, Episodes())
-    batches.follow([Seat(name="simulator-0", incarnation=0, segment=str(tmp_path / "simulator-0.0"))], [])
+    batches = Batches(rollouts, account, blocks, "cpu", learner.columns, Episodes())
+    batches.follow([Member(id=process("simulator-0"), segment=str(tmp_path / "simulator-0.0"))], [])
     envs = [make(ENV, [7 * g + i for i in range(ENVIRONMENTS)]) for g in range(groups)]
-    players = [Group(g, env, seat, rounds) for g, env in enumerate(envs)]
+    players = [Group(g, env, member, rollouts) for g, env in enumerate(envs)]
     for player in players:
         list(player.starts.first(4, [player.index]))  # in the middle of a game, of which the network has seen nothing
-    seat.mark_ready()
-    batches.open_after(0)
+    member.mark_ready()
+    batches.open_next()
     begun, bootstrap = 0, None
-    for round_ in range(8):
-        while (parts := batches.parts(round_)) is None:
+    for _ in range(8):
+        while (parts := batches.parts()) is None:
             for player in players:
                 if player.advance() == "observed":
-                    policy.act([(seat, player.index, player.tick)])
-        taken = batches.take(round_, parts)
+                    policy.act([(member, player.index, player.timestep)])
+        taken = batches.take(parts)
         assert taken.columns["state"].shape == (1, groups * ENVIRONMENTS, learner.state_size)
         with torch.no_grad():
             outputs = learner.outputs(taken)
@@ -96,7 +96,8 @@ def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: st
         bootstrap = outputs["value"][-1:].squeeze(-1)
         torch.testing.assert_close(learner.outputs(taken, 1)["value"].squeeze(-1), bootstrap)
         begun += int(taken.first[1:-1].any())
-        batches.open_after(round_ + 1)
+        account.rollouts_learned += 1
+        batches.open_next()
     assert begun >= 2, "games should begin in the middle of blocks"
     for env in envs:
         env.close()
@@ -104,7 +105,7 @@ def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: st
 
 @pytest.mark.parametrize("recurrence", ["lstm", "gru"])
 def test_parts_of_a_batch_are_whole_environments_with_their_state(recurrence: str) -> None:
-    model = ModelSettings(name="mlp", hidden_sizes=[6], recurrence=recurrence, recurrent_size=SIZE)
+    model = named.model(name="mlp", hidden_sizes=[6], recurrence=recurrence, recurrent_size=SIZE)
     learner = learning(model)
     state = torch.randn(1, LEARNED, learner.state_size, generator=torch.Generator().manual_seed(1))
     whole = dataclasses.replace(batch(), columns={"state": state})
@@ -114,8 +115,8 @@ def test_parts_of_a_batch_are_whole_environments_with_their_state(recurrence: st
 
 
 def test_an_evaluation_remembers_its_games_and_forgets_between_them() -> None:
-    learner = learning(ModelSettings(name="mlp", recurrence="gru", recurrent_size=1))
-    policy = Policy(learner.settings.policy, "", "cpu", seed=5, stream=0)
+    learner = learning(named.model(name="mlp", recurrence="gru", recurrent_size=1))
+    policy = Policy(learner.settings.policy, "cpu", seed=5, stream=0)
     seen: list[tuple[list[bool], Tensor]] = []
     choose = policy.choose
 

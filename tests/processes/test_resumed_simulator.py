@@ -1,4 +1,4 @@
-"""A simulator's process that is killed within a round, and another one that goes on from where it said that it stood.
+"""A simulator's process that is killed within a rollout, and another one that goes on from where it said that it stood.
 
 The process is a real one, started by hand without a supervisor; trainer and inference server are played by the test.
 """
@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from actorlearn.envs.interface import EnvSettings
 from actorlearn.memory.progress import progress_fields
-from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, rounds_fields
+from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.timings import SECTIONS
-from actorlearn.processes.settings import PolicySettings, SimulatorSettings, write
+from actorlearn.wire.identity import ProcessId
+from actorlearn.worker.settings import PolicySettings, SimulatorSettings, write
+from tests import named
 
 HORIZON, ENVS = 4, 2
 SHAPE = BlockShape(
@@ -40,24 +41,29 @@ class Run:
 
     def __init__(self, folder: Path, resumes: str = "") -> None:
         folder.mkdir()
-        self.rounds = Rounds(Segment.create(folder / "rounds", rounds_fields()))
+        self.rollouts = Rollouts(Segment.create(folder / "rollouts", rollouts_fields()))
         Segment.create(folder / "progress", progress_fields(len(SECTIONS)))
-        self.blocks = Blocks(make_segment(folder / "seat", SHAPE))
-        policy = PolicySettings(observation_shape=(32,), observation_dtype="uint8", actions=4, model={}, algorithm={})
+        self.blocks = Blocks(make_segment(folder / "member", SHAPE))
+        policy = PolicySettings(
+            observation_shape=(32,),
+            observation_dtype="uint8",
+            actions=4,
+            model=named.model(),
+            algorithm=named.algorithm(),
+        )
         settings = SimulatorSettings(
-            name="simulator-0",
-            incarnation=0,
+            id=ProcessId("simulator"),
             run_id="by-hand",
             control="",
             progress=str(folder / "progress"),
             index=0,
             seed=1,
-            env=EnvSettings(id="tests.ledger.env:Ledger"),
-            segment=str(folder / "seat"),
-            rounds=str(folder / "rounds"),
-            bell=str(folder / "bell"),
-            inference_bell=str(folder / "inference-bell"),
-            trainer_bell=str(folder / "trainer-bell"),
+            env=named.env(id="tests.ledger.env:Ledger"),
+            segment=str(folder / "member"),
+            rollouts=str(folder / "rollouts"),
+            wakeup=str(folder / "wakeup"),
+            inference_wakeup=str(folder / "inference-wakeup"),
+            trainer_wakeup=str(folder / "trainer-wakeup"),
             env_seeds=[3, 4],
             weights="",
             policy=policy,
@@ -77,31 +83,31 @@ class Run:
             child.kill()
             child.wait()
 
-    def answer(self, until_tick: int) -> None:
-        """Answer all rows below a tick."""
-        for tick in range(self.blocks.acted(0), until_tick):
-            wait_for(lambda tick=tick: self.blocks.observed(0) > tick)  # type: ignore[misc]
-            self.blocks.row("action", 0, tick)[:] = [tick % 4, tick // 4 % 4]
-            self.blocks.mark_acted(0, tick, 7)
+    def answer(self, until_timestep: int) -> None:
+        """Answer all rows below a timestep."""
+        for timestep in range(self.blocks.acted(0), until_timestep):
+            wait_for(lambda timestep=timestep: self.blocks.observed(0) > timestep)  # type: ignore[misc]
+            self.blocks.row("action", 0, timestep)[:] = [timestep % 4, timestep // 4 % 4]
+            self.blocks.mark_acted(0, timestep, 7)
 
-    def learned(self, round_: int) -> bytes:
-        """A complete round."""
-        wait_for(lambda: self.blocks.completed(0) > round_)
+    def learned(self, rollout: int) -> bytes:
+        """A complete rollout."""
+        wait_for(lambda: self.blocks.completed(0) > rollout)
         return b"".join(
-            self.blocks.block(name, 0, round_).tobytes() for name in self.blocks.columns if name != "action"
+            self.blocks.block(name, 0, rollout).tobytes() for name in self.blocks.columns if name != "action"
         )
 
     def play(self, first: int, last: int) -> Digest:
         played = []
-        for round_ in range(first, last + 1):
-            self.rounds.raise_to(round_ + 1)
-            self.answer((round_ + 1) * HORIZON)
-            played.append(self.learned(round_))
+        for rollout in range(first, last + 1):
+            self.rollouts.raise_to(rollout + 1)
+            self.answer((rollout + 1) * HORIZON)
+            played.append(self.learned(rollout))
         return played
 
-    def admit(self, round_: int) -> None:
+    def admit(self, rollout: int) -> None:
         wait_for(lambda: self.blocks.ready)
-        self.blocks.admit(round_)
+        self.blocks.admit(rollout)
 
 
 def wait_for(condition: object) -> None:
@@ -122,19 +128,26 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Digest:
     return played
 
 
-@pytest.mark.parametrize("tick", [HORIZON, HORIZON + 2, 2 * HORIZON])
-def test_a_killed_simulators_successor_goes_on_where_it_stood(tmp_path: Path, whole: Digest, tick: int) -> None:
-    """Before the first row of a round, in its middle, and after its last."""
+@pytest.mark.parametrize(
+    "timestep",
+    [
+        pytest.param(HORIZON, marks=pytest.mark.nightly),
+        HORIZON + 2,
+        pytest.param(2 * HORIZON, marks=pytest.mark.nightly),
+    ],
+)
+def test_a_killed_simulators_successor_goes_on_where_it_stood(tmp_path: Path, whole: Digest, timestep: int) -> None:
+    """Before the first row of a rollout, in its middle, and after its last."""
     run = Run(tmp_path / "before")
     with run.process():
         run.admit(0)
         played = run.play(0, 0)
-        if tick > HORIZON:
-            run.rounds.raise_to(2)
-            run.answer(tick)
-            place = run.blocks.observed if tick < 2 * HORIZON else run.blocks.completed
-            wait_for(lambda: place(0) > (tick if tick < 2 * HORIZON else 1))
-        assert run.rounds.ask(1) == 1
+        if timestep > HORIZON:
+            run.rollouts.raise_to(2)
+            run.answer(timestep)
+            place = run.blocks.observed if timestep < 2 * HORIZON else run.blocks.completed
+            wait_for(lambda: place(0) > (timestep if timestep < 2 * HORIZON else 1))
+        assert run.rollouts.ask(1) == 1
         wait_for(lambda: run.blocks.held)
         assert run.blocks.held == 1
     on = Run(tmp_path / "after", resumes=str(tmp_path / "before" / "simulator-0.npz"))

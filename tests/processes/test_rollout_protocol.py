@@ -19,15 +19,17 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from actorlearn.algorithms.interface import AlgorithmSettings, Batch
+from actorlearn.acting.batching import Asked, Batching, due
+from actorlearn.algorithms.interface import Batch
 from actorlearn.envs.interface import EnvSpec, Row
+from actorlearn.learning.staleness import open_rollouts
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import (
     Blocks,
     BlockShape,
-    Rounds,
+    Rollouts,
     make_segment,
-    rounds_fields,
+    rollouts_fields,
     steps_in_flight,
     unfinished_steps,
 )
@@ -35,9 +37,10 @@ from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Batches
 from actorlearn.processes.simulator import Group
-from actorlearn.processes.staleness import open_rounds
-from actorlearn.processes.turns import Asked, Turns, due
-from actorlearn.wire.messages import Seat
+from actorlearn.wire.messages import Member
+from tests import named
+from tests.examples import examples
+from tests.identities import process
 
 HORIZON = 3
 DEADLINE_S = 1.0
@@ -51,18 +54,18 @@ LENGTHS = (5, 6)
 
 
 class Ledger:
-    """Observation = (seat, group, environment, game, step of the game)."""
+    """Observation = (member, group, environment, game, step of the game)."""
 
     spec = EnvSpec(observation_shape=(5,), observation_dtype="float32", actions=2, frames_per_step=1)
     count = ENVS
 
-    def __init__(self, seat: int, group: int, reset: str) -> None:
-        self.identity = (seat, group)
+    def __init__(self, member: int, group: int, reset: str) -> None:
+        self.identity = (member, group)
         self.waits = reset == "wait"
         self.void = np.zeros(ENVS, np.bool_)
         """Those whose game has ended in this block, and which play on for nothing."""
         self.steps_taken = 0
-        """Since the first round began."""
+        """Since the first rollout began."""
         self.games = np.zeros(ENVS, np.int64)
         self.steps = np.zeros(ENVS, np.int64)
         self.acted: list[int] = []
@@ -110,15 +113,15 @@ def following(row: Cell) -> Cell:
 
 
 class Simulator:
-    """One simulator as the supervisor sees it: a seat with its groups."""
+    """One simulator as the supervisor sees it: a member with its groups."""
 
-    def __init__(self, folder: Path, rounds: Rounds, shape: BlockShape, reset: str, decorrelation: int) -> None:
+    def __init__(self, folder: Path, rollouts: Rollouts, shape: BlockShape, reset: str, decorrelation: int) -> None:
         self.number = next(COUNTER)
         path = folder / f"simulator-{self.number}.0"
         self.blocks = Blocks(make_segment(path, shape))
-        self.seat = Seat(name=f"simulator-{self.number}", incarnation=0, segment=str(path))
+        self.member = Member(id=process(f"simulator-{self.number}"), segment=str(path))
         self.envs = [Ledger(self.number, g, reset) for g in range(shape.groups)]
-        self.groups = [Group(g, env, self.blocks, rounds, reset) for g, env in enumerate(self.envs)]
+        self.groups = [Group(g, env, self.blocks, rollouts, reset) for g, env in enumerate(self.envs)]
 
         self.decorrelation = decorrelation
         self.begins: dict[Cell, Cell] = {}
@@ -166,7 +169,7 @@ class Protocol(RuleBasedStateMachine):
     ) -> None:
         self.folder_of_this_run = self.folder / str(next(COUNTER))
         self.folder_of_this_run.mkdir()
-        self.rounds = Rounds(Segment.create(self.folder_of_this_run / "rounds", rounds_fields()))
+        self.rollouts = Rollouts(Segment.create(self.folder_of_this_run / "rollouts", rollouts_fields()))
         self.account_segment = Segment.create(self.folder_of_this_run / "account", account_fields())
         self.shape = BlockShape(
             actions=2,
@@ -180,34 +183,33 @@ class Protocol(RuleBasedStateMachine):
         )
         self.reset, self.decorrelation = reset, decorrelation
         self.now_s = 0.0
-        self.turns = Turns(batch_rows, DEADLINE_S * 1000, lambda: self.now_s) if batch_rows else None
-        self.at_once = open_rounds(blocks, AlgorithmSettings(max_policy_lag=most))
+        self.batching = Batching(batch_rows, DEADLINE_S * 1000, lambda: self.now_s) if batch_rows else None
+        self.at_once = open_rollouts(blocks, named.algorithm(max_policy_lag=most))
         self.gone: dict[str, Simulator] = {}
         """Those that have ended and whose segments are still there."""
         self._start_trainer()
         self.begins: dict[Cell, Cell] = {}
         self.ended: list[Simulator] = []
         """All that have ended."""
-        self.simulators = [self._simulator() for _ in range(count)]
+        self.simulators = [self.one_more() for _ in range(count)]
         self.leaving: list[str] = []
-        self.learned = 0
         self.version = 0
         self.steps_used = 0
         self.seen: set[Cell] = set()
         self.next_row: dict[Cell, Cell] = {}
         """Of each environment: what the next block begins with."""
-        self._order()
+        self.tell_who_is_there()
 
     def _start_trainer(self) -> None:
         self.episodes = Episodes()
         self.account = Account(self.account_segment)
-        self.batches = Batches(self.rounds, self.account, self.at_once, "cpu", ["state"], self.episodes)
+        self.batches = Batches(self.rollouts, self.account, self.at_once, "cpu", ["state"], self.episodes)
         self.begun: set[Cell] = set()
         """Games whose first row this trainer has seen."""
         self.whole_games = 0
 
-    def _simulator(self) -> Simulator:
-        made = Simulator(self.folder_of_this_run, self.rounds, self.shape, self.reset, self.decorrelation)
+    def one_more(self) -> Simulator:
+        made = Simulator(self.folder_of_this_run, self.rollouts, self.shape, self.reset, self.decorrelation)
         made.begins = self.begins
         return made
 
@@ -216,18 +218,18 @@ class Protocol(RuleBasedStateMachine):
             if not simulator.blocks.ready:
                 simulator.start()
 
-    def _order(self) -> None:
+    def tell_who_is_there(self) -> None:
         """Order as the supervisor does; like that, hear first what has been released."""
         for peer in self.batches.released:
             if ended := self.gone.pop(peer, None):
-                Path(ended.seat.segment).unlink()
+                Path(ended.member.segment).unlink()
         self.batches.released.clear()
-        self.batches.follow([s.seat for s in self.simulators], self.leaving, [s.seat for s in self.gone.values()])
+        self.batches.follow([s.member for s in self.simulators], self.leaving, [s.member for s in self.gone.values()])
 
     def _end(self, simulator: Simulator) -> None:
         self.simulators.remove(simulator)
         self.ended.append(simulator)
-        self.gone[simulator.seat.peer] = simulator
+        self.gone[simulator.member.id.peer] = simulator
 
     @rule(data=st.data())
     def simulate(self, data: st.DataObject) -> None:
@@ -237,26 +239,28 @@ class Protocol(RuleBasedStateMachine):
         results = simulator.advance()
         if all(result == "left" for result in results):
             self._end(simulator)
-            self._order()
+            self.tell_who_is_there()
 
     @rule(group=st.integers(0, 1), killed=st.booleans())
     def infer(self, group: int, killed: bool = False) -> None:
-        seats = [simulator.blocks for simulator in self.simulators]
-        if self.turns is not None:
-            for asked in self.turns.batches(seats):
+        members = [simulator.blocks for simulator in self.simulators]
+        if self.batching is not None:
+            for asked in self.batching.batches(members):
                 self._act(asked, killed)
         elif group < self.shape.groups:
-            self._act(due(seats, group), killed)
+            self._act(due(members, group), killed)
 
     def _act(self, asked: list[Asked], killed: bool) -> None:
-        for blocks, group, tick in asked:
-            assert (blocks.acted(group), blocks.observed(group)) == (tick, tick + 1)
-            first = blocks.row("first", group, tick)[:, None]
-            blocks.row("action", group, tick)[:] = tick
-            blocks.row_after("state", group, tick)[:] = np.where(first, 0.0, blocks.row("state", group, tick)) + 1.0
+        for blocks, group, timestep in asked:
+            assert (blocks.acted(group), blocks.observed(group)) == (timestep, timestep + 1)
+            first = blocks.row("first", group, timestep)[:, None]
+            blocks.row("action", group, timestep)[:] = timestep
+            blocks.row_after("state", group, timestep)[:] = (
+                np.where(first, 0.0, blocks.row("state", group, timestep)) + 1.0
+            )
             if killed:
                 return  # the next server finds this row unanswered, and answers it and the others
-            blocks.mark_acted(group, tick, self.version)
+            blocks.mark_acted(group, timestep, self.version)
 
     @rule()
     def let_time_pass(self) -> None:
@@ -264,32 +268,33 @@ class Protocol(RuleBasedStateMachine):
 
     @rule(killed=st.sampled_from(["", "released", "committed"]))
     def learn(self, killed: str = "") -> None:
-        """Learn a round, or pass over one; the trainer may be killed when it has committed half of that, or all."""
-        parts = self.batches.parts(self.learned)
+        """Learn a rollout, or pass over one; the trainer may be killed when it has committed half of that, or all."""
+        parts = self.batches.parts()
         if parts is None:
-            self.learned = self.batches.unblock(self.learned)
+            self.batches.unblock()
             return
-        if killed == "released":  # what it learns of this round is lost: it has not been committed
-            self.batches._release(self.learned + 1)
+        if killed == "released":  # what it learns of this rollout is lost: it has not been committed
+            self.account.rollouts_learned += 1
+            self.batches._release()
             self._restart()
             return
-        batch = self.batches.take(self.learned, parts)
+        batch = self.batches.take(parts)
         self.batches.count_games()
         for b in range(batch.action.shape[1]):
             self._check(batch.environments(torch.tensor([b])))
         assert self.episodes.finished == self.whole_games
         lag = self.version - batch.policy_version.numpy()
-        assert (lag >= 0).all() and (lag < self.at_once).all(), "older than the open rounds allow"
+        assert (lag >= 0).all() and (lag < self.at_once).all(), "older than the open rollouts allow"
         self.steps_used += int(batch.valid.sum())
         self.account.counts.used += int(batch.valid.sum())
-        self.learned += 1
+        self.account.rollouts_learned += 1
         self.version += 1
         if killed == "committed":
-            self.batches._release(self.learned)
-            self.account.commit(self.learned)
+            self.batches._release()
+            self.account.commit()
             self._restart()
             return
-        self.batches.open_after(self.learned)
+        self.batches.open_next()
 
     def _check(self, batch: Batch) -> None:
         """One environment's block is what its ledger wrote, and follows the block before."""
@@ -320,14 +325,14 @@ class Protocol(RuleBasedStateMachine):
     @rule()
     @precondition(lambda self: len(self.simulators) < 4)
     def attach(self) -> None:
-        self.simulators.append(self._simulator())
-        self._order()
+        self.simulators.append(self.one_more())
+        self.tell_who_is_there()
 
     @rule(data=st.data())
     @precondition(lambda self: len(self.simulators) > 1)
     def detach(self, data: st.DataObject) -> None:
-        self.leaving.append(data.draw(st.sampled_from(self.simulators)).seat.name)
-        self._order()
+        self.leaving.append(data.draw(st.sampled_from(self.simulators)).member.id.name)
+        self.tell_who_is_there()
 
     @rule(data=st.data(), unheard=st.booleans())
     def kill(self, data: st.DataObject, unheard: bool = False) -> None:
@@ -335,23 +340,22 @@ class Protocol(RuleBasedStateMachine):
             return
         simulator = data.draw(st.sampled_from(self.simulators))
         self._end(simulator)
-        self.simulators.append(self._simulator())
+        self.simulators.append(self.one_more())
         if unheard:
             self._start_trainer()  # that learns of it has never known who died
-        self._order()
+        self.tell_who_is_there()
 
     @rule(died_before_opening=st.booleans())
     def restart_trainer(self, died_before_opening: bool) -> None:
         waiting = self.batches.pending.values()
-        if died_before_opening and not self.batches.seats and all(blocks.ready for blocks in waiting):
+        if died_before_opening and not self.batches.members and all(blocks.ready for blocks in waiting):
             for blocks in waiting:
-                blocks.admit(self.rounds.open)
+                blocks.admit(self.rollouts.open)
         self._restart()
 
     def _restart(self) -> None:
         self._start_trainer()
-        assert self.learned == self.account.learned
-        self._order()
+        self.tell_who_is_there()
 
     @invariant()
     def every_step_is_accounted_for(self) -> None:
@@ -361,7 +365,7 @@ class Protocol(RuleBasedStateMachine):
         produced = sum(env.steps_taken for s in (*self.simulators, *self.ended) for env in s.envs)
         _, counts = self.account.committed()
         in_flight = sum(
-            steps_in_flight(s.blocks, self.learned)
+            steps_in_flight(s.blocks, self.account.rollouts_learned)
             for s in (*self.simulators, *self.gone.values())
             if not 0 < s.blocks.released <= self.account.commits
         )
@@ -375,30 +379,30 @@ class Protocol(RuleBasedStateMachine):
             assert self.episodes.recent == self.episodes.recent_lengths
 
     def teardown(self) -> None:
-        """Whatever happened, the run goes on: with everyone taking turns, rounds are learned again."""
-        if not hasattr(self, "learned"):
+        """Whatever happened, the run goes on: with everyone taking turns, rollouts are learned again."""
+        if not hasattr(self, "leaving"):
             return
         self.leaving = []
         if not self.simulators:
             self.attach()
-        goal = self.learned + 3
+        goal = self.account.rollouts_learned + 3
         for _ in range(400):
             for simulator in list(self.simulators):
                 if all(result == "left" for result in simulator.advance()):
                     self._end(simulator)
-                    self.simulators = self.simulators or [self._simulator()]
-                    self._order()
+                    self.simulators = self.simulators or [self.one_more()]
+                    self.tell_who_is_there()
             for group in range(self.shape.groups):
                 self.infer(group)
             self.let_time_pass()
             self.learn()
-            if self.learned >= goal:
+            if self.account.rollouts_learned >= goal:
                 return
-        raise AssertionError(f"stuck in round {self.learned}: everyone waits for someone else")
+        raise AssertionError(f"stuck in rollout {self.account.rollouts_learned}: everyone waits for someone else")
 
 
 Protocol.TestCase.settings = settings(
-    max_examples=150, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(150), stateful_step_count=60, suppress_health_check=list(HealthCheck)
 )
 
 
@@ -408,10 +412,10 @@ def machine(folder: None) -> Protocol:
     return Protocol()
 
 
-def test_a_round_whose_only_participant_has_died_is_passed_over(machine: Protocol) -> None:
+def test_a_rollout_whose_only_participant_has_died_is_passed_over(machine: Protocol) -> None:
     machine.start(groups=1, blocks=2, count=1)
     machine.get_ready()
-    machine.learn()  # takes the seat, opens rounds 0 and 1
+    machine.learn()  # takes the member, opens rollouts 0 and 1
     for _ in range(2 * HORIZON):
         machine.simulators[0].groups[0].advance()
         machine.infer(group=0)
@@ -419,20 +423,20 @@ def test_a_round_whose_only_participant_has_died_is_passed_over(machine: Protoco
     machine.get_ready()
     machine.learn()
     first, second = (simulator.blocks for simulator in machine.simulators)
-    assert (machine.learned, machine.rounds.open) == (1, 3)
+    assert (machine.account.rollouts_learned, machine.rollouts.open) == (1, 3)
     assert (first.joined, second.joined) == (0, 2)
-    assert first.completed(0) == 1, "the first is in the middle of round 1"
-    machine.simulators[0] = machine._simulator()
-    machine._order()
+    assert first.completed(0) == 1, "the first is in the middle of rollout 1"
+    machine.simulators[0] = machine.one_more()
+    machine.tell_who_is_there()
     machine.teardown()
     assert machine.simulators[0].blocks.joined > 0, "its successor takes part again"
 
 
-def test_a_seat_told_to_leave_before_it_was_admitted_leaves(machine: Protocol) -> None:
+def test_a_member_told_to_leave_before_it_was_admitted_leaves(machine: Protocol) -> None:
     machine.start(groups=1, blocks=1, count=2)
     machine.get_ready()
-    machine.leaving = [machine.simulators[1].seat.name]
-    machine._order()
+    machine.leaving = [machine.simulators[1].member.id.name]
+    machine.tell_who_is_there()
     machine.learn()
     assert [simulator.groups[0].advance() for simulator in machine.simulators] == ["observed", "left"]
 
@@ -460,13 +464,13 @@ def test_who_arrives_later_is_not_waited_for(machine: Protocol) -> None:
             machine.infer(group=0)
         assert working.advance() == ["completed"]
         machine.learn()
-    assert (machine.learned, late.blocks.joined) == (3, -1)
+    assert (machine.account.rollouts_learned, late.blocks.joined) == (3, -1)
     late.start()
     for _ in range(HORIZON + 1):
         working.advance()
         machine.infer(group=0)
     machine.learn()
-    assert (machine.learned, late.blocks.joined) == (4, 4)
+    assert (machine.account.rollouts_learned, late.blocks.joined) == (4, 4)
 
 
 def test_only_steps_are_counted_as_lost(machine: Protocol) -> None:
@@ -482,9 +486,9 @@ def test_only_steps_are_counted_as_lost(machine: Protocol) -> None:
     assert unfinished_steps(victim.blocks, 0) == ENVS
 
 
-def play_rounds(machine: Protocol, rounds: int) -> None:
-    """Let the only simulator finish so many rounds, and learn from each."""
-    for _ in range(rounds):
+def play_rollouts(machine: Protocol, rollouts: int) -> None:
+    """Let the only simulator finish so many rollouts, and learn from each."""
+    for _ in range(rollouts):
         while machine.simulators[0].advance() != ["completed"]:
             machine.infer(group=0)
         machine.learn()
@@ -494,9 +498,9 @@ def test_the_reset_of_a_game_is_no_lost_step(machine: Protocol) -> None:
     machine.start(groups=1, blocks=1, count=1)
     machine.get_ready()
     machine.learn()
-    play_rounds(machine, 2)
+    play_rollouts(machine, 2)
     (simulator,) = machine.simulators
-    simulator.advance()  # row 0 of round 2: step 0 of the second game, step 6 and last of the first
+    simulator.advance()  # row 0 of rollout 2: step 0 of the second game, step 6 and last of the first
     machine.infer(group=0)
     simulator.advance()
     assert unfinished_steps(simulator.blocks, 0) == 1
@@ -506,13 +510,13 @@ def test_waiting_games_begin_while_the_trainer_learns_from_the_block_they_ended_
     machine.start(groups=1, blocks=1, count=1, reset="wait")
     machine.get_ready()
     machine.learn()
-    play_rounds(machine, 1)
+    play_rollouts(machine, 1)
     (simulator,) = machine.simulators
     while simulator.advance() != ["completed"]:
         machine.infer(group=0)
     before = simulator.blocks.block("observation", 0, 1).copy()
-    assert simulator.advance() == ["waiting"], "the round is not open yet"
-    assert simulator.envs[0].steps.tolist() == [0, 0], "both games have ended in round 1"
+    assert simulator.advance() == ["waiting"], "the rollout is not open yet"
+    assert simulator.envs[0].steps.tolist() == [0, 0], "both games have ended in rollout 1"
     np.testing.assert_array_equal(simulator.blocks.block("observation", 0, 1), before)
     machine.learn()
     simulator.advance()

@@ -1,57 +1,119 @@
-"""The trainer's process, apart from what whole runs show (tests/system)."""
+"""One trainer from its first checkpoint to its last words, with the others played by a thread."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 
-from actorlearn.processes.trainer import Trainer
+import msgspec
+import numpy as np
+import pytest
 
-CODE = """
-import types
-import torch
-from actorlearn.processes import trainer
-
-class Looks:
-    def __init__(self, settings):
-        pass
-
-    def run(self):
-        small = torch.full((1 << 20,), 1e-38).mul_(0.1)  # one half by each thread
-        print(small.count_nonzero().item())
-
-trainer.Trainer = Looks
-trainer.run(types.SimpleNamespace(threads=2))
-"""
+from actorlearn.parameters import checkpoint
+from actorlearn.parameters.published import Published
+from actorlearn.processes.trainer import SKIPS_ALLOWED
+from actorlearn.wire.messages import Hello, Order, Released, Report, Saved, Warned
+from tests.processes.trained import STEPS, Scene
 
 
-def test_numbers_too_small_to_be_normal_are_zeros_in_all_threads() -> None:
-    """Its own process, because that is how threads are from then on."""
-    told = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
-    assert told.stdout == "0\n"
-
-
-def test_a_checkpoint_that_cannot_be_written_is_told_and_the_one_before_stays(tmp_path: Path) -> None:
-    said: list[str] = []
-    learning = SimpleNamespace(tensors=dict, beat=lambda: None)
-    control = SimpleNamespace(send=lambda message: said.append(type(message).__name__))
-    trainer = SimpleNamespace(
-        **{"env_steps": 10, "saved_at": -1, "saves_done": 0, "checkpoints": tmp_path, "learning": learning},
-        **{"settings": SimpleNamespace(checkpoint_keep=3), "role": SimpleNamespace(control=control)},
-        **{"_state": lambda: {"env_steps": 10}, "_warn": said.append, "_say_saved": lambda path: said.append("Saved")},
-        **{"_more": lambda folder: {"replay": folder.name}, "_spared": set, "goes_on_from": ""},
-        **{"_acted_by": lambda: ({}, {}), "gathering": SimpleNamespace(close=lambda: None, complaint=str)},
+def test_rollouts_are_learned_published_counted_reported_and_saved(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.run()
+    assert scene.summary["reason"] == "total_steps"
+    assert (scene.summary["env_steps"], scene.summary["updates"], scene.summary["steps_used"]) == (
+        5 * STEPS,
+        5,
+        5 * STEPS,
     )
-    Trainer._save(trainer)  # type: ignore[arg-type]
+    assert scene.version == 5  # of the first weights 0, and one of each update
+    assert (scene.account.rollouts_learned, scene.account.counts.used) == (5, 5 * STEPS)
+    assert [report.row["env_steps"] for report in scene.all(Report)][:5] == [STEPS * n for n in range(1, 6)]
+    assert [saved.env_steps for saved in scene.all(Saved)] == [0, 5 * STEPS]
+    assert isinstance(scene.said[0], Saved) and isinstance(scene.said[1], Hello)
+    state = checkpoint.newest(scene.settings.checkpoints).state
+    assert (state["learned"], state["account"]["used"]) == (5, 5 * STEPS)
+    assert state["weights"] == scene.summary["weights_sha256"]
 
-    def no_space(_folder: Path) -> dict[str, str]:
-        raise OSError(28, "No space left on device")
 
-    trainer.env_steps, trainer._more = 20, no_space
-    Trainer._save(trainer)  # type: ignore[arg-type]
-    warned = "checkpoint at 20 steps not written: [Errno 28] No space left on device; the run goes on"
-    assert said == ["Saved", warned]
-    assert trainer.saved_at == 20  # tried again when the next one is due
-    assert [path.name for path in tmp_path.iterdir()] == ["000000000010"]
+def test_it_saves_at_whole_multiples_and_when_asked(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, checkpoint_every_steps=2 * STEPS)
+    scene.orders[3] = Order(version=2, members=[scene.member], save=1)
+    scene.run()
+    saved = [(message.env_steps // STEPS, message.order) for message in scene.all(Saved)]
+    assert {(0, 0), (2, 0), (5, 1)} <= set(saved)
+    assert sum(order == 1 for _, order in saved) >= 2 and (4, 1) in saved  # asked for, due, and the last
+
+
+def test_told_to_drain_it_saves_and_says_so(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, total_steps=10**9)
+    scene.orders[2] = Order(version=2, phase="drain", members=[scene.member])
+    scene.run()
+    assert scene.summary["reason"] == "drained"
+    assert scene.all(Saved)[-1].env_steps == scene.summary["env_steps"] >= 2 * STEPS
+
+
+def test_the_account_of_a_simulator_that_has_gone_is_closed(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, total_steps=10**9)
+    scene.orders[2] = Order(version=2, gone=[scene.member])
+    scene.last = Order(version=3, phase="drain")
+    scene.run()
+    assert scene.all(Released)[0].peers == [scene.member.id.peer]
+
+
+def test_an_update_that_is_not_finite_is_skipped_and_too_many_in_a_row_end_the_run(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, total_steps=10**9)
+    scene.rewards = lambda rollout: np.full((4, 4), np.nan if rollout else 1.0, np.float32)
+    with pytest.raises(FloatingPointError, match=f"updates from {SKIPS_ALLOWED + 1} batches in a row at"):
+        scene.run()
+    warned = [message.text for message in scene.all(Warned)]
+    assert len(warned) == SKIPS_ALLOWED + 1 and warned[0].startswith("update 2 skipped: loss nan, norm nan")
+
+
+def test_resumed_it_goes_on_counting_and_never_publishes_a_version_twice(tmp_path: Path) -> None:
+    first = Scene(tmp_path)
+    first.run()
+    (tmp_path / "again").mkdir()
+    again = Scene(tmp_path / "again", run_dir=str(tmp_path), resume=True, total_steps=8 * STEPS)
+    again.run()
+    assert (again.summary["env_steps"], again.summary["steps_used"]) == (8 * STEPS, 8 * STEPS)
+    assert [message.env_steps for message in again.all(Saved)] == [8 * STEPS]  # what is there is not saved again
+    assert again.version == 5 + 1 + 3
+    assert again.account.rollouts_learned == 8
+
+
+def test_what_a_dead_trainer_learned_after_its_checkpoint_is_rolled_back(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, checkpoint_every_steps=2 * STEPS)
+    scene.run()
+    newest = max(scene.settings.checkpoints.glob("[0-9]*"))
+    newest.rename(tmp_path / "never saved")
+    scene.said.clear()
+    scene.settings = msgspec.structs.replace(scene.settings, resume=True, total_steps=6 * STEPS)
+    scene.run()
+    assert scene.summary["dropped_rolled_back"] == STEPS  # of the checkpoint at 4 rollouts, where 5 were learned
+    assert scene.account.rollouts_learned == 7
+    assert scene.summary["steps_used"] == 6 * STEPS
+
+
+def test_a_checkpoint_that_cannot_be_written_is_told_and_the_one_before_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = checkpoint.save
+
+    def no_space(*arguments: object, **options: object) -> Path:
+        if arguments[1] == 2 * STEPS:
+            raise OSError(28, "No space left on device")
+        return save(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(checkpoint, "save", no_space)
+    scene = Scene(tmp_path, checkpoint_every_steps=STEPS)
+    scene.run()
+    warned = f"checkpoint at {2 * STEPS} steps not written: [Errno 28] No space left on device; the run goes on"
+    assert [message.text for message in scene.all(Warned)] == [warned]
+    assert [message.env_steps // STEPS for message in scene.all(Saved)] == [0, 1, 3, 4, 5]
+
+
+def test_rollouts_are_answered_by_the_weights_they_were_opened_with(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, blocks=1)
+    scene.run()
+    published = Published(scene.segments["weights"])
+    assert published.env_steps == 5 * STEPS
+    assert [report.row["policy_lag_max"] for report in scene.all(Report)][:5] == [0] * 5

@@ -61,7 +61,7 @@ class Stream:
     owner: str
     transitions: list[list[Place]] = field(default_factory=lambda: [[] for _ in range(ENVS)])
     whole: bool = True
-    """Whether it is still there, and every round of it was stored."""
+    """Whether it is still there, and every rollout of it was stored."""
 
     def note(self, block: dict[str, np.ndarray]) -> None:
         for t, b in zip(*np.nonzero(~block["first"][1:]), strict=True):
@@ -86,7 +86,7 @@ def stored_and_right(replay: Replay, games: dict[int, list[Game]]) -> set[Place]
 
 
 def owed(replay: Replay, stream: Stream) -> set[Place]:
-    """What must be there of a simulator that has stored all its rounds: not its newest, its oldest and its first."""
+    """What must be there of a simulator that has stored all its rollouts: not its newest, its oldest and its first."""
     must: set[Place] = set()
     for made in stream.transitions if stream.whole else []:
         begun = itertools.accumulate((made[i][1] != made[i - 1][1] for i in range(len(made))), initial=0)

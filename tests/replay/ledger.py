@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actorlearn.envs.interface import EnvSpec, Row, VectorEnv
-from actorlearn.memory.rollout import Blocks, BlockShape, Rounds, make_segment, rounds_fields
+from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.processes.simulator import Group
 from actorlearn.replay.rows import COLUMNS
@@ -116,14 +116,14 @@ def _over(game: Game) -> bool:
 
 
 class Simulated:
-    """A simulator of one group, round after round, in this process."""
+    """A simulator of one group, rollout after rollout, in this process."""
 
     def __init__(self, folder: Path, env: VectorEnv, horizon: int, reset: str, decorrelation: int) -> None:
-        self.env, self.horizon, self.round = env, horizon, 0
+        self.env, self.horizon, self.rollout = env, horizon, 0
         number = next(NUMBERS)
         self.random = np.random.default_rng(number)
         name = f"simulator-{number}"
-        self.rounds = Rounds(Segment.create(folder / f"{name}.rounds", rounds_fields()))
+        self.rollouts = Rollouts(Segment.create(folder / f"{name}.rollouts", rollouts_fields()))
         shape = BlockShape(
             groups=1,
             blocks=2,
@@ -134,17 +134,17 @@ class Simulated:
             actions=env.spec.actions,
         )
         self.blocks = Blocks(make_segment(folder / name, shape))
-        self.group = Group(0, env, self.blocks, self.rounds, reset)
+        self.group = Group(0, env, self.blocks, self.rollouts, reset)
         list(self.group.starts.first(decorrelation, [number]))
         self.blocks.admit(0)
 
     def play(self) -> tuple[int, dict[str, npt.NDArray]]:
-        """Play one round with random actions; returns its number and its block."""
-        round_ = self.round
-        self.rounds.raise_to(round_ + 1)
+        """Play one rollout with random actions; returns its number and its block."""
+        rollout = self.rollout
+        self.rollouts.raise_to(rollout + 1)
         while (result := self.group.advance()) != "completed":
             assert result == "observed"
-            self.blocks.row("action", 0, self.group.tick)[:] = self.env.random_actions(self.random)
-            self.blocks.mark_acted(0, self.group.tick, 0)
-        self.round += 1
-        return round_, {name: self.blocks.block(name, 0, round_) for name in COLUMNS}
+            self.blocks.row("action", 0, self.group.timestep)[:] = self.env.random_actions(self.random)
+            self.blocks.mark_acted(0, self.group.timestep, 0)
+        self.rollout += 1
+        return rollout, {name: self.blocks.block(name, 0, rollout) for name in COLUMNS}

@@ -15,33 +15,25 @@ from hypothesis import strategies as st
 
 from actorlearn import failpoints
 from actorlearn.envs.atari import Atari
-from actorlearn.envs.interface import EnvSettings
-from actorlearn.memory.shared import Segment
 from actorlearn.parameters import checkpoint
 from actorlearn.replay import buffer
-from actorlearn.replay.buffer import Replay
 from actorlearn.replay.nstep import NStep
-from actorlearn.replay.rows import ReplayShape, replay_bytes, replay_fields
-from actorlearn.replay.samplers import Prioritised, Uniform
+from actorlearn.replay.rows import ReplayShape, replay_bytes
+from tests import named
+from tests.examples import examples
+from tests.replay.buffers import FOLDERS, make
 from tests.replay.games import Stream, everything, owed, stored_and_right
 from tests.replay.ledger import ENVS, LedgerEnv, Simulated
 
-FOLDERS = itertools.count()
 RANDOM = np.random.default_rng(5)
 
 
-def make(folder: Path, shape: ReplayShape, returns: NStep, prioritised: bool = False) -> Replay:
-    cells = shape.rings * shape.rows
-    sampler = Prioritised(cells, alpha=1.0, new=1.0) if prioritised else Uniform(cells)
-    return Replay(Segment.create(folder / f"replay-{next(FOLDERS)}", replay_fields(shape)), shape, returns, sampler)
-
-
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_whatever_is_drawn_is_what_the_environment_gave(tmp_path: Path, data: st.DataObject) -> None:
     draw = data.draw
     stack, steps, horizon = draw(st.integers(1, 4)), draw(st.integers(1, 4)), draw(st.integers(1, 5))
-    every = draw(st.integers(1, 3), "rounds between flushes")
+    every = draw(st.integers(1, 3), "rollouts between flushes")
     reset, decorrelation = draw(st.sampled_from(["inside", "wait"])), draw(st.sampled_from([0, 7]))
     margin = (horizon + 1) * every
     shape = ReplayShape(
@@ -71,18 +63,18 @@ def test_whatever_is_drawn_is_what_the_environment_gave(tmp_path: Path, data: st
 
     here = [come(), come()]
     games = {name: game for stream in here for name, game in stream.simulator.env.by_name().items()}
-    for number in range(draw(st.integers(2, 14), "rounds")):
+    for number in range(draw(st.integers(2, 14), "rollouts")):
         event = draw(st.sampled_from(["", "", "", "", "gone", "missed"]))
         if event == "gone":
             replay.leave(here.pop(0).owner)
             here.append(come())
             games |= here[-1].simulator.env.by_name()
         for stream in here:
-            round_, block = stream.simulator.play()
+            rollout, block = stream.simulator.play()
             if event == "missed" and stream is here[0]:
                 stream.whole = False
                 continue
-            assert replay.add(stream.owner, round_, block)
+            assert replay.add(stream.owner, rollout, block)
             stream.note(block)
         if number % every == every - 1:
             replay.flush()
@@ -139,13 +131,13 @@ def test_nothing_drawn_changes_while_the_margin_fills(tmp_path: Path) -> None:
     """Stacks of 4 of one endless game, with as many rows before the next flush as there may be."""
     shape = msgspec.structs.replace(box(), rings=1, size=20, margin=8, stack=4, observation_shape=(4,), actions=2)
     replay = make(tmp_path, shape, NStep())
-    for round_ in range(12):
-        number = np.arange(7 * round_, 7 * round_ + 8, dtype=np.float32)[:, None]
+    for rollout in range(12):
+        number = np.arange(7 * rollout, 7 * rollout + 8, dtype=np.float32)[:, None]
         block = {**rows_of(8, 1), "action": number.astype(np.int64)}
         block["observation"] = np.maximum(number[..., None] - [3, 2, 1, 0], 0)
-        block["first"][0] = round_ == 0
-        replay.add("simulator", round_, block)
-        if round_:
+        block["first"][0] = rollout == 0
+        replay.add("simulator", rollout, block)
+        if rollout:
             sample = everything(replay)
             assert (sample.observation == np.maximum(sample.action[:, None] - [3, 2, 1, 0], 0)).all()
             assert (sample.next_observation[:, -1] == sample.action + 1).all()
@@ -183,8 +175,8 @@ def test_priorities_of_forgotten_transitions_are_not_written(tmp_path: Path) -> 
     replay.add("simulator", 0, rows_of(8))
     replay.flush()
     old = replay.sample(16, RANDOM)
-    for round_ in range(1, 12):
-        replay.add("simulator", round_, rows_of(8))
+    for rollout in range(1, 12):
+        replay.add("simulator", rollout, rows_of(8))
         replay.flush()
     tree = replay.sampler.arrays()["priority"].copy()
     assert replay.update(old, np.full(16, 7.0)) == 16
@@ -195,18 +187,20 @@ def test_priorities_of_forgotten_transitions_are_not_written(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("prioritised", [False, True])
-@pytest.mark.parametrize("rounds", [0, 1, 9], ids=["empty", "begun", "full"])
-def test_a_restored_replay_draws_what_the_saved_one_would_have(tmp_path: Path, prioritised: bool, rounds: int) -> None:
+@pytest.mark.parametrize("rollouts", [0, 1, 9], ids=["empty", "begun", "full"])
+def test_a_restored_replay_draws_what_the_saved_one_would_have(
+    tmp_path: Path, prioritised: bool, rollouts: int
+) -> None:
     returns = NStep(steps=2)
     replay = make(tmp_path, box(), returns, prioritised)
-    for round_ in range(rounds):
-        replay.add("simulator", round_, rows_of(8))
+    for rollout in range(rollouts):
+        replay.add("simulator", rollout, rows_of(8))
         replay.flush()
     state = json.loads(json.dumps(replay.save(tmp_path)))
     other = make(tmp_path, box(), returns, prioritised)
     other.restore(tmp_path, state)
     assert len(other) == len(replay)
-    for seed in range(3 if rounds else 0):
+    for seed in range(3 if rollouts else 0):
         ours, theirs = (of.sample(5, np.random.default_rng(seed)) for of in (replay, other))
         for one, two in zip(ours, theirs, strict=True):
             assert (one == two).all()
@@ -292,7 +286,7 @@ def test_files_of_another_shape_are_not_restored_and_leave_it_empty(tmp_path: Pa
     )
     with pytest.raises(ValueError, match=said):
         other.restore(tmp_path, state)
-    assert other.empty and other.rounds == 0
+    assert other.empty and other.rollouts == 0
     other.recover()
     assert len(other) == 0
 
@@ -355,12 +349,10 @@ def test_the_bytes_said_are_those_of_the_segment(tmp_path: Path) -> None:
     assert replay_bytes(shape) - segment.stat().st_size == 2 * 8 * 2 * 50
 
 
-@pytest.mark.parametrize("reset", ["inside", "wait"])
+@pytest.mark.parametrize("reset", ["inside", pytest.param("wait", marks=pytest.mark.nightly)])
 def test_stacks_of_atari_are_rebuilt_as_it_gave_them(tmp_path: Path, reset: str) -> None:
     """Breakout with no-ops and FIRE at the start: lost lives, ends and time limits, against ALE's own stacks."""
-    game = EnvSettings(
-        id="ALE/Breakout-v5", preset="dqn", stack=4, noop_max=9, fire_on_reset=True, time_limit_steps=200
-    )
+    game = named.env(id="ALE/Breakout-v5", preset="dqn", stack=4, noop_max=9, fire_on_reset=True, time_limit_steps=200)
     env = Atari(game, [3, 4])
     simulated = Simulated(tmp_path, env, 20, reset, 0)
     shape = ReplayShape(
@@ -374,16 +366,16 @@ def test_stacks_of_atari_are_rebuilt_as_it_gave_them(tmp_path: Path, reset: str)
     )
     replay = make(tmp_path, shape, NStep(steps=3))
     seen: set[bytes] = set()
-    rounds = valid = ends = lives = cuts = 0
-    while rounds < 40 or not (ends and cuts and lives):
-        rounds += 1
-        assert rounds <= 100, "the games show too little"
-        round_, block = simulated.play()
+    rollouts = valid = ends = lives = cuts = 0
+    while rollouts < 40 or not (ends and cuts and lives):
+        rollouts += 1
+        assert rollouts <= 100, "the games show too little"
+        rollout, block = simulated.play()
         valid += int((~block["first"][1:]).sum())
         ends, cuts = ends + int(block["terminated"][1:].sum()), cuts + int(block["truncated"][1:].sum())
         lives += int(block["life_lost"][1:].sum())
         seen |= {observation.tobytes() for observation in block["observation"].reshape(-1, 4 * 84 * 84)}
-        replay.add("simulator", round_, block)
+        replay.add("simulator", rollout, block)
         replay.flush()
     env.close()
     sample = everything(replay)

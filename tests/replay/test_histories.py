@@ -1,4 +1,4 @@
-"""A replay through any history: simulators that come, go and miss rounds, kills anywhere, saves and resumes.
+"""A replay through any history: simulators that come, go and miss rollouts, kills anywhere, saves and resumes.
 
 Held against whole games (``tests/replay/games.py``) and a plain dictionary of priorities, whatever happened.
 """
@@ -26,21 +26,22 @@ from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import ReplayShape, replay_fields
 from actorlearn.replay.samplers import Prioritised, Sampler, Uniform
 from actorlearn.replay.sum_tree import SumTree
+from tests.examples import examples
 from tests.replay.games import Place, Stream, everything, owed, place_of, stored_and_right
 from tests.replay.ledger import ENVS, Game, LedgerEnv, Simulated
 
 ADDING = ("buffer.history", "buffer.rows", "buffer.added")
 FLUSHING = (
     "buffer.whole",
-    "flushed.field",
-    "flushed.committed",
+    "record.written",
+    "record.committed",
     "buffer.removed",
     "buffer.inserted",
     "sum_tree.leaves",
 )
 STAY = "simulator-{}.0/0"
 MOST_WAITING = 3
-"""Rounds between two flushes."""
+"""Rollouts between two flushes."""
 
 
 class Histories(RuleBasedStateMachine):
@@ -71,7 +72,7 @@ class Histories(RuleBasedStateMachine):
         self.priorities: dict[Place, float] = {}
         self.largest, self.flushes = 1.0, 0
         self.waiting: list[dict[str, tuple[int, dict[str, np.ndarray]]]] = []
-        """Of each round added since the last flush: owner -> number and block."""
+        """Of each rollout added since the last flush: owner -> number and block."""
         self._create()
         self.here = [self._come(), self._come()]
 
@@ -83,20 +84,20 @@ class Histories(RuleBasedStateMachine):
             self.flush(None, 1)
         self.waiting.append({})
         for number, stream in enumerate(self.here):
-            round_, block = stream.simulator.play()
+            rollout, block = stream.simulator.play()
             if number == missed:
                 stream.whole = False
                 continue
             stream.note(block)
             copied = {name: column.copy() for name, column in block.items()}
-            self.waiting[-1][stream.owner] = round_, copied
+            self.waiting[-1][stream.owner] = rollout, copied
         self._may_be_killed(kill, nth, lambda: self._add(self.waiting[-1]), self.flushes + 1)
 
     @rule(kill=st.none() | st.sampled_from(FLUSHING), nth=st.integers(1, 2))
     def flush(self, kill: str | None, nth: int) -> None:
         self.flushes += 1
         self._may_be_killed(kill, nth, lambda: self.replay.flush(self.flushes), self.flushes)
-        if self.replay.rounds < self.flushes:
+        if self.replay.rollouts < self.flushes:
             self.replay.flush(self.flushes)
         self.waiting.clear()
         self._check()
@@ -159,8 +160,8 @@ class Histories(RuleBasedStateMachine):
 
     def _add(self, blocks: dict[str, tuple[int, dict[str, np.ndarray]]]) -> None:
         self.replay.leave_to(blocks)
-        for owner, (round_, block) in blocks.items():
-            assert self.replay.add(owner, round_, block)
+        for owner, (rollout, block) in blocks.items():
+            assert self.replay.add(owner, rollout, block)
 
     def _may_be_killed(self, kill: str | None, nth: int, deed: Callable[[], None], flush: int) -> None:
         """Do it; who takes it up adds again what is to come with that flush."""
@@ -168,7 +169,7 @@ class Histories(RuleBasedStateMachine):
             deed()
         if arms.acted:
             self._open()
-            for blocks in self.waiting if self.replay.rounds < flush else []:
+            for blocks in self.waiting if self.replay.rollouts < flush else []:
                 self._add(blocks)
 
     def _check(self) -> None:
@@ -199,7 +200,7 @@ class ManyHistories(Histories):
 
 
 OF_ANY_LENGTH = settings(deadline=None, suppress_health_check=list(HealthCheck))
-Histories.TestCase.settings = settings(OF_ANY_LENGTH, max_examples=20, stateful_step_count=25)
-ManyHistories.TestCase.settings = settings(OF_ANY_LENGTH, max_examples=300, stateful_step_count=50)
+Histories.TestCase.settings = settings(OF_ANY_LENGTH, max_examples=examples(20), stateful_step_count=25)
+ManyHistories.TestCase.settings = settings(OF_ANY_LENGTH, max_examples=examples(300), stateful_step_count=50)
 TestHistories = Histories.TestCase
 TestManyHistories = pytest.mark.slow(ManyHistories.TestCase)

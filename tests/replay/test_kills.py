@@ -1,4 +1,4 @@
-"""A process that is killed anywhere while it stores: what the next one finds is all of a round, or nothing of it.
+"""A process that is killed anywhere while it stores: what the next one finds is all of a rollout, or nothing of it.
 
 Held against a replay that is never killed. Every failpoint on the way is tried, at every time it is come to.
 """
@@ -26,7 +26,7 @@ from tests.replay.ledger import ENVS, LedgerEnv, Simulated
 
 HORIZON = 3
 Blocks = dict[str, dict[str, np.ndarray]]
-"""Of one round: owner -> block."""
+"""Of one rollout: owner -> block."""
 KINDS = pytest.mark.parametrize(
     ("prioritised", "stack", "steps", "reset"),
     [(False, 1, 1, "inside"), (True, 3, 2, "inside"), (True, 1, 3, "wait"), (False, 2, 1, "wait")],
@@ -62,22 +62,22 @@ class Kept:
         self.replay.recover()
         return self.replay
 
-    def store(self, round_: int, blocks: Blocks) -> None:
+    def store(self, rollout: int, blocks: Blocks) -> None:
         """As stage 3 does; then give priorities, of which some are 0."""
-        if round_ >= self.replay.rounds:
+        if rollout >= self.replay.rollouts:
             self.replay.leave_to(blocks)
             for owner, block in blocks.items():
-                assert self.replay.add(owner, round_, block)
-            self.replay.flush(round_ + 1)
+                assert self.replay.add(owner, rollout, block)
+            self.replay.flush(rollout + 1)
 
-    def prioritise(self, round_: int) -> None:
+    def prioritise(self, rollout: int) -> None:
         if self.shape.prioritised and len(self.replay):
-            sample = self.replay.sample(7, np.random.default_rng(round_))
-            self.replay.update(sample, np.random.default_rng(round_).integers(4, size=7) * 1.5)
+            sample = self.replay.sample(7, np.random.default_rng(rollout))
+            self.replay.update(sample, np.random.default_rng(rollout).integers(4, size=7) * 1.5)
 
 
 def same(one: Replay, other: Replay) -> bool:
-    """Whether both hold the same: transitions, priorities with all their sums, owners, rounds."""
+    """Whether both hold the same: transitions, priorities with all their sums, owners, rollouts."""
     pairs = [*zip(everything(one), everything(other), strict=True)]
     pairs += [(one._words()[name], other._words()[name]) for name in one._words()]
     if isinstance(one.sampler, Prioritised) and isinstance(other.sampler, Prioritised):
@@ -86,13 +86,13 @@ def same(one: Replay, other: Replay) -> bool:
     return all(np.array_equal(a, b) for a, b in pairs)
 
 
-def history(folder: Path, stack: int, reset: str, rounds: int) -> list[Blocks]:
+def history(folder: Path, stack: int, reset: str, rollouts: int) -> list[Blocks]:
     """Two simulators; in the middle of it the first is followed by another one, whose rings are the same."""
     games = [Simulated(folder, LedgerEnv(stack, seed), HORIZON, reset, 0) for seed in (1, 2, 3)]
     made: list[Blocks] = []
-    for round_ in range(rounds):
+    for rollout in range(rollouts):
         here = {"simulator-1.0/0": games[1]} | (
-            {"simulator-0.0/0": games[0]} if round_ < rounds // 2 else {"simulator-0.1/0": games[2]}
+            {"simulator-0.0/0": games[0]} if rollout < rollouts // 2 else {"simulator-0.1/0": games[2]}
         )
         blocks = {owner: game.play()[1] for owner, game in here.items()}
         made.append({o: {name: column.copy() for name, column in block.items()} for o, block in blocks.items()})
@@ -118,36 +118,36 @@ def copies(folder: Path) -> Iterator[Path]:
 
 @KINDS
 @pytest.mark.parametrize("at", [4, 5, 8], ids=["filling", "another comes", "full"])
-def test_a_round_is_stored_once_wherever_storing_it_is_cut_off(
+def test_a_rollout_is_stored_once_wherever_storing_it_is_cut_off(
     tmp_path: Path, prioritised: bool, stack: int, steps: int, reset: str, at: int
 ) -> None:
-    rounds = history(tmp_path, stack, reset, 10)
+    rollouts = history(tmp_path, stack, reset, 10)
     paths = copies(tmp_path)
 
     def kept(until: int) -> Kept:
         made = Kept(next(paths), prioritised, stack, steps)
-        for round_ in range(until):
-            made.store(round_, rounds[round_])
-            made.prioritise(round_)
+        for rollout in range(until):
+            made.store(rollout, rollouts[rollout])
+            made.prioritise(rollout)
         return made
 
     without, whole = kept(at), kept(at)
-    tried = points(partial(whole.store, at, rounds[at]))
+    tried = points(partial(whole.store, at, rollouts[at]))
     assert len(tried) >= 18
     for point in tried:
         made = kept(at)
-        killed(point, partial(made.store, at, rounds[at]))
+        killed(point, partial(made.store, at, rollouts[at]))
         made.opened()
-        assert same(made.replay, whole.replay if made.replay.rounds > at else without.replay), point
-        made.store(at, rounds[at])
+        assert same(made.replay, whole.replay if made.replay.rollouts > at else without.replay), point
+        made.store(at, rollouts[at])
         assert same(made.replay, whole.replay), point
         made.path.unlink()
-    without.store(at, rounds[at])
-    killed(tried[0], partial(without.store, at + 1, rounds[at + 1]))
+    without.store(at, rollouts[at])
+    killed(tried[0], partial(without.store, at + 1, rollouts[at + 1]))
     without.opened()
-    for round_ in range(at + 1, 10):  # and nothing is lost later, where it is joined
+    for rollout in range(at + 1, 10):  # and nothing is lost later, where it is joined
         for made in (without, whole):
-            made.store(round_, rounds[round_])
+            made.store(rollout, rollouts[rollout])
         assert same(without.replay, whole.replay)
 
 
@@ -155,29 +155,29 @@ def test_a_round_is_stored_once_wherever_storing_it_is_cut_off(
 def test_who_takes_it_up_may_be_killed_too(
     tmp_path: Path, prioritised: bool, stack: int, steps: int, reset: str
 ) -> None:
-    rounds = history(tmp_path, stack, reset, 8)
+    rollouts = history(tmp_path, stack, reset, 8)
     made, whole = (Kept(path, prioritised, stack, steps) for path in itertools.islice(copies(tmp_path), 2))
-    for round_, blocks in enumerate(rounds):
-        whole.store(round_, blocks)
-        for point in ("flushed.committed=raise@1", "buffer.removed=raise@1"):  # the second time it is there already
-            if made.replay.rounds <= round_:
-                killed(point, partial(made.store, round_, blocks))
+    for rollout, blocks in enumerate(rollouts):
+        whole.store(rollout, blocks)
+        for point in ("record.committed=raise@1", "buffer.removed=raise@1"):  # the second time it is there already
+            if made.replay.rollouts <= rollout:
+                killed(point, partial(made.store, rollout, blocks))
                 for again in points(made.opened):
                     killed(again, made.opened)
                 made.opened()
         assert same(made.replay, whole.replay)
-        made.prioritise(round_), whole.prioritise(round_)
+        made.prioritise(rollout), whole.prioritise(rollout)
 
 
 @KINDS
 def test_killed_while_it_is_restored_it_is_restored_by_the_next(
     tmp_path: Path, prioritised: bool, stack: int, steps: int, reset: str
 ) -> None:
-    rounds = history(tmp_path, stack, reset, 8)
+    rollouts = history(tmp_path, stack, reset, 8)
     whole, *others = (Kept(path, prioritised, stack, steps) for path in itertools.islice(copies(tmp_path), 3))
-    for round_ in range(6):
-        whole.store(round_, rounds[round_])
-        whole.prioritise(round_)
+    for rollout in range(6):
+        whole.store(rollout, rollouts[rollout])
+        whole.prioritise(rollout)
     state = whole.replay.save(tmp_path)
     for made, goes_on in zip(others, (True, False), strict=True):
         trial = Kept(tmp_path / f"trial-{goes_on}", prioritised, stack, steps)
@@ -186,7 +186,7 @@ def test_killed_while_it_is_restored_it_is_restored_by_the_next(
                 killed(point, partial(made.replay.restore, tmp_path, state, goes_on=goes_on))
         made.opened()
         assert not made.replay.empty
-        for name in ("shown", "rounds"):
+        for name in ("shown", "rollouts"):
             assert np.array_equal(made.replay._words()[name], whole.replay._words()[name])
         for one, two in zip(everything(made.replay), everything(whole.replay), strict=True):
             assert np.array_equal(one, two)
@@ -195,16 +195,16 @@ def test_killed_while_it_is_restored_it_is_restored_by_the_next(
 
 def test_environments_go_on_where_they_were_whoever_is_killed_and_under_whatever_name(tmp_path: Path) -> None:
     """Nothing is lost at a seam: neither after a kill, nor where a run goes on from a checkpoint."""
-    rounds = history(tmp_path, 2, "inside", 8)
+    rollouts = history(tmp_path, 2, "inside", 8)
     paths = copies(tmp_path)
     whole, restarted, resumed = (Kept(path, False, 2, 3) for path in itertools.islice(paths, 3))
     incarnation = "1.0"
-    for round_, blocks in enumerate(rounds):
-        whole.store(round_, blocks)
-        restarted.store(round_, blocks)
-        resumed.store(round_, {owner.replace("1.0", incarnation): block for owner, block in blocks.items()})
+    for rollout, blocks in enumerate(rollouts):
+        whole.store(rollout, blocks)
+        restarted.store(rollout, blocks)
+        resumed.store(rollout, {owner.replace("1.0", incarnation): block for owner, block in blocks.items()})
         restarted.opened()
-        if round_ == 2:
+        if rollout == 2:
             state = resumed.replay.save(tmp_path)
             resumed, incarnation = Kept(next(paths), False, 2, 3), "1.4"
             resumed.replay.restore(tmp_path, state, goes_on=True)

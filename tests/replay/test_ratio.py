@@ -19,9 +19,9 @@ RATIOS = st.builds(
 
 
 @given(RATIOS, st.lists(st.integers(0, 40), max_size=60))
-def test_taking_turns_does_exactly_as_many_updates_as_are_due(ratio: Ratio, rounds: list[int]) -> None:
+def test_taking_turns_does_exactly_as_many_updates_as_are_due(ratio: Ratio, rollouts: list[int]) -> None:
     inserted = updates = 0
-    for more in rounds:
+    for more in rollouts:
         inserted += more
         updates += ratio.due(inserted, updates)
         exact = max(0, inserted - ratio.starts) * Fraction(str(ratio.intensity)) / ratio.batch

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from actorlearn.metrics.registry import LEARNERS, is_registered
 from actorlearn.parameters import checkpoint
-from launch.runs import read_object
+from launch.runs.jsonl import read_object
 
 PATIENCE_S = 120.0
 """Longest wait for anything to happen; generous, because the machine may be training at the same time."""
@@ -205,3 +206,26 @@ def within(seconds: float, happened: Callable[[], bool]) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+def finished(run: Launched) -> dict[str, object]:
+    """The summary of a run that has come to its end, left nothing and lost nobody."""
+    return _ended(run, 0, "finished")
+
+
+def learned(run: Launched, score: float) -> dict[str, object]:
+    """The summary of a run that came to this mean score before its steps were used up, and was stopped then."""
+    run.wait_for_score(score)
+    run.ctrl_c()
+    return _ended(run, 130, "stopped")
+
+
+def _ended(run: Launched, exit_code: int, status: str) -> dict[str, object]:
+    assert run.end() == exit_code, run.screen()
+    assert run.leftovers() == []
+    assert run.events("died") == []
+    assert [name for name in run.rows()[-1] if name != LEARNERS and not is_registered(name)] == []
+    summary = run.summary()
+    assert summary["status"] == status
+    assert run.stderr.read_text() == ""
+    return summary

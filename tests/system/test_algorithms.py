@@ -5,33 +5,19 @@ from __future__ import annotations
 import pytest
 
 from tests.system.conftest import Start
-from tests.system.test_whole_runs import finished, learned
+from tests.system.launched import finished, learned
+from tests.system.ways import CATCH, LEARNS
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
-
-CATCH = ["simulators.envs=16", "model.hidden_sizes=[128]", "model.init=orthogonal", "checkpoint.every_steps=1_000_000"]
-
-
-LEARNS = {
-    "a2c": [
-        *("algorithm.name=a2c", "algorithm.gae_lambda=0.95", "total_steps=1_000_000", "algorithm.horizon=10"),
-        *("algorithm.entropy_cost=0.02", "optimizer.learning_rate=0.003"),
-    ],
-    "ppo": ["algorithm.name=ppo", "total_steps=400_000", "algorithm.entropy_cost=0.01"],
-    "impala": [  # in mode async it takes up to 500,000 steps
-        *("algorithm.name=impala", "total_steps=1_000_000", "algorithm.horizon=10"),
-        *("algorithm.entropy_cost=0.05", "optimizer.learning_rate=0.006"),
-    ],
-}
 
 
 def test_catch_is_learned_by_impala(launched: Start) -> None:
     """In test_whole_runs it is by the others.
 
-    Many seeds stay at 0.75, where a policy has given up a column. With the weights of rounds a run repeats itself, and
-    this one is at 0.98 after 49,000 steps.
+    Many seeds stay at 0.75, where a policy has given up a column. With the weights of rollouts a run repeats itself,
+    and this one is at 0.98 after 49,000 steps.
     """
-    learned(launched("catch", *CATCH, *LEARNS["impala"], "seed=2", "simulators.weights=round"), 0.8)
+    learned(launched("catch", *CATCH, *LEARNS["impala"], "seed=2", "simulators.weights=rollout"), 0.8)
 
 
 OWN, SERVER = ["inference.count=0"], ["inference.count=1", "simulators.groups=2"]
@@ -65,7 +51,6 @@ def test_what_acting_recorded_is_what_learning_finds(launched: Start, topology: 
     assert max(row["clipped_share"] for row in run.rows()) == 0.0
 
 
-@pytest.mark.slow
 def test_ppo_solves_pendulum(launched: Start) -> None:
     run = launched("classic/pendulum", "simulators.envs=8", "checkpoint.every_steps=1_000_000")
     run.end(timeout_s=200)  # takes half a minute on two idle cores

@@ -28,6 +28,7 @@ def learns_from(run: Launched, simulators: int) -> bool:
     return most - STEPS_OF_A_SIMULATOR < steps_in_an_update(run) <= most
 
 
+@pytest.mark.smoke
 def test_simulators_join_and_leave_a_living_run(launched: Start, command: Command) -> None:
     way = ["total_steps=1_000_000", "algorithm.horizon=5", "simulators.decorrelation_steps=50"]
     run = launched("catch", PACED, *way)
@@ -119,7 +120,6 @@ def test_learners_join_and_leave_a_living_run(launched: Start, command: Command)
     assert run.leftovers() == []
 
 
-@pytest.mark.faults
 def test_an_attached_learner_that_is_killed_comes_back(launched: Start, command: Command) -> None:
     run = launched("catch", PACED, "mode=gossip", "simulators.count=1", "total_steps=1_000_000")
     run.wait_for_steps(50)

@@ -67,6 +67,7 @@ def test_a_stopped_run_is_resumed_where_it_was(launched: Start, command: Command
     assert resumed.leftovers() == []
 
 
+@pytest.mark.smoke
 def test_ctrl_c_saves_and_ends_and_what_was_learned_comes_back(launched: Start) -> None:
     run = launched(*KNOWN)
     run.wait_for(run.rows, "row")
@@ -139,7 +140,7 @@ def test_a_pass_of_minutes_is_no_hang_and_ctrl_c_breaks_it_off(launched: Start) 
     assert run.end() == 130
     assert [e["cause"] for kind in ("silent", "died") for e in run.events(kind)] == []
     assert (run.summary()["status"], run.summary()["env_steps"]) == ("stopped", 0)
-    # The steps of the batch, and of the next round: what was learned of it counts none.
+    # The steps of the batch, and of the next rollout: what was learned of it counts none.
     assert 0 < run.checkpoint().state["in_flight"] == run.summary()["steps_in_flight"]
     assert run.leftovers() == []
 

@@ -11,10 +11,9 @@ from contextlib import suppress
 import pytest
 
 from tests.system.conftest import PACED, Start
-from tests.system.launched import Launched, processes_of, within
-from tests.system.test_whole_runs import finished
+from tests.system.launched import Launched, finished, processes_of, within
 
-pytestmark = [pytest.mark.system, pytest.mark.faults]
+pytestmark = [pytest.mark.system]
 
 COMMON = [PACED, "checkpoint.every_steps=150", "checkpoint.exact=true", "total_steps=2400"]
 DQN = [
@@ -23,7 +22,7 @@ DQN = [
 ]
 TWO = ["learners.count=2", "simulators.count=1", "inference.count=1"]
 SERVED = ["inference.count=1"]
-ROUNDS = ["simulators.blocks=2", "simulators.weights=round", "simulators.groups=2"]
+ROLLOUTS = ["simulators.blocks=2", "simulators.weights=rollout", "simulators.groups=2"]
 RAINBOW = [
     *(*DQN, "algorithm.name=c51", "algorithm.value_min=-1.5", "algorithm.value_max=1.5", "algorithm.n_step=3"),
     *("replay.prioritised=true", "algorithm.double=true", "model.noisy=0.5", "algorithm.dueling=true"),
@@ -36,11 +35,11 @@ ALONE = {
     "two servers": ["inference.count=2", "simulators.decorrelation_steps=20"],
     "ppo": ["algorithm.name=ppo", "algorithm.horizon=16", "algorithm.minibatches=4", *SERVED],
     "recurrent": ["model.recurrence=lstm", *SERVED, "simulators.reset=wait"],
-    "lag": ["algorithm.name=ppo", "algorithm.horizon=8", *ROUNDS, *SERVED],
+    "lag": ["algorithm.name=ppo", "algorithm.horizon=8", *ROLLOUTS, *SERVED],
     "normalised": ["model.normalize_observation=true", "algorithm.normalize_reward=true", "simulators.groups=4"],
-    "recurrent lag": ["model.recurrence=gru", *ROUNDS],
+    "recurrent lag": ["model.recurrence=gru", *ROLLOUTS],
     "cartpole": ["env.id=CartPole-v1", "algorithm.horizon=5"],
-    "impala": ["algorithm.name=impala", *ROUNDS, *SERVED, "simulators.reset=wait"],
+    "impala": ["algorithm.name=impala", *ROLLOUTS, *SERVED, "simulators.reset=wait"],
 }
 SYNC = {
     "a2c": TWO,
@@ -52,7 +51,7 @@ SYNC = {
 REPLAY = {
     "dqn": DQN,
     "served": [*DQN, *SERVED],
-    "fast": [*DQN, "algorithm.horizon=6", *ROUNDS, "algorithm.target_every_steps=96", *SERVED],
+    "fast": [*DQN, "algorithm.horizon=6", *ROLLOUTS, "algorithm.target_every_steps=96", *SERVED],
     "rainbow": [*RAINBOW, *SERVED],
     "secondary": [*DQN, "replay.secondary_batch_size=64"],
 }
@@ -116,7 +115,7 @@ def uninterrupted(launched: Start, keys: list[str]) -> str:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("mode", CASES)
+@pytest.mark.parametrize("mode", [pytest.param("alone", marks=pytest.mark.smoke), "sync", "replay"])
 def test_a_run_that_is_stopped_and_killed_ends_with_the_weights_of_one_that_was_not(launched: Start, mode: str) -> None:
     keys = next(iter(CASES[mode].values()))
     expected = uninterrupted(launched, keys)

@@ -10,7 +10,7 @@ import pytest
 from tests.system.conftest import PACED, Start
 from tests.system.launched import Launched
 
-pytestmark = [pytest.mark.system, pytest.mark.faults, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 
 def replaced(run: Launched, name: str, cause: str) -> None:
@@ -53,7 +53,6 @@ def test_any_process_may_be_killed_and_the_run_comes_to_its_end(launched: Start)
         assert f"{name} died: signal 9" in run.screen()
 
 
-@pytest.mark.slow
 def test_a_process_of_any_role_that_is_stopped_is_found_and_replaced(launched: Start) -> None:
     names = ["simulator-0", "inference-0", "evaluator-0", "trainer"]
     limits = [f"supervision.{name.partition('-')[0]}_hang_s=4" for name in names]
@@ -97,7 +96,6 @@ def test_an_environment_that_spins_is_slow_shows_where_and_is_replaced(launched:
     assert run.leftovers() == []
 
 
-@pytest.mark.slow
 def test_a_row_of_environments_that_each_wait_is_no_hang(launched: Start) -> None:
     one = ["simulators.count=1", "simulators.envs=48", "algorithm.horizon=2", "total_steps=96"]
     run = launched("catch", "env.id=tests.system.environments:Waits", *one, "supervision.simulator_hang_s=2")

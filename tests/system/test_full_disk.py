@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from launch.topology import load
+from launch.topology.load import load
 from tests.system.conftest import Command, Start
 from tests.system.environments import __name__ as ENVIRONMENTS
 
-pytestmark = [pytest.mark.system, pytest.mark.faults, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 CHATTY = f"env.id={ENVIRONMENTS}:Chatty"
 
@@ -52,7 +52,6 @@ def contents(run_dir: Path) -> dict[str, bytes]:
     return {name: (run_dir / name).read_bytes() for name in ("topology.yaml", "meta.json", "summary.json")}
 
 
-@pytest.mark.slow
 def test_a_disk_that_fills_up_ends_nothing_and_what_died_meanwhile_comes_back(
     launched: Start, command: Command, small_disk: SmallDisk
 ) -> None:

@@ -10,9 +10,10 @@ from statistics import mean
 
 import pytest
 
+from launch.bench.papers.gossip_bound import logs_of, points
 from tests.system.conftest import PACED, Command, Start
-from tests.system.test_algorithms import CATCH, LEARNS
-from tests.system.test_whole_runs import finished, learned
+from tests.system.launched import finished, learned
+from tests.system.ways import CATCH, LEARNS
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
@@ -21,14 +22,7 @@ TRAINERS = ["trainer-0", "trainer-1"]
 MODES = ["sync", "async", "gossip"]
 
 
-# An exchange knows no algorithm: each mode has one quick test, and the other six pairs are slow ones.
-QUICK = [("sync", "impala"), ("async", "ppo"), ("gossip", "a2c")]
-PAIRS = [
-    pair if pair in QUICK else pytest.param(*pair, marks=pytest.mark.slow) for pair in itertools.product(MODES, LEARNS)
-]
-
-
-@pytest.mark.parametrize(("mode", "name"), PAIRS)
+@pytest.mark.parametrize(("mode", "name"), [*itertools.product(MODES, LEARNS)])
 def test_the_same_file_is_learned_in_all_modes(launched: Start, mode: str, name: str) -> None:
     run = launched("catch", *CATCH, *LEARNS[name], *TWO, f"mode={mode}")
     learned(run, 0.8)
@@ -39,6 +33,7 @@ def test_the_same_file_is_learned_in_all_modes(launched: Start, mode: str, name:
         assert [row[key] for row in run.rows()] == sorted(row[key] for row in run.rows())
 
 
+@pytest.mark.smoke
 def test_learners_in_sync_have_the_same_weights_and_repeat(launched: Start) -> None:
     runs = [launched("catch", *TWO, "total_steps=4000") for _ in range(2)]
     hashes = [finished(run)["weights_sha256"] for run in runs]
@@ -48,8 +43,7 @@ def test_learners_in_sync_have_the_same_weights_and_repeat(launched: Start) -> N
     assert saved == [runs[0].summary()["env_steps"]] * 2
 
 
-@pytest.mark.faults
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["sync", "async", pytest.param("gossip", marks=pytest.mark.smoke)])
 def test_each_learner_may_be_killed_and_the_run_be_stopped_and_resumed(launched: Start, mode: str) -> None:
     run = launched("catch", PACED, *TWO, f"mode={mode}", "total_steps=30_000", "checkpoint.every_steps=1000")
     run.wait_for_steps(500)
@@ -77,7 +71,7 @@ def test_each_learner_may_be_killed_and_the_run_be_stopped_and_resumed(launched:
     assert again.leftovers() == []
 
 
-@pytest.mark.parametrize("mode", ["async", "gossip"])
+@pytest.mark.parametrize("mode", [pytest.param("async", marks=pytest.mark.smoke), "gossip"])
 def test_each_learner_is_evaluated_and_so_is_the_average(launched: Start, command: Command, mode: str) -> None:
     evaluated = ["evaluator.count=1", "evaluator.every_steps=200", "evaluator.episodes=3"]
     run = launched("catch", PACED, *TWO, *evaluated, f"mode={mode}", "total_steps=6_000")
@@ -96,10 +90,9 @@ def test_each_learner_is_evaluated_and_so_is_the_average(launched: Start, comman
     assert "average of 2 learners' weights" in said and "trainer-1 alone" in said and "best of them" in said
 
 
-@pytest.mark.faults
 def test_a_learner_that_is_killed_comes_back_from_its_neighbours_weights_and_is_soon_as_near(launched: Start) -> None:
     """Its own checkpoint is that of the first weights, far from where the others are."""
-    three = ["learners.count=3", "simulators.count=1", "mode=gossip"]
+    three = ["learners.count=3", "simulators.count=1", "mode=gossip", "gossip.gradient_every=100"]
     run = launched("catch", PACED, *three, "total_steps=1_000_000", "checkpoint.every_steps=1_000_000")
 
     def told(since_s: float) -> list[dict[str, float]]:
@@ -114,7 +107,6 @@ def test_a_learner_that_is_killed_comes_back_from_its_neighbours_weights_and_is_
     exchanges = itertools.accumulate(row["exchanges"] for row in after)
     near = [row["consensus_distance"] < level for row, done in zip(after, exchanges, strict=True) if done <= 20]
     assert any(near), (level, after)
-    assert all(row["consensus_distance"] <= row["consensus_bound"] for row in (*before, *after))
     warned = [(event["process"], event["cause"]) for event in run.events("warned")]
     assert warned == [
         ("trainer-2", "mixes with trainer-0 from now on: trainer-1 has gone"),
@@ -122,10 +114,11 @@ def test_a_learner_that_is_killed_comes_back_from_its_neighbours_weights_and_is_
     ]
     run.ctrl_c()
     assert run.end() == 130, run.screen()
+    found = points(logs_of(run.run_dir))
+    assert len(found) >= 40 and all(point.distance <= point.bound for point in found)
     assert run.leftovers() == []
 
 
-@pytest.mark.faults
 def test_learners_gossip_through_sockets_and_one_that_is_killed_is_heard_again(launched: Start) -> None:
     run = launched("catch", PACED, *TWO, "mode=gossip", "gossip.transport=zmq", "gossip.max_staleness=3")
     run.wait_for_steps(500)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.system.conftest import Command, Start
-from tests.system.test_whole_runs import finished
+from tests.system.launched import finished
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 

@@ -7,12 +7,12 @@ import pytest
 from actorlearn import __version__
 from actorlearn.wire.channel import Dealer
 from actorlearn.wire.messages import PROTOCOL_VERSION, Request, encode
-from launch import runs
-from launch.client import ask
+from launch.runs import find
+from launch.runs.client import ask
 from tests import odd_messages
 from tests.system.conftest import PACED, Start
 
-pytestmark = [pytest.mark.system, pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 PEERS = [
     *("cli-1", "cli-2", "trainer.1", "simulator-0.3", "evaluator-7.0", "nobody.0", "x.y", ".0"),
@@ -24,7 +24,7 @@ PEERS = [
 def test_ten_thousand_odd_messages_end_no_run(launched: Start) -> None:
     run = launched("catch", PACED, "total_steps=20_000")
     run.wait_for(run.rows, "row")
-    found = runs.read(run.run_dir)
+    found = find.read(run.run_dir)
     assert found
     dealers = [Dealer(found.control, peer) for peer in PEERS]
     odd_messages.send(dealers, 10_000, seed=1)

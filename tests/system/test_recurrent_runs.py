@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from tests.system.conftest import PACED, Start
-from tests.system.test_whole_runs import finished, learned
+from tests.system.launched import finished, learned
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 
@@ -24,7 +24,7 @@ RECALL = ["recall", "simulators.envs=16", "checkpoint.every_steps=1_000_000"]
             ["model.recurrence=lstm", "inference.count=1", "simulators.groups=2", "simulators.blocks=2"],
             id="lstm, two blocks and two groups",
         ),
-        pytest.param(["model.recurrence=lstm", "algorithm.name=ppo"], id="lstm, ppo", marks=pytest.mark.slow),
+        pytest.param(["model.recurrence=lstm", "algorithm.name=ppo"], id="lstm, ppo"),
     ],
 )
 def test_a_recurrent_policy_remembers_a_cue(launched: Start, way: list[str]) -> None:
@@ -32,7 +32,6 @@ def test_a_recurrent_policy_remembers_a_cue(launched: Start, way: list[str]) -> 
     learned(run, 0.9)
 
 
-@pytest.mark.slow
 def test_a_policy_without_memory_scores_by_chance(launched: Start) -> None:
     run = launched(*RECALL, "model.recurrence=none")
     assert finished(run)["episodes"] > 5000
@@ -46,7 +45,6 @@ def test_a_run_with_a_memory_repeats_itself(launched: Start) -> None:
     assert one["weights_sha256"] == again["weights_sha256"]
 
 
-@pytest.mark.faults
 def test_a_memory_outlives_its_inference_server(launched: Start) -> None:
     """With one simulator every batch is composed alike, so the weights at the end say whether anything was lost."""
     way = ["simulators.count=1", "simulators.groups=2", "inference.count=1", "total_steps=3000"]

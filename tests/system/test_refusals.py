@@ -26,7 +26,9 @@ def assert_refused(done: subprocess.CompletedProcess[str], said: list[str], fold
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("simulators.cout=2", ["simulators.cout", "did you mean simulators.count?"]),  # test_bad_topologies has more
+        pytest.param(  # test_bad_topologies has more
+            *("simulators.cout=2", ["simulators.cout", "did you mean simulators.count?"]), marks=pytest.mark.smoke
+        ),
         ("env.id=Nonsense-v1", ["env.id", "Nonsense-v1"]),
         (f"env.id={ENVIRONMENTS}:CannotBeMade", ["env.id", "CannotBeMade", "the ball is at home"]),
         (f"env.id={ENVIRONMENTS}:Missing", ["env.id", "Missing"]),

@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from tests.system.conftest import PACED, Command, Start
-from tests.system.test_whole_runs import finished, learned
+from tests.system.launched import finished, learned
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
@@ -37,12 +37,7 @@ VARIANTS = {
 }
 
 
-# All are parts of rainbow but the loss of dqn. They are slow tests: each is a process tree that has to start.
-QUICK = ("dqn", "rainbow")
-NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in VARIANTS]
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", VARIANTS)
 def test_catch_is_learned(launched: Start, name: str) -> None:
     learned(launched("catch", *CATCH, "algorithm.name=dqn", *VARIANTS[name]), 0.8)
 
@@ -56,7 +51,7 @@ def test_two_learners_with_a_replay_each_learn_too(launched: Start, mode: str) -
 # Of eight environments in two processes; a target network lasts 80 steps.
 EACH, ALL = "simulators.groups=4", "simulators.groups=1"
 ONE_BY_ONE = ["simulators.blocks=1", "algorithm.horizon=1"]
-CONCURRENT = ["simulators.blocks=2", "simulators.weights=round", "algorithm.horizon=10"]
+CONCURRENT = ["simulators.blocks=2", "simulators.weights=rollout", "algorithm.horizon=10"]
 WAYS = {
     "standard": [*ONE_BY_ONE, EACH],
     "synchronised": [*ONE_BY_ONE, ALL],
@@ -65,7 +60,7 @@ WAYS = {
 }
 
 
-# With two blocks a server may be asked for rows of two rounds at once: concurrent is tried with one and without.
+# With two blocks a server may be asked for rows of two rollouts at once: concurrent is tried with one and without.
 @pytest.mark.parametrize(
     ("way", "servers"), [("standard", 0), ("synchronised", 1), ("concurrent", 0), ("concurrent", 1), ("both", 1)]
 )
@@ -77,8 +72,8 @@ def test_the_four_ways_of_fast_dqn_repeat_themselves(launched: Start, way: str, 
     assert one["weights_sha256"] == again["weights_sha256"]
 
 
-def test_rounds_of_two_blocks_repeat_themselves_by_their_own_weights(launched: Start) -> None:
-    keys = ["total_steps=3000", "simulators.blocks=2", "simulators.groups=2", "simulators.weights=round"]
+def test_rollouts_of_two_blocks_repeat_themselves_by_their_own_weights(launched: Start) -> None:
+    keys = ["total_steps=3000", "simulators.blocks=2", "simulators.groups=2", "simulators.weights=rollout"]
     one, again = (finished(launched("cartpole", *keys)) for _ in range(2))
     assert one["weights_sha256"] == again["weights_sha256"]
 
@@ -98,6 +93,7 @@ def test_a_secondary_learner_is_evaluated_traced_and_resumed(launched: Start, co
     assert answer["secondary"]["episodes"] == answer["episodes"] == 4
 
 
+@pytest.mark.smoke
 def test_a_killed_trainer_finds_its_replay_again(launched: Start) -> None:
     keys = ["algorithm.name=dqn", "replay.learning_starts_steps=100", "total_steps=4000"]
     run = launched("catch", PACED, *keys)
@@ -125,8 +121,8 @@ def test_a_resumed_run_has_the_replay_that_was_saved(launched: Start, save: str)
     assert rows[-1]["replay_transitions"] == pytest.approx(stored + 600 if save == "true" else 600, abs=100)
 
 
-def test_what_was_learned_of_a_long_round_is_saved_at_a_stop(launched: Start) -> None:
-    """Each round's minibatches take many seconds here, and are broken off."""
+def test_what_was_learned_of_a_long_rollout_is_saved_at_a_stop(launched: Start) -> None:
+    """Each rollout's minibatches take many seconds here, and are broken off."""
     keys = ["algorithm.name=dqn", "replay.learning_starts_steps=100", "replay.ratio=3000"]
     run = launched("catch", *keys, "algorithm.horizon=16", "checkpoint.every_steps=1", "total_steps=1_000_000")
     run.wait_for_event("ready", "simulator-1")

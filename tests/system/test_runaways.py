@@ -7,13 +7,13 @@ import subprocess
 import psutil
 import pytest
 
-from launch import guardian
+from launch.spawning import guardian
 from tests.runaways import COUNT, lives, new_name, sleepers
 from tests.system.conftest import Command, Start
 from tests.system.environments import SLEEPERS_VARIABLE
 from tests.system.launched import Launched, within
 
-pytestmark = [pytest.mark.system, pytest.mark.faults, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 STARTING_OTHERS = ["catch", "env.id=tests.system.environments:StartsOthers", "total_steps=100_000"]
 
@@ -71,7 +71,6 @@ def test_a_killed_guardian_takes_the_roles_along_and_the_run_goes_on_with_anothe
         process.kill()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("proc", [["--mount-proc"], []], ids=["own-proc", "proc-of-others"])
 def test_no_zombies_where_the_supervisor_is_the_first_process(launched: Start, name: str, proc: list[str]) -> None:
     """As in a container without an init."""

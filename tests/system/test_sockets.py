@@ -18,20 +18,14 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 ALL_ROLES = ["inference.count=1", "evaluator.count=1"]
 TWO = ["learners.count=2", "simulators.count=1"]
-QUICK = {
+RUNS = {
     "one learner": ALL_ROLES,
     "sync": [*TWO, "mode=sync"],
-}
-SLOW = {
     "sync with servers": [*TWO, *ALL_ROLES, "mode=sync"],
     "async": [*TWO, *ALL_ROLES, "mode=async"],
     "gossip": [*TWO, *ALL_ROLES, "mode=gossip", "gossip.gradient_every=1"],
     "gossip by sockets": [*TWO, *ALL_ROLES, "mode=gossip", "gossip.transport=zmq"],
 }
-RUNS = [
-    *(pytest.param(overrides, id=name) for name, overrides in QUICK.items()),
-    *(pytest.param(overrides, id=name, marks=pytest.mark.slow) for name, overrides in SLOW.items()),
-]
 _ACCEPTS = 0x10000
 """__SO_ACCEPTCON, among the flags of a Unix socket."""
 
@@ -71,7 +65,7 @@ def network_addresses(inode: str) -> list[str]:
     return [line for line in lines if inode in line.split()]
 
 
-@pytest.mark.parametrize("overrides", RUNS)
+@pytest.mark.parametrize("overrides", RUNS.values(), ids=RUNS.keys())
 def test_a_living_run_listens_on_its_owner_s_planned_sockets_and_on_nothing_else(
     launched: Start, command: Command, overrides: list[str]
 ) -> None:
@@ -92,8 +86,8 @@ def test_a_living_run_listens_on_its_owner_s_planned_sockets_and_on_nothing_else
     sockets = [known[inode] for _, inode in held]
     assert {socket.path for socket in sockets if socket.listens} == {str(folder / name) for name in names}
     assert {Path(socket.path) for socket in sockets if socket.path} == {folder / name for name in names}  # not abstract
-    bells = {Path(bell).name for bell in planned["bells"]}
-    assert {path.name for path in folder.iterdir()} == names | bells | {"lock"}
+    wakeups = {Path(wakeup).name for wakeup in planned["wakeups"]}
+    assert {path.name for path in folder.iterdir()} == names | wakeups | {"lock"}
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700 and folder.stat().st_uid == os.getuid()
     assert [path.name for path in folder.iterdir() if stat.S_IMODE(path.stat().st_mode) != 0o600] == []
     run.ctrl_c()

@@ -6,8 +6,10 @@ import json
 
 import pytest
 
+from launch.runs import find
+from launch.runs.view import RunReader
 from tests.system.conftest import PACED, Command, Start
-from tests.system.launched import Launched
+from tests.system.launched import finished, learned
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 
@@ -24,30 +26,12 @@ FOLDERS = {"logs", "checkpoints", "tensorboard", "settings"}
 PROCESSES = {"trainer", "inference-0", "simulator-0", "simulator-1"}
 
 
-def finished(run: Launched) -> dict[str, object]:
-    """The summary of a run that has come to its end, left nothing and lost nobody."""
-    return _ended(run, 0, "finished")
-
-
-def learned(run: Launched, score: float) -> dict[str, object]:
-    """The summary of a run that came to this mean score before its steps were used up, and was stopped then."""
-    run.wait_for_score(score)
-    run.ctrl_c()
-    return _ended(run, 130, "stopped")
-
-
-def _ended(run: Launched, exit_code: int, status: str) -> dict[str, object]:
-    assert run.end() == exit_code, run.screen()
-    assert run.leftovers() == []
-    assert run.events("died") == []
-    summary = run.summary()
-    assert summary["status"] == status
-    assert run.stderr.read_text() == ""
-    return summary
-
-
+@pytest.mark.smoke
 def test_a_run_ends_at_total_steps_and_leaves_its_folder_and_nothing_else(launched: Start) -> None:
     run = launched("cartpole", "total_steps=3000", "inference.count=1")
+    living = run.wait_for(lambda: (begun := find.read(run.run_dir)) and begun.alive and RunReader(begun).look(), "view")
+    assert (living.status, living.env_id, living.total_steps) == ("running", "CartPole-v1", 3000)
+    assert {process["name"] for process in living.processes} <= PROCESSES
     summary = finished(run)
     assert {path.name for path in run.run_dir.iterdir()} == FILES | FOLDERS
     assert summary.keys() >= SUMMARY_KEYS
@@ -67,6 +51,11 @@ def test_a_run_ends_at_total_steps_and_leaves_its_folder_and_nothing_else(launch
     assert run.checkpoint().state["env_steps"] == summary["env_steps"]
     assert int(run.checkpoint().path.name) == summary["env_steps"]
     assert run.meta()["ended"] and run.meta()["supervisor_pid"] is None
+
+    view = RunReader(find.Run(run.run_dir, run.meta())).look()
+    assert (view.status, view.row, view.summary, view.processes) == ("finished", rows[-1], summary, ())
+    assert [event["kind"] for event in (*view.choices, *view.events)] == [event["kind"] for event in run.events()]
+    assert view.checkpoints[-1] == run.checkpoint().path
 
 
 # Of eight seeds all came to 0.8 within 40 000 steps; without the entropy half of them never catch at one edge.

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from actorlearn.wire.bell import Bell, Bells
 from actorlearn.wire.channel import ChannelError, Dealer, Router, Waiter
 from actorlearn.wire.control import Control, TurnedAwayError
 from actorlearn.wire.messages import Applied, Hello, Order, Refused, decode, encode
+from actorlearn.wire.wakeup import Wakeup, Wakeups
+from tests.identities import process
 
 
 @pytest.fixture
@@ -82,9 +83,9 @@ def test_an_id_belongs_to_who_had_it_first(router: Router) -> None:
 
 
 def test_last_words_are_heard_beside_a_line_that_is_still_open(router: Router) -> None:
-    line = Control(router.endpoint, "simulator-0", 3, "run-1")
+    line = Control(router.endpoint, process("simulator-0", 3), "run-1")
     line.warned("one")
-    again = Control(router.endpoint, "simulator-0", 3, "run-1", last_words=True)
+    again = Control(router.endpoint, process("simulator-0", 3), "run-1", last_words=True)
     again.failed("two")
     assert {peer for peer, _ in filter(None, (router.recv(2000) for _ in range(2)))} == {
         "simulator-0.3",
@@ -95,24 +96,24 @@ def test_last_words_are_heard_beside_a_line_that_is_still_open(router: Router) -
 
 
 def test_waiting_ends_with_a_message_a_ring_or_at_the_deadline(router: Router, tmp_path: Path) -> None:
-    dealer, bell = Dealer(router.endpoint, "d"), Bell(tmp_path / "d.bell")
-    waiter = Waiter(bell, router)
+    dealer, wakeup = Dealer(router.endpoint, "d"), Wakeup(tmp_path / "d.wakeup")
+    waiter = Waiter(wakeup, router)
     began = time.monotonic()
     assert not waiter.wait(30)
     assert time.monotonic() - began >= 0.02  # the kernel counts whole milliseconds, from where one has begun
     dealer.send(b"x")
     assert waiter.wait(2000)
     assert router.recv(0) == ("d", b"x")
-    bells = Bells({"d": str(tmp_path / "d.bell")})
-    assert bells.ring("d") and bells.ring("d")
+    wakeups = Wakeups({"d": str(tmp_path / "d.wakeup")})
+    assert wakeups.wake("d") and wakeups.wake("d")
     assert waiter.wait(2000)
     assert not waiter.wait(0)  # two rings are one
-    for end in (dealer, bells, bell):
+    for end in (dealer, wakeups, wakeup):
         end.close()
 
 
 def test_a_child_acknowledges_each_order_once_applied_and_again_when_repeated(router: Router) -> None:
-    control = Control(router.endpoint, "trainer", 1, "run")
+    control = Control(router.endpoint, process("trainer", 1), "run")
     control.hello(pid=5)
     got = router.recv(2000)
     assert got is not None and isinstance(decode(got[1], "supervisor"), Hello)
@@ -122,21 +123,21 @@ def test_a_child_acknowledges_each_order_once_applied_and_again_when_repeated(ro
     assert control.ordered
     control.applied()
     assert not control.ordered
-    assert _next(router) == Applied(name="trainer", incarnation=1, order=3)
+    assert _next(router) == Applied(order=3)
     router.send("trainer.1", encode(Order(version=3)))
     time.sleep(0.1)
     control.poll()
-    assert _next(router) == Applied(name="trainer", incarnation=1, order=3)
+    assert _next(router) == Applied(order=3)
     followed = Order(version=4)
     control.order = Order(version=5)  # has come while the one before was put into effect
     control.applied(followed)
     assert control.ordered
-    assert _next(router) == Applied(name="trainer", incarnation=1, order=4)
+    assert _next(router) == Applied(order=4)
     control.close()
 
 
 def test_a_refused_child_hears_why(router: Router) -> None:
-    control = Control(router.endpoint, "simulator-9", 0, "run")
+    control = Control(router.endpoint, process("simulator-9"), "run")
     control.hello(pid=5)
     assert router.recv(2000)
     router.send("simulator-9.0", encode(Refused(reason="actions: 4 here, 6 in the run")))
@@ -147,7 +148,7 @@ def test_a_refused_child_hears_why(router: Router) -> None:
 
 
 def test_without_an_endpoint_nothing_is_said_and_nothing_fails() -> None:
-    control = Control("", "trainer", 0, "by-hand")
+    control = Control("", process("trainer"), "by-hand")
     control.hello(pid=1)
     control.poll()
     assert not control.ordered

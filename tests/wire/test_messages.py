@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actorlearn.wire import messages
+from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import (
     LIMIT_BYTES,
     Applied,
@@ -15,6 +16,7 @@ from actorlearn.wire.messages import (
     Failed,
     Finished,
     Hello,
+    Member,
     Message,
     MessageError,
     Order,
@@ -23,29 +25,29 @@ from actorlearn.wire.messages import (
     Report,
     Request,
     Saved,
-    Seat,
     Warned,
     brief,
     decode,
     encode,
 )
+from tests.identities import process
 
-SEAT = Seat(name="simulator-0", incarnation=2, segment="/dev/shm/x/simulator-0.2", server=1)
+MEMBER = Member(id=process("simulator-0", 2), segment="/dev/shm/x/simulator-0.2", server=1)
 EXAMPLES: list[tuple[Message, str]] = [
-    (Hello(name="a", incarnation=0, pid=1, run_id="r", protocol=1, version="0", shape={"k": "v"}), "supervisor"),
-    (Applied(name="a", incarnation=0, order=3), "supervisor"),
+    (Hello(id=process("a-0"), pid=1, run_id="r", protocol=1, version="0", shape={"k": "v"}), "supervisor"),
+    (Applied(order=3), "supervisor"),
     (Report(row={"env_steps": 5, "episode_return_mean": None, "loss": 0.5}), "supervisor"),
     (Report(row={"env_steps": 5, "gradient_cosine": {"0-1": 0.5}}), "supervisor"),
-    (Evaluated(name="a", policy_version=1, env_steps=2, returns=[1.0]), "supervisor"),
+    (Evaluated(policy_version=1, env_steps=2, returns=[1.0]), "supervisor"),
     (Saved(path="p", env_steps=1, order=0), "supervisor"),
-    (Failed(name="a", incarnation=0, error="e"), "supervisor"),
+    (Failed(error="e"), "supervisor"),
     (
-        Finished(name="a", incarnation=0, reason="drained", summary={"env_steps": 1, "weights_sha256": "y"}),
+        Finished(reason="drained", summary={"env_steps": 1, "weights_sha256": "y"}),
         "supervisor",
     ),
-    (Warned(name="a", incarnation=0, text="t"), "supervisor"),
+    (Warned(text="t"), "supervisor"),
     (Request(protocol=1, version="0", command="attach", simulators=2), "supervisor"),
-    (Order(version=4, phase="drain", roster=[SEAT], leaving=["simulator-0"], save=1), "child"),
+    (Order(version=4, phase="drain", members=[MEMBER], leaving=["simulator-0"], save=1), "child"),
     (Refused(reason="why"), "child"),
     (Reply(ok=True, text="done", data={"names": ["a"]}), "command line"),
 ]
@@ -63,10 +65,6 @@ def test_no_one_accepts_what_is_meant_for_others(message: Message, receiver: str
             decode(encode(message), other)
 
 
-def test_seats_know_their_peer_id() -> None:
-    assert SEAT.peer == "simulator-0.2"
-
-
 @given(st.binary(max_size=300))
 def test_bytes_are_a_message_or_a_message_error(data: bytes) -> None:
     with suppress(MessageError):
@@ -82,14 +80,14 @@ def test_a_flipped_byte_never_escapes_as_another_error(position: int, value: int
 
 
 def test_unknown_fields_and_wrong_types_are_refused() -> None:
-    for body in ({"type": "Applied", "name": "a", "incarnation": 0, "order": 1, "extra": 1}, {"type": "Exec"}, [], 7):
+    for body in ({"type": "Applied", "order": 1, "extra": 1}, {"type": "Exec"}, [], 7):
         with pytest.raises(MessageError):
             decode(msgspec.msgpack.encode(body), "supervisor")
 
 
 def test_sizes_are_bounded_both_ways() -> None:
     with pytest.raises(MessageError, match="at most"):
-        encode(Failed(name="a", incarnation=0, error="x" * LIMIT_BYTES))
+        encode(Failed(error="x" * LIMIT_BYTES))
     with pytest.raises(MessageError, match="at most"):
         decode(b"\x90" * (LIMIT_BYTES + 1), "supervisor")
 
@@ -97,9 +95,9 @@ def test_sizes_are_bounded_both_ways() -> None:
 @pytest.mark.parametrize(
     ("message", "rule"),
     [
-        (Applied(name="a", incarnation=-1, order=0), ">= 0"),
+        (Applied(order=-1), ">= 0"),
         (Saved(path="p", env_steps=2**53 + 1, order=0), "<= 9007199254740992"),
-        (Warned(name="a", incarnation=0, text="x" * 8_001), "length <= 8000"),
+        (Warned(text="x" * 8_001), "length <= 8000"),
         (Report(row={"x" * 256: 1}), "length <= 255"),
         (Request(protocol=1, version="0", command="detach", names=["a"] * 257), "length <= 256"),
     ],
@@ -122,6 +120,6 @@ def test_the_protocol_version_changes_with_the_messages() -> None:
     fields = {
         name: [(f.name, str(f.type)) for f in msgspec.structs.fields(kind)]
         for name, kind in sorted(vars(messages).items())
-        if isinstance(kind, type) and issubclass(kind, (Message, Seat)) and kind is not Message
+        if isinstance(kind, type) and issubclass(kind, (Message, Member, ProcessId)) and kind is not Message
     }
-    assert (messages.PROTOCOL_VERSION, sum(len(f) for f in fields.values()), len(fields)) == (6, 59, 15)
+    assert (messages.PROTOCOL_VERSION, sum(len(f) for f in fields.values()), len(fields)) == (7, 52, 16)

@@ -1,0 +1,155 @@
+"""The policy: observations in, actions and the algorithm's own columns out, by the newest weights there are.
+
+Used by inference servers (``processes/inference.py``), by simulators that act for themselves, and by evaluations.
+Reads: published weights; rows of blocks that are asked for. Writes: what was chosen into these rows, and the word
+``acted``. Refuses to know: which rows are asked for together, and messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from actorlearn.acting.batching import Asked
+from actorlearn.acting.exploration import choose, epsilon, mix
+from actorlearn.algorithms.make import make as make_algorithm
+from actorlearn.memory.rollout import Rollouts
+from actorlearn.memory.shared import Segment
+from actorlearn.models.graph import Graph
+from actorlearn.models.make import flatten
+from actorlearn.models.make import make as make_model
+from actorlearn.models.noisy import draw
+from actorlearn.models.unroll import Outputs, state_size
+from actorlearn.parameters.published import Published, WeightSource
+from actorlearn.worker.passes import ComputePool, Passes
+from actorlearn.worker.settings import PolicySettings
+from actorlearn.worker.staging import Staging
+
+
+class Policy:
+    """Network, algorithm and newest weights: rows in, actions out."""
+
+    def __init__(
+        self,
+        settings: PolicySettings,
+        device: str,
+        seed: int,
+        stream: int,
+        *,
+        weights: str = "",
+        rollouts: str = "",
+        threads: int = 1,
+    ) -> None:
+        """Build the network; its weights come from the segment ``weights`` (none: the caller loads them).
+
+        ``stream`` tells the random numbers of several servers apart; ``rollouts`` is for those who answer rows of
+        blocks; so many ``threads`` share out the rows.
+        """
+        self.algorithm = make_algorithm(settings.algorithm)
+        self.network = make_model(
+            settings.model,
+            settings.observation_shape,
+            settings.observation_dtype,
+            self.algorithm.heads(settings.actions),
+            seed,
+        ).to(device)
+        self.flat, _ = flatten(self.network)
+        self.state_size = state_size(self.network)
+        self.published: WeightSource | None = Published(Segment.open(Path(weights))) if weights else None
+        self.rollouts = Rollouts(Segment.open(Path(rollouts))) if rollouts else None
+        self._of_rollout = self.rollouts if settings.weights == "rollout" else None
+        self._environments = settings.environments
+        self._arrived = torch.empty_like(self.flat, device="cpu") if device != "cpu" else self.flat
+        self.version = -1
+        self.env_steps = 0
+        self.device = device
+        self._precision = settings.precision
+        self._passes = Passes(self.network, ComputePool(threads if device == "cpu" else 1), settings.precision)
+        self._staging = Staging(device)
+        self._graphs: dict[tuple[int, ...], Graph] = {}
+        self._seed = (seed << 16) + stream
+        self._generator = torch.Generator(device)
+
+    def refresh(self, rollout: int = 0) -> None:
+        """Take the newest weights, or those that a rollout is answered by, if they are others than it has."""
+        if self.published is None:
+            return
+        wanted = self._of_rollout.version(rollout) if self._of_rollout else None
+        newer = self.published.fetch(self._arrived.numpy(), self.version, wanted)
+        if newer is None:
+            return
+        self.version, self.env_steps = newer
+        if self._arrived is not self.flat:
+            self.flat.copy_(self._arrived)
+
+    @torch.inference_mode()
+    def choose(
+        self,
+        observation: Tensor,
+        moment: int,
+        greedy: bool = False,
+        state: Tensor | None = None,
+        first: Tensor | None = None,
+        *,
+        explore: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        """Actions and columns [N, …] for observations [N, …]; ``explore`` [N] is epsilon, if not that of evaluations.
+
+        A recurrent network needs the state [N, S] before them and which are `first` [N]; then "state", after them, is
+        among what is returned. The random numbers depend on seed, stream and moment only: they need no saving.
+        """
+        self._generator.manual_seed(mix(self._seed, moment))
+        draw(self.network, None if greedy else self._generator)
+        rows = [observation.to(self.device)[None]]
+        if state is not None and first is not None:
+            rows += [state.to(self.device), first.to(self.device)[None]]
+        outputs, after = self._outputs(*rows)
+        one = {name: output[0] for name, output in outputs.items()}
+        chosen = choose(self.algorithm, one, self._generator, greedy, explore)
+        return chosen if after is None else {**chosen, "state": after}
+
+    def _outputs(self, *rows: Tensor) -> tuple[Outputs, Tensor | None]:
+        """One forward pass; on a GPU as a graph for each shape that is met."""
+        if rows[0].is_cuda:
+            shape = tuple(rows[0].shape)
+            if shape not in self._graphs:
+                self._graphs[shape] = Graph(self.network, rows, self._precision)
+            return self._graphs[shape](*rows)
+        return self._passes.forward(*rows)
+
+    def act(self, asked: Sequence[Asked], member: int = 0) -> None:
+        """Answer rows, of one timestep or of several, in this order: write what is chosen for them into them.
+
+        ``member`` tells batches apart whose first rows are of one group and timestep.
+        """
+        first, group, timestep = asked[0]
+        self.refresh(timestep // first.horizon)
+        moment = (member << 40) + timestep * first.groups + group
+        explore = epsilon(self.algorithm, self.rollouts, self._environments, asked)
+        if self.state_size:
+            state, begins = self._gathered("state", asked), self._gathered("first", asked)
+            chosen = self.choose(
+                self._gathered("observation", asked), moment, state=state, first=begins, explore=explore
+            )
+        else:
+            chosen = self.choose(self._gathered("observation", asked), moment, explore=explore)
+        _write(chosen, asked)
+        for blocks, group, timestep in asked:  # all or none, as nearly as can be, should this process be killed
+            blocks.mark_acted(group, timestep, self.version)
+
+    def _gathered(self, column: str, asked: Sequence[Asked]) -> Tensor:
+        """The column of all rows asked for, one after the other: [N, …]."""
+        return self._staging.join(column, [blocks.row(column, group, timestep) for blocks, group, timestep in asked], 0)
+
+
+def _write(chosen: dict[str, Tensor], asked: Sequence[Asked]) -> None:
+    """Write columns [N, …] into the rows they were chosen for; the state after a row belongs to the row after."""
+    for name, column in chosen.items():
+        answers, start = column.cpu().numpy(), 0
+        for blocks, group, timestep in asked:
+            row = (blocks.row_after if name == "state" else blocks.row)(name, group, timestep)
+            row[:] = answers[start : start + blocks.envs_per_group]
+            start += blocks.envs_per_group

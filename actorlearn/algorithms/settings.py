@@ -1,0 +1,155 @@
+"""What an algorithm is before it is made: the numbers that it reads, and a spec that says what it wants of the others.
+
+Loads no torch: simulators and the supervisor read this. An algorithm is two files, its spec (``specs/a2c.py``: keys,
+defaults, facts) and its loss (``a2c.py``), and a line of entry points. A class that is named as "package.module:Name"
+may do without the first: its ``Settings``, ``defaults`` and the facts of `AlgorithmSpec` are looked for in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Annotated, Any, Literal, Self
+
+from msgspec import Meta
+
+from actorlearn.registry import Registry, Settings, Spec, called, lacking, settings_of
+
+Defaults = Mapping[str, Mapping[str, Mapping[str, Any]]]
+"""Kind of environment (atari, vector) -> section of a topology -> key -> value."""
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+
+BASE_DEFAULTS: Defaults = {
+    "atari": {},
+    # Scores of other environments are small numbers that need no clip, and their time limits are no part of the task.
+    "vector": {"algorithm": {"horizon": 16, "loss_scale": 1.0, "reward_clip": None, "bootstrap_on_truncation": True}},
+}
+"""What all algorithms have, where it is not the settings' own."""
+OFF_POLICY_DEFAULTS: Defaults = {
+    "atari": {},
+    "vector": {**BASE_DEFAULTS["vector"], "replay": {"capacity_steps": 50_000, "learning_starts_steps": 1_000}},
+}
+"""What all algorithms have that learn from a replay."""
+
+
+class AlgorithmSettings(Settings, frozen=True, kw_only=True):
+    """The section ``algorithm`` of a topology: what every algorithm has. The defaults are the published PAAC code's."""
+
+    horizon: Annotated[
+        int, Meta(ge=1, le=10_000, description="agent steps per environment and update (rows of a block)")
+    ] = 5
+    batch_steps: Annotated[
+        Annotated[int, Meta(ge=1, le=10**9)] | None,
+        Meta(description="agent steps of an update, of all a learner's environments: gives horizon; null = not"),
+    ] = None
+    discount: Annotated[float, Meta(ge=0, le=1, description="per agent step")] = 0.99
+    reward_clip: Annotated[
+        Annotated[float, Meta(gt=0, le=1_000_000)] | None, Meta(description="rewards are clipped to +-this; null = not")
+    ] = 1.0
+    life_loss_terminal: Annotated[bool, Meta(description="a lost life ends the return (the game is played on)")] = False
+    bootstrap_on_truncation: Annotated[
+        bool, Meta(description="a time limit is not a terminal: add V(final observation)")
+    ] = False  # as in all five papers' code
+    loss_scale: Annotated[float, Meta(gt=0, le=1_000_000, description="factor on the whole loss, before clip_norm")] = (
+        5.0
+    )
+    reduction: Annotated[
+        Literal["mean", "sum"], Meta(description="of the loss over transitions; sum meets clip_norm too")
+    ] = "mean"
+    epochs: Annotated[
+        int, Meta(ge=0, le=1_000, description="updates from each transition; 0 = sample and learn nothing")
+    ] = 1
+    max_policy_lag: Annotated[
+        Annotated[int, Meta(ge=0, le=1_000)] | None,
+        Meta(description="updates that acting weights may be behind; null = as many as rollouts are open"),
+    ] = None
+
+    @property
+    def drops_stale(self) -> bool:
+        """Whether transitions beyond the lag are not learned from, and as many rollouts open as there can be."""
+        return False
+
+
+class OnPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
+    """What algorithms have that learn from each batch as it comes."""
+
+    on_policy_lag: Annotated[
+        Literal["wait", "drop"],
+        Meta(
+            description="beyond max_policy_lag: wait = fewer rollouts are open, drop = older transitions are not "
+            "learned from"
+        ),
+    ] = "wait"
+    minibatches: Annotated[
+        int,
+        Meta(ge=1, le=10_000, description="parts of a batch: of environments; of transitions if these can part (ppo)"),
+    ] = 1
+    normalize_reward: Annotated[
+        bool, Meta(description="over the running deviation of the discounted return, then reward_clip")
+    ] = False
+
+    @property
+    def drops_stale(self) -> bool:
+        """Whether transitions beyond the lag are not learned from, and as many rollouts open as there can be."""
+        return self.max_policy_lag is not None and self.on_policy_lag == "drop"
+
+
+class OffPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
+    """What algorithms have that learn from a replay, toward what an older copy of the network says."""
+
+    epochs: Annotated[
+        int, Meta(ge=0, le=1, description="0 = sample and learn nothing; replay.ratio says how often a step is learned")
+    ] = 1
+    n_step: Annotated[
+        int, Meta(ge=1, le=1_000, description="agent steps of rewards in a return, before a value stands for the rest")
+    ] = 1
+    target_every_steps: Annotated[
+        int, Meta(ge=1, le=10**9, description="agent steps of all environments between two target networks")
+    ] = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlgorithmSpec(Spec):
+    """An algorithm, as all but the trainer and who acts know it; made by calling its class with its settings."""
+
+    settings: type[AlgorithmSettings]
+    replayed: bool = False
+    """It learns from a replay, as a `ReplayAlgorithm`."""
+    by_ratio: bool = False
+    """It compares the probability of an action with that by which it was chosen."""
+    parts_of_transitions: bool = False
+    """Its minibatches are of single transitions, where the network has no memory, and not of environments."""
+    defaults: Defaults = field(default_factory=lambda: BASE_DEFAULTS)
+    """What a topology's keys are by kind of environment, where these are not the settings' own."""
+    optimizers: Defaults = field(default_factory=dict)
+    """Kind of environment -> name of an optimizer -> its numbers, where they are not the optimizer's own."""
+
+    def __post_init__(self) -> None:
+        """Refuse settings that have not what the trainer reads."""
+        base = OffPolicySettings if self.replayed else OnPolicySettings
+        if not issubclass(self.settings, base):
+            raise ValueError(f"algorithm {self.name!r}: its settings must be a subclass of {base.__name__}")
+
+    @classmethod
+    def of(cls, name: str, found: Any, module: ModuleType) -> Self:
+        """Describe a class by its methods and by what it says of itself under the names of these fields."""
+        replayed = hasattr(found, "target_rows")
+        methods = ["heads", "columns", "act", "prepare", "loss", *(["epsilon"] if replayed else [])]
+        if missing := lacking(found, methods):
+            raise ValueError(f"it lacks {', '.join(missing)} (actorlearn/algorithms/interface.py says what they do)")
+        settings = settings_of(found, module, OffPolicySettings if replayed else OnPolicySettings)
+        return cls(
+            name=name,
+            settings=called(settings, name),
+            made_by=name,
+            replayed=replayed,
+            by_ratio=bool(getattr(found, "by_ratio", False)),
+            parts_of_transitions=bool(getattr(found, "parts_of_transitions", False)),
+            defaults=getattr(found, "defaults", OFF_POLICY_DEFAULTS if replayed else BASE_DEFAULTS),
+            optimizers=getattr(found, "optimizers", {}),
+        )
+
+
+ALGORITHMS = Registry("algorithm", "actorlearn.algorithms", AlgorithmSpec)

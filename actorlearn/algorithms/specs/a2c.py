@@ -1,0 +1,23 @@
+"""A2C as topologies know it: its keys, and PAAC's numbers (Clemente et al. 2017)."""
+
+from __future__ import annotations
+
+from actorlearn.algorithms.settings import AlgorithmSpec
+from actorlearn.algorithms.specs.actor_critic import VECTOR, ActorCriticSettings
+
+
+class A2CSettings(ActorCriticSettings, frozen=True, kw_only=True, tag="a2c"):
+    """What advantage actor-critic reads."""
+
+
+SPEC = AlgorithmSpec(
+    name="a2c",
+    settings=A2CSettings,
+    made_by="actorlearn.algorithms.a2c:A2C",
+    defaults={
+        # PAAC as its authors released it, which is what the settings have (configs/atari/paac.yaml says where the paper
+        # differs). The learning rate is 0.0007 x 32 environments and belongs to loss_scale 5 and these 32 environments.
+        "atari": {},
+        "vector": VECTOR,
+    },
+)

@@ -1,0 +1,32 @@
+"""Numbers of algorithms with a policy and a state value, a2c, ppo and impala, and what they have on cheap environments.
+
+Forms the papers' code used are in the specs; the settings' own defaults are the published PAAC code's.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from actorlearn.algorithms.settings import BASE_DEFAULTS, OnPolicySettings, Share
+
+
+class ActorCriticSettings(OnPolicySettings, frozen=True, kw_only=True):
+    """The defaults are those of the published PAAC code (its paper has entropy cost 0.01)."""
+
+    entropy_cost: Annotated[float, Meta(ge=0, le=1_000, description="weight of the entropy bonus, at step 0")] = 0.02
+    entropy_cost_final: Annotated[
+        Annotated[float, Meta(ge=0, le=1_000)] | None,
+        Meta(description="reached linearly at total_steps; null = entropy_cost all along"),
+    ] = None
+    value_cost: Annotated[float, Meta(ge=0, le=1_000, description="weight of (return - value)^2, no half")] = 0.25
+    gae_lambda: Annotated[
+        Share, Meta(description="of generalised advantages and of V-trace, per agent step; 1 = n-step returns")
+    ] = 1.0
+
+
+# Cheap vector environments with a2c. Measured on CartPole-v1, 400,000 steps, seeds 1 to 4, mean of the last 100 games:
+# these numbers 500, 500, 500, 500; with entropy_cost 0.01: 471, 261, 475, 458 (a policy that must stay random drops the
+# pole); with learning rate 1e-3 as well: 499, 500, 492, 205.
+VECTOR = {"algorithm": {**BASE_DEFAULTS["vector"]["algorithm"], "entropy_cost": 0.0, "value_cost": 0.5}}

@@ -1,0 +1,88 @@
+"""Numbers of the value-based algorithms, dqn and c51: exploration and targets; what they are by kind of environment.
+
+Forms the papers' code used:
+
+    system                 double dueling n_step  epsilon            over agent steps  target_every_steps
+    Nature DQN, fast-DQN   no     no      1       1 -> .1, eval .05     1,000,000            10,000
+    accel_rl C51           no     no      1       1 -> .01, eval .001   1,000,000            10,000
+    accel_rl eps-Rainbow   yes    yes     3       1 -> .01, eval .001      62,500             8,000
+    Rainbow (noisy)        yes    yes     3       0                             -             8,000
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from actorlearn.algorithms.settings import OFF_POLICY_DEFAULTS, OffPolicySettings, Share
+
+
+class QSettings(OffPolicySettings, frozen=True, kw_only=True):
+    """The defaults are Nature DQN's (Mnih et al. 2015)."""
+
+    double: Annotated[bool, Meta(description="the network chooses the action that the target network values")] = (
+        False  # van Hasselt et al. 2016
+    )
+    dueling: Annotated[bool, Meta(description="heads of the state's value and of each action's advantage, added")] = (
+        False  # Wang et al. 2016
+    )
+    epsilon_initial: Annotated[Share, Meta(description="share of random actions at first")] = 1.0
+    epsilon_final: Annotated[Share, Meta(description="reached linearly")] = 0.1
+    epsilon_final_min: Annotated[
+        Annotated[float, Meta(gt=0, le=1)] | None,
+        Meta(description="that of environment 0, log-spaced up to the last's, epsilon_final; null = all alike"),
+    ] = None
+    epsilon_hold_steps: Annotated[int, Meta(ge=0, le=10**12, description="agent steps before epsilon falls")] = 50_000
+    epsilon_steps: Annotated[
+        int, Meta(ge=1, le=10**12, description="agent steps, of all environments, in which it falls")
+    ] = 1_000_000
+    epsilon_eval: Annotated[Share, Meta(description="in evaluations that are not greedy")] = 0.05
+
+    def __post_init__(self) -> None:
+        """Refuse a least epsilon above the others'."""
+        least = self.epsilon_final_min
+        if least is not None and least > self.epsilon_final:
+            raise ValueError(
+                f"algorithm.epsilon_final_min: {least!r} must be at most epsilon_final, {self.epsilon_final}, or null"
+            )
+
+
+ATARI: dict[str, dict[str, Any]] = {
+    # Nature DQN as fast-DQN has it (Daley and Amato 2021; configs/atari/dqn.yaml says more).
+    "env": {"preset": "dqn"},
+    "model": {"name": "nature"},
+    "algorithm": {"horizon": 4, "loss_scale": 1.0, "life_loss_terminal": True},
+    "optimizer": {"name": "rmsprop"},
+}
+VECTOR: dict[str, Mapping[str, Any]] = {
+    **OFF_POLICY_DEFAULTS["vector"],
+    "algorithm": {
+        **OFF_POLICY_DEFAULTS["vector"]["algorithm"],
+        "horizon": 4,
+        "target_every_steps": 1_000,
+        "epsilon_final": 0.05,
+        "epsilon_hold_steps": 0,
+        "epsilon_steps": 20_000,
+    },
+    "optimizer": {"name": "adam"},
+}
+
+# A constant rate: value learning has no natural end, and runs are compared at many of their steps.
+_RATE: dict[str, Any] = {"learning_rate": 2.5e-4, "learning_rate_final": 2.5e-4, "clip_norm": 0.0}
+_CHEAP: dict[str, Any] = {"learning_rate": 1e-3, "learning_rate_final": 1e-3, "epsilon": 1e-5, "clip_norm": 10.0}
+OPTIMIZERS = {
+    "atari": {
+        "rmsprop": _RATE
+        | {
+            "decay": 0.95,
+            "epsilon": 0.01,
+            "epsilon_inside_root": False,
+            "accumulator_init": 0.0,
+            "centered": True,
+        },
+        "adam": _RATE | {"epsilon": 0.01 / 32, "epsilon_hat": True},
+    },
+    "vector": {"adam": _CHEAP},
+}

@@ -1,0 +1,64 @@
+"""Imports what a topology or an entry point names, "package.module:Name"; what cannot be had is one line that helps.
+
+Such names are code, and trusted like code: importing runs it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from importlib import metadata
+from types import ModuleType
+from typing import Any
+
+_OF_EXTRA = re.compile(r"""([\w.-]+).*\bextra *== *["']([\w.-]+)""")
+
+
+def module(name: str, what: str) -> ModuleType:
+    """Import a module; ``what`` begins the line of the ValueError that is raised where that fails."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        root, missing = name.partition(".")[0], error.name or ""
+        if missing == root:
+            raise ValueError(
+                f"{what}: no package {root!r} is installed: if that is its name, `pip install {root}`; if it is your "
+                "own, start where it lies, or put that folder on PYTHONPATH"
+            ) from error
+        if f"{name}.".startswith(f"{missing}."):
+            raise ValueError(f"{what}: the package {root} has no module {missing!r}") from error
+        raise ValueError(f"{what} needs {missing!r}, which is not installed: {to_install(name, missing)}") from error
+    except Exception as error:  # a user's code may raise anything
+        raise ValueError(f"{what}: importing {name!r} fails: {type(error).__name__}: {error}") from error
+
+
+def attribute(name: str, what: str) -> Any:
+    """Import what "package.module:Name" names; raises ValueError as ``module`` does."""
+    module_name, _, path = name.partition(":")
+    found: Any = module(module_name, what)
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise ValueError(f"{what}: {module_name} has no {path!r}")
+        found = getattr(found, part)
+    return found
+
+
+def to_install(module_name: str, missing: str) -> str:
+    """Return the command that installs what a module misses, by an extra of its package where there is one."""
+    root = module_name.partition(".")[0]
+    package = next(iter(metadata.packages_distributions().get(root, ())), root)
+    try:
+        needed = [_OF_EXTRA.match(line) for line in metadata.requires(package) or ()]
+    except metadata.PackageNotFoundError:
+        needed = []
+    extras = [found[2] for found in needed if found and _plain(found[1]) == _plain(missing)]
+    own = [
+        extra for extra in extras if _plain(extra) in _plain(module_name).split("-")
+    ]  # gymnasium.envs.mujoco: mujoco
+    extra = next(iter((*own, *extras)), "")
+    return f"`pip install '{package}[{extra}]'`" if extra else f"`pip install {missing.partition('.')[0]}`"
+
+
+def _plain(name: str) -> str:
+    """Return a name as package indexes compare them."""
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,0 +1,67 @@
+"""Lengths of a network's parameters, gradients and update steps, as Stooke & Abbeel (2018) trace them (figures 7, 9).
+
+Reads: flat weights and gradients, before and after an update. Refuses to know: what is learned, and how it is reported.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
+
+LAYERS = {"conv0": _ConvNd, "fc0": nn.Linear}
+"""The first of each kind has norms of its own, where the network has one: weights and biases as one vector."""
+
+
+class Norms:
+    """L2 norms of flat vectors as a whole and of the first layers; costs one copy of the parameters an update."""
+
+    def __init__(self, network: nn.Module, parameters: Tensor, gradients: Tensor) -> None:
+        """Measure a network that was flattened into these vectors."""
+        self._parameters, self._gradients = parameters, gradients
+        self._parts = {"": slice(None), **{f"_{name}": part for name, part in _first_layers(network).items()}}
+        self._before = torch.empty_like(parameters)
+        self._sums = parameters.new_zeros((2, len(self._parts)))
+        """Sums of the norms of gradients and of steps: on the device, which need not be waited for."""
+        self._updates = 0
+
+    def before(self) -> None:
+        """Called before the gradient is made a step."""
+        self._before.copy_(self._parameters)
+
+    def after(self) -> None:
+        """Called after a step that was taken: the gradient is what the optimizer got, averaged and clipped."""
+        step = torch.sub(self._parameters, self._before, out=self._before)
+        self._sums += torch.stack([self._of(self._gradients), self._of(step)])
+        self._updates += 1
+
+    def row(self) -> dict[str, float]:
+        """Return norms of the parameters as they are, and means over the updates since the last call."""
+        rows = {"parameters": self._of(self._parameters)}
+        if self._updates:
+            rows |= zip(("gradients", "steps"), self._sums / self._updates, strict=True)
+        self._sums.zero_()
+        self._updates = 0
+        return {
+            f"{name}_l2{part}": norm
+            for name, norms in rows.items()
+            for part, norm in zip(self._parts, norms.tolist(), strict=True)
+        }
+
+    def _of(self, vector: Tensor) -> Tensor:
+        return torch.stack([torch.linalg.vector_norm(vector[part]) for part in self._parts.values()])
+
+
+def _first_layers(network: nn.Module) -> dict[str, slice]:
+    """Find where the first layer of each kind lies in the flat vectors."""
+    ends: dict[int, int] = {}
+    end = 0
+    for parameter in network.parameters():
+        end += parameter.numel()
+        ends[id(parameter)] = end
+    found = {}
+    for name, kind in LAYERS.items():
+        if layer := next((module for module in network.modules() if isinstance(module, kind)), None):
+            own = list(layer.parameters(recurse=False))  # next to each other
+            found[name] = slice(ends[id(own[0])] - own[0].numel(), ends[id(own[-1])])
+    return found

@@ -1,0 +1,44 @@
+"""The checkpoint that a trainer goes on from, after its own death or that of the whole run.
+
+Reads checkpoints; writes nothing. Refuses to begin anew: CheckpointError says what is damaged, and the way out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from actorlearn.parameters.checkpoint import Checkpoint, opened, taken
+from actorlearn.parameters.checkpoint_folders import Beat, CheckpointError, Found, found_at, going_on
+from actorlearn.parameters.modes import mode_of
+from actorlearn.worker.settings import TrainerSettings
+
+
+def resumed(settings: TrainerSettings, beat: Beat, exactly: str = "") -> tuple[Checkpoint, list[str]]:
+    """Open the checkpoint that a learner takes up; also returns warnings for a person. Raises CheckpointError.
+
+    ``exactly`` is the folder of the one that its simulators go on from, where they do.
+
+    What several learners share is that of the newest checkpoint among theirs: weights, what the optimizer remembers of
+    them, and how much was learned. All else is the learner's own, Adam's count of steps too.
+    """
+    if exactly:
+        try:
+            return opened(found_at(Path(exactly), beat)), []
+        except (OSError, ValueError) as error:  # it was whole a moment ago
+            raise CheckpointError(f"{exactly}: {error}; resume the run again") from error
+    root = Path(settings.run_dir) / "checkpoints"
+    mode = mode_of(settings.exchange)
+    return taken(lambda: going_on(root, settings.learner, mode, beat), lambda found: _together(settings, *found))
+
+
+def _together(settings: TrainerSettings, mine: Found, shared: Found) -> tuple[Checkpoint, list[str]]:
+    own = opened(mine)
+    if shared.path != mine.path:
+        newer = opened(shared)
+        vectors = settings.optimizer.state_vectors
+        shared_names = ["consumed", *(f"optimizer.{name}" for name in vectors)]
+        both = {name: t for name, t in newer.tensors.items() if name.startswith("weights.") or name in shared_names}
+        counts = {name: newer.state[name] for name in ("env_steps", "updates")}
+        own = replace(own, tensors={**own.tensors, **both}, state={**own.state, **counts})
+    return own, list(dict.fromkeys(mine.warnings() + shared.warnings()))

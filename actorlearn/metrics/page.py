@@ -1,0 +1,46 @@
+"""The reference page of metrics, made from the registry: ``python -m actorlearn.metrics.page > docs/metrics.md``."""
+
+from __future__ import annotations
+
+from actorlearn.metrics.registry import GROUPS, LEARNERS, SECONDARY, Kind, Merge, Metric
+
+_HEAD = f"""# Metrics
+
+Columns of a run's `metrics.jsonl`, a row a report; TensorBoard has the same names over `env_steps`. This page is made
+from `actorlearn/metrics/registry.py` by `python -m actorlearn.metrics.page > docs/metrics.md`.
+
+* A **counter** is a total since the run began; that of a learner that has left goes on counting. A **rate** is per
+  second since the report before; that of a learner that has fallen silent is 0. A **gauge** is of the newest update, or
+  of the time since the report before.
+* Of several learners a row has one number, merged as the table says; what is marked `*` also stands for each learner
+  under `{LEARNERS}`. With one learner a row is what its trainer said.
+* A name that is not here is a plug-in's: a gauge, of which learners are averaged, shown among the terms of the loss.
+* `{SECONDARY}` before a name: the same of the secondary learner (`replay.secondary_batch_size`).
+* A row may lack a column, or have null in it: there was nothing to count, or the number was not finite.
+"""
+
+
+def page() -> str:
+    """Markdown: a table for each group."""
+    return _HEAD + "".join(_table(title, group) for title, group in GROUPS.items())
+
+
+def _table(title: str, metrics: tuple[Metric, ...]) -> str:
+    lines = ["| metric | unit | what it says | kind | learners |", "|---|---|---|---|---|", *map(_line, metrics)]
+    return f"\n## {title}\n\n" + "\n".join(lines) + "\n"
+
+
+def _line(metric: Metric) -> str:
+    unit = metric.unit or ("by pair" if metric.by_pair else "")
+    return f"| `{metric.name}` | {unit} | {metric.description} | {metric.kind} | {_merging(metric)} |"
+
+
+def _merging(metric: Metric) -> str:
+    words = f"mean weighted by `{metric.weight}`, at most {metric.most_weight:g}" if metric.weight else metric.merge
+    if metric.merge is Merge.MAX and metric.kind is Kind.COUNTER:
+        words = "all count together"
+    return f"{words}{' *' if metric.per_learner else ''}"
+
+
+if __name__ == "__main__":
+    print(page(), end="")

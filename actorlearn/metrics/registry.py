@@ -1,0 +1,216 @@
+"""Every metric of a run by name: its unit, what it says, how learners' values merge, how it is shown.
+
+Processes report plain mappings of names to numbers; whoever merges, writes or shows them looks here what a name means.
+Imports no torch, and knows neither processes nor files. ``docs/metrics.md`` is made from it by ``page.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, replace
+from enum import StrEnum
+from functools import partial
+
+from actorlearn.memory.account import REASONS
+from actorlearn.metrics.episodes import RECENT_GAMES
+from actorlearn.metrics.lags import SHOWN
+from actorlearn.metrics.timings import SECTIONS
+
+LEARNERS = "learners"
+"""Key of a merged row under which each learner's own metrics are kept: {name of its trainer: {metric: number}}."""
+SECONDARY = "secondary_"
+"""Before the name of any metric: the same of the learner that learns beside the one that acts and never acts."""
+
+
+class Kind(StrEnum):
+    """Relation of a value to time."""
+
+    COUNTER = "counter"
+    """A total since the run began, never negative; that of a learner that has left goes on counting."""
+    RATE = "rate"
+    """Per second since the report before; that of a learner that has fallen silent is 0."""
+    GAUGE = "gauge"
+    """Of the newest update, or of the time since the report before."""
+
+
+class Merge(StrEnum):
+    """Rule by which the values of several learners become one of the run."""
+
+    SUM = "sum"
+    MEAN = "mean"
+    MAX = "largest"
+    FIRST = "first learner's"
+    """For what all would say alike, or what no mean can be taken of."""
+
+
+class Form(StrEnum):
+    """Form in which a value is written for people."""
+
+    WHOLE = "whole"
+    NUMBER = "three digits"
+    PERCENT = "percent"
+    DURATION = "hours, minutes, seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """Definition of one metric."""
+
+    name: str
+    unit: str
+    description: str
+    _: KW_ONLY
+    label: str = ""
+    """Beside the value on a screen; "": the name in words."""
+    kind: Kind = Kind.GAUGE
+    merge: Merge = Merge.MEAN
+    weight: str = ""
+    """Metric by which a mean is weighted; "": all learners weigh the same."""
+    most_weight: float = 0.0
+    """A weight above it counts as this."""
+    form: Form = Form.NUMBER
+    learning: bool = False
+    """Whether it is among the numbers that say how learning goes: terms of the loss, norms, learning rate."""
+    per_learner: bool = False
+    """Whether a merged row also has it of each learner."""
+    by_pair: bool = False
+    """Whether its value is no number but a mapping {"0-1": number}, of each two learners."""
+
+    @property
+    def shown_as(self) -> str:
+        """Words beside its value on a screen."""
+        return self.label or self.name.replace("_", " ")
+
+
+_counter = partial(Metric, kind=Kind.COUNTER, merge=Merge.SUM, form=Form.WHOLE)
+_of_all = partial(Metric, kind=Kind.COUNTER, merge=Merge.MAX, form=Form.WHOLE)
+"""What all learners count together: the newest word is the largest."""
+_rate = partial(Metric, kind=Kind.RATE, merge=Merge.SUM, form=Form.WHOLE)
+_games = partial(Metric, weight="episodes", most_weight=RECENT_GAMES)
+_share = partial(Metric, form=Form.PERCENT)
+_of_run = partial(Metric, merge=Merge.FIRST)
+"""What is measured once for the whole run."""
+_learning = partial(Metric, learning=True)
+
+_PROGRESS = (
+    _of_all("time_s", "s", "time since the run began, its earlier lives included", form=Form.DURATION),
+    _of_all("wall_time_s", "s", "the same, at the end of the run", form=Form.DURATION),
+    _of_all("env_steps", "steps", "environment steps learned from, of all learners", label="steps"),
+    _of_all("frames", "frames", "emulator frames of these steps", label="frames"),
+    _of_all("updates", "updates", "rollouts learned from, of all learners", label="updates"),
+    _rate("env_steps_per_s", "steps/s", "environment steps learned from per second", label="steps/s", per_learner=True),
+    _rate("frames_per_s", "frames/s", "emulator frames of these steps per second", label="frames/s"),
+    _of_run("frames_per_kj", "frames/kJ", "emulator frames per kilojoule that the machine used", form=Form.WHOLE),
+)
+_LAST_GAMES = f"the last {RECENT_GAMES} games"
+_GAMES = (
+    _counter("episodes", "games", "whole games finished", label="games"),
+    _games("episode_return_mean", "", f"mean raw score of {_LAST_GAMES}", label="mean score", per_learner=True),
+    _games("episode_length_mean", "steps", f"mean length of {_LAST_GAMES}", label="length", form=Form.WHOLE),
+    _of_run("eval_return_mean", "", "mean raw score of the newest evaluation"),
+    _of_run("eval_return_best", "", "mean raw score of the learner that was best in it"),
+    _of_run("eval_return_learners_mean", "", "mean over learners of their mean raw scores in it"),
+    _of_run("eval_return_secondary", "", "mean raw score of the secondary learner in it"),
+    _of_run("eval_episodes", "games", "games of the newest evaluation", form=Form.WHOLE),
+    _of_run("eval_env_steps", "steps", "environment steps that its weights had learned from", form=Form.WHOLE),
+    _of_run("eval_policy_version", "versions", "version of its weights", form=Form.WHOLE),
+)
+_STEPS = (
+    _counter("steps_used", "steps", "steps learned from, by weights not rolled back since", label="steps used"),
+    _counter("steps_dropped", "steps", "steps never to be learned from, or learned from in vain", label="dropped"),
+    *(
+        _counter(f"dropped_{reason}", "steps", f"of these: {why}", label=reason.replace("_", " "))
+        for reason, why in REASONS.items()
+    ),
+    _counter("steps_in_flight", "steps", "steps that lay in blocks when the run ended"),
+)
+DROPPED = tuple(f"dropped_{reason}" for reason in REASONS)
+"""Metrics that sum to ``steps_dropped``."""
+_LAG = (
+    Metric("policy_lag_mean", "updates", "mean age of the acting weights", label="policy lag", per_learner=True),
+    Metric("policy_lag_max", "updates", "largest age of the acting weights", merge=Merge.MAX, form=Form.WHOLE),
+    *(_share(f"policy_lag_{lag}", "share", f"steps chosen by weights {lag} updates old") for lag in range(SHOWN)),
+    _share(f"policy_lag_{SHOWN}_or_more", "share", f"steps chosen by weights {SHOWN} updates old or older"),
+)
+_LEARNING = (
+    _learning("loss", "", "what the newest update descended"),
+    _learning("policy_loss", "", "policy gradient's term of the loss"),
+    _learning("value_loss", "", "mean squared error of the values, before value_cost"),
+    _learning("entropy", "nats", "mean entropy of the policy"),
+    _learning("clipped_share", "share", "transitions whose ratio PPO clipped"),
+    _learning("divergence", "nats", "PPO's estimate of KL(acting policy, new policy)"),
+    _learning("ratio_mean", "", "IMPALA's mean probability ratio of new to acting policy"),
+    Metric("value_mean", "return", "mean value of the states learned from"),
+    Metric("return_mean", "return", "mean return that the values regress on"),
+    _learning("explained_variance", "share", "part of the returns' variance that the values explain"),
+    Metric("q_mean", "return", "mean value of the actions learned from"),
+    Metric("target_mean", "return", "mean target of these values"),
+    Metric("error_mean", "", "mean distance from the target; C51: mean divergence"),
+    _learning("gradient_norm", "", "l2 norm of the gradient, before it was clipped"),
+    _learning("learning_rate", "", "learning rate of the newest update"),
+    Metric("replay_transitions", "transitions", "transitions that can be drawn from the replay", form=Form.WHOLE),
+    Metric("minibatches", "minibatches", "minibatches of the newest rollout", form=Form.WHOLE),
+)
+_NORMS = tuple(
+    Metric(f"{vector}_l2{part}", "", f"l2 norm of the {vector}{where}")
+    for vector in ("parameters", "gradients", "steps")
+    for part, where in (("", ""), ("_conv0", " of the first convolution"), ("_fc0", " of the first linear layer"))
+)
+_each = partial(Metric, per_learner=True)
+_since_report = partial(Metric, merge=Merge.SUM, form=Form.WHOLE, per_learner=True)
+"""What each learner counts anew after each report."""
+_farthest = partial(Metric, merge=Merge.MAX, per_learner=True)
+_BETWEEN_LEARNERS = (
+    _each("learner_wait_s", "s", "time a learner waited for others since the report before"),
+    _each("lock_wait_s", "s", "time it waited for locks of shared parameters since then"),
+    Metric("straggler", "rank", "learner that the others waited for most", merge=Merge.FIRST, form=Form.WHOLE),
+    _share("straggler_share", "share", "updates at which it came last", merge=Merge.FIRST),
+    Metric("straggler_wait_s", "s", "how long the others waited for it", merge=Merge.FIRST),
+    _each("staleness_mean", "updates", "async: others' updates since weights were read; gossip: exchanges since a mix"),
+    Metric("staleness_max", "updates", "the most of these", merge=Merge.MAX, form=Form.WHOLE),
+    _since_report("exchanges", "exchanges", "messages of weights posted since the report before"),
+    _since_report("messages_refused", "messages", "messages whose weights could not be used since then"),
+    _share("mixed_share", "share", "exchanges at which weights were mixed", per_learner=True),
+    _farthest("consensus_distance", "", "l2 norm from a learner's weights to the mean of all"),
+    Metric("gradient_cosine", "", "cosine of the angle between gradients", merge=Merge.FIRST, by_pair=True),
+)
+_TIME = tuple(
+    _share(f"share_{section}", "share", f"time of all processes spent to {section}", merge=Merge.FIRST)
+    for section in SECTIONS
+)
+
+GROUPS: dict[str, tuple[Metric, ...]] = {
+    "Progress": _PROGRESS,
+    "Games": _GAMES,
+    "What became of steps": _STEPS,
+    "Age of acting weights": _LAG,
+    "Learning": _LEARNING,
+    "Norms (`report.norms: true`)": _NORMS,
+    "Between learners": _BETWEEN_LEARNERS,
+    "Time": _TIME,
+}
+"""All metrics that are registered, as the reference page has them."""
+METRICS: dict[str, Metric] = {metric.name: metric for group in GROUPS.values() for metric in group}
+
+
+def metric(name: str) -> Metric:
+    """Return the definition of a metric; of one that nobody registered the default: a gauge, of learners their mean.
+
+    Such a one is taken for a plug-in's term of the loss, and shown among them. Where learners say something that is no
+    number, the first one's word stands.
+    """
+    if found := METRICS.get(name):
+        return found
+    if name.startswith(SECONDARY) and (of := METRICS.get(name.removeprefix(SECONDARY))):
+        return replace(of, name=name, description=f"secondary learner: {of.description}", label="")
+    return Metric(name, "", "", learning=True)
+
+
+def said_of(name: str) -> str:
+    """Return description and unit of a metric in words, "entropy [nats]"; empty for one that nobody registered."""
+    about = metric(name)
+    return f"{about.description} [{about.unit}]" if about.unit else about.description
+
+
+def is_registered(name: str) -> bool:
+    """Whether somebody has said what this metric is."""
+    return bool(metric(name).description)

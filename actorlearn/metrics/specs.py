@@ -1,0 +1,51 @@
+"""What a writer of metrics is before it is made: where the rows of a run go, besides the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol, Self
+
+from actorlearn.registry import Registry, Settings, Spec, called, lacking, settings_of
+
+
+class WriterSettings(Settings, frozen=True, kw_only=True):
+    """What every writer has: nothing so far."""
+
+
+class Writer(Protocol):
+    """Takes the rows of one run; made by calling its class with the run's folder."""
+
+    def __init__(self, run_dir: Path) -> None:
+        """Go on with what is there: the run may have been resumed."""
+
+    def row(self, values: Mapping[str, Any]) -> None:
+        """Write one report: numbers, texts, lists and mappings of these, with the whole number ``env_steps``.
+
+        Raises OSError naming what had no room; the next row then comes all the same.
+        """
+
+    def close(self) -> None:
+        """Give back what is open; a second call does nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriterSpec(Spec):
+    """A writer, before it is made."""
+
+    settings: type[WriterSettings] = WriterSettings
+
+    @classmethod
+    def of(cls, name: str, found: Any, module: ModuleType) -> Self:
+        """Describe a class by its methods."""
+        if missing := lacking(found, ["row", "close"]):
+            raise ValueError(f"it lacks {', '.join(missing)} (actorlearn/metrics/specs.py says what they do)")
+        return cls(name=name, settings=called(settings_of(found, module, WriterSettings), name), made_by=name)
+
+
+JSONL = WriterSpec(name="jsonl", made_by="actorlearn.metrics.writer:JsonLines")
+TENSORBOARD = WriterSpec(name="tensorboard", made_by="actorlearn.metrics.writer:TensorBoard")
+
+WRITERS = Registry("writer", "actorlearn.writers", WriterSpec)

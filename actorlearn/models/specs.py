@@ -1,0 +1,104 @@
+"""What a network is before it is made: the keys that each reads, and what must be known of it. Loads no torch.
+
+An encoder, whose settings are `EncoderSettings`, maps observations to features, and the house adds what all of them may
+have: heads, a recurrent cell, noise, a way to start. It is called as Name(settings, observation_shape), and says the
+width of its output as ``features``. A whole network is called as Name(observation_shape, heads), and with its settings
+behind these if it names ``Settings``; it brings all that itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Annotated, Any, Literal, Self
+
+from msgspec import Meta
+
+from actorlearn.registry import Registry, Settings, Spec, called, lacking, settings_of
+
+Width = Annotated[int, Meta(ge=1, le=65_536)]
+
+
+class ModelSettings(Settings, frozen=True, kw_only=True):
+    """The section ``model`` of a topology: what every network may have."""
+
+    normalize_observation: Annotated[
+        bool, Meta(description="less the running mean, over the running deviation, cut to +-10; not of images")
+    ] = False
+
+
+class EncoderSettings(ModelSettings, frozen=True, kw_only=True):
+    """What the networks have that are an encoder and what the house adds."""
+
+    init: Annotated[
+        Literal["torch", "orthogonal"],
+        Meta(description="initial weights; torch = U(+-1/sqrt(fan_in)), biases too, as PAAC; orthogonal as GALA"),
+    ] = "torch"
+    recurrence: Annotated[
+        Literal["none", "lstm", "gru"], Meta(description="a cell between encoder and heads; none = no memory")
+    ] = "none"
+    recurrent_size: Annotated[Width, Meta(description="units of the cell")] = 256
+    noisy: Annotated[
+        float,
+        Meta(ge=0, le=100, description="of action values: deviation of noisy layers at first x sqrt(inputs); 0 = none"),
+    ] = 0.0
+
+
+class ImageSettings(EncoderSettings, frozen=True, kw_only=True):
+    """What networks of images have."""
+
+    stream_gradient: Annotated[
+        float, Meta(gt=0, le=1, description="dueling: of what both streams send back into the convolutions; 1 = all")
+    ] = 2**-0.5
+
+
+class MLPSettings(EncoderSettings, frozen=True, kw_only=True, tag="mlp"):
+    """What the perceptron has."""
+
+    hidden_sizes: Annotated[tuple[Width, ...], Meta(max_length=16, description="units per hidden layer")] = (64, 64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec(Spec):
+    """A network, as all but those who compute it know it."""
+
+    settings: type[ModelSettings]
+    takes_settings: bool = False
+    """A whole network is called with its settings too."""
+    separate: bool = False
+    """Each head has an encoder of its own."""
+    convolutional: bool = False
+    """It is of images, and large enough that bfloat16 pays."""
+    strided: bool = False
+    """Its first convolution has a stride, so that squares of pixels can be made into channels."""
+
+    @classmethod
+    def of(cls, name: str, found: Any, module: ModuleType) -> Self:
+        """Describe a torch module by its class: a whole network."""
+        if lacking(found, ["__call__"]) or lacking(found, ["parameters"]):
+            raise ValueError("it must be a torch module (actorlearn/models/interface.py says how it is called)")
+        settings = settings_of(found, module, ModelSettings)
+        own = settings is not ModelSettings
+        return cls(name=name, settings=called(settings, name), made_by=name, takes_settings=own)
+
+
+def _image(name: str, made_by: str, strided: bool = True) -> ModelSpec:
+    return ModelSpec(
+        name=name,
+        settings=called(ImageSettings, name),
+        made_by=made_by,
+        convolutional=True,
+        strided=strided,
+    )
+
+
+_CONVOLUTIONS = "actorlearn.models.encoders:ConvolutionalEncoder"
+NIPS = _image("nips", _CONVOLUTIONS)
+NATURE = _image("nature", _CONVOLUTIONS)
+A3C = _image("a3c", _CONVOLUTIONS)
+DQN_NET = _image("dqn-net", _CONVOLUTIONS)
+GALA = _image("gala", _CONVOLUTIONS)
+IMPALA = _image("impala", "actorlearn.models.residual:ResidualEncoder", strided=False)
+MLP = ModelSpec(name="mlp", settings=MLPSettings, made_by="actorlearn.models.encoders:Perceptron", separate=True)
+
+MODELS = Registry("model", "actorlearn.models", ModelSpec)

@@ -1,0 +1,119 @@
+"""What an optimizer is before it is made: the keys that each reads, its numbers, and its state. Loads no torch.
+
+Forms the papers' code used (PAAC's are the defaults):
+
+    system            name     decay / betas  epsilon         other
+    PAAC              rmsprop  .99            .1 inside       accumulator_init 1, clip_norm 3 (of the 5x loss)
+    accel_rl A2C      rmsprop  .9             1e-6 inside     clip_norm .5
+    GALA              rmsprop  .99            1e-5 outside    clip_norm .5
+    torchbeast        rmsprop  .99            .01 outside     clip_norm 40 (of summed losses)
+    Nature DQN        rmsprop  .95            .01 inside      centered
+    fast-DQN          rmsprop  .95            .01 outside     centered
+    DBA3C             adam     .8, .75        1e-8            epsilon_hat (TensorFlow 1)
+    accel_rl PPO      adam     .9, .999       1e-5            epsilon_hat (Lasagne)
+    accel_rl DQN      rmsprop  .95            1e-6 inside     clip_norm 10 if dueling
+    accel_rl C51      adam     .9, .999       .01 / batch     epsilon_hat
+    eps-Rainbow       adam     .9, .999       .005 / batch    epsilon_hat, clip_norm 10
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Annotated, Any, Self
+
+from msgspec import Meta
+
+from actorlearn.registry import Registry, Settings, Spec, called, lacking, settings_of
+
+Beta = Annotated[float, Meta(ge=0, lt=1)]
+
+
+class OptimizerSettings(Settings, frozen=True, kw_only=True):
+    """The section ``optimizer`` of a topology: what every optimizer has. The defaults are PAAC's code's."""
+
+    learning_rate: Annotated[float, Meta(gt=0, le=1_000, description="at step 0")] = 0.0224  # .0007 x 32 environments
+    learning_rate_final: Annotated[
+        float, Meta(ge=0, le=1_000, description="reached linearly at total_steps; learning_rate = constant")
+    ] = 0.0
+    epsilon: Annotated[float, Meta(gt=0, le=1_000, description="added to the denominator")] = 0.1
+    clip_norm: Annotated[
+        float, Meta(ge=0, le=1_000_000, description="largest global norm of the gradient; 0 = not clipped")
+    ] = 3.0  # the paper clips at 40
+
+    @property
+    def state_vectors(self) -> tuple[str, ...]:
+        """Names of the optimizer's state that is as long as the parameters, number for number."""
+        return ()
+
+
+class RMSPropSettings(OptimizerSettings, frozen=True, kw_only=True, tag="rmsprop"):
+    """What RMSProp reads."""
+
+    decay: Annotated[Beta, Meta(description="of the mean of squared gradients, per update")] = 0.99
+    epsilon_inside_root: Annotated[
+        bool, Meta(description="sqrt(a + epsilon), as TensorFlow 1, instead of sqrt(a) + epsilon, as torch")
+    ] = True
+    accumulator_init: Annotated[
+        float, Meta(ge=0, le=1_000_000, description="squared gradients at the start; 1 in TensorFlow 1, 0 in torch")
+    ] = 1.0
+    centered: Annotated[bool, Meta(description="subtract the squared mean gradient")] = False
+
+    @property
+    def state_vectors(self) -> tuple[str, ...]:
+        """Names of the optimizer's state that is as long as the parameters, number for number."""
+        return ("square", "mean") if self.centered else ("square",)
+
+
+class AdamSettings(OptimizerSettings, frozen=True, kw_only=True, tag="adam"):
+    """What Adam reads."""
+
+    betas: Annotated[
+        tuple[Beta, Beta], Meta(description="decay of the means of gradients and of their squares, per update")
+    ] = (0.9, 0.999)
+    epsilon_hat: Annotated[
+        bool, Meta(description="TensorFlow's form, as Lasagne's: epsilon not rescaled by the bias correction")
+    ] = False
+
+    @property
+    def state_vectors(self) -> tuple[str, ...]:
+        """Names of the optimizer's state that is as long as the parameters, number for number."""
+        return ("mean", "square")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerSpec(Spec):
+    """An optimizer, as all but the trainer know it; made by calling its class with settings, parameters and spread."""
+
+    settings: type[OptimizerSettings]
+    defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Its numbers by kind of environment, where they are not the settings' own."""
+
+    @classmethod
+    def of(cls, name: str, found: Any, module: ModuleType) -> Self:
+        """Describe a class by its methods."""
+        if missing := lacking(found, ["step", "state", "restore"]):
+            raise ValueError(f"it lacks {', '.join(missing)} (actorlearn/optim/interface.py says what they do)")
+        settings = settings_of(found, module, OptimizerSettings)
+        return cls(name=name, settings=called(settings, name), made_by=name, defaults=getattr(found, "defaults", {}))
+
+
+# An optimizer that is not a kind's own gets numbers of its own: PAAC's rate under Adam would destroy the network.
+RMSPROP = OptimizerSpec(
+    name="rmsprop",
+    settings=RMSPropSettings,
+    made_by="actorlearn.optim.rmsprop:RMSProp",
+    defaults={"vector": {"learning_rate": 1e-3, "epsilon": 1e-5, "accumulator_init": 0.0, "clip_norm": 0.5}},
+)
+ADAM = OptimizerSpec(
+    name="adam",
+    settings=AdamSettings,
+    made_by="actorlearn.optim.adam:Adam",
+    defaults={
+        "atari": {"learning_rate": 1e-3, "epsilon": 1e-5, "clip_norm": 0.5},
+        "vector": {"learning_rate": 3e-3, "epsilon": 1e-5, "clip_norm": 0.5},
+    },
+)
+
+OPTIMIZERS = Registry("optimizer", "actorlearn.optimizers", OptimizerSpec)

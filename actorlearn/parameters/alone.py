@@ -1,0 +1,101 @@
+"""The exchange of a learner that is alone: clip, and step.
+
+Reads gradients; writes the flat weights and the optimizer's state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from actorlearn.optim.clip import clip_by_global_norm
+from actorlearn.optim.make import make as make_optimizer
+from actorlearn.parameters.consumed import Consumed
+from actorlearn.parameters.interface import Agreed, Learner, Place, Stepped
+from actorlearn.parameters.settings import AloneExchange
+
+
+class Alone:
+    """One learner: clip by the global norm, step."""
+
+    def __init__(self, learner: Learner) -> None:
+        """Start an optimizer for the parameters at the front of the weights."""
+        weights, size = learner.weights, learner.gradients.numel()
+        self.parameters, self.statistics = weights[:size], weights[size:]
+        self.clip_norm = learner.optimizer.clip_norm
+        self.optimizer = make_optimizer(learner.optimizer, self.parameters, learner.spread)
+        self.env_steps = self.updates = self._batch_steps = 0
+        self.consumed = learner.consumed or Consumed(learner.number + 1)
+        self._number, self._place = learner.number, learner.place
+        self.idle = 0
+        """Nobody makes steps before this learner."""
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the optimizer's state."""
+        return self.optimizer.state()
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Copy a checkpoint's state in."""
+        self.optimizer.restore(state)
+
+    def join(self, env_steps: int, updates: int) -> tuple[int, int]:
+        """Nobody else knows better."""
+        self.env_steps, self.updates = env_steps, updates
+        return env_steps, updates
+
+    def place(self) -> Place | None:
+        """As the learner says: nobody else knows."""
+        return None
+
+    def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
+        """Agree with oneself."""
+        if not draining:
+            self.env_steps, self.updates, self._batch_steps = self.env_steps + env_steps, self.updates + 1, env_steps
+            self.consumed.begin(self._number, self._place())
+        return Agreed(self.env_steps, self.updates, draining)
+
+    def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
+        """Combine the moments with the own statistics."""
+        if not self.consumed.merged(self._number, self._place().rollout):
+            combine(self.statistics, moments)
+            self.consumed.merge(self._number)
+
+    def step(self, gradients: Tensor, learning_rate: float, usable: bool = True) -> Stepped:
+        """Clip, then step; a gradient that is not finite changes nothing."""
+        stepped = self.apply(gradients, learning_rate, usable)
+        self.consumed.step([self._number])
+        return stepped
+
+    def apply(self, gradients: Tensor, learning_rate: float, usable: bool = True) -> Stepped:
+        """Make that step, whoever's gradient it is."""
+        norm = clip_by_global_norm(gradients, self.clip_norm)
+        taken = usable and bool(torch.isfinite(norm))
+        if taken:
+            self.optimizer.step(self.parameters, gradients, learning_rate)
+        return Stepped(float(norm), taken)
+
+    def ending(self, told: bool) -> bool:
+        """As told."""
+        return told
+
+    def settle(self) -> None:
+        """There is nobody to give anything to."""
+        self.consumed.settle(self._number, self._batch_steps)
+
+    def pull(self) -> bool:
+        """There is nobody to take anything from."""
+        return False
+
+    def metrics(self) -> dict[str, float]:
+        """Nothing to tell."""
+        return {}
+
+    def close(self) -> None:
+        """There is nothing to leave."""
+
+
+def make(_settings: AloneExchange, learner: Learner) -> Alone:
+    """Construct it as the other modes' exchanges are: from settings, of which it needs none."""
+    return Alone(learner)

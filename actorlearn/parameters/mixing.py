@@ -1,0 +1,163 @@
+"""Who mixes whose weights: directed graphs of learners, their mixing matrices, and what those promise.
+
+Pure functions of the settings, the learners there are and the count of exchanges; numpy only, knows no weights and no
+processes. Source: Assran et al. (2019), section 3; their experiments have the directed ring.
+
+A vertex is a position among the learners there are, so that the graph closes over a learner that has gone. Row i of a
+mixing matrix is how learner i comes about: 1 / (1 + in-degree) of itself and of each in-peer. Rows sum to 1 in every
+graph; columns too where everybody has as many out-peers as in-peers, and only if all mix in the same round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, get_args
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+Graph = Literal["none", "ring", "k-peer", "exponential", "exponential-varying", "complete", "random-matching"]
+"""Those that have a name; another one is written out as lists."""
+GRAPHS = (*get_args(Graph), "lists")
+DRAWS = 256
+"""Exchanges of random matching that `facts` looks at."""
+_NOTHING = 1e-12
+"""What is left of differences after an exchange that agrees exactly, apart from rounding: less than this share."""
+
+
+class GraphSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which graph; `peers` is for k-peer, `seed` for random matching, and `lists` are each learner's in-peers."""
+
+    name: str = "ring"
+    peers: int = 1
+    lists: tuple[tuple[int, ...], ...] = ()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse graphs that there are not."""
+        if self.name not in GRAPHS:
+            raise ValueError(f"graph.name: {self.name!r} must be one of {list(GRAPHS)}")
+        if self.peers < 1:
+            raise ValueError(f"graph.peers: {self.peers} must be 1 or more")
+        if bool(self.lists) != (self.name == "lists"):
+            raise ValueError(f"graph.lists: there must be some with graph.name: lists, and none with {self.name!r}")
+        for learner, peers in enumerate(self.lists):
+            if learner in peers or len(set(peers)) != len(peers) or min(peers, default=0) < 0:
+                raise ValueError(f"graph.lists: in-peers {list(peers)} of {learner} must be others, each named once")
+
+
+class Mixing(NamedTuple):
+    """Properties of a graph when all learners mix at every exchange."""
+
+    period: int
+    """Exchanges that were looked at: all until the graph repeats."""
+    repeats: bool
+    """False of random matching, which was drawn as often as `period` says."""
+    in_degree: tuple[int, int]
+    """Smallest and largest number of in-peers."""
+    connected_within: int | None
+    """B: the union of any B exchanges in a row is strongly connected; None = it never is."""
+    spectral_radius: float
+    """What an exchange leaves of the differences between learners, in the long run; 1 = they need not agree."""
+    doubly_stochastic: bool
+    """Whether mixing keeps the learners' mean."""
+
+
+def in_peers(graph: GraphSettings, members: Sequence[int], learner: int, exchange: int) -> tuple[int, ...]:
+    """Whose messages `learner` mixes in its exchange of that count, in ascending order.
+
+    `members` are the numbers of all learners there are, `learner` among them. `exchange` is how often it has mixed.
+    """
+    if graph.name == "lists":
+        listed = graph.lists[learner] if learner < len(graph.lists) else ()
+        return tuple(sorted(set(listed) & set(members)))
+    at, count = members.index(learner), len(members)
+    if graph.name == "random-matching":
+        order = np.random.default_rng((graph.seed, exchange)).permutation(count).tolist()
+        place = order.index(at)
+        partner = place ^ 1
+        return (members[order[partner]],) if partner < count else ()
+    return tuple(sorted(members[(at - hops) % count] for hops in _hops(graph, count, exchange)))
+
+
+def _hops(graph: GraphSettings, count: int, exchange: int) -> Sequence[int]:
+    """How far back around the circle of `count` learners the in-peers stand."""
+    doublings = (count - 1).bit_length()  # 2^j < count for each j below this
+    if graph.name == "exponential":
+        return [1 << j for j in range(doublings)]
+    if graph.name == "exponential-varying":
+        return [1 << exchange % doublings] if doublings else []
+    farthest = {"none": 0, "ring": 1, "k-peer": graph.peers, "complete": count - 1}[graph.name]
+    return range(1, 1 + min(farthest, count - 1))
+
+
+def neighbours(graph: GraphSettings, members: Sequence[int], learner: int) -> tuple[int, ...]:
+    """Whose messages `learner` mixes in some exchange or other, in ascending order."""
+    if graph.name == "random-matching":
+        return tuple(member for member in members if member != learner)
+    exchanges = range(max((len(members) - 1).bit_length(), 1))  # then the graph repeats
+    return tuple(sorted({peer for exchange in exchanges for peer in in_peers(graph, members, learner, exchange)}))
+
+
+def mixing_matrix(graph: GraphSettings, members: Sequence[int], exchange: int) -> NDArray[np.float64]:
+    """How weights come about when all mix in the same round: [n, n], row-stochastic, in the order of `members`."""
+    matrix = np.eye(len(members))
+    place = {member: at for at, member in enumerate(members)}
+    for member, row in zip(members, matrix, strict=True):
+        row[[place[peer] for peer in in_peers(graph, members, member, exchange)]] = 1.0
+        row /= row.sum()
+    return matrix
+
+
+def mixing_of(graph: GraphSettings, learners: int) -> Mixing:
+    """Return the properties of the graph of so many learners."""
+    period = {"random-matching": DRAWS, "exponential-varying": max((learners - 1).bit_length(), 1)}.get(graph.name, 1)
+    matrices = np.stack([mixing_matrix(graph, range(learners), exchange) for exchange in range(period)])
+    degrees = np.count_nonzero(matrices, axis=2) - 1
+    return Mixing(
+        period=period,
+        repeats=graph.name != "random-matching",
+        in_degree=(int(degrees.min()), int(degrees.max())),
+        connected_within=_connected_within(matrices > 0, repeats=graph.name != "random-matching"),
+        spectral_radius=_spectral_radius(matrices),
+        doubly_stochastic=bool(np.allclose(matrices.sum(1), 1.0)),
+    )
+
+
+def _connected_within(edges: NDArray[np.bool_], repeats: bool) -> int | None:
+    """Fewest exchanges [period, n, n] in a row whose union is strongly connected wherever one begins."""
+    period = len(edges)
+    for window in range(1, period + 1):
+        starts = range(period if repeats else period - window + 1)
+        unions = (np.logical_or.reduce(edges[np.arange(start, start + window) % period]) for start in starts)
+        if all(_strongly_connected(union) for union in unions):
+            return window
+    return None
+
+
+def _strongly_connected(edges: NDArray[np.bool_]) -> bool:
+    """Whether everybody reaches everybody; `edges` [n, n] has everybody reach himself."""
+    reached = edges
+    for _ in range(len(edges).bit_length()):  # each turn doubles the length of the ways
+        reached = reached @ reached
+    return bool(reached.all())
+
+
+def _spectral_radius(matrices: NDArray[np.float64]) -> float:
+    """Second largest modulus of the eigenvalues of the matrices' product [period, n, n], per matrix.
+
+    Row-stochastic matrices map equal weights to themselves, so they act on the differences alone: there the largest
+    modulus is the second of the whole. The product is scaled as it grows, for hundreds of factors leave nothing of it.
+    """
+    period, count, _ = matrices.shape
+    directions = np.linalg.svd(np.ones((1, count)))[2][1:]  # an orthonormal basis of the differences, [n - 1, n]
+    product, log_scale = np.eye(count - 1), 0.0
+    for matrix in matrices:
+        product = directions @ matrix @ directions.T @ product
+        norm = float(np.linalg.norm(product))
+        if norm < _NOTHING:
+            return 0.0
+        product, log_scale = product / norm, log_scale + float(np.log(norm))
+    largest = float(np.abs(np.linalg.eigvals(product)).max())
+    return 0.0 if largest < _NOTHING else float(np.exp((np.log(largest) + log_scale) / period))

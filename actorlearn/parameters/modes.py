@@ -1,0 +1,338 @@
+"""The modes in which learners learn together, one object for each: everything that is asked of a mode, and only here.
+
+Pure; never loads torch, so that the supervisor and the command line ask the same objects as a trainer. What a mode does
+to weights is its exchange (``ModeSpec.load``).
+
+| mode   | weights                | whom a learner waits for    | exchange                                          |
+|--------|------------------------|-----------------------------|---------------------------------------------------|
+| alone  | its own                | nobody                      | ``alone.py``                                      |
+| sync   | the same everywhere    | all others, at every update | ``allreduce.py``: Stooke & Abbeel 2018, section 4.2 |
+| async  | in a store for all     | nobody                      | ``asynchronous.py``: there, section 4.3           |
+| gossip | its own, mixed         | nobody, or its in-peers     | ``gossip.py``: Assran et al. 2019                 |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import msgspec
+
+from actorlearn.address import Ipc, Shm
+from actorlearn.memory.fields import Field
+from actorlearn.parameters.allgather import rows_fields
+from actorlearn.parameters.counts import counts_fields
+from actorlearn.parameters.exchange_log import NAME
+from actorlearn.parameters.mixing import GraphSettings
+from actorlearn.parameters.published import weights_fields
+from actorlearn.parameters.rendezvous import forget_meetings, meeting
+from actorlearn.parameters.settings import (
+    MOST_LEARNERS,
+    AloneExchange,
+    AnyExchange,
+    AsyncExchange,
+    ExchangeSettings,
+    GossipExchange,
+    GossipSettings,
+    LearnersSettings,
+    SyncExchange,
+)
+from actorlearn.parameters.store import store_fields
+from actorlearn.wire.identity import ProcessId
+
+if TYPE_CHECKING:
+    from actorlearn.parameters.interface import Exchange, Learner
+
+
+class Asked(NamedTuple):
+    """What a topology says of learners that learn together."""
+
+    learners: LearnersSettings
+    gossip: GossipSettings
+    optimizer: str
+    """Name of the optimizer."""
+    seed: int
+
+
+class Sizes(NamedTuple):
+    """What the segments of learners are laid out by."""
+
+    weights: int
+    """Numbers that are published: parameters, and statistics behind them."""
+    statistics: int
+    vectors: int
+    """As long as the parameters, that the optimizer keeps."""
+
+    @property
+    def parameters(self) -> int:
+        """Numbers that the optimizer moves."""
+        return self.weights - self.statistics
+
+
+class Places(NamedTuple):
+    """Where a run has what its processes share."""
+
+    shm: Path
+    sockets: Path
+    run_dir: Path
+
+    def segment(self, name: str) -> Shm:
+        """A segment of the run."""
+        return Shm(path=str(self.shm / name))
+
+    def socket(self, name: str) -> Ipc:
+        """A socket of the run."""
+        return Ipc(path=str(self.sockets / f"{name}.sock"))
+
+
+class Layout(NamedTuple):
+    """A segment of shared memory that is to be made."""
+
+    name: str
+    fields: list[Field]
+    what: str
+    """For people: what is in it."""
+
+
+class Refusal(NamedTuple):
+    """Why a topology is none of this mode's."""
+
+    key: str
+    rule: str
+    way_out: str
+
+
+class ModeSpec:
+    """One mode; what is not said otherwise is as for a learner that is alone."""
+
+    name: ClassVar[str]
+    asked_as: ClassVar[str]
+    """What a topology writes."""
+    loads: ClassVar[str]
+    """What makes the exchange, as ``package.module:Name``."""
+    settings: ClassVar[type[ExchangeSettings]]
+    keys: ClassVar[frozenset[str]] = frozenset()
+    """Of a topology, those that this mode reads and not all do."""
+    alone = False
+    """There is never another learner."""
+    in_step = False
+    """Each makes an update of every batch, because the others wait for it: one that cannot stops all."""
+    central = False
+    """Weights and optimizer state are in one place, which learners share."""
+    own_weights = False
+    """Learners have weights of their own, which are evaluated each for itself, where there are several."""
+    elastic = False
+    """Learners may be attached and detached while the run goes on; one that cannot go on leaves, and the run does not
+    end. Hence none begins before an order says who there is."""
+    outlived = False
+    """What one learns stays when it dies: in the others' weights, or in the store. So it goes on with these when it
+    comes back, and not with its newest checkpoint, and needs none of its own in a run that is resumed."""
+    inexact = ""
+    """Why a run that was interrupted does not go on bit for bit as it would have; empty where it can."""
+
+    def several(self, count: int) -> bool:
+        """Whether there is more than one learner, or may be."""
+        return count > 1 or self.elastic
+
+    def unread(self, key: str) -> bool:
+        """Whether a topology's key is another mode's alone."""
+        return key in ALL_KEYS - self.keys
+
+    def refusals(self, asked: Asked) -> Iterator[Refusal]:
+        """What in a topology is no such run, though each key by itself is right."""
+        return iter(())
+
+    def graph(self, asked: Asked) -> GraphSettings | None:
+        """Who mixes whose weights; None where nobody does."""
+        return None
+
+    def exchange(self, learner: int, incarnation: int, asked: Asked, places: Places) -> AnyExchange:
+        """What one incarnation of a learner is told of its exchange."""
+        return AloneExchange()
+
+    def among(
+        self, settings: ExchangeSettings, trainers: Sequence[ProcessId], own: ProcessId, generation: int
+    ) -> ExchangeSettings:
+        """The settings once it is known among which incarnations of trainers, and as which of them.
+
+        `generation` is the number of the list of these. Raises SharedMemoryFull.
+        """
+        return settings
+
+    def forget_before(self, settings: ExchangeSettings, generation: int) -> None:
+        """All have joined in this generation: what they needed for that before is needed no more."""
+
+    def run_segments(self, asked: Asked, sizes: Sizes) -> list[Layout]:
+        """Segments of the run that only this mode has."""
+        return []
+
+    def learner_segments(self, asked: Asked, sizes: Sizes) -> list[Layout]:
+        """Segments that each learner has one of in this mode; their files end in its number."""
+        return []
+
+    def load(self, settings: ExchangeSettings, learner: Learner) -> Exchange:
+        """Construct the exchange, for which torch is loaded."""
+        module, _, name = self.loads.partition(":")
+        made: Exchange = getattr(import_module(module), name)(settings, learner)
+        return made
+
+
+class _Alone(ModeSpec):
+    """Mode sync with one learner."""
+
+    name, asked_as = "alone", "sync"
+    loads = "actorlearn.parameters.alone:make"
+    settings = AloneExchange
+    alone = True
+
+
+class _Sync(ModeSpec):
+    """The mean of all gradients moves weights that are the same everywhere."""
+
+    name = asked_as = "sync"
+    loads = "actorlearn.parameters.allreduce:Sync"
+    settings = SyncExchange
+    in_step = outlived = True
+
+    def exchange(self, learner: int, incarnation: int, asked: Asked, places: Places) -> AnyExchange:
+        """Where they meet; with whom they learn, and at which rank, when they do."""
+        return SyncExchange(rendezvous=places.segment("learners"), gradients=places.segment("gradients"))
+
+    def among(
+        self, settings: ExchangeSettings, trainers: Sequence[ProcessId], own: ProcessId, generation: int
+    ) -> ExchangeSettings:
+        """Make the place where they meet, unless one of them has."""
+        root = self._meets_at(settings)
+        place, count = meeting(root, [trainer.peer for trainer in trainers], generation), len(trainers)
+        return msgspec.structs.replace(settings, rank=trainers.index(own), learners=count, rendezvous=place)
+
+    def forget_before(self, settings: ExchangeSettings, generation: int) -> None:
+        """Remove where they have met before."""
+        forget_meetings(self._meets_at(settings), generation)
+
+    def _meets_at(self, settings: ExchangeSettings) -> Shm:
+        assert isinstance(settings, SyncExchange)
+        return settings.rendezvous
+
+    def run_segments(self, asked: Asked, sizes: Sizes) -> list[Layout]:
+        """Rows in which learners show one another their gradients."""
+        count = asked.learners.count
+        what = f"2 slots x {count} learners x {sizes.weights:,} float32, of which they take the mean"
+        return [Layout("gradients", rows_fields(count, sizes.weights), what)]
+
+
+class _Async(ModeSpec):
+    """Each learner changes the weights in the store when it has a gradient."""
+
+    name = asked_as = "async"
+    loads = "actorlearn.parameters.asynchronous:Async"
+    settings = AsyncExchange
+    keys = frozenset({"learners.chunks", "learners.local_steps", "learners.pull_rows"})
+    central = own_weights = outlived = True
+    inexact = "learners take what others have learned when it happens to come"
+
+    def refusals(self, asked: Asked) -> Iterator[Refusal]:
+        """Several local steps are Adam's."""
+        if asked.learners.local_steps > 1 and asked.optimizer != "adam":
+            yield Refusal(
+                "learners.local_steps",
+                f"in mode async several are Adam's (appendix A of Stooke and Abbeel), not {asked.optimizer}'s",
+                "write 1, or optimizer.name: adam",
+            )
+
+    def exchange(self, learner: int, incarnation: int, asked: Asked, places: Places) -> AnyExchange:
+        """The store, and how often a learner brings there what it has learned."""
+        return AsyncExchange(
+            rank=learner,
+            learners=asked.learners.count,
+            store=places.segment("store"),
+            local_steps=asked.learners.local_steps,
+        )
+
+    def run_segments(self, asked: Asked, sizes: Sizes) -> list[Layout]:
+        """The store."""
+        count, chunks = asked.learners.count, asked.learners.chunks
+        fields = store_fields(sizes.parameters, sizes.vectors, sizes.statistics, count, chunks)
+        return [Layout("store", fields, f"weights and optimizer state of all learners, in {chunks} chunks")]
+
+
+class _Gossip(ModeSpec):
+    """Each learner mixes its weights with those of its in-peers."""
+
+    name = asked_as = "gossip"
+    loads = "actorlearn.parameters.gossip:Gossip"
+    settings = GossipExchange
+    keys = frozenset({"learners.local_steps", *(f"gossip.{key}" for key in GossipSettings.__struct_fields__)})
+    own_weights = elastic = True
+    inexact = "learners take what others have learned when it happens to come"
+
+    def refusals(self, asked: Asked) -> Iterator[Refusal]:
+        """Lists of in-peers are of all learners."""
+        graph, count = asked.gossip.graph, asked.learners.count
+        if not isinstance(graph, str) and len(graph) < count:
+            yield Refusal(
+                "gossip.graph",
+                f"each learner has a list of its in-peers, and {len(graph)} lists are too few for {count} learners",
+                f"write {count} lists, or learners.count: {len(graph)}",
+            )
+
+    def graph(self, asked: Asked) -> GraphSettings | None:
+        """As the topology says."""
+        return asked.gossip.mixing(asked.seed)
+
+    def exchange(self, learner: int, incarnation: int, asked: Asked, places: Places) -> AnyExchange:
+        """Whose weights are mixed, how these come, and what is kept for comparing learners."""
+        gossip, compared = asked.gossip, asked.gossip.gradient_every > 0
+        return GossipExchange(
+            rank=learner,
+            learners=asked.learners.count,
+            counts=places.segment("counts"),
+            messages=places.segment("messages-{}") if gossip.transport == "shm" else places.socket("messages-{}"),
+            graph=gossip.mixing(asked.seed),
+            local_steps=asked.learners.local_steps,
+            max_staleness=gossip.max_staleness,
+            incarnation=incarnation,
+            gradients=places.segment("gradients-{}") if compared else None,
+            gradient_every=max(gossip.gradient_every, 1),
+            log=str(places.run_dir / f"{NAME}-{learner}.jsonl") if compared and gossip.transport == "shm" else "",
+        )
+
+    def run_segments(self, asked: Asked, sizes: Sizes) -> list[Layout]:
+        """What each learner has learned from."""
+        return [Layout("counts", counts_fields(MOST_LEARNERS), "what each learner has learned from")]
+
+    def learner_segments(self, asked: Asked, sizes: Sizes) -> list[Layout]:
+        """A learner's weights, for others to mix; and what is kept for comparing learners."""
+        found, every = [], asked.gossip.gradient_every
+        if asked.gossip.transport == "shm":
+            what = f"3 slots x {sizes.weights:,} float32 weights, for other learners"
+            found.append(Layout("messages", weights_fields(sizes.weights), what))
+        if every:
+            what = f"every {every:,} updates a gradient, in 3 slots"
+            found.append(Layout("gradients", weights_fields(sizes.parameters), what))
+        return found
+
+
+ALONE, SYNC, ASYNC, GOSSIP = _Alone(), _Sync(), _Async(), _Gossip()
+MODES = {mode.name: mode for mode in (ALONE, SYNC, ASYNC, GOSSIP)}
+ELASTIC = [mode.name for mode in MODES.values() if mode.elastic]
+"""Names of the modes in which learners come and go."""
+ALL_KEYS = frozenset[str]().union(*(mode.keys for mode in MODES.values()))
+"""Keys of a topology that some modes read and others do not."""
+
+
+def mode_for(asked_as: str, learners: int) -> ModeSpec:
+    """The mode of a topology that writes this and begins with so many learners."""
+    return next(m for m in MODES.values() if m.asked_as == asked_as and not (m.alone and learners > 1))
+
+
+def mode_of(settings: ExchangeSettings) -> ModeSpec:
+    """The mode of an exchange."""
+    return MODES[settings.mode]
+
+
+def make(settings: ExchangeSettings, learner: Learner) -> Exchange:
+    """Construct the exchange that the settings are of."""
+    return mode_of(settings).load(settings, learner)

@@ -1,0 +1,189 @@
+"""Settings of learners that learn together: what a topology says of them, and what each is told of its exchange.
+
+Pure; never loads torch, because processes without it read these. Which exchange a mode has is in ``modes.py``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from actorlearn.address import Address, Ipc, Shm
+from actorlearn.parameters.mixing import Graph, GraphSettings
+
+MOST_LEARNERS = 64
+"""That a run can ever have had: each has a row in the segment of counts, and its number is never given again."""
+
+
+class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Learners: each is a trainer with its inference servers and simulators."""
+
+    count: Annotated[
+        int, Meta(ge=1, le=MOST_LEARNERS, description="learners, each with its own simulators and inference servers")
+    ] = 1
+    rate_scaling: Annotated[
+        Literal["none", "sqrt", "linear"],
+        Meta(
+            description="of the learning rate with count x replay.batch_size / base_batch_size, which make a larger "
+            "batch"
+        ),
+    ] = "none"
+    chunks: Annotated[
+        int, Meta(ge=1, le=1_024, description="async: parts of the parameter store, each with its own lock")
+    ] = 3
+    local_steps: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=10_000,
+            description="async, with adam: updates between two of the store; gossip: between two exchanges",
+        ),
+    ] = 1
+    pull_rows: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=10_000,
+            description="async: steps of each environment between two pulls of the store; 0 = no pulls",
+        ),
+    ] = 0
+
+
+class GossipSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How learners mix their weights in mode gossip."""
+
+    graph: Annotated[
+        Graph | list[list[int]],
+        Meta(
+            description="who mixes whose weights; none: nobody; lists: the in-peers of each learner, by number",
+            examples=[[[2], [0], [1]]],
+            extra={"or": "lists of in-peers"},
+        ),
+    ] = "ring"
+    peers: Annotated[
+        int, Meta(ge=1, le=63, description="k-peer: in-peers of each learner; all others where there are fewer")
+    ] = 1
+    max_staleness: (
+        Annotated[
+            int,
+            Meta(
+                ge=0,
+                le=1_000_000,
+                description="exchanges without mixing after which a learner waits for its in-peers; null = never",
+            ),
+        ]
+        | None
+    ) = None
+    transport: Annotated[
+        Literal["shm", "zmq"], Meta(description="of weights: shared memory, or ZeroMQ from learner to learner")
+    ] = "shm"
+    gradient_every: Annotated[
+        int,
+        Meta(ge=0, le=1_000_000, description="updates between two gradients kept for comparing learners; 0 = none are"),
+    ] = 0
+
+    def mixing(self, seed: int) -> GraphSettings:
+        """The graph; random matchings are drawn from the seed."""
+        if isinstance(self.graph, str):
+            return GraphSettings(name=self.graph, peers=self.peers, seed=seed)
+        return GraphSettings(name="lists", lists=tuple(map(tuple, self.graph)))
+
+
+class ExchangeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="mode"):
+    """What a learner is told of its exchange."""
+
+    @property
+    def mode(self) -> str:
+        """Name of the mode (``modes.MODES``)."""
+        return str(self.__struct_config__.tag)
+
+    @property
+    def together(self) -> int:
+        """Learners that take every step together; 0 = each takes its own."""
+        return 0
+
+    @property
+    def listens(self) -> Ipc | None:
+        """Where messages of other learners come in, if they travel."""
+        return None
+
+
+class AloneExchange(ExchangeSettings, tag="alone", frozen=True, kw_only=True):
+    """There is nobody else."""
+
+
+class SyncExchange(ExchangeSettings, tag="sync", frozen=True, kw_only=True):
+    """Every step is taken together."""
+
+    rank: Annotated[int, Meta(ge=0)] = 0
+    """Among those that have met; set when they do."""
+    learners: Annotated[int, Meta(ge=1)] = 1
+    """How many have met."""
+    rendezvous: Shm
+    """Where they meet; before they do: what the names of meeting places begin with."""
+    gradients: Shm
+    """In which they show one another their gradients."""
+
+    @property
+    def together(self) -> int:
+        """All that have met."""
+        return self.learners
+
+    def __post_init__(self) -> None:
+        """Refuse a rank that there is not."""
+        _make_sure_of_rank(self.rank, self.learners)
+
+
+class AsyncExchange(ExchangeSettings, tag="async", frozen=True, kw_only=True):
+    """Weights are in a store, which each changes by itself."""
+
+    rank: Annotated[int, Meta(ge=0)]
+    learners: Annotated[int, Meta(ge=1)]
+    store: Shm
+    local_steps: Annotated[int, Meta(ge=1)] = 1
+    """Optimizer steps between two exchanges, whatever batches they are of; more than 1 only with adam."""
+
+    def __post_init__(self) -> None:
+        """Refuse a rank that there is not."""
+        _make_sure_of_rank(self.rank, self.learners)
+
+
+class GossipExchange(ExchangeSettings, tag="gossip", frozen=True, kw_only=True):
+    """Each has weights of its own and mixes them with those of others."""
+
+    rank: Annotated[int, Meta(ge=0, lt=MOST_LEARNERS)]
+    learners: Annotated[int, Meta(ge=1)]
+    """How many the run began with; others may have been attached since."""
+    counts: Shm
+    """What all have learned from."""
+    messages: Address
+    """Of each learner: where its weights are, or where it listens for those of others."""
+    graph: GraphSettings = GraphSettings()
+    """Whose messages are mixed."""
+    local_steps: Annotated[int, Meta(ge=1)] = 1
+    """Optimizer steps between two exchanges, whatever batches they are of."""
+    max_staleness: Annotated[int, Meta(ge=0)] | None = None
+    """Exchanges without mixing, after which in-peers are waited for; None = never."""
+    incarnation: int = 0
+    """Of this learner's trainer; larger than those before it."""
+    gradients: Shm | None = None
+    """Of each learner: where it shows its newest gradient; None = nobody compares them."""
+    gradient_every: Annotated[int, Meta(ge=1)] = 1
+    """Updates between two of these."""
+    log: str = ""
+    """Path of the file in which this learner says how it changed its weights; empty = nobody asks."""
+
+    @property
+    def listens(self) -> Ipc | None:
+        """Where messages of other learners come in, if they travel."""
+        return self.messages.of(self.rank) if isinstance(self.messages, Ipc) else None
+
+
+AnyExchange = AloneExchange | SyncExchange | AsyncExchange | GossipExchange
+
+
+def _make_sure_of_rank(rank: int, learners: int) -> None:
+    if rank >= learners:
+        raise ValueError(f"exchange.rank: {rank} must be from 0 to {learners - 1}, as there are so many learners")

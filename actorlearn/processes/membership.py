@@ -1,0 +1,68 @@
+"""The simulators whose rollouts a trainer learns: followed as orders list them, woken when they may go on, waited for.
+
+Reads: orders. Writes: through ``processes/batches.py`` the words of membership; wakes the members' wakeups; tells the
+supervisor whose segments may go.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from actorlearn.processes.batches import Batches
+from actorlearn.wire.channel import Waiter
+from actorlearn.wire.messages import MOST_NAMES, Order, Released
+from actorlearn.wire.wakeup import Wakeup, Wakeups
+from actorlearn.worker.settings import TrainerSettings
+from actorlearn.worker.worker import POLL_MS, Worker
+
+
+class Membership:
+    """The members of one learner."""
+
+    def __init__(self, settings: TrainerSettings, worker: Worker, batches: Batches) -> None:
+        """Start with none."""
+        self._learner, self._worker, self._batches = settings.learner, worker, batches
+        self._waiter = Waiter(Wakeup(Path(settings.wakeup)), worker.control.dealer)
+        self._wakeups = Wakeups()
+
+    def follow(self, order: Order) -> None:
+        """Take the members into account that an order lists for this learner, and those that have gone."""
+        own = [member for member in order.members if member.id.learner == self._learner]
+        gone = [member for member in order.gone if member.id.learner == self._learner]
+        self._batches.follow(own, order.leaving, gone)
+        self._say_released()
+        self._wakeups.follow({member.id.peer: member.wakeup for member in own})
+
+    def open_next(self) -> None:
+        """Commit what was learned, and let members begin the rollouts whose blocks that frees."""
+        self._batches.open_next()
+        self._wakeups.wake_all()
+        self._say_released()
+
+    def unblock(self) -> None:
+        """Open a rollout, or pass over one, where no batch can come of the next one otherwise."""
+        self._batches.unblock()
+        self._say_released()
+
+    def wake_all(self) -> None:
+        """Wake all members."""
+        self._wakeups.wake_all()
+
+    def wait(self) -> None:
+        """Sleep until a member rings or an order comes, POLL_MS at most."""
+        self._waiter.wait(POLL_MS)
+
+    def wait_following(self) -> bool:
+        """Sleep likewise, and follow the newest order without saying that it was applied; False when it is time to end.
+
+        For waits in the middle of something, after which the order is looked at once more.
+        """
+        self.wait()
+        if self._worker.control.ordered:
+            self.follow(self._worker.control.order)
+        return self._worker.alive()
+
+    def _say_released(self) -> None:
+        if released := self._batches.released[:MOST_NAMES]:
+            self._worker.control.send(Released(peers=released))
+            del self._batches.released[: len(released)]

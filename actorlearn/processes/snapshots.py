@@ -1,0 +1,216 @@
+"""Snapshots of where a simulator stands: taken between two steps, written to a file, and gone on from by another one.
+
+Reads: the words ``hold`` and ``hold_from``, by which the trainer asks; environments, starts and rows of the groups.
+Writes: a file ``<name>.npz`` of plain arrays, put in place by one rename, and then the word ``held``. Or, in a
+simulator that goes on from one, its rows, as soon as the trainer has admitted it to the rollout they begin with.
+
+Rows whose actions had been carried out are answered again by an inference server before their groups go on: another
+group may have stood before the action of that same timestep, and what it gets is drawn together with the others'. That
+gives the same actions again; what the file has of them is written once more over the answers, so that rows always hold
+what was done. A simulator with a policy of its own answers each group for itself, and leaves them as they are.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from actorlearn.envs.interface import Row
+from actorlearn.failpoints import hit
+from actorlearn.files import write_atomically
+from actorlearn.memory.rollout import ARRIVAL_COLUMNS, Blocks, Rollouts
+from actorlearn.worker.settings import snapshot_of
+
+if TYPE_CHECKING:
+    from actorlearn.processes.simulator import Group
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass
+class Standing:
+    """The rows of a group that another one goes on from, until it has."""
+
+    since: int
+    """The rollout they begin with: the next to be learned when they were taken."""
+    timestep: int
+    between_rollouts: bool
+    rows: Mapping[str, NDArray[Any]]
+    """Rows of each column and rollout that have been written, by ``_key``."""
+    answers_itself: bool
+    """Whether the simulator has a policy of its own."""
+    placed: bool = False
+
+    def go_on(self, group: Group) -> str:
+        """Do what can be done now for a group to stand there; says what happened, as its ``advance``."""
+        blocks = group.blocks
+        if blocks.joined < 0:
+            return "waiting"
+        if blocks.joined != self.since:  # others went on without it
+            self._begin_anew(group)
+            return "waiting"
+        executed = self.timestep + self.between_rollouts  # timesteps below it have had their action carried out
+        if not self.placed:
+            self._place(group, everything=True)
+            hit("standing.placed")
+            if self.answers_itself:
+                blocks.go_on_at(group.index, max(executed, self.since * blocks.horizon))
+            group.timestep, group.between_rollouts, self.placed = self.timestep, self.between_rollouts, True
+            if self.timestep >= self.since * blocks.horizon:
+                blocks.mark_observed(group.index, self.timestep)
+                return "waiting" if self.between_rollouts and self.answers_itself else "observed"
+        if blocks.acted(group.index) < executed:
+            return "waiting"
+        self._place(group, everything=False)
+        group.standing = None
+        complete = range(self.since, executed // blocks.horizon)
+        for rollout in complete:
+            blocks.mark_completed(group.index, rollout)
+        return "completed" if complete else "waiting"
+
+    def _place(self, group: Group, everything: bool) -> None:
+        """Write the rows, or of them only what inference writes."""
+        for name in group.blocks.columns:
+            if name in ARRIVAL_COLUMNS and not everything:
+                continue
+            for rollout in range(self.since - 1, self.timestep // group.blocks.horizon + 1):
+                values = self.rows.get(_key(group.index, rollout - self.since, name))
+                if values is None:
+                    continue
+                block = group.blocks.block(name, group.index, rollout)
+                if rollout < self.since:
+                    block[group.blocks.horizon] = values[0]
+                    continue
+                unanswered = len(values) < len(block) and name not in (*ARRIVAL_COLUMNS, "state")  # the newest row
+                values = values[: len(values) - unanswered]
+                block[: len(values)] = values
+
+    def _begin_anew(self, group: Group) -> None:
+        """Have a group begin where its environments stand, as those do that are new."""
+        last = self.timestep // group.blocks.horizon - self.since
+        newest = {name: self.rows[_key(group.index, last, name)][-1] for name in ARRIVAL_COLUMNS}
+        group.starts.stand(Row(**newest))
+        group.timestep, group.between_rollouts, group.standing = -1, True, None
+
+
+class Snapshots:
+    """Answers a trainer that asks for snapshots."""
+
+    def __init__(self, folder: str, name: str, groups: Sequence[Group], rollouts: Rollouts, blocks: Blocks) -> None:
+        """Write to a folder; none: every snapshot is refused."""
+        self._path = Path(folder, snapshot_of(name)) if folder else None
+        self._groups, self._rollouts, self._blocks = groups, rollouts, blocks
+        self._complained = False
+
+    @property
+    def due(self) -> bool:
+        """Whether the trainer has asked, and all groups stand where they can be taken."""
+        return self._rollouts.hold > abs(self._blocks.held) and all(group.standing is None for group in self._groups)
+
+    def answer(self) -> str:
+        """Take and write the snapshot; says why it cannot be, once, else nothing. Whatever happens, the run goes on."""
+        number, since = self._rollouts.hold, self._rollouts.hold_from
+        failure = ""
+        try:
+            if self._path is None:
+                raise ValueError("it was told of no folder for them (settings.states)")
+            _write(self._path, taken(self._groups, number, since))
+            hit("standing.written")
+        except Exception as error:  # an environment may raise anything
+            failure = f"no snapshot of the simulator can be taken: {type(error).__name__}: {error}"
+        self._blocks.mark_held(number, taken=not failure)
+        said = "" if self._complained else failure
+        self._complained = self._complained or bool(failure)
+        return said
+
+
+def taken(groups: Sequence[Group], number: int, since: int) -> Arrays:
+    """Arrays of where groups stand, with their rows from a rollout on; raises what an environment raises."""
+    blocks = groups[0].blocks
+    arrays = {"number": np.array(number), "since": np.array(since), "shape": blocks.segment["shape"][1:4]}
+    for group in groups:
+        own = {
+            "place": np.array([group.timestep, group.between_rollouts]),
+            **{f"env.{name}": array for name, array in group.env.state().items()},
+            **{f"starts.{name}": array for name, array in group.starts.state().items()},
+        }
+        arrays |= {f"{group.index}.{name}": array for name, array in own.items()} | _rows(group, since)
+    return arrays
+
+
+def restore(path: Path, groups: Sequence[Group], answers_itself: bool) -> None:
+    """Have groups that have not begun go on from a file; raises ValueError saying why not, and they are to be reset."""
+    try:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as kept:
+            arrays = dict(kept)
+        for group in groups:
+            _restore(group, arrays, answers_itself)
+    except Exception as error:  # the file may be anybody's, and an environment may raise anything
+        for group in groups:
+            group.standing = None
+        raise ValueError(f"{path}: {type(error).__name__}: {error}") from error
+
+
+def _restore(group: Group, arrays: Arrays, answers_itself: bool) -> None:
+    blocks, since = group.blocks, int(arrays["since"])
+    if (shape := arrays["shape"].tolist()) != (here := blocks.segment["shape"][1:4].tolist()):
+        raise ValueError(f"blocks, horizon and environments of a group were {shape} and are {here}")
+    timestep, between = (int(number) for number in arrays[f"{group.index}.place"])
+    group.env.restore(_below(f"{group.index}.env.", arrays))
+    group.starts.restore(_below(f"{group.index}.starts.", arrays))
+    if timestep >= 0:
+        group.standing = Standing(
+            since, timestep, bool(between), _checked(group, since, timestep, arrays), answers_itself
+        )
+
+
+def _rows(group: Group, since: int) -> Arrays:
+    """Rows of a group written since a rollout began; row T of the rollout before, where they begin with it."""
+    blocks = group.blocks
+    if group.timestep < 0:
+        return {}
+    newest, t = divmod(group.timestep, blocks.horizon)
+    if not since <= (group.timestep + group.between_rollouts) // blocks.horizon or newest >= since + blocks.blocks:
+        raise ValueError(f"the group is in rollout {newest}, and a snapshot was asked for from rollout {since} on")
+    rows: Arrays = {}
+    for rollout in range(min(since, newest), newest + 1):
+        whole = rollout < newest or group.between_rollouts
+        chosen = slice(blocks.horizon, None) if rollout < since else slice(blocks.horizon + 1 if whole else t + 1)
+        rows |= {
+            _key(group.index, rollout - since, c): blocks.block(c, group.index, rollout)[chosen] for c in blocks.columns
+        }
+    return rows
+
+
+def _checked(group: Group, since: int, timestep: int, arrays: Arrays) -> Arrays:
+    """The rows of a group; raises ValueError when they do not fit its blocks."""
+    rows = {name: array for name, array in arrays.items() if name.startswith(f"{group.index}.row.")}
+    newest = timestep // group.blocks.horizon
+    for offset in range(min(since, newest) - since, newest - since + 1):
+        for name in group.blocks.columns:
+            array, block = rows[_key(group.index, offset, name)], group.blocks.block(name, group.index, 0)
+            if array.dtype != block.dtype or array.shape[1:] != block.shape[1:] or len(array) > len(block):
+                raise ValueError(f"{name} was {array.dtype}{array.shape[1:]} and is {block.dtype}{block.shape[1:]}")
+    return rows
+
+
+def _key(group: int, offset: int, column: str) -> str:
+    """Name of a column's rows in a rollout, counted from the first."""
+    return f"{group}.row.{offset}.{column}"
+
+
+def _below(prefix: str, arrays: Arrays) -> Arrays:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def _write(path: Path, arrays: Arrays) -> None:
+    """Put a file in place; whoever keeps it flushes it to the disk."""
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, **arrays)
+    write_atomically(path, file.getvalue(), durable=False)

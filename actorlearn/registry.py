@@ -1,0 +1,257 @@
+"""What can be plugged in: algorithms, networks, optimizers, kinds of environments, each described by a spec.
+
+A spec says, without loading torch, all that must be known of an entry before it is made: the settings that it reads,
+what it wants of the others, and the class that makes it, which is imported when it is made and no sooner. Entries come
+in by entry points, those that are shipped through the same door as a stranger's:
+
+    [project.entry-points."actorlearn.algorithms"]
+    sac = "my_package.sac_spec:SPEC"
+
+A topology may also name a class or a spec that nobody has registered, as "package.module:Name".
+
+Reads the metadata of installed packages and, in a checkout, ``pyproject.toml``. Imports what it is asked for by name,
+which is trusted like code.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
+
+import msgspec
+
+from actorlearn import imports
+
+OURS = "actorlearn"
+"""The distribution whose entries are the shipped ones."""
+CODE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
+"""How a class or spec is named that is not registered: package.module:Name."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="name"):
+    """Numbers of one entry of a registry: a base of the structs that specs name. The tag is the entry's name."""
+
+    @property
+    def name(self) -> str:
+        """What the entry is called in a topology."""
+        return str(self.__struct_config__.tag)
+
+
+SettingsT = TypeVar("SettingsT", bound=Settings)
+
+
+def called(settings: type[SettingsT], name: str) -> type[SettingsT]:
+    """Return the settings of an entry of this name: the same fields, another tag."""
+    config = settings.__struct_config__
+    if config.tag == name:
+        return settings
+    made = msgspec.defstruct(
+        settings.__name__,
+        [],
+        bases=(settings,),
+        module=settings.__module__,
+        namespace={"__doc__": settings.__doc__},
+        frozen=True,
+        kw_only=True,
+        forbid_unknown_fields=True,
+        tag_field=config.tag_field,
+        tag=name,
+    )
+    return cast("type[SettingsT]", made)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """What is known of an entry before it is made. Each kind of entry adds what its users must know."""
+
+    tag_field: ClassVar[str] = "name"
+    """The key by which settings say whose they are."""
+    name: str
+    settings: type[Settings]
+    made_by: str
+    """The class, as package.module:Name."""
+
+    def load(self) -> Any:
+        """Import the class; raises ValueError, one line."""
+        return imports.attribute(self.made_by, f"{self.name!r}")
+
+    @classmethod
+    def of(cls, name: str, found: Any, module: ModuleType) -> Self:
+        """Describe a stranger's class that brings no spec; raises ValueError that says what it lacks."""
+        raise NotImplementedError
+
+
+SpecT = TypeVar("SpecT", bound=Spec)
+
+
+def named(spec: SpecT, name: str) -> SpecT:
+    """Return a spec under the name by which it was asked for."""
+    return replace(spec, name=name, settings=called(spec.settings, name))
+
+
+def settings_of(found: Any, module: ModuleType, base: type[SettingsT]) -> type[SettingsT]:
+    """Return the ``Settings`` of a class or else of its module, or the base where neither has any."""
+    own = getattr(found, "Settings", getattr(module, "Settings", None))
+    if own is None:
+        return base
+    if not (isinstance(own, type) and issubclass(own, base)):
+        raise ValueError(f"its Settings must be a subclass of {base.__module__}.{base.__name__}, and are {own!r}")
+    return own
+
+
+def lacking(found: Any, methods: Sequence[str]) -> list[str]:
+    """Return the methods that a class should have and has not."""
+    return [method for method in methods if not callable(getattr(found, method, None))]
+
+
+@dataclass(frozen=True)
+class Entry(Generic[SpecT]):
+    """A name in a registry, and where it comes from."""
+
+    name: str
+    value: str
+    """The spec, as package.module:NAME."""
+    distribution: str
+    kind: str
+    spec_type: type[SpecT]
+
+    def load(self) -> SpecT:
+        """Import the spec; raises ValueError, one line."""
+        what = f"{self.kind} {self.name!r} of {self.distribution}"
+        found = imports.attribute(self.value, what)
+        if not isinstance(found, self.spec_type):
+            raise ValueError(f"{what}: {self.value} must be {_a(self.spec_type)}, and is {found!r:.100}")
+        return named(found, self.name)
+
+
+class Registry(Generic[SpecT]):
+    """The entries of one kind."""
+
+    def __init__(self, kind: str, group: str, spec_type: type[SpecT]) -> None:
+        """``kind`` is what errors call an entry, ``group`` the entry points' group."""
+        self.kind = kind
+        self.group = group
+        self.spec_type = spec_type
+        self._specs: dict[str, SpecT] = {}
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all entries, the shipped ones first; loads none."""
+        return tuple(self._entries())
+
+    def entries(self) -> tuple[Entry[SpecT], ...]:
+        """Return all entries, the shipped ones first, also such as cannot be loaded."""
+        return tuple(self._entries().values())
+
+    def specs(self) -> tuple[SpecT, ...]:
+        """Return the specs of all entries that can be loaded."""
+        return tuple(self._loaded())
+
+    def spec(self, name: str) -> SpecT:
+        """Return the spec of an entry, or of the class that "package.module:Name" names.
+
+        Raises ValueError, one line, where there is none or it does not fit.
+        """
+        if name not in self._specs:
+            self._specs[name] = self._found(name)
+        return self._specs[name]
+
+    def read(self, section: Mapping[str, Any]) -> Any:
+        """Return the settings that a mapping of builtins has, by its name; raises ValueError."""
+        if not isinstance(section, Mapping):
+            raise ValueError(f"{self.kind}: {section!r:.100} must be a mapping of keys")
+        name = section.get(self.spec_type.tag_field)
+        if not isinstance(name, str):
+            raise ValueError(f"{self.kind}.{self.spec_type.tag_field}: {name!r:.100} must be a name")
+        return msgspec.convert(section, self.spec(name).settings)
+
+    def _entries(self) -> dict[str, Entry[SpecT]]:
+        return {
+            name: Entry(name, value, distribution, self.kind, self.spec_type)
+            for name, (value, distribution) in _points(self.group).items()
+        }
+
+    def _loaded(self) -> Iterator[SpecT]:
+        for name in self.names():
+            try:
+                yield self.spec(name)
+            except ValueError:  # a broken package must not hide the others; `doctor` says what is wrong with it
+                continue
+
+    def _found(self, name: str) -> SpecT:
+        if entry := self._entries().get(name):
+            return entry.load()
+        what = f"{self.kind}.name: {name!r}"
+        if not CODE.fullmatch(name):
+            raise ValueError(f"{what} must be {', '.join(self.names())} or package.module:Name")
+        found = imports.attribute(name, what)
+        if isinstance(found, self.spec_type):
+            return named(found, name)
+        if not isinstance(found, type):
+            raise ValueError(f"{what} must be a class or {_a(self.spec_type)}, and is {found!r:.100}")
+        module = imports.module(name.partition(":")[0], what)
+        try:
+            return self.spec_type.of(name, found, module)
+        except ValueError as error:
+            raise ValueError(f"{what} does not fit: {error}") from None
+
+
+def open_to(registry: Registry[Any]) -> Any:
+    """Return a type that stands, where structs are decoded, for the settings of any entry of a registry.
+
+    msgspec must know all members of a union beforehand, and strangers' are known by name alone: it takes this type for
+    somebody else's, and has `decoded` read what stands there.
+    """
+    return _Open(registry.kind, (), {"registry": registry})
+
+
+class _Open(type):
+    """Kind of types whose instances are the settings of a registry's entries."""
+
+    registry: Registry[Any]
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, Settings)
+
+
+def decoded(kind: type, value: Any) -> Any:
+    """Read the settings of an entry: msgspec's hook for the types that `open_to` makes."""
+    if not isinstance(kind, _Open):
+        raise NotImplementedError(f"{kind} is no type that settings have")
+    return kind.registry.read(value)
+
+
+def _a(kind: type) -> str:
+    return f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
+
+
+@cache
+def _points(group: str) -> dict[str, tuple[str, str]]:
+    """Name -> (package.module:NAME, distribution) of a group's entry points; of one name, the shipped one counts."""
+    found = {name: (value, OURS) for name, value in sorted(_of_checkout(group).items())}
+    in_checkout = bool(found)  # whose own list counts then, and not that of an older installation
+    points = sorted(metadata.entry_points(group=group), key=lambda point: (not _is_ours(point), point.name))
+    for point in points:
+        if not (in_checkout and _is_ours(point)):
+            found.setdefault(point.name, (point.value, point.dist.name if point.dist else "unknown"))
+    return found
+
+
+def _is_ours(point: metadata.EntryPoint) -> bool:
+    return point.dist is not None and point.dist.name == OURS
+
+
+def _of_checkout(group: str) -> dict[str, str]:
+    """Return what ``pyproject.toml`` says, which holds before, and without, an installation; nothing of a wheel."""
+    try:
+        project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    except (OSError, KeyError, ValueError):
+        return {}
+    points: dict[str, str] = project.get("entry-points", {}).get(group, {}) if project.get("name") == OURS else {}
+    return points

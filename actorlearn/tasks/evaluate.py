@@ -1,0 +1,72 @@
+"""Plays N whole games with the newest valid checkpoint of a run and prints one line of JSON.
+
+Learners with weights of their own are played each by its newest checkpoint, and all by the average of these.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+
+from actorlearn.acting.policy import Policy
+from actorlearn.parameters.checkpoint import Checkpoint, opened, taken
+from actorlearn.parameters.checkpoint_folders import CheckpointError, Found, directories, newest
+from actorlearn.processes.evaluator import AVERAGE, SECONDARY, play, players, summary
+from actorlearn.wire.identity import ProcessId
+from actorlearn.worker.settings import EvaluateSettings
+
+
+def run(settings: EvaluateSettings) -> None:
+    """Play and print; the policy is sampled from, or followed greedily."""
+    torch.set_num_threads(1)
+    saved, warnings = newest_opened(Path(settings.run_dir) / "checkpoints", settings.behind_steps)
+    policy = Policy(settings.policy, "cpu", settings.seed, stream=0, threads=settings.threads)
+    weights, results = {}, {}
+    for name, own in saved.items():
+        policy.network.load_state_dict(own.section("weights"))
+        weights[name] = policy.flat.clone()
+    wanted = players(weights)
+    if beside := next(iter(saved.values())).section("secondary.weights"):
+        policy.network.load_state_dict(beside)
+        wanted[SECONDARY] = policy.flat.clone()
+    for name, flat in wanted.items():
+        policy.flat.copy_(flat)
+        games = play(policy, settings.env, settings.episodes, settings.greedy, settings.seed)
+        results[name] = summary([score for score in games if score is not None])
+    latest = max(saved.values(), key=lambda own: int(own.state["env_steps"]))
+    about = {"env_steps": latest.state["env_steps"], "policy_version": latest.state["policy_version"]}
+    average = results.pop(AVERAGE)
+    others = {SECONDARY: results.pop(SECONDARY)} if SECONDARY in results else {}
+    others |= {"learners": results} if results else {}
+    told = {"checkpoint": str(latest.path), "warnings": warnings}
+    print(json.dumps({**about, **told, **average, **others}), flush=True)
+
+
+def newest_opened(root: Path, behind_steps: int | None) -> tuple[dict[str, Checkpoint], list[str]]:
+    """Open what ``newest_of_each`` finds; chosen again where a run at work removes it meanwhile."""
+
+    def take(chosen: tuple[dict[str, Found], list[str]]) -> tuple[dict[str, Checkpoint], list[str]]:
+        return {name: opened(own) for name, own in chosen[0].items()}, chosen[1]
+
+    return taken(lambda: newest_of_each(root, behind_steps), take)
+
+
+def newest_of_each(root: Path, behind_steps: int | None) -> tuple[dict[str, Found], list[str]]:
+    """The newest whole checkpoint of each learner, by its trainer's name, and warnings about those that are damaged.
+
+    `behind_steps` None: that of the first alone. One that is further behind is of a learner that has left the run.
+    Raises CheckpointError when there is none.
+    """
+    found, wrong = {}, []
+    for learner, directory in directories(root).items() if behind_steps is not None else [(0, root)]:
+        try:
+            found[ProcessId("trainer", learner, learner).name] = newest(directory)
+        except CheckpointError as error:
+            wrong.append(str(error))
+    if not found:
+        raise CheckpointError("; ".join(wrong))
+    least = max(own.env_steps for own in found.values()) - (behind_steps or 0)
+    found = {name: own for name, own in found.items() if own.env_steps >= least}
+    return found, [*(warning for own in found.values() for warning in own.warnings()), *wrong]

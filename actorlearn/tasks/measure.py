@@ -1,0 +1,188 @@
+"""Measures one part of a topology alone: simulation, inference or learning, and nothing else in the process.
+
+Reads its settings; prints one line of JSON with steps a second. What is measured is the code that runs use.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from actorlearn.actions import drawn
+from actorlearn.algorithms.settings import OffPolicySettings
+from actorlearn.envs.interface import empty_row
+from actorlearn.envs.make import make as make_env
+from actorlearn.memory.shared import Segment, reserve, segment_bytes
+from actorlearn.optim.specs import OptimizerSettings
+from actorlearn.replay.rows import replay_fields
+from actorlearn.worker.settings import AloneSettings, ReplayPlace
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+POOL_BYTES = 64 * 1024**2
+"""Observations that inference is measured on: more than a cache holds, as in a run."""
+MOST_BATCHES = 4096
+REPLAYED = 4096
+"""Least transitions of a replay that learning is measured on."""
+ROLLOUT = 20
+"""Rows stored in it at a time."""
+_WARMUP_S = 1.0
+
+
+def run(settings: AloneSettings) -> None:
+    """Measure and print."""
+    measure = {"simulate": simulate, "infer": infer, "learn": learn}[settings.part]
+    print(json.dumps({"steps_per_s": measure(settings)}), flush=True)
+
+
+def simulate(settings: AloneSettings) -> float:
+    """Step one group of a simulator's environments with random actions."""
+    environments = settings.environments
+    env = make_env(settings.simulator.env, settings.simulator.env_seeds[:environments])
+    row = empty_row(env.spec, environments)
+    env.reset(row)
+    random = np.random.default_rng(settings.simulator.seed)
+
+    def once() -> None:
+        env.step(env.random_actions(random), row)
+
+    return measured(once, environments, settings.seconds)
+
+
+def infer(settings: AloneSettings) -> float:
+    """Choose actions for one batch after another."""
+    import torch
+
+    from actorlearn.acting.policy import Policy
+
+    torch.set_num_threads(1)
+    policy = Policy(
+        settings.simulator.policy, settings.device, settings.simulator.seed, stream=0, threads=settings.threads
+    )
+    shape, dtype = settings.simulator.policy.observation_shape, settings.simulator.policy.observation_dtype
+    state = torch.zeros(settings.environments, policy.state_size) if policy.state_size else None
+    first = torch.zeros(settings.environments).bool() if policy.state_size else None
+    batches = min(MOST_BATCHES, max(2, POOL_BYTES // observations(shape, dtype, (settings.environments,)).nbytes))
+    pool = observations(shape, dtype, (batches, settings.environments))
+    moment = 0
+
+    def once() -> None:
+        nonlocal moment
+        chosen = policy.choose(pool[moment % batches], moment, False, state, first)
+        for column in chosen.values():
+            column.cpu()
+        moment += 1
+
+    return measured(once, settings.environments, settings.seconds)
+
+
+def learn(settings: AloneSettings) -> float:
+    """Learn from one batch of random experience again and again, at rate 0; or from a replay of it."""
+    if settings.trainer.replay:
+        return _learn_from_replay(settings, settings.trainer.replay)
+    import torch
+
+    from actorlearn.algorithms.interface import Batch
+    from actorlearn.learning.make import make
+
+    trainer = settings.trainer
+    learning = make(msgspec.structs.replace(trainer, optimizer=to_rest(trainer.optimizer)))
+    horizon, environments = learning.algorithm_settings.horizon, settings.environments
+    policy, shape, device = trainer.policy, (horizon, environments), trainer.device
+    seen = observations(policy.observation_shape, policy.observation_dtype, (horizon + 1, environments))
+    no = torch.zeros(shape, dtype=torch.bool, device=device)
+    state = torch.zeros((1, environments, learning.state_size), device=device)
+    batch = Batch(
+        observation=seen.to(device),
+        action=torch.from_numpy(drawn(policy.actions, shape, np.random.default_rng(0))).to(device),
+        reward=torch.zeros(shape, device=device),
+        terminated=no,
+        truncated=no,
+        life_lost=no,
+        first=torch.zeros((horizon + 1, environments), dtype=torch.bool, device=device),
+        valid=~no,
+        policy_version=torch.zeros(shape, dtype=torch.int64),
+        columns={
+            name: torch.zeros((*shape, *cell), dtype=getattr(torch, dtype)).to(device)
+            for name, (dtype, cell) in learning.algorithm.columns(policy.actions).items()
+        }
+        | ({"state": state} if learning.state_size else {}),
+    )
+    end = trainer.total_steps  # where the learning rate has come down to 0
+    return measured(lambda: learning.learn(batch, end, 0), horizon * environments, settings.seconds)
+
+
+def _learn_from_replay(settings: AloneSettings, place: ReplayPlace) -> float:
+    """Steps are those that a minibatch stands for; the replay is a small one, full of random rows."""
+    from actorlearn.learning.make import make
+    from actorlearn.learning.replay import ReplayLearning
+
+    trainer, environments = settings.trainer, place.shape.rings
+    algorithm = trainer.policy.algorithm
+    assert isinstance(algorithm, OffPolicySettings)
+    least = ROLLOUT + 1 + place.shape.stack + algorithm.n_step
+    rollouts = -(-max(REPLAYED // environments, least) // ROLLOUT)
+    shape = msgspec.structs.replace(place.shape, size=rollouts * ROLLOUT, margin=ROLLOUT + 1)
+    with closing(reserve(f"alone-{os.getpid()}", segment_bytes(replay_fields(shape)))) as folder:
+        numbers = msgspec.structs.replace(place.numbers, secondary_batch_size=0)  # who acts is measured
+        small = msgspec.structs.replace(place, segment=str(folder.path / "replay"), shape=shape, numbers=numbers)
+        Segment.create(folder.path / "replay", replay_fields(shape)).close()
+        learning = make(msgspec.structs.replace(trainer, optimizer=to_rest(trainer.optimizer), replay=small))
+        assert isinstance(learning, ReplayLearning)
+        policy, rows = trainer.policy, (ROLLOUT + 1, environments)
+        no = np.zeros(rows, np.bool_)
+        reached = observations(policy.observation_shape, policy.observation_dtype, rows[1:]).numpy()
+        for rollout in range(rollouts):
+            seen = observations(policy.observation_shape, policy.observation_dtype, rows).numpy()
+            seen[0], reached = reached, seen[-1]
+            block = {
+                "observation": seen,
+                "action": drawn(policy.actions, rows, np.random.default_rng(0)),
+                "reward": np.zeros(rows, np.float32),
+                **dict.fromkeys(("terminated", "truncated", "life_lost", "first"), no),
+            }
+            learning.replay.add("random", rollout, block)
+            learning.replay.flush()
+        end = trainer.total_steps  # where the learning rate has come down to 0
+        steps = place.numbers.batch_size / place.numbers.ratio
+        return measured(lambda: learning.minibatch(end), steps, settings.seconds)
+
+
+def to_rest(optimizer: OptimizerSettings) -> OptimizerSettings:
+    """Return numbers by which the last step of a run moves nothing."""
+    return msgspec.structs.replace(optimizer, learning_rate_final=0.0)
+
+
+def observations(shape: tuple[int, ...], dtype: str, rows: tuple[int, ...]) -> Tensor:
+    """Random observations [*rows, *shape]: any byte for images, numbers from 0 to 1 for the rest."""
+    import torch
+
+    if dtype == "uint8":
+        return torch.randint(256, (*rows, *shape), dtype=torch.uint8)
+    return torch.rand((*rows, *shape)).to(getattr(torch, dtype))
+
+
+def measured(once: Callable[[], object], steps: float, seconds: float) -> float:
+    """Steps a second of calls that make this many steps each, after a warm-up.
+
+    Says "ready" and waits for a line, so that several such processes measure at the same time.
+    """
+    until_s = time.monotonic() + _WARMUP_S
+    while time.monotonic() < until_s:
+        once()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    calls, began_s = 0, time.monotonic()
+    while (elapsed_s := time.monotonic() - began_s) < seconds:
+        once()
+        calls += 1
+    return calls * steps / elapsed_s

@@ -1,0 +1,201 @@
+"""Work in shares: each core computes its part of a pass alone, and all meet once at its end.
+
+torch's own threads split every operation instead and meet after each, hundreds of times an update; a thread whose core
+somebody else is using then lets the others wait hundreds of times. PAAC's update of 192 rows on two cores of an AMD
+EPYC, in ms (medians): alone 16.4 by torch's two threads and 17.0 in two shares, beside one busy loop at nice 0 142
+and 29.
+
+Knows no algorithm: a loss is worked out from the outputs of all shares together, so it is the same function as without
+shares. Only the order differs in which gradients are summed, share by share: equal numbers of shares, equal bits, of
+networks that draw no random numbers in a pass (``models/noisy.py`` draws before it).
+"""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from queue import SimpleQueue
+from threading import Thread, current_thread
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from actorlearn.models.make import autocast
+from actorlearn.models.unroll import Outputs, unroll
+
+T = TypeVar("T")
+Task = Callable[[], None]
+
+SLICED = 250_000
+"""Numbers in a vector from which work on it is shared out too: Adam's step on 0.7M takes 1.5 ms, in two shares 1.1."""
+
+
+class ComputePool:
+    """Threads of one computing thread each, besides the caller's, which has the first share."""
+
+    def __init__(self, count: int = 1) -> None:
+        """Start ``count`` - 1 threads, which end when this is forgotten."""
+        self.count = count
+        self._tasks: list[SimpleQueue[Task | None]] = [SimpleQueue() for _ in range(count - 1)]
+        threads = [Thread(target=_serve, args=(tasks,), name="share", daemon=True) for tasks in self._tasks]
+        for thread in threads:
+            thread.start()
+        weakref.finalize(self, _end, self._tasks, threads)
+
+    def run(self, work: Callable[[int], T], count: int) -> list[T]:
+        """Call work(0), …, work(count - 1) at the same time, at most ``self.count`` of them; returns what they return.
+
+        Raises what the first of them raised, once all have ended.
+        """
+        done: SimpleQueue[tuple[int, T | None, BaseException | None]] = SimpleQueue()
+
+        def task(index: int) -> None:
+            try:
+                done.put((index, work(index), None))
+            except BaseException as error:
+                done.put((index, None, error))
+
+        for index in range(1, count):
+            self._tasks[index - 1].put(lambda index=index: task(index))  # type: ignore[misc]
+        task(0)
+        results: list[Any] = [None] * count
+        errors = {}
+        for _ in range(count):
+            index, results[index], error = done.get()
+            if error is not None:
+                errors[index] = error
+        if errors:
+            raise errors[min(errors)]
+        return results
+
+    def spread(self, work: Callable[[slice], object], length: int) -> None:
+        """Work on the slices of vectors of this length, one on each core if they are long; each number by itself."""
+        count = self.count if length >= SLICED else 1
+        self.run(lambda index: work(slice(length * index // count, length * (index + 1) // count)), count)
+
+
+def _serve(tasks: SimpleQueue[Task | None]) -> None:
+    torch.set_num_threads(1)
+    while (task := tasks.get()) is not None:
+        task()
+
+
+def _end(queues: Sequence[SimpleQueue[Task | None]], threads: Sequence[Thread]) -> None:
+    for tasks in queues:
+        tasks.put(None)
+    for thread in threads:
+        if thread is not current_thread():  # who forgot the last of this may be one of them
+            thread.join()
+
+
+class Passes:
+    """Forward and backward passes of a network on a CPU, each share of the environments by a thread of its own."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        pool: ComputePool,
+        precision: str,
+        gradients: Tensor | None = None,
+        compiled: bool = False,
+    ) -> None:
+        """Make passes of a network that `models.make.flatten` has laid out, with these flat gradients.
+
+        Without gradients there is no backward pass. The copies for other shares have the network's own weights and
+        gradients apart.
+        """
+        self._pool, self._precision = pool, precision
+        self._gradients = gradients
+        networks, self._apart = [network], []
+        for _ in range(1, pool.count if gradients is not None else 1):
+            networks.append(_with_weights_of(network))
+            self._apart.append(torch.zeros_like(gradients))  # type: ignore[arg-type]
+            _lay_gradients(networks[-1], self._apart[-1])
+        self._networks = [torch.compile(network) for network in networks] if compiled else networks
+        self._pending: tuple[Outputs, list[Outputs]] | None = None
+        """Outputs of all shares together, from which a loss is worked out, and those of each."""
+
+    def forward(
+        self, observation: Tensor, state: Tensor | None = None, first: Tensor | None = None
+    ) -> tuple[Outputs, Tensor | None]:
+        """Outputs {head: [T, B, size]} and the state after the last row, as `models.unroll.unroll` gives them."""
+        count = max(1, min(self._pool.count, observation.shape[1]))
+        if count == 1:
+            self._pending = None
+            return self._pass(0, observation, state, first)
+        rows = observation.tensor_split(count, 1)
+        states = state.tensor_split(count) if state is not None else [None] * count
+        firsts = first.tensor_split(count, 1) if first is not None else [None] * count
+        modes = torch.is_grad_enabled() and self._gradients is not None, torch.is_inference_mode_enabled()
+
+        def share(index: int) -> tuple[Outputs, Tensor | None]:
+            with ExitStack() as stack:  # what is on in this thread is not on in others
+                stack.enter_context(torch.inference_mode(modes[1]))
+                stack.enter_context(torch.set_grad_enabled(modes[0]))
+                if modes[0] and index:
+                    self._apart[index - 1].zero_()
+                return self._pass(index if modes[0] else 0, rows[index], states[index], firsts[index])
+
+        passed = self._pool.run(share, count)
+        parts = [outputs for outputs, _ in passed]
+        joined = {name: torch.cat([part[name].detach() for part in parts], 1) for name in parts[0]}
+        if modes[0]:
+            for output in joined.values():
+                output.requires_grad_()
+            self._pending = joined, parts
+        after = [state for _, state in passed if state is not None]
+        return joined, torch.cat(after) if after else None
+
+    def _pass(
+        self, index: int, observation: Tensor, state: Tensor | None, first: Tensor | None
+    ) -> tuple[Outputs, Tensor | None]:
+        with autocast(observation.device.type, self._precision):
+            return unroll(self._networks[index], observation, state, first)
+
+    @torch.no_grad()
+    def whole(self, observation: Tensor) -> Outputs:
+        """Outputs of a network without memory by the calling thread alone, which may be that of a share."""
+        return self._pass(0, observation, None, None)[0]
+
+    def backward(self, loss: Tensor) -> None:
+        """Make the network's gradients those of a loss that was made of what the last `forward` returned."""
+        assert self._gradients is not None
+        self._gradients.zero_()
+        loss.backward()  # type: ignore[no-untyped-call]
+        if self._pending is None:
+            return
+        (joined, parts), self._pending = self._pending, None
+        count = len(parts)
+        slopes = {
+            name: output.grad.tensor_split(count, 1) for name, output in joined.items() if output.grad is not None
+        }
+
+        def share(index: int) -> None:
+            reached = [name for name in slopes if parts[index][name].requires_grad]
+            outputs = [parts[index][name] for name in reached]
+            torch.autograd.backward(outputs, [slopes[name][index] for name in reached])
+
+        self._pool.run(share, count)
+        for apart in self._apart[: count - 1]:
+            self._gradients.add_(apart)
+
+
+def _with_weights_of(network: nn.Module) -> nn.Module:
+    """A copy whose parameters and buffers are the same memory; gradients are none yet."""
+    same: dict[int, Any] = {
+        id(parameter): nn.Parameter(parameter.data, parameter.requires_grad) for parameter in network.parameters()
+    }
+    same |= {id(buffer): buffer for buffer in network.buffers()}
+    return copy.deepcopy(network, same)
+
+
+def _lay_gradients(network: nn.Module, gradients: Tensor) -> None:
+    """Make the gradients of a network's parameters views of one flat vector, in their order."""
+    start = 0
+    for parameter in network.parameters():
+        end = start + parameter.numel()
+        parameter.grad = gradients[start:end].view(parameter.shape)
+        start = end

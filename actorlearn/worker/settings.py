@@ -1,0 +1,258 @@
+"""Settings of each process: one JSON file per process, written by the supervisor, readable and editable by hand.
+
+``python -m actorlearn.processes <role> <settings.json>`` starts any of them, in a debugger too. Nothing here imports
+torch, because simulators read their settings from here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from actorlearn.actions import Actions
+from actorlearn.algorithms.settings import ALGORITHMS
+from actorlearn.envs.specs import ENVIRONMENTS
+from actorlearn.files import write_atomically
+from actorlearn.models.specs import MODELS
+from actorlearn.optim.specs import OPTIMIZERS
+from actorlearn.parameters.checkpoint_folders import directory_of
+from actorlearn.parameters.settings import AloneExchange, AnyExchange
+from actorlearn.registry import decoded, open_to
+from actorlearn.replay.rows import ReplayShape
+from actorlearn.replay.settings import ReplaySettings
+from actorlearn.wire.identity import ProcessId
+from actorlearn.worker.scheduling import SchedulingClass
+
+if TYPE_CHECKING:
+    from actorlearn.algorithms.settings import AlgorithmSettings as Algorithm
+    from actorlearn.envs.specs import EnvSettings as Env
+    from actorlearn.models.specs import ModelSettings as Model
+    from actorlearn.optim.specs import OptimizerSettings as Optimizer
+else:
+    Algorithm, Env, Model, Optimizer = map(open_to, (ALGORITHMS, ENVIRONMENTS, MODELS, OPTIMIZERS))
+
+
+class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings that every process has."""
+
+    id: ProcessId
+    run_id: str
+    control: str
+    """Endpoint of the supervisor's control socket; empty when started by hand without one."""
+    progress: str
+    """Path of the run's progress segment; each process writes the row with its index."""
+    index: int
+    seed: int
+    threads: int = 1
+    """Shares of a pass, each computed by a thread of its own (``worker/passes.py``); simulators have one."""
+
+
+class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of the network and the algorithm."""
+
+    observation_shape: tuple[int, ...]
+    observation_dtype: str
+    actions: Actions
+    model: Model
+    algorithm: Algorithm
+    precision: str = "fp32"
+    """Precision of acting: fp32, or bf16 (autocast)."""
+    weights: str = "newest"
+    """Which weights answer rows of blocks: newest, or rollout, those published when their rollout was opened."""
+    environments: int = 1
+    """Number of environments at the start, of all learners."""
+
+
+class SimulatorSettings(ProcessSettings, frozen=True):
+    """A simulator: steps the environments whose blocks lie in ``segment``."""
+
+    env: Env
+    segment: str
+    rollouts: str
+    """Path of the rollouts segment, in which the trainer opens rollouts."""
+    wakeup: str
+    """Path of its wakeup, which inference server and trainer ring."""
+    inference_wakeup: str
+    """Path of its inference server's; empty when the simulator runs the policy itself."""
+    trainer_wakeup: str
+    env_seeds: list[int]
+    """One per environment, group by group."""
+    weights: str
+    policy: PolicySettings
+    decorrelation_steps: int = 0
+    """Most random actions each environment takes before its first rollout."""
+    reset: str = "inside"
+    """Where a new game begins: inside the block its predecessor ended in, or wait, for the next block."""
+    core: int | None = None
+    """The one core it stays on."""
+    states: str = ""
+    """Folder to which it writes, as ``<name>.npz``, the snapshots that the trainer asks for; empty: it takes none."""
+    resumes: str = ""
+    """Path of the snapshot it goes on from; empty: it starts from its seeds."""
+
+
+class InferenceSettings(ProcessSettings, frozen=True):
+    """An inference server: answers the simulators that ring its wakeup."""
+
+    wakeup: str
+    policy: PolicySettings
+    weights: str
+    rollouts: str
+    """Path of the rollouts segment of the simulators that it answers."""
+    device: str
+    batch_rows: int = 0
+    """Environments whose rows are answered together as soon as so many wait; 0 = all participants of a timestep."""
+    deadline_ms: float = 0.0
+    """Longest that a row waits for others, where ``batch_rows`` is not 0."""
+
+
+class ReplayPlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A learner's replay: where it lies, how, and what is done with it."""
+
+    segment: str
+    shape: ReplayShape
+    numbers: ReplaySettings
+    secondary: str = ""
+    """Path of the segment with the published weights of the secondary learner, where there is one."""
+
+
+class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
+    """The trainer: batches, gradients, updates, checkpoints."""
+
+    wakeup: str
+    policy: PolicySettings
+    optimizer: Optimizer
+    weights: str
+    rollouts: str
+    account: str
+    device: str
+    precision: str
+    """fp32, or bf16: forward and backward pass under autocast, weights and updates in float32."""
+    layout: str
+    """plain or space-to-depth: how the first convolution is computed."""
+    compile: bool
+    """Whether torch.compile makes the network."""
+    total_steps: int
+    blocks: int
+    rollout_steps: int = 0
+    """Environment steps of a rollout, of all learners there are at the start."""
+    replay: ReplayPlace | None = None
+    """None = it learns from every batch once."""
+    frames_per_step: int
+    run_dir: str
+    report_every_s: float
+    norms: bool = False
+    """Whether norms of parameters, gradients and steps are reported."""
+    checkpoint_every_steps: int
+    checkpoint_keep: int
+    began_s: float
+    """Where CLOCK_MONOTONIC stood when the run's clock, which goes on through restarts, stood at zero."""
+    resume: bool
+    """Start from the newest whole checkpoint of the run; required to exist."""
+    goes_on_from: str = ""
+    """Folder of the checkpoint that it starts from instead, and its simulators too, as if nothing had been interrupted;
+    a trainer that is started later in the run does not."""
+    states: str = ""
+    """Folder for the snapshots of its simulators that belong in checkpoints; empty: there are to be none."""
+    depends_on: dict[str, Any] = {}
+    """What these simulators depend on, for whoever wants to go on from where they stood: saved as it is."""
+    learners: int = 1
+    """Number of learners at the start."""
+    exchange: AnyExchange = AloneExchange()
+    """How they exchange what they learn."""
+    rate_scaling: str = "none"
+    """Scaling of the learning rate with the number of learners, and with larger minibatches: none, sqrt or linear."""
+    pull_rows: int = 0
+    """Rows of a batch after which the store is looked at, again and again, while it is gathered; 0 = never."""
+
+    @property
+    def learner(self) -> int:
+        """Which of the learners this is; it learns from the members that work for it."""
+        return self.id.learner
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder in which this learner saves."""
+        return directory_of(Path(self.run_dir) / "checkpoints", self.learner)
+
+
+class EvaluatorSettings(ProcessSettings, frozen=True):
+    """The evaluator: whole games with published weights every ``every_steps`` environment steps."""
+
+    env: Env
+    policy: PolicySettings
+    weights: str
+    """Path of a learner's weights segment, with {} for its number where learners have weights of their own."""
+    every_steps: int
+    episodes: int
+    greedy: bool
+    scheduling: SchedulingClass = "idle"
+    """How Linux schedules it."""
+    secondary: str = ""
+    """Path of the weights segment of a secondary learner; empty where there is none."""
+
+
+class DescribeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The question what a plan must know before memory can be laid out; answered by ``tasks/describe.py``."""
+
+    env: Env
+    model: Model
+    algorithm: Algorithm
+    optimizer: Optimizer
+    devices: dict[str, str] = {}
+    """Topology key -> device that must be there."""
+
+
+class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One evaluation of the newest checkpoint of a run; answered by ``tasks/evaluate.py``."""
+
+    env: Env
+    policy: PolicySettings
+    run_dir: str
+    behind_steps: int | None = None
+    """Where learners have weights of their own, those of each are played that are at most so far behind the newest."""
+    episodes: int
+    greedy: bool
+    seed: int
+    threads: int = 1
+
+
+class AloneSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One part of a topology to be measured by itself; answered by ``tasks/measure.py``."""
+
+    part: str
+    """simulate, infer or learn."""
+    simulator: SimulatorSettings
+    trainer: TrainerSettings
+    device: str
+    """The device of inference."""
+    threads: int
+    environments: int
+    """Rows of one step: of a group, of an inference batch, of all simulators."""
+    seconds: float
+
+
+def snapshot_of(name: str) -> str:
+    """Return the name of the file in which a simulator of this name says where it stands."""
+    return f"{name}.npz"
+
+
+Settings = TypeVar("Settings", bound=msgspec.Struct)
+
+
+def write(settings: msgspec.Struct, path: Path) -> None:
+    """Write settings as indented JSON, for people to read; raises OSError. A power cut ends their reader anyway."""
+    write_atomically(path, msgspec.json.format(msgspec.json.encode(settings), indent=2), durable=False)
+
+
+def read(path: Path, kind: type[Settings]) -> Settings:
+    """Read settings of one kind; raises ValueError naming file and field."""
+    data = path.read_bytes()
+    try:
+        return msgspec.json.decode(data, type=kind, dec_hook=decoded)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"{path}: {error!s:.500}; compare with the files the supervisor writes under settings/"
+        ) from None

@@ -1,0 +1,77 @@
+"""The part that every process has: its line to the supervisor, its progress row, its clock, and a reason to go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+
+from actorlearn.memory.progress import Heartbeat, Progress
+from actorlearn.memory.rollout import Blocks
+from actorlearn.memory.shared import Segment
+from actorlearn.metrics.timings import Timings
+from actorlearn.wire.control import Control
+from actorlearn.wire.messages import Member
+from actorlearn.worker.settings import ProcessSettings
+
+LOOK_S = 0.005
+"""Orders are looked for no more often than this: a step of a cheap environment takes less than the look."""
+
+POLL_MS = 50
+"""Longest sleep of any loop before it looks at the words in shared memory again: what a lost ring costs."""
+
+
+class Worker:
+    """The part of a process that has nothing to do with learning."""
+
+    def __init__(self, settings: ProcessSettings) -> None:
+        """Connect to the supervisor and bind to the progress row."""
+        self.settings = settings
+        self.control = Control(settings.control, settings.id, settings.run_id)
+        self.progress: Heartbeat = Progress(Segment.open(Path(settings.progress)), settings.index)
+        self.progress.beat()
+        self.timings = Timings(self.progress.section_ns)
+        self._told_to_stop = False
+        self._look_s = 0.0
+        signal.signal(signal.SIGTERM, self._stop)
+
+    def hello(self, shape: dict[str, str] | None = None) -> None:
+        """Tell the supervisor that this process is ready to work, and no longer has the time that a start may take."""
+        self.progress.beat()
+        self.control.hello(os.getpid(), shape)
+
+    def alive(self) -> bool:
+        """Beat and read orders, if the last time was LOOK_S ago; False when it is time to end.
+
+        Called in every turn of a loop, at least every POLL_MS.
+        """
+        now_s = time.monotonic()
+        if now_s >= self._look_s:
+            self._look_s = now_s + LOOK_S
+            self.progress.beat()
+            self.control.poll()
+        return not self._told_to_stop
+
+    def _stop(self, _signal: int, _frame: FrameType | None) -> None:
+        self._told_to_stop = True
+
+
+def open_members(members: Sequence[Member], known: Mapping[str, Blocks]) -> dict[str, Blocks]:
+    """Blocks of members by peer id, in their order; segments already mapped are kept.
+
+    A segment that no longer exists belongs to a simulator that died since the order was written: the next order says
+    so, and until then the member is left out.
+    """
+    blocks_of = {}
+    for member in members:
+        blocks = known.get(member.id.peer)
+        if blocks is None:
+            try:
+                blocks = Blocks(Segment.open(Path(member.segment)))
+            except FileNotFoundError:
+                continue
+        blocks_of[member.id.peer] = blocks
+    return blocks_of

@@ -1,0 +1,110 @@
+"""What a program may have to live with: busy loops beside it, and a control group that rations its time.
+
+Each is a context: what it has started or made is gone afterwards, however it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from launch.errors import FailedError
+from launch.machine.cgroups import PERIOD_FILE, QUOTA_FILE, Group, groups
+
+_PERIOD_US = 100_000
+"""The kernel's own."""
+_REMOVE_LIMIT_S = 10.0
+_LOOP = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with us, however we end
+if os.getppid() != int(sys.argv[1]):
+    sys.exit()
+os.nice(int(sys.argv[2]))
+while True:
+    pass
+"""
+
+
+@contextmanager
+def busy(count: int, nice: int) -> Iterator[list[int]]:
+    """Keep so many processes computing, pinned to no core, this much nicer than we are; yields their ids."""
+    command = [sys.executable, "-c", _LOOP, str(os.getpid()), str(nice)]
+    loops: list[subprocess.Popen[bytes]] = []
+    try:
+        for _ in range(count):
+            loops.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0))
+        yield [loop.pid for loop in loops]
+    finally:
+        for loop in loops:
+            loop.kill()
+        for loop in loops:
+            loop.wait()
+
+
+@contextmanager
+def rationed(cores: float) -> Iterator[Path]:
+    """Give this process, and what it starts meanwhile, no more than so many cores' time; yields the group's folder.
+
+    Raises FailedError where no control group can be made, which is root's right or that of whom it was delegated to.
+    """
+    made, home = _group(cores)
+    try:
+        yield made
+    finally:
+        try:
+            _enter(home)
+        finally:
+            _remove(made)
+
+
+def _group(cores: float) -> tuple[Path, Path]:
+    """Make a group with a quota and enter it; returns it, and where this process was before."""
+    refused = "no hierarchy with the controller cpu is mounted"
+    for group in groups():
+        for parent in _parents(group):
+            folder = parent / f"actorlearn-bench-{os.getpid()}"
+            try:
+                folder.mkdir()
+                _limit(folder, group.version, cores)
+                _enter(folder)
+            except OSError as error:
+                refused = f"{folder}: {error.strerror}"
+                with suppress(OSError):
+                    folder.rmdir()
+                continue
+            return folder, group.folder
+    raise FailedError(f"no control group with a quota can be made: {refused}")
+
+
+def _parents(group: Group) -> list[Path]:
+    """Where a group may be made: within our own; of version 2 beside it too, for one with processes has none within."""
+    own = [group.folder]
+    return own if group.version == 1 or group.folder == group.mount else [*own, group.folder.parent]
+
+
+def _limit(folder: Path, version: int, cores: float) -> None:
+    """Write a new group's quota; raises OSError, also where the hierarchy does not ration processor time."""
+    limit, period = str(int(cores * _PERIOD_US)), str(_PERIOD_US)
+    written = {QUOTA_FILE[2]: f"{limit} {period}"} if version == 2 else {PERIOD_FILE: period, QUOTA_FILE[1]: limit}
+    for name, text in written.items():
+        with (folder / name).open("r+") as file:  # the kernel has made it, or nobody will
+            file.write(text)
+
+
+def _enter(folder: Path) -> None:
+    (folder / "cgroup.procs").write_text(str(os.getpid()))
+
+
+def _remove(folder: Path) -> None:
+    """Remove a group as soon as the last that was in it has ended; whoever does not keeps it."""
+    deadline_s = time.monotonic() + _REMOVE_LIMIT_S
+    while folder.exists() and time.monotonic() < deadline_s:
+        try:
+            folder.rmdir()
+        except OSError:
+            time.sleep(0.05)

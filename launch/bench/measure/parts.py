@@ -1,0 +1,154 @@
+"""The parts of a topology measured alone: simulation, inference, learning, each on all the cores it could have.
+
+Together they give the additive bound: the rate of parts that take turns when nothing is lost between them. A part is
+measured by ``tasks/measure.py``, with the same settings and threads as the run's own processes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from actorlearn.wire.identity import ProcessId
+from actorlearn.worker import settings as all_settings
+from actorlearn.worker.settings import AloneSettings, SimulatorSettings, TrainerSettings
+from launch.errors import FailedError
+from launch.plan.addresses import Addresses
+from launch.plan.auto import rows_answered
+from launch.plan.placement import place
+from launch.plan.plan import plan
+from launch.plan.probe import describe
+from launch.plan.resumption import Resumption
+from launch.plan.roles import Briefing, instructions, trainer_of
+from launch.spawning.answers import NoAnswerError, answer
+from launch.spawning.guardian import PARENT
+from launch.spawning.local import environment
+from launch.topology.load import load
+
+_LIMIT_S = 60.0
+
+
+class Parts:
+    """What can be measured of one topology; ``with`` keeps the settings its processes read."""
+
+    def __init__(self, path: str, overrides: Sequence[str] = ()) -> None:
+        """Work out the plan; nothing is started."""
+        self._folder = tempfile.TemporaryDirectory(prefix="actorlearn-bench-")
+        loaded = load(path, overrides)
+        self._plan = plan(loaded, describe(loaded))
+        self.topology = self._plan.topology
+
+    def __enter__(self) -> Parts:
+        """Nothing more to do."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the settings."""
+        self._folder.cleanup()
+
+    def simulate(self, seconds: float) -> float:
+        """Steps/s of as many processes as there are simulators, with random actions and nothing else to do."""
+        s = self.topology.simulators
+        return self._rate("simulate", s.count, 1, s.envs // s.groups, seconds)
+
+    def infer(self, seconds: float) -> float:
+        """Steps/s of the policy in batches as large as a server, or a simulator without one, meets."""
+        i, rows = self.topology.inference, rows_answered(self.topology)
+        if i.count == 0:
+            return self._rate("infer", self.topology.simulators.count, 1, rows, seconds)
+        return self._rate("infer", i.count, i.threads, rows, seconds)
+
+    def learn(self, seconds: float) -> float:
+        """Steps/s of updates on batches of the topology's size."""
+        threads, environments = self.topology.trainer.threads, self.topology.simulators.environments
+        return self._rate("learn", 1, threads, environments, seconds)
+
+    def _rate(self, part: str, processes: int, threads: int, environments: int, seconds: float) -> float:
+        """The sum over processes, so many for each learner, that measure at the same time."""
+        path = self._write(part, threads, environments, seconds)
+        command = [sys.executable, "-m", "actorlearn.processes", "measure", str(path)]
+        env = {**environment(threads), PARENT: str(os.getpid())}  # it ends with us
+        pipe = subprocess.PIPE
+        running: list[subprocess.Popen[str]] = []
+        try:
+            for _ in range(processes * self.topology.learners.count):
+                running.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=env))
+            _wait_until_ready(running)
+            answers = [self._answer(part, process, seconds) for process in _begun(running)]
+        finally:
+            for process in running:
+                process.kill()
+                process.wait()
+        return sum(answers)
+
+    def _write(self, part: str, threads: int, environments: int, seconds: float) -> Path:
+        """The settings of the measuring processes, all alike."""
+        nowhere, made = Path(self._folder.name), self._plan
+        at, new = Addresses.named("bench", nowhere, nowhere), Resumption(began_s=0.0)
+        briefing = Briefing(made.topology, made.description, made.exact, at, place(made.topology, []), new)
+        simulator = instructions(briefing, ProcessId("simulator"), 0)
+        trainer = instructions(briefing, trainer_of(self.topology, 0), 0)
+        assert isinstance(simulator, SimulatorSettings) and isinstance(trainer, TrainerSettings)
+        path = Path(self._folder.name) / f"{part}.json"
+        alone = AloneSettings(
+            part=part,
+            simulator=simulator,
+            trainer=trainer,
+            device=self.topology.inference.device if self.topology.inference.count else "cpu",
+            threads=threads,
+            environments=environments,
+            seconds=seconds,
+        )
+        all_settings.write(alone, path)
+        return path
+
+    def _answer(self, part: str, process: subprocess.Popen[str], seconds: float) -> float:
+        try:
+            out, error = process.communicate(timeout=seconds + _LIMIT_S)
+        except subprocess.TimeoutExpired:
+            raise FailedError(f"{part} alone: no answer within {seconds + _LIMIT_S:.0f} s") from None
+        if process.returncode == -signal.SIGKILL:
+            raise FailedError(f"{part} alone: killed, or not ready within {_LIMIT_S:.0f} s")
+        try:
+            return float(answer(out, error, process.returncode)["steps_per_s"])
+        except NoAnswerError as none:
+            raise FailedError(f"{part} alone: {none}") from None
+
+
+def _wait_until_ready(running: Sequence[subprocess.Popen[str]]) -> None:
+    """Read each one's first line, within a limit: it is ready, or has ended and says why when it is asked."""
+
+    def give_up() -> None:
+        for process in running:
+            process.kill()
+
+    limit = threading.Timer(_LIMIT_S, give_up)
+    limit.start()
+    try:
+        for process in running:
+            assert process.stdout is not None
+            process.stdout.readline()
+    finally:
+        limit.cancel()
+
+
+def _begun(running: Sequence[subprocess.Popen[str]]) -> Sequence[subprocess.Popen[str]]:
+    """Let all that are ready begin at the same moment."""
+    for process in running:
+        assert process.stdin is not None
+        with suppress(BrokenPipeError):
+            process.stdin.write("begin\n")
+            process.stdin.flush()
+    return running
+
+
+def bound(rates: Sequence[float]) -> float:
+    """The rate of parts that take turns, from the rate of each alone: their times a step add up."""
+    return 1.0 / sum(1.0 / rate for rate in rates)

@@ -1,0 +1,139 @@
+"""What a suite found, as a table on the screen, JSON, Markdown and a picture; always with machine and commit."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from actorlearn.files import write_atomically
+from actorlearn.metrics.energy import Energy
+from launch.bench.measure.interleaved import Spread
+from launch.display.plot import COLOURS, INK, Curve, draw_curves, save
+from launch.machine.cores import Cores
+from launch.runtime.metadata import commit, machine, versions
+
+WIDE = 200
+"""Columns of a table that no terminal cuts."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """One suite's figures."""
+
+    suite: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    bars: Mapping[str, Spread]
+    """What the picture shows: a bar for each, with its spread."""
+    unit: str
+    """Of the bars."""
+    notes: Sequence[str] = ()
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    """What only the JSON has."""
+    curves: Sequence[Curve] = ()
+    """Learning curves, which are then the picture."""
+    picture: Callable[[Path], None] | None = None
+    """Draws the picture, where it is neither."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, with machine, versions and commit."""
+        return {
+            "suite": self.suite,
+            **where(),
+            "unit": self.unit,
+            "bars": {name: spread.as_json() for name, spread in self.bars.items()},
+            "rows": [dict(zip(self.headings, row, strict=True)) for row in self.rows],
+            "notes": list(self.notes),
+            **self.figures,
+        }
+
+
+def where() -> dict[str, Any]:
+    """Machine, versions and commit of a measurement, and whose energy can be read there."""
+    energy = {"energy": Energy().said()}
+    return {"machine": machine(), **energy, "packages": versions(), **commit(Path(__file__).parents[3])}
+
+
+def machine_line() -> str:
+    """The same for people, in one line."""
+    found = where()
+    about, packages = found["machine"], found["packages"]
+    at = f", commit {found['commit'][:7]}{' and changes' if found['dirty'] else ''}" if found["commit"] else ""
+    memory_gib = about["memory_bytes"] / 2**30
+    return f"{Cores.here()} of {about['cpu']}, {memory_gib:.0f} GiB, torch {packages.get('torch', '?')}{at}"
+
+
+def show(report: Report) -> None:
+    """Print the table."""
+    console = Console() if sys.stdout.isatty() else Console(width=WIDE)
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for number, heading in enumerate(report.headings):
+        table.add_column(heading, justify="right" if number else "left", overflow="fold")
+    for row in report.rows:
+        table.add_row(*row)
+    console.print(f"[bold]{report.suite}[/] on {machine_line()}", highlight=False)
+    console.print(table)
+    for note in report.notes:
+        console.print(note, highlight=False, markup=False, soft_wrap=True)
+
+
+def write(report: Report, folder: Path) -> None:
+    """Write SUITE.json, SUITE.md and SUITE.png into a folder, which is made if need be; raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / f"{report.suite}.json", f"{json.dumps(report.as_json(), indent=2)}\n".encode())
+    write_atomically(folder / f"{report.suite}.md", markdown(report).encode())
+    draw(report, folder / f"{report.suite}.png")
+
+
+def markdown(report: Report) -> str:
+    """The table as Markdown."""
+    lines = [f"# {report.suite}", "", machine_line(), "", "| " + " | ".join(report.headings) + " |"]
+    lines.append("|" + "---|" * len(report.headings))
+    lines += ["| " + " | ".join(row) + " |" for row in report.rows]
+    lines += ["", *report.notes] if report.notes else []
+    return "\n".join(lines) + "\n"
+
+
+def draw(report: Report, path: Path) -> None:
+    """The suite's own picture, or the curves, or one bar for each case, its median in words, lines least to most."""
+    if report.picture is not None:
+        report.picture(path)
+        return
+    if report.curves:
+        draw_curves(report.curves, [curve.label for curve in report.curves], path)
+        return
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.0, 1.2 + 0.42 * len(report.bars)), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    names = list(report.bars)
+    medians = [report.bars[name].median for name in names]
+    below = [report.bars[name].median - report.bars[name].low for name in names]
+    above = [report.bars[name].high - report.bars[name].median for name in names]
+    axes.barh(names, medians, color=COLOURS[0], xerr=(below, above), ecolor=INK, capsize=3)
+    for number, median in enumerate(medians):
+        axes.annotate(f" {median:,.0f}", (0, number), color="white", va="center", fontsize=9)
+    axes.invert_yaxis()
+    axes.set_xlabel(report.unit)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(report.suite, fontweight="bold", color=INK)
+    save(figure, path)
+
+
+def rate(spread: Spread) -> str:
+    """A rate with its spread: 2,266 (2,201-2,290)."""
+    return f"{spread.median:,.0f} ({spread.low:,.0f}-{spread.high:,.0f})"
+
+
+def percent(share: float) -> str:
+    """A share for people."""
+    return f"{100 * share:.0f} %"

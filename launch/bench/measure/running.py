@@ -1,0 +1,233 @@
+"""A topology run for a while and read from outside: its rate, where each process's time goes, its memory.
+
+Starts ``actorlearn run`` in a folder of its own, so what is measured is what a user gets. Reads metrics.jsonl, the
+progress segment and /proc; writes nothing into the run.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+import numpy as np
+import psutil
+
+from actorlearn.memory.shared import Segment
+from actorlearn.metrics.timings import shares
+from actorlearn.wire.identity import ProcessId
+from launch.errors import FailedError
+from launch.runs.jsonl import Lines, read_object
+
+START_LIMIT_S = 120.0
+"""Longest from the command to the first report; a busy machine imports torch slowly."""
+REPORT_EVERY_S = 0.5
+ENDLESS = 10**12
+_TURN_S = 0.05
+_STOP_LIMIT_S = 90.0
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one stretch of a run was like."""
+
+    env_steps: int
+    seconds: float
+    wall: Mapping[str, Mapping[str, float]]
+    """Process -> section -> share of its own wall time, 0 to 1."""
+    cpu: Mapping[str, float]
+    """Process -> cores it kept busy; 2 means two threads without a pause."""
+    rates: Sequence[float] = ()
+    """Agent steps a second in each report of the stretch."""
+    roles: Mapping[str, str] = field(default_factory=dict)
+    """Process -> its role."""
+
+    @property
+    def steps_per_s(self) -> float:
+        """Agent steps a second, in all environments together."""
+        return self.env_steps / self.seconds
+
+
+class Running:
+    """One run, from ``with`` to its end; ``read`` as often as wanted in between."""
+
+    def __init__(
+        self,
+        topology: str,
+        overrides: Sequence[str] = (),
+        total_steps: int | None = ENDLESS,
+        report_every_s: float = REPORT_EVERY_S,
+    ) -> None:
+        """Nothing is started before ``with``; ``total_steps`` None keeps the topology's, to learn as it says."""
+        self._topology = topology
+        self._overrides = [*overrides, f"report.every_s={report_every_s}"]
+        if total_steps is not None:
+            self._overrides.append(f"total_steps={total_steps}")
+        self._folder = tempfile.TemporaryDirectory(prefix="actorlearn-bench-")
+        self.run_dir = Path(self._folder.name) / "run"
+        self._lines = Lines(self.run_dir / "metrics.jsonl")
+        self._events = Lines(self.run_dir / "events.jsonl")
+        self.seen: list[dict[str, Any]] = []
+        """Every report so far."""
+
+    def __enter__(self) -> Running:
+        """Start it and wait for its first report; raises FailedError with what it said when it ends early."""
+        command = [sys.executable, "-m", "actorlearn", "run", self._topology, *self._overrides]
+        self._process = subprocess.Popen(
+            [*command, "--run-dir", str(self.run_dir)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            process_group=0,  # a Ctrl-C is ours to understand: the run is then ended in order
+        )
+        try:
+            self._report(time.monotonic() + START_LIMIT_S)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End it and remove its folder."""
+        self._process.terminate()
+        try:
+            self._process.communicate(timeout=_STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            self._process.kill()
+            self._process.wait()
+            self._folder.cleanup()
+
+    def read(self, seconds: float, warmup_s: float = 0.0) -> Reading:
+        """Measure for at least this long, from report to report, after a warm-up."""
+        first = self._after(time.monotonic() + warmup_s)
+        before = len(self.seen) - 1
+        sections, cpu_s = self._sections(), self._cpu_s()
+        last = self._after(time.monotonic() + seconds)
+        elapsed_s = last["time_s"] - first["time_s"]
+        after, cpu_after_s = self._sections(), self._cpu_s()
+        self._check()
+        return Reading(
+            env_steps=last["env_steps"] - first["env_steps"],
+            seconds=elapsed_s,
+            wall={name: shares(sections[name], after[name]) for name in sections if name in after},
+            cpu={name: (cpu_after_s[name] - cpu_s[name]) / elapsed_s for name in cpu_s if name in cpu_after_s},
+            rates=rates(self.seen[before:]),
+            roles={own.name: own.role for own, _ in self._told()},
+        )
+
+    def pss_bytes(self) -> int:
+        """Proportional set size of all its processes: resident memory, shared pages counted once."""
+        self._check()
+        root = psutil.Process(self._process.pid)
+        total = 0
+        for process in (root, *root.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                total += process.memory_full_info().pss
+        return total
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        """All events of one kind."""
+        return [event for event in Lines(self.run_dir / "events.jsonl").new() if event["kind"] == kind]
+
+    def pids(self) -> dict[str, int]:
+        """Process ids by name."""
+        return {event["process"]: event["pid"] for event in self.events("spawned")}
+
+    def new_reports(self) -> list[dict[str, Any]]:
+        """The reports written since the last call."""
+        return list(self._lines.new())
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is over."""
+        return self._process.poll() is not None
+
+    def _after(self, when_s: float) -> dict[str, Any]:
+        """The first report that is written after this moment."""
+        deadline_s = when_s + START_LIMIT_S
+        while time.monotonic() < when_s:
+            self._check()
+            self._newest_report()
+            time.sleep(_TURN_S)
+        self._newest_report()
+        return self._report(deadline_s)
+
+    def _report(self, deadline_s: float) -> dict[str, Any]:
+        """The next report that says something new."""
+        while not self._newest_report():
+            self._check()
+            if time.monotonic() > deadline_s:
+                raise FailedError(f"the run of {self._topology} reported nothing for {START_LIMIT_S:.0f} s")
+            time.sleep(_TURN_S)
+        return self.seen[-1]
+
+    def _check(self) -> None:
+        """Raise FailedError when the run has ended, or has lost a process: its rate would mean nothing."""
+        if self.ended:
+            said = (self._process.stderr.read() if self._process.stderr else "").strip().splitlines()
+            why = said[-1].removeprefix("actorlearn: ") if said else self.error() or "no reason given"
+            raise FailedError(f"the run of {self._topology} ended early: {why}")
+        for event in self._events.new():
+            if event["kind"] == "died":
+                raise FailedError(f"the run of {self._topology} lost {event['process']}: {event['cause']}")
+
+    def error(self) -> str:
+        """What the run said was wrong when it ended; empty where nothing was, or it goes on."""
+        return str(read_object(self.run_dir / "summary.json").get("error") or "")
+
+    def _newest_report(self) -> bool:
+        """Take in what was written; whether there was anything."""
+        rows = list(self._lines.new())
+        self.seen += rows
+        return bool(rows)
+
+    def _sections(self) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
+        """Nanoseconds per section of each process, as it counts them itself."""
+        segment = Segment.open(Path(read_object(self.run_dir / "meta.json")["shm"]) / "progress")
+        section_ns = segment["section_ns"].copy()
+        segment.close()
+        return {own.name: section_ns[index] for own, index in self._told()}
+
+    def _told(self) -> list[tuple[ProcessId, int]]:
+        """Each process that was started, and its row in the progress segment."""
+        told = [json.loads(path.read_text()) for path in sorted((self.run_dir / "settings").glob("*.json"))]
+        return [(msgspec.convert(settings["id"], ProcessId), settings["index"]) for settings in told]
+
+    def _cpu_s(self) -> dict[str, float]:
+        """CPU seconds each living process has used."""
+        spent = {}
+        for name, pid in self.pids().items():
+            with suppress(psutil.NoSuchProcess):
+                times = psutil.Process(pid).cpu_times()
+                spent[name] = times.user + times.system
+        times = psutil.Process(self._process.pid).cpu_times()
+        return {"supervisor": times.user + times.system, **spent}
+
+
+def rates(reports: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
+    """Agent steps a second from each report to the next."""
+    return tuple(
+        (later["env_steps"] - earlier["env_steps"]) / (later["time_s"] - earlier["time_s"])
+        for earlier, later in pairwise(reports)
+    )
+
+
+def rate_of(topology: str, overrides: Sequence[str], seconds: float, warmup_s: float) -> float:
+    """Agent steps a second of a run that is started for this and ended after."""
+    with Running(topology, overrides) as run:
+        return run.read(seconds, warmup_s).steps_per_s

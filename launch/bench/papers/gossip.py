@@ -1,0 +1,198 @@
+"""The suite ``gossip``: what Assran et al. (2019) show in figures 1a, 1d, 2a and 2b, from runs of one topology.
+
+The same file under sync, async and gossip: only mode, number of learners and seed change, and the learning rate grows
+with the root of the number of learners, as in the paper; A3C's does not, as in Stooke and Abbeel (2018, section 5.3),
+whose variant and numbers the paper has. Learners that mix with nobody are a case too: what they lack, mixing is worth.
+Every run ends with its topology's steps, or when its seconds are over. A run is convergent when it ends above half of
+what one learner reaches: half of the way from its first score, because not every game's scores begin at 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+import msgspec
+
+from actorlearn.metrics.energy import Energy
+from actorlearn.parameters.mixing import GraphSettings, neighbours
+from launch.bench.measure.interleaved import Spread, progress_bar
+from launch.bench.measure.report import Report, rate
+from launch.bench.measure.request import Request
+from launch.bench.measure.running import Running
+from launch.bench.papers.gossip_bound import logs_of, points
+from launch.bench.papers.gossip_figures import Figures, draw
+from launch.bench.suites.scaling import curve_of
+from launch.display.plot import Curve
+from launch.runs.jsonl import Lines, read_object
+from launch.topology.load import Topology, load
+
+COUNTS = (1, 2, 4)
+"""Learners; the paper's simulator counts are these times one learner's environments."""
+GRADIENT_EVERY = 6
+"""Updates between two gradients that are compared, where the topology does not say: 480 steps of 16 environments."""
+NO_MIXING = "no mixing"
+"""Mode gossip on a graph without edges."""
+WAYS = {
+    "sync": ("sqrt", ("mode=sync", "gossip={}")),
+    "async": ("none", ("mode=async", "gossip={}")),  # A3C: each learner's batch is as large as one's
+    "gossip": ("sqrt", ("mode=gossip",)),
+    NO_MIXING: ("sqrt", ("mode=gossip", "gossip.graph=none")),
+}
+"""How learners keep together -> how the rate grows with them, unless the request says otherwise, and the keys."""
+Case = tuple[str, int]
+"""Mode, or NO_MIXING, and number of learners."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one run left. Its time begins with its first report: how long processes take to start says nothing here."""
+
+    curve: Curve
+    rows: Sequence[dict[str, Any]]
+    mixed: frozenset[str]
+    """Pairs of learners, as in the rows' ``gradient_cosine``, of whom one mixes the other's weights."""
+    consensus: Sequence[tuple[float, float, float]] = ()
+    """Minutes, a learner's distance from the mean, and its bound."""
+
+
+def gossip(request: Request) -> Report:
+    """GALA's figures on a topology: convergent runs, score by mode, consensus, gradients; --seconds is each run's."""
+    counts = COUNTS[:2] if request.quick else COUNTS
+    cases = [(mode, count) for count in counts for mode in modes(count, counts[-1])]
+    loaded = load(request.topology, request.overrides)
+    for case in cases:  # what is wrong with one of them is said before anything is measured
+        load(request.topology, overrides(request, loaded, case, 1))
+    ran: dict[Case, list[Ran]] = {case: [] for case in cases}
+    with progress_bar() as progress:
+        task = progress.add_task("", total=request.repetitions * len(cases))
+        for seed in range(1, request.repetitions + 1):
+            for case in cases:
+                progress.update(task, description=f"{_named(*case)}, seed {seed}")
+                ran[case].append(_run(request, loaded, case, seed))
+                progress.advance(task)
+    found = figures(ran, loaded.simulators.count * loaded.simulators.envs)
+    rates = {_named(*case): Spread(tuple(one.curve.steps_per_s or 0.0 for one in all_)) for case, all_ in ran.items()}
+    return Report(
+        suite="gossip",
+        headings=("", "environments", "steps/s", "frames/kJ", "score at the end", "convergent"),
+        rows=[_row(case, all_, rates[_named(*case)], found) for case, all_ in ran.items()],
+        bars=rates,
+        unit="steps/s",
+        notes=(*_notes(found), *_cut(ran, loaded.total_steps)),
+        figures={"topology": request.topology, **msgspec.to_builtins(found.said())},
+        picture=partial(draw, found),
+    )
+
+
+def modes(count: int, most: int) -> tuple[str, ...]:
+    """What is compared with so many learners: one alone, A2C with GALA, and in the end A3C and no mixing too."""
+    if count == 1:
+        return ("sync",)
+    return ("sync", "async", "gossip", NO_MIXING) if count == most else ("sync", "gossip")
+
+
+def figures(ran: dict[Case, list[Ran]], environments: int) -> Figures:
+    """What the four panels show, of runs with so many environments to a learner."""
+    most = max(count for _, count in ran)
+    alone = [one.curve for one in ran["sync", 1]]
+    first = median(curve.stretches[0][0][2] for curve in alone)
+    threshold = (first + median(curve.final for curve in alone)) / 2
+    gossiped = ran["gossip", most]
+    rows = [row for one in gossiped for row in one.rows]
+    cosines = [row["gradient_cosine"] for row in rows if row.get("gradient_cosine")]
+    return Figures(
+        environments=environments,
+        threshold=threshold,
+        convergent={case: fmean(one.curve.final >= threshold for one in all_) for case, all_ in ran.items()},
+        curves={mode: [one.curve for one in all_] for (mode, count), all_ in ran.items() if count == most},
+        consensus=[one.consensus for one in gossiped],
+        cosine={
+            pair: fmean(known[pair] for known in cosines if known.get(pair) is not None)
+            for pair in sorted({pair for known in cosines for pair, value in known.items() if value is not None})
+        },
+        mixed=frozenset().union(*(one.mixed for one in gossiped)),
+    )
+
+
+def _consensus(run_dir: Path) -> list[tuple[float, float, float]]:
+    """Minutes since the first exchange, the distance of a learner from the mean, and the bound."""
+    logs = logs_of(run_dir)
+    began_ns = min((records[0].time_ns for records in logs.values() if records), default=0)
+    return [((point.time_ns - began_ns) / 60e9, point.distance, point.bound) for point in points(logs)]
+
+
+def overrides(request: Request, loaded: Topology, case: Case, seed: int) -> tuple[str, ...]:
+    """What a run changes in the topology that was loaded: as many simulators to each learner as to one."""
+    (scaling, how), count = WAYS[case[0]], case[1]
+    every = loaded.gossip.gradient_every or GRADIENT_EVERY
+    own = (f"gossip.gradient_every={every}", f"learners.rate_scaling={scaling}")
+    s = loaded.simulators
+    given = (f"simulators.count={s.count}", f"simulators.envs={s.envs}")
+    swept = (*how, f"learners.count={count}", f"seed={seed}")
+    return (*own, *given, *request.overrides, *swept)
+
+
+def _run(request: Request, loaded: Topology, case: Case, seed: int) -> Ran:
+    with Running(request.topology, overrides(request, loaded, case, seed), total_steps=None) as run:
+        curve = curve_of(run, f"{_named(*case)}, seed {seed}", request.seconds)
+        rows = list(Lines(run.run_dir / "metrics.jsonl").new())
+        told = read_object(run.run_dir / "settings" / "trainer-0.0.json")
+        consensus = _consensus(run.run_dir)
+    return Ran(*since_first(curve, rows), _mixed(told.get("exchange", {}).get("graph"), case[1]), consensus)
+
+
+def since_first(curve: Curve, rows: Sequence[dict[str, Any]]) -> tuple[Curve, list[dict[str, Any]]]:
+    """Both with the time of the first report taken away."""
+    began_s = rows[0]["time_s"]
+    stretches = [[(steps, minutes - began_s / 60, score) for steps, minutes, score in s] for s in curve.stretches]
+    return replace(curve, stretches=stretches), [{**row, "time_s": row["time_s"] - began_s} for row in rows]
+
+
+def _mixed(graph: Any, learners: int) -> frozenset[str]:
+    if graph is None:
+        return frozenset()
+    settings = msgspec.convert(graph, GraphSettings)
+    pairs = [(k, peer) for k in range(learners) for peer in neighbours(settings, range(learners), k)]
+    return frozenset(f"{min(pair)}-{max(pair)}" for pair in pairs)
+
+
+def _named(mode: str, count: int) -> str:
+    return "one learner" if count == 1 else f"{mode}, {count} learners"
+
+
+def _row(case: Case, all_: Sequence[Ran], speed: Spread, found: Figures) -> tuple[str, ...]:
+    scores = Spread(tuple(one.curve.final for one in all_))
+    kilojoules = [row["frames_per_kj"] for one in all_ for row in one.rows if row.get("frames_per_kj") is not None]
+    return (
+        _named(*case),
+        str(found.environments * case[1]),
+        rate(speed),
+        f"{fmean(kilojoules):,.0f}" if kilojoules else "-",
+        f"{scores.median:.2f} ({scores.low:.2f} to {scores.high:.2f})",
+        f"{found.convergent[case] * len(all_):.0f} of {len(all_)}",
+    )
+
+
+def _cut(ran: dict[Case, list[Ran]], total_steps: int) -> tuple[str, ...]:
+    """That runs are no better for ending early: the paper compares them after as many steps."""
+    runs = [one for all_ in ran.values() for one in all_]
+    cut = sum(one.curve.stretches[-1][-1][0] < total_steps for one in runs)
+    if not cut:
+        return ()
+    return (f"{cut} of {len(runs)} runs were ended before their {total_steps:,} steps: give them more --seconds",)
+
+
+def _notes(found: Figures) -> tuple[str, ...]:
+    energy = Energy()
+    said = found.said()
+    return (
+        f"convergent: a score of {found.threshold:.2f} or more at the end, half of the way that one learner goes",
+        f"energy: {energy.said()}" + ("" if energy.readable else ", so there are no frames/kJ"),
+        f"distance from consensus: {said['consensus']}",
+        f"cosine of gradients: {said['cosine']}",
+    )

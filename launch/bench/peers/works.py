@@ -1,0 +1,112 @@
+"""The suites ``peers`` and ``peers-cheap``: whom we are compared with, and on what work.
+
+Same game, preprocessing size, environments and horizon on both sides; each case says network and precision. What "same
+work" cannot mean: Sample Factory is asynchronous, so it meets PPO with one update of lag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from launch.bench.measure.report import Report
+from launch.bench.measure.request import Request, shipped
+from launch.bench.papers.fast_dqn import keys
+from launch.bench.peers.compare import Peer, Work, compare
+from launch.machine.cores import allowed_cores
+
+PPO = ("algorithm.name=ppo", "algorithm.normalize_advantage=true", "model.name=nature", "algorithm.horizon=128")
+CLEANRL_SHAPED = (*PPO, "simulators.envs=4", "algorithm.epochs=4", "algorithm.minibatches=4")
+FACTORY_SHAPED = (*PPO, "algorithm.minibatches=8", "simulators.blocks=2")
+OURS: Mapping[str, tuple[str, ...]] = {
+    "ours: A2C, nips, bf16, as shipped": (),
+    "ours: A2C, nips, fp32": ("trainer.precision=fp32",),
+    "ours: A2C, nature, fp32": ("trainer.precision=fp32", "model.name=nature"),
+    "ours: PPO 8 x 128, nature, fp32, 4 epochs x 4 minibatches": (*CLEANRL_SHAPED, "trainer.precision=fp32"),
+    "ours: PPO 8 x 128, nature, auto precision, 4 epochs x 4 minibatches": CLEANRL_SHAPED,
+    "ours: PPO 16 x 128, nature, fp32, 1 epoch x 8 minibatches, lag 1": (
+        *FACTORY_SHAPED,
+        "trainer.precision=fp32",
+    ),
+    "ours: PPO 16 x 128, nature, auto precision, 1 epoch x 8 minibatches, lag 1": FACTORY_SHAPED,
+}
+
+
+def on_pong(cores: int) -> dict[str, Peer]:
+    """The peers' cases on so many cores."""
+    as_shipped, fp32, nature, ppo, ppo_auto, appo, appo_auto = OURS
+    threads = str(cores)
+
+    def loop(against: str, *how: str) -> Peer:
+        return Peer("loops", "loop_a2c.py", ("16", "5", *how, threads), against)
+
+    return {
+        "Stable-Baselines3 A2C, default (nature, fp32)": Peer(
+            "sb3", "sb3_a2c.py", ("16", "5", "default"), nature, as_shipped
+        ),
+        "Stable-Baselines3 A2C, nips, fp32": Peer("sb3", "sb3_a2c.py", ("16", "5", "nips"), fp32),
+        "one loop, ale-py, nips, fp32": loop(fp32, "ale", "nips", "fp32"),
+        "one loop, ale-py, nips, bf16": loop(as_shipped, "ale", "nips", "bf16"),
+        "one loop, EnvPool, nips, fp32": loop(fp32, "envpool", "nips", "fp32"),
+        "one loop, EnvPool, nips, bf16": loop(as_shipped, "envpool", "nips", "bf16"),
+        "one loop, EnvPool, nature, fp32": loop(nature, "envpool", "nature", "fp32"),
+        "CleanRL PPO + EnvPool, nature, fp32": Peer("cleanrl", "cleanrl_ppo.py", (), ppo, ppo_auto),
+        "Sample Factory APPO, nature, fp32, 1 epoch": Peer(
+            "sample-factory", "sample_factory_appo.py", ("2", "8", "1"), appo, appo_auto
+        ),
+    }
+
+
+CHEAP: Mapping[str, tuple[str, ...]] = {
+    "ours: A2C, 2 x 32 CartPole": ("simulators.count=2", "simulators.envs=32", "algorithm.horizon=16"),
+}
+
+
+def on_cartpole() -> dict[str, Peer]:
+    """The peers' cases on an environment that costs next to nothing."""
+    (ours,) = CHEAP
+    return {
+        "Stable-Baselines3 A2C, 64 environments": Peer("sb3", "sb3_a2c.py", ("64", "16", "cartpole"), ours),
+        "one loop, gymnasium SyncVectorEnv": Peer("loops", "loop_cartpole.py", ("64", "16", "sync"), ours),
+        "one loop, gymnasium AsyncVectorEnv": Peer("loops", "loop_cartpole.py", ("64", "16", "async"), ours),
+    }
+
+
+DQN_ENVIRONMENTS = 8
+VALUES: Mapping[str, tuple[str, ...]] = {
+    "ours: Fast DQN, as shipped": keys("both", DQN_ENVIRONMENTS),
+    "ours: Fast DQN, fp32": (*keys("both", DQN_ENVIRONMENTS), "trainer.precision=fp32"),
+    "ours: DQN, synchronised alone": keys("synchronised", DQN_ENVIRONMENTS),
+}
+
+
+def on_values() -> dict[str, Peer]:
+    """The peers' cases of value learning."""
+    as_shipped, fp32, _ = VALUES
+    return {
+        "Stable-Baselines3 DQN, nature, fp32": Peer("sb3", "sb3_dqn.py", (str(DQN_ENVIRONMENTS),), fp32, as_shipped)
+    }
+
+
+def peers_dqn(request: Request) -> Report:
+    """Stable-Baselines3's DQN on Pong, beside ours: 8 environments, 32 transitions learned from every 4 steps."""
+    note = f"{DQN_ENVIRONMENTS} environments, Nature's network, 8 samples learned from a step, epsilon 0.1"
+    return compare("peers-dqn", Work(shipped("atari/fast-dqn.yaml"), VALUES, on_values(), note), request)
+
+
+def peers(request: Request) -> Report:
+    """Other programs on the same work on Pong: Stable-Baselines3, Sample Factory, CleanRL, plain loops."""
+    note = "A2C: 16 environments, horizon 5; CleanRL: 8 x 128, Sample Factory: 16 x 128, both with their own settings"
+    return compare("peers", Work(shipped("pong.yaml"), OURS, on_pong(allowed_cores()), note), request)
+
+
+def sb3(request: Request) -> Report:
+    """Stable-Baselines3's A2C on Pong, right before and after ours; the shortest of the comparisons with peers."""
+    theirs = {name: peer for name, peer in on_pong(allowed_cores()).items() if peer.environment == "sb3"}
+    ours = {name: keys for name, keys in OURS.items() if any(name in (p.against, p.also) for p in theirs.values())}
+    return compare("sb3", Work(shipped("pong.yaml"), ours, theirs, "16 environments, horizon 5"), request)
+
+
+def peers_cheap(request: Request) -> Report:
+    """Other programs on CartPole: Stable-Baselines3, plain loops over gymnasium's vector environments."""
+    note = "CartPole, 64 environments, horizon 16, two hidden layers of 64 for policy and value each, fp32"
+    return compare("peers-cheap", Work(shipped("cartpole.yaml"), CHEAP, on_cartpole(), note), request)

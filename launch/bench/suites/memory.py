@@ -1,0 +1,33 @@
+"""The suite ``memory``: what a topology holds in memory, and whether that grows while it runs."""
+
+from __future__ import annotations
+
+import time
+
+from launch.bench.measure.interleaved import Spread
+from launch.bench.measure.report import Report
+from launch.bench.measure.request import Request
+from launch.bench.measure.running import Running
+
+READINGS = 10
+
+
+def memory(request: Request) -> Report:
+    """Resident memory of all processes over --seconds of training, shared pages counted once; grows or not."""
+    rows, bytes_ = [], []
+    with Running(request.topology, request.overrides) as run:
+        began_s = time.monotonic()
+        for number in range(READINGS + 1):
+            time.sleep(max(0.0, began_s + number * request.seconds / READINGS - time.monotonic()))
+            bytes_.append(run.pss_bytes())
+            rows.append((f"{time.monotonic() - began_s:.0f}", f"{bytes_[-1] / 1e6:,.0f}"))
+    grown = bytes_[-1] - bytes_[1]
+    return Report(
+        suite="memory",
+        headings=("seconds", "resident, MB"),
+        rows=rows,
+        bars={request.topology: Spread(tuple(value / 1e6 for value in bytes_))},
+        unit="MB",
+        notes=(f"from the second reading to the last it grew by {grown / 1e6:,.1f} MB",),
+        figures={"bytes": bytes_},
+    )

@@ -1,0 +1,80 @@
+"""The suite ``sampling``: experience a second without learning, by shape of the simulators (Stooke & Abbeel, table 1).
+
+A topology with ``algorithm.epochs: 0`` does everything but learn. Every shape is measured with inference in the
+simulators and in a server, in lock-step (one rollout open) and running ahead (several), beside pure simulation of the
+same environments, interleaved. A server still answers a step only when all have taken it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from launch.bench.measure.interleaved import Spread, interleave
+from launch.bench.measure.parts import Parts
+from launch.bench.measure.report import Report, percent, rate
+from launch.bench.measure.request import Request
+from launch.bench.measure.running import rate_of
+from launch.machine.cores import begun_cores
+from launch.topology.load import load
+
+WARMUP_S = 2.0
+AHEAD = 8
+"""Rollouts by which a simulator may run ahead of the slowest."""
+WAYS = {
+    "local, lock-step": (0, 1),
+    "local, ahead": (0, AHEAD),
+    "server, lock-step": (1, 1),
+    "server, ahead": (1, AHEAD),
+}
+"""What a column is called -> inference.count, simulators.blocks."""
+
+
+def shapes(cores: int, quick: bool) -> list[tuple[int, int, int]]:
+    """(simulators, environments in each, groups) to measure on so many cores."""
+    if quick:
+        return [(cores, 16, 1)]
+    per_core = [(cores, 8, 1), (cores, 16, 1), (cores, 32, 1), (cores, 16, 2), (cores, 32, 2)]
+    return [(max(1, cores // 2), 16, 1), *per_core, (2 * cores, 16, 1)]
+
+
+def wanted(request: Request) -> list[tuple[int, int, int]]:
+    """The shapes to measure: the topology's alone when the request names one (``simulators.…=``)."""
+    if any(override.startswith("simulators.") for override in request.overrides):
+        own = load(request.topology, request.overrides).simulators
+        return [(own.count, own.envs, own.groups)]
+    return shapes(begun_cores(), request.quick)
+
+
+def sampling(request: Request) -> Report:
+    """Steps/s without learning, by simulators, environments and groups, in lock-step and free-running."""
+    rows: list[tuple[str, ...]] = []
+    bars: dict[str, Spread] = {}
+    for count, envs, groups in wanted(request):
+        spread = _shape(request, count, envs, groups)
+        simulated = spread["simulation"].median
+        shares = [f"{rate(spread[way])} {percent(spread[way].median / simulated)}" for way in WAYS]
+        rows.append((f"{count} x {envs}, {groups} group(s)", rate(spread["simulation"]), *shares))
+        bars |= {f"{count} x {envs} / {groups} {name}": measured for name, measured in spread.items()}
+    return Report(
+        suite="sampling",
+        headings=("simulators x environments", "pure simulation, steps/s", *WAYS),
+        rows=rows,
+        bars=bars,
+        unit="steps/s",
+        notes=("percent: of the pure simulation measured in the same turns",),
+        figures={"topology": request.topology},
+    )
+
+
+def _shape(request: Request, count: int, envs: int, groups: int) -> dict[str, Spread]:
+    shape = (f"simulators.count={count}", f"simulators.envs={envs}", f"simulators.groups={groups}")
+    overrides = (*request.overrides, *shape)
+    with Parts(request.topology, (*overrides, "inference.count=0")) as parts:
+        cases: dict[str, Callable[[], float]] = {"simulation": partial(parts.simulate, request.seconds)}
+        for way, (servers, blocks) in WAYS.items():
+            keys = (*overrides, f"inference.count={servers}", f"simulators.blocks={blocks}", "algorithm.epochs=0")
+            cases[way] = partial(
+                rate_of, request.topology, (*keys, "algorithm.minibatches=1"), request.seconds, WARMUP_S
+            )
+        return interleave(cases, request.repetitions)

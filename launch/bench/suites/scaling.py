@@ -1,0 +1,106 @@
+"""The suite ``scaling``: score against steps by number of environments and learners (Stooke & Abbeel 2018, figure 3).
+
+Four panels of the paper as four groups of runs: A2C with more environments and a rate that grows with the root of the
+batch; A3C with more learners of 16 environments; PPO with more environments and a horizon that shrinks, the batch
+staying 2,048 steps; APPO with more updates between two of the store. Every run gets the same budget of seconds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from math import sqrt
+
+from launch.bench.measure.interleaved import Spread, progress_bar
+from launch.bench.measure.report import Report
+from launch.bench.measure.request import Request, shipped
+from launch.bench.measure.running import Running
+from launch.display.plot import Curve, read_curve
+from launch.errors import FailedError
+from launch.machine.cores import begun_cores
+from launch.runs.find import Run
+
+BASE_ENVIRONMENTS = 16
+BASE_RATE = 7e-4
+"""Of A2C with 16 environments (§5.3)."""
+_TURN_S = 0.5
+
+
+def runs(cores: int, quick: bool) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """What each curve is called -> its shipped topology and what it changes."""
+    simulators = max(n for n in (1, 2, 4, 8) if n <= max(1, cores))
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for environments in (16, 64, 256)[: 2 if quick else 3]:
+        rate = BASE_RATE * sqrt(environments / BASE_ENVIRONMENTS)
+        found[f"A2C, {environments} environments"] = (
+            "a2c",
+            (*_spread(simulators, environments), f"optimizer.learning_rate={rate}", *_constant(rate)),
+        )
+    for environments in (8, 32, 128)[: 2 if quick else 3]:
+        found[f"PPO, {environments} environments"] = ("ppo", _spread(min(simulators, environments), environments))
+    for count in (1, 2, 4)[: 2 if quick or cores < 4 else 3]:
+        found[f"A3C, {count} learner(s)"] = ("a3c", (f"learners.count={count}",))
+    for updates in (1, 4):
+        found[f"APPO, 2 learners, {updates} update(s) between"] = (
+            "appo",
+            ("learners.count=2", f"learners.local_steps={updates}"),
+        )
+    return found
+
+
+def _spread(simulators: int, environments: int) -> tuple[str, ...]:
+    return (f"simulators.count={simulators}", f"simulators.envs={environments // simulators}")
+
+
+def _constant(rate: float) -> tuple[str, ...]:
+    return (f"optimizer.learning_rate_final={rate}",)
+
+
+def scaling(request: Request) -> Report:
+    """Score against steps by environments and learners, as the paper's figure 3; --seconds is each run's budget."""
+    wanted = runs(begun_cores(), request.quick)
+    curves: list[Curve] = []
+    rows: list[tuple[str, ...]] = []
+    bars: dict[str, Spread] = {}
+    with progress_bar() as progress:
+        task = progress.add_task("", total=request.repetitions * len(wanted))
+        for name, (topology, overrides) in wanted.items():
+            found = []
+            for seed in range(1, request.repetitions + 1):
+                progress.update(task, description=f"{name}, seed {seed}")
+                named = f"{name}, seed {seed}" if request.repetitions > 1 else name
+                found.append(_curve(request, named, shipped(f"atari/{topology}.yaml"), (*overrides, f"seed={seed}")))
+                progress.advance(task)
+            curves += found
+            scores = Spread(tuple(curve.final for curve in found))
+            steps = Spread(tuple(curve.stretches[-1][-1][0] for curve in found))
+            shown = f"{scores.median:.1f} ({scores.low:.1f} to {scores.high:.1f})"
+            rows.append((name, f"{steps.median:,.0f}", shown))
+            bars[name] = steps
+    return Report(
+        suite="scaling",
+        headings=(f"{request.seconds:,.0f} s each", "steps", "score at the end"),
+        rows=rows,
+        bars=bars,
+        unit="steps",
+        curves=curves,
+    )
+
+
+def _curve(request: Request, name: str, topology: str, overrides: tuple[str, ...]) -> Curve:
+    """The learning curve of one run that is ended when its seconds are over."""
+    with Running(topology, (*overrides, *request.overrides), total_steps=None) as run:
+        return curve_of(run, name, request.seconds)
+
+
+def curve_of(run: Running, name: str, seconds: float) -> Curve:
+    """What a run learns from now on until its steps are done or the seconds over; raises FailedError without a game."""
+    until_s = time.monotonic() + seconds
+    while time.monotonic() < until_s and not run.ended:
+        time.sleep(_TURN_S)
+    if error := run.error():
+        raise FailedError(f"{name}: the run failed: {error}")
+    try:
+        return dataclasses.replace(read_curve(Run(run.run_dir, {})), label=name)
+    except ValueError as no_curve:
+        raise FailedError(f"{name}: {no_curve}; give it more --seconds") from None

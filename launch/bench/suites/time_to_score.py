@@ -1,0 +1,53 @@
+"""The suite ``time-to-score``: minutes and steps until a topology's mean score reaches what was asked for."""
+
+from __future__ import annotations
+
+import time
+
+from launch.bench.measure.interleaved import Spread
+from launch.bench.measure.report import Report
+from launch.bench.measure.request import Request
+from launch.bench.measure.running import Running
+from launch.errors import FailedError, RunError
+
+GAMES = 100
+"""Whole training games that the mean is over."""
+_TURN_S = 1.0
+
+
+def time_to_score(request: Request) -> Report:
+    """Minutes and steps until the mean of the last 100 games reaches --score, in --repetitions seeds."""
+    if request.score is None:
+        raise RunError(
+            "time-to-score: needs --score, the mean raw score of the last 100 games to reach, e.g. --score 18"
+        )
+    rows, minutes = [], []
+    for seed in range(1, request.repetitions + 1):
+        reached = _until(request, seed)
+        minutes.append(reached["time_s"] / 60)
+        row = (f"{minutes[-1]:.1f}", f"{reached['env_steps']:,}", f"{reached['frames']:,}")
+        rows.append((str(seed), *row, f"{reached['episode_return_mean']:.2f}"))
+    return Report(
+        suite="time-to-score",
+        headings=("seed", "minutes", "steps", "frames", "score"),
+        rows=rows,
+        bars={f"{request.topology} to {request.score:g}": Spread(tuple(minutes))},
+        unit="minutes",
+        notes=(f"{request.topology} {' '.join(request.overrides)}",),
+    )
+
+
+def _until(request: Request, seed: int) -> dict[str, float]:
+    """The first report with the score."""
+    began_s = time.monotonic()
+    with Running(request.topology, (*request.overrides, f"seed={seed}"), total_steps=None) as run:
+        while True:
+            for row in run.new_reports():
+                score = row["episode_return_mean"]
+                if row["episodes"] >= GAMES and score is not None and score >= request.score:
+                    return dict(row)
+            if run.ended:
+                minutes = (time.monotonic() - began_s) / 60
+                why = f": {error}" if (error := run.error()) else f" without a score of {request.score:g}"
+                raise FailedError(f"seed {seed} ended after {minutes:.0f} minutes{why}")
+            time.sleep(_TURN_S)

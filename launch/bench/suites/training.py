@@ -1,0 +1,93 @@
+"""The suite ``training``: a topology's rate, the bound its parts set, where the time goes, the key that would help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from launch.bench.measure.interleaved import interleave
+from launch.bench.measure.parts import Parts, bound
+from launch.bench.measure.report import Report, percent, rate
+from launch.bench.measure.request import Request
+from launch.bench.measure.running import Reading, Running
+
+WARMUP_S = 5.0
+ADVICE = {
+    "simulate": "simulators.count up to the cores; simulators.blocks: 2 lets them work while the trainer learns",
+    "infer": "inference.count: 0 without a GPU; else inference.threads, or more simulators.envs to a batch",
+    "learn": "trainer.precision: bf16; trainer.threads up to the cores; simulators.blocks: 2",
+    "copy": "fewer and larger blocks: algorithm.horizon, simulators.envs",
+    "publish": "a longer algorithm.horizon: weights are published once an update",
+}
+
+
+def training(request: Request) -> Report:
+    """A topology's rate beside its parts alone, share per stage, the slow stage and the key that would help."""
+    readings: list[Reading] = []
+    pss_bytes: list[int] = []
+
+    def train() -> float:
+        with Running(request.topology, request.overrides) as run:
+            readings.append(run.read(request.seconds, WARMUP_S))
+            pss_bytes.append(run.pss_bytes())
+        return readings[-1].steps_per_s
+
+    with Parts(request.topology, request.overrides) as parts:
+        alone = {"simulate": parts.simulate, "infer": parts.infer, "learn": parts.learn}
+        if parts.topology.algorithm.epochs == 0:
+            del alone["learn"]
+        cases = {f"{part} alone": partial(measure, request.seconds) for part, measure in alone.items()}
+        spread = interleave({**cases, "training": train}, request.repetitions)
+    trained, simulated = spread["training"].median, spread["simulate alone"].median
+    limit = bound([spread[case].median for case in cases])
+    stage, process = slow_stage(readings[-1])
+    notes = [f"parts in turn: {limit:,.0f} steps/s; training is {percent(trained / limit)} of it"]
+    if parts.topology.simulators.blocks > 1:
+        notes = [f"{notes[0]}; with {parts.topology.simulators.blocks} blocks they overlap"]
+    return Report(
+        suite="training",
+        headings=("part", "steps/s", "of pure simulation"),
+        rows=[(name, rate(measured), percent(measured.median / simulated)) for name, measured in spread.items()],
+        bars=spread,
+        unit="steps/s",
+        notes=(
+            *notes,
+            "in the last repetition:",
+            *shares(readings[-1]),
+            f"slow stage: {stage}, in {process}; what would help: {ADVICE[stage]}",
+            f"memory: {max(pss_bytes) / 1e9:.2f} GB resident, shared pages counted once",
+        ),
+        figures={
+            "topology": parts.topology.name,
+            "bound_steps_per_s": limit,
+            "share_of_simulation": trained / simulated,
+            "share_of_bound": trained / limit,
+            "slow_stage": stage,
+            "slow_process": process,
+            "wall_shares": {name: dict(sections) for name, sections in readings[-1].wall.items()},
+            "cpu_cores": dict(readings[-1].cpu),
+            "pss_bytes": max(pss_bytes),
+        },
+    )
+
+
+def shares(reading: Reading) -> list[str]:
+    """One line a process: its sections of wall time, and the cores it kept busy."""
+    return [
+        f"{name}: "
+        + ", ".join(f"{stage} {percent(share)}" for stage, share in sections.items() if share >= 0.005)
+        + f"; {reading.cpu.get(name, 0.0):.2f} cores of CPU time"
+        for name, sections in reading.wall.items()
+    ]
+
+
+def slow_stage(reading: Reading) -> tuple[str, str]:
+    """The stage that holds the others up, and the process it is in.
+
+    That is the largest stage of the process that waits least: whoever is faster waits for it. Nobody waits for an
+    evaluator.
+    """
+    waits = {name: shares["wait"] for name, shares in reading.wall.items() if sum(shares.values()) > 0}
+    process = min((name for name in waits if reading.roles.get(name) != "evaluator"), key=lambda name: waits[name])
+    work: Mapping[str, float] = {stage: share for stage, share in reading.wall[process].items() if stage != "wait"}
+    return max(work, key=lambda stage: work[stage]), process

@@ -1,0 +1,75 @@
+"""The group of all commands: what is told when a command cannot be done, and its exit status.
+
+A request that is wrong ends with exit status 2 and one line on stderr (value, rule, way out), what failed with 1.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from contextlib import suppress
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from actorlearn.files import DISK_ERRORS
+
+_PATH_ERRORS = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
+"""What is said of a path that somebody has named, or made what it is."""
+WRONG = 2
+FAILED = 1
+
+
+class Commands(TyperGroup):
+    """Typer's group, with every error that a user can make told in one line."""
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        """Run one command; exits with 0, 1, 2, or 130 after Ctrl-C."""
+        try:
+            code = super().main(*args, **extra | {"standalone_mode": False})
+        except typer.Abort:
+            code = 130
+        except Exception as error:
+            expected = _expected(error)
+            if expected is None:
+                raise  # a fault of ours: its traceback is what we need
+            code = _refuse(_message(error), expected)
+        if not standalone_mode:
+            return code
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _refuse(text: str, code: int) -> int:
+    if text:  # without a command typer has shown the help, and has no more to say
+        with suppress(OSError):  # of a full disk it cannot be told; the exit status can
+            typer.echo(f"actorlearn: {' '.join(text.split())}", err=True)
+    return code
+
+
+def _message(error: Exception) -> str:
+    """An error's line; typer's own (no such command, missing argument) know neither the rule nor the way out."""
+    if isinstance(error, OSError) and error.errno in DISK_ERRORS and error.filename:
+        return f"{error.filename}: {error.strerror}; make room on that disk, and try again"
+    if isinstance(error, OSError) and error.errno in _PATH_ERRORS and error.filename:
+        return f"{error.filename!s:.300}: {error.strerror}; name another path, or make it readable"
+    if not hasattr(error, "format_message"):
+        return str(error)
+    said = str(error.format_message()).rstrip(".")
+    context = getattr(error, "ctx", None)
+    return said if context is None or not said else f"{said}; see `{context.command_path} --help`"
+
+
+def _expected(error: Exception) -> int | None:
+    """The exit status of an error that is the user's to know; None for a fault of ours."""
+    from actorlearn.memory.shared import SharedMemoryFull
+    from actorlearn.wire.channel import ChannelError
+    from launch.errors import FailedError, RunError
+    from launch.topology.strict_yaml import TopologyError
+
+    if isinstance(error, RunError | TopologyError | SharedMemoryFull) or hasattr(error, "format_message"):
+        return WRONG
+    if isinstance(error, OSError) and error.errno in _PATH_ERRORS and error.filename:
+        return WRONG
+    full = isinstance(error, OSError) and error.errno in DISK_ERRORS
+    return FAILED if full or isinstance(error, FailedError | ChannelError) else None

@@ -1,0 +1,78 @@
+"""``actorlearn bench``: lists the suites, or runs one and shows what it found."""
+
+from __future__ import annotations
+
+import json as json_format
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from launch.bench import SUITES, Suite
+from launch.bench.measure import report
+from launch.bench.measure.request import Request, shipped
+from launch.errors import FailedError, RunError
+from launch.topology.load import expand, load
+
+
+def bench(name: str | None, wanted: Mapping[str, Any], output: Path | None, json: bool) -> int:
+    """Run a suite, or list them; returns the exit status. ``wanted`` are the fields of a Request."""
+    if name is None:
+        for known, suite in SUITES.items():
+            print(f"{known:<14} {(suite.load().__doc__ or '').strip().partition(chr(10))[0]}")
+        return 0
+    if name not in SUITES:
+        raise RunError(f"{name!r} is no suite: choose one of {', '.join(SUITES)}")
+    try:
+        request = _request(name, SUITES[name], wanted)
+        if output is not None:
+            _make(output)
+        end_in_order()
+        found = SUITES[name].load()(request)
+    except FailedError as error:
+        raise FailedError(f"{name}: {error}") from None
+    if json:
+        print(json_format.dumps(found.as_json()))
+    else:
+        report.show(found)
+    if output is not None:
+        try:
+            report.write(found, output)
+        except OSError as error:
+            raise FailedError(f"-o {output}: not written: {error}; what was found stands above") from None
+    return 0
+
+
+def _request(name: str, suite: Suite, wanted: Mapping[str, Any]) -> Request:
+    """The request of a suite; what is wrong with its topology is said before anything is measured."""
+    topology, overrides = wanted["topology"], wanted["overrides"]
+    if suite.reads_runs:
+        words = tuple(word for word in (topology, *overrides) if word is not None)
+        return Request(**{**wanted, "topology": "", "overrides": (), "runs": words})
+    topology, overrides = _to_measure(name, suite, topology, overrides)
+    return Request(**{**wanted, "topology": topology, "overrides": overrides})
+
+
+def _to_measure(name: str, suite: Suite, topology: str | None, overrides: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Topology and overrides of a suite; one that brings its own gets overrides alone."""
+    if topology is not None and "=" in topology and not Path(topology).exists():
+        overrides, topology = (topology, *overrides), None
+    if suite.topology is None and topology is not None:
+        raise RunError(f"{name} has topologies of its own: leave {topology!r} out")
+    topology, overrides = topology or shipped(suite.topology or "pong.yaml"), tuple(expand(overrides))
+    load(topology, overrides)
+    return topology, overrides
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"-o {folder}: {error.strerror}; name a folder that is there or can be made") from None
+
+
+def end_in_order() -> None:
+    """Let SIGTERM and SIGHUP end this process as Ctrl-C does, so that what it has started is ended too."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda received, _: sys.exit(128 + received))

@@ -1,0 +1,197 @@
+"""``actorlearn check``: the plan of a topology, as tables or as JSON. Starts nothing that stays."""
+
+from __future__ import annotations
+
+import json as json_format
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from actorlearn.actions import in_words
+from actorlearn.memory.shared import SHM_ROOT, free_bytes
+from actorlearn.optim.schedules import for_batches, scaled
+from actorlearn.parameters.mixing import Mixing, mixing_of
+from actorlearn.worker.roles import ROLES
+from launch.plan.addresses import Addresses
+from launch.plan.auto import crowded
+from launch.plan.memory_order import disorder
+from launch.plan.plan import Plan, plan
+from launch.plan.probe import Description, describe
+from launch.plan.roles import PLANNED
+from launch.topology.load import load, tree
+
+
+def check(topology: str, overrides: list[str], json: bool) -> int:
+    """Print the plan; returns the exit status."""
+    loaded = load(topology, overrides)
+    run_id = loaded.name  # of a run there would be more: its name and a random end
+    sockets = Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp") / f"actorlearn-{os.getuid()}-{run_id}"
+    made, addresses = plan(loaded, describe(loaded)), Addresses.named(run_id, Path("runs") / loaded.name, sockets)
+    if json:
+        print(json_format.dumps(as_json(made, addresses)))
+        return 0
+    console = Console()
+    for table in tables(made, addresses):
+        console.print(table)
+        console.print()
+    console.print(_environment(made.description), highlight=False, soft_wrap=True)
+    if made.graph:
+        console.print(_mixing(mixing_of(made.graph, loaded.learners.count)), highlight=False, soft_wrap=True)
+    for choice in made.choices:
+        console.print(f"[bold]chosen[/] {choice}", highlight=False)
+    numbers = optimizer(made)
+    if any(getattr(loaded.optimizer, key) != number for key, number in numbers.items()):
+        said = ", ".join(f"{key} {number:g}" for key, number in numbers.items())
+        console.print(f"[bold]optimizer[/] {said}, as this many learners and so large batches have it", highlight=False)
+    environments = loaded.simulators.environments
+    console.print(
+        f"[bold]ok[/] {loaded.name}: {len(made.processes)} processes on {made.cores}, "
+        f"{loaded.learners.count * environments} environments, "
+        f"{loaded.algorithm.horizon * environments:,} steps a batch, "
+        f"{size(made.bytes_total)} of shared memory ({size(free_bytes())} free in {SHM_ROOT})",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if crowd := crowded(loaded, made.cores.usable):
+        console.print(f"[yellow]but[/] {crowd}", highlight=False)
+    if found := disorder():
+        said = "this topology accepts it" if loaded.supervision.any_memory_order else "the run would be refused"
+        console.print(f"[yellow]but[/] {found}: {said}", highlight=False, soft_wrap=True)
+    if made.bytes_total > free_bytes():
+        less = "replay.capacity_steps" if made.topology.replay else "simulators.envs or algorithm.horizon"
+        console.print(
+            f"[yellow]but[/] {SHM_ROOT} has not so much free now: the run would be refused; "
+            f"free some (`actorlearn clean`), or write less {less}",
+            highlight=False,
+            soft_wrap=True,
+        )
+    return 0
+
+
+def as_json(made: Plan, addresses: Addresses) -> dict[str, Any]:
+    """The plan for programs."""
+    topology = made.topology
+    return {
+        "name": topology.name,
+        "cores": made.cores.allowed,
+        "usable_cores": made.cores.usable,
+        "processes": [{"name": p.name, "role": p.id.role} for p in made.processes],
+        "sockets": made.sockets(addresses),
+        "wakeups": [addresses.wakeup(p.id) for p in made.processes if ROLES[p.id.role].woken],
+        "segments": [{"name": s.name, "bytes": s.bytes, "what": s.what} for s in made.segments],
+        "bytes_total": made.bytes_total,
+        "bytes_free": free_bytes(),
+        "observation": {
+            "shape": list(made.description.observation_shape),
+            "dtype": made.description.observation_dtype,
+            "from": made.description.observation_from,
+            "left_out": list(made.description.left_out),
+        },
+        "actions": msgspec.to_builtins(made.description.actions),
+        "weights": made.description.weights,
+        "optimizer": optimizer(made),
+        "mixing": mixing_of(made.graph, topology.learners.count)._asdict() if made.graph else None,
+        "choices": [asdict(choice) for choice in made.choices],
+        "topology": tree(topology),
+    }
+
+
+def optimizer(made: Plan) -> dict[str, float]:
+    """The optimizer's numbers that depend on learners and batches, as they are learned with."""
+    t = made.topology
+    batches = t.replay.batches if t.replay else 1.0
+    scaling, learners = t.learners.rate_scaling, t.learners.count
+    found = for_batches(t.optimizer, batches, scaling)
+    return {
+        "learning_rate": scaled(found.learning_rate, learners, scaling),
+        "learning_rate_final": scaled(found.learning_rate_final, learners, scaling),
+        "epsilon": found.epsilon,
+    }
+
+
+def tables(made: Plan, addresses: Addresses) -> list[Table]:
+    """The plan for people."""
+    return [_processes(made, addresses), _segments(made), _topology(tree(made.topology))]
+
+
+def _environment(found: Description) -> str:
+    """Line about what networks see of the environment and what they choose."""
+    of = f", from {found.observation_from}" if found.observation_from else ""
+    said = [f"observation {found.observation_dtype}{list(found.observation_shape)}{of}", in_words(found.actions)]
+    return f"[bold]environment[/] {escape('; '.join([*said, *filter(None, [found.unseen])]))}"
+
+
+def _mixing(found: Mixing) -> str:
+    """Line about what the graph of learners promises."""
+    low, high = found.in_degree
+    within, period = found.connected_within, found.period
+    drawn = "" if found.repeats else f" in {period} draws"
+    turns = f"whose graph repeats after {period} exchanges" if found.repeats else "drawn anew for each exchange"
+    said = [
+        f"each learner mixes {low if low == high else f'{low} to {high}'} other(s)",
+        "always the same" if period == 1 else turns,
+        f"all are connected within {within} exchange(s){drawn}" if within else f"not all are ever connected{drawn}",
+        f"an exchange leaves {found.spectral_radius:.3f} of differences{drawn} (spectral radius)",
+        f"with all in step the mean is {'kept' if found.doubly_stochastic else 'not kept'}",
+    ]
+    return f"[bold]mixing[/] {', '.join(said)}"
+
+
+def _table(*headings: str, right: tuple[str, ...] = ()) -> Table:
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
+    return table
+
+
+def _processes(made: Plan, addresses: Addresses) -> Table:
+    table = _table("process", "does", "is woken by")
+    table.add_row("supervisor", "starts, watches, restarts, stops", Path(addresses.control).name)
+    for process in made.processes:
+        role = PLANNED[process.id.role]
+        wakers = [addresses.wakeup(process.id) if role.spec.woken else "", made.mailbox(process, addresses)]
+        woken_by = ", ".join(Path(waker).name for waker in wakers if waker)
+        table.add_row(process.name, role.does(made.topology), woken_by)
+    return table
+
+
+def _segments(made: Plan) -> Table:
+    table = _table("segment", "bytes", "what", right=("bytes",))
+    for segment in made.segments:
+        table.add_row(segment.name, f"{segment.bytes:,}", segment.what)
+    table.add_row("all", f"{made.bytes_total:,}", "")
+    return table
+
+
+def _topology(resolved: Mapping[str, Any]) -> Table:
+    table = _table("key", "value")
+    for key, value in resolved.items():
+        if isinstance(value, Mapping):
+            for inner, part in value.items():
+                table.add_row(f"{key}.{inner}", _value(part))
+        else:
+            table.add_row(key, _value(value))
+    return table
+
+
+def _value(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:_}"  # as it may be written in a topology
+    return value if isinstance(value, str) else json_format.dumps(value)
+
+
+def size(count: int) -> str:
+    """Bytes for people: 12.3 MiB."""
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} GiB"

@@ -1,0 +1,288 @@
+"""``actorlearn doctor``: looks at this machine and says what will bite, and what to do about it.
+
+Reads limits, memory, /dev/shm, library versions and plug-ins; child processes ask torch and the scheduler. Changes
+nothing.
+"""
+
+from __future__ import annotations
+
+import json as json_format
+import os
+import platform
+import re
+import resource
+import shutil
+import stat
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from actorlearn.algorithms.settings import ALGORITHMS
+from actorlearn.envs.specs import ENVIRONMENTS
+from actorlearn.memory.progress import ROWS as MOST_PROCESSES
+from actorlearn.memory.shared import SHM_ROOT
+from actorlearn.metrics.energy import Energy
+from actorlearn.metrics.specs import WRITERS
+from actorlearn.models.specs import MODELS
+from actorlearn.optim.specs import OPTIMIZERS
+from actorlearn.registry import Registry
+from actorlearn.wire import MINIMUM_LIBZMQ
+from launch.commands.check import size
+from launch.machine.cgroups import autogroups
+from launch.machine.cores import Cores
+from launch.plan.memory_order import disorder
+from launch.spawning.answers import NoAnswerError, ask
+
+OK, WARN, STOP = "ok", "warn", "stop"
+REGISTRIES: tuple[Registry[Any], ...] = (ALGORITHMS, MODELS, OPTIMIZERS, ENVIRONMENTS, WRITERS)
+_COLOURS = {OK: "green", WARN: "yellow", STOP: "bold red"}
+
+_MINIMUM_PYTHON = (3, 11)
+_EEVDF, _SLICES = (6, 6), (6, 12)  # Linux that has them
+_FILES_A_PROCESS = 8  # the supervisor's log, pidfd and pipes for each child, with a margin
+_SMALL_SHM = 256 * 1024**2  # PAAC on Atari needs 60 to 130 MiB; docker gives 64 MiB unless told otherwise
+_TIMEOUT_S = 60.0
+_SOCKET_PATH = 107  # bytes of a unix socket's path
+_LONGEST_NAME = 64  # of a run
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at."""
+
+    what: str
+    found: str
+    verdict: str = OK
+    way_out: str = ""
+
+
+def doctor(json: bool) -> int:
+    """Print the findings; returns 1 when one of them would stop a run."""
+    findings = examine()
+    stops = any(finding.verdict == STOP for finding in findings)
+    if json:
+        print(json_format.dumps({"ok": not stops, "findings": [asdict(finding) for finding in findings]}))
+        return int(stops)
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for heading in ("", "what", "found", "what to do"):
+        table.add_column(heading, overflow="fold")
+    for finding in findings:
+        verdict = Text(finding.verdict, style=_COLOURS[finding.verdict])
+        table.add_row(verdict, finding.what, Text(finding.found), Text(finding.way_out))
+    Console().print(table)
+    return int(stops)
+
+
+def examine() -> list[Finding]:
+    """Look at everything."""
+    return [
+        _python(),
+        _platform(),
+        _cores(),
+        *_scheduler(),
+        _memory(),
+        _shared_memory(),
+        _sockets(),
+        _limit("open files", resource.RLIMIT_NOFILE, 64 + _FILES_A_PROCESS * MOST_PROCESSES, "ulimit -n"),
+        _limit("processes", resource.RLIMIT_NPROC, 4 * MOST_PROCESSES, "ulimit -u"),
+        _libzmq(),
+        *_torch(),
+        _energy(),
+        _atari(),
+        *(finding for registry in REGISTRIES for finding in _registry(registry)),
+    ]
+
+
+def _registry(registry: Registry[Any]) -> list[Finding]:
+    """Say which entries a registry has and where they come from, and which cannot be loaded."""
+    sources: dict[str, list[str]] = {}
+    broken = []
+    for entry in registry.entries():
+        try:
+            entry.load()
+        except ValueError as error:
+            way_out = f"mend or uninstall {entry.distribution}; nothing else is the worse for it"
+            broken.append(Finding(f"{registry.kind} {entry.name}", str(error), WARN, way_out))
+        else:
+            sources.setdefault(entry.distribution, []).append(entry.name)
+    said = "; ".join(f"{', '.join(names)} (of {source})" for source, names in sources.items())
+    return [Finding(registry.group, said or "none"), *broken]
+
+
+def _python() -> Finding:
+    found = f"{platform.python_version()} ({sys.executable})"
+    if sys.version_info < _MINIMUM_PYTHON:
+        return Finding("python", found, STOP, "install Python 3.11 or newer")
+    return Finding("python", found)
+
+
+def _platform() -> Finding:
+    found = f"{platform.system()} {platform.release()}, {platform.machine()}"
+    if platform.system() != "Linux":
+        return Finding("platform", found, STOP, "actorlearn needs Linux: pidfd, /dev/shm, parent-death signals")
+    if wrong := disorder():
+        return Finding("platform", found, STOP, f"{wrong}; runs start only with supervision.any_memory_order: true")
+    return Finding("platform", found)
+
+
+def _cores() -> Finding:
+    cores = Cores.here()
+    found = f"{cores.allowed} of {os.cpu_count() or 1} allowed"
+    if quota := cores.quota:
+        found += f"; cgroup v{quota.version} gives {quota.cores:g} cores' time ({quota.file})"
+    if cores.usable < 2:
+        return Finding("cores", found, WARN, "simulators, inference and trainer will take turns; allow two or more")
+    if cores.rationed:
+        way_out = f"all processes stand still when {cores.usable:g} cores' time is used up: allow more, or fewer CPUs"
+        return Finding("cores", found, WARN, way_out)
+    return Finding("cores", found)
+
+
+def _scheduler() -> list[Finding]:
+    """What the kernel offers to a run that is not alone on its cores."""
+    release = platform.release()
+    version = tuple(int(number) for number in re.findall(r"\d+", release)[:2])
+    try:
+        sliced, batch, idle = _ask(_ASK_SCHEDULER)
+    except NoAnswerError as error:
+        return [Finding("scheduler", f"cannot be asked: {error}", WARN, "beside other programs training may be slow")]
+    known = "EEVDF" if version >= _EEVDF else "before EEVDF"
+    found = f"{known}, slices of one's own {'accepted' if sliced else 'not to be had'}"
+    scheduler = Finding("scheduler", found)
+    if version >= _EEVDF and not sliced:
+        why = f"Linux {release} has none" if version < _SLICES else "the call is refused, perhaps by a sandbox"
+        way_out = f"{why}: who wakes up beside a busy program waits for milliseconds; Linux 6.12 has slices"
+        scheduler = Finding("scheduler", found, WARN, way_out)
+    classes = Finding("classes", "batch and idle permitted")
+    if not (batch and idle):
+        refused = " and ".join(name for name, given in (("batch", batch), ("idle", idle)) if not given)
+        classes = Finding("classes", f"{refused} refused", WARN, "an evaluator takes as much of the cores as a trainer")
+    return [scheduler, classes, _nice(), _autogroup()]
+
+
+def _nice() -> Finding:
+    nice, (limit, _) = os.nice(0), resource.getrlimit(resource.RLIMIT_NICE)
+    lowest = -20 if os.geteuid() == 0 or limit == resource.RLIM_INFINITY else max(-20, 20 - limit)
+    found = f"{nice}; may go down to {min(nice, lowest)}"
+    if nice > 0:
+        return Finding("nice", found, WARN, "a run started from here gives way to others: start it from another shell")
+    return Finding("nice", found)
+
+
+def _autogroup() -> Finding:
+    found = {True: "on: nice counts within a session, sessions share evenly", False: "off", None: "none"}
+    return Finding("autogroup", found[autogroups()])
+
+
+def _memory() -> Finding:
+    memory = psutil.virtual_memory()
+    found = f"{size(memory.available)} of {size(memory.total)} available"
+    if memory.available < 2 * 1024**3:
+        return Finding("memory", found, WARN, "torch takes 200 to 400 MiB in each inference server and trainer")
+    return Finding("memory", found)
+
+
+def _shared_memory() -> Finding:
+    if not SHM_ROOT.is_dir() or not os.access(SHM_ROOT, os.W_OK | os.X_OK):
+        return Finding(str(SHM_ROOT), "cannot be written", STOP, f"mount a tmpfs at {SHM_ROOT} with mode 1777")
+    status = os.statvfs(SHM_ROOT)
+    free, total = status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
+    found = f"{size(free)} of {size(total)} free"
+    way_out = f"free some or mount {SHM_ROOT} larger (docker: --shm-size=1g); `actorlearn check` says what a run needs"
+    if free < 1024**2:
+        return Finding(str(SHM_ROOT), found, STOP, way_out)
+    return Finding(str(SHM_ROOT), found, *((WARN, way_out) if free < _SMALL_SHM else ()))
+
+
+def _sockets() -> Finding:
+    named = os.environ.get("XDG_RUNTIME_DIR")
+    root = Path(named or "/tmp")
+    found = str(root) if named else "/tmp (XDG_RUNTIME_DIR is not set)"
+    way_out = "set XDG_RUNTIME_DIR to a folder of yours with mode 0700, with a short path"
+    if not root.is_dir() or not os.access(root, os.W_OK | os.X_OK):
+        return Finding("sockets in", f"{found}: cannot be written", STOP, way_out)
+    if named and (root.stat().st_uid != os.getuid() or stat.S_IMODE(root.stat().st_mode) & 0o077):
+        return Finding("sockets in", f"{found}: open to others", WARN, way_out)
+    longest = len(f"{root}/actorlearn-{os.getuid()}-/inference-255.sock".encode()) + _LONGEST_NAME
+    if longest > _SOCKET_PATH:
+        spare = _LONGEST_NAME - (longest - _SOCKET_PATH)
+        return Finding("sockets in", found, *((STOP, way_out) if spare < 8 else ()))
+    return Finding("sockets in", found)
+
+
+def _limit(what: str, kind: int, needed: int, command: str) -> Finding:
+    soft, hard = resource.getrlimit(kind)
+    found = "unlimited" if soft == resource.RLIM_INFINITY else f"{soft:,}"
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        more = "" if hard == resource.RLIM_INFINITY or hard >= needed else f" (the hard limit is {hard:,}: ask root)"
+        verdict = STOP if soft < needed // 16 else WARN
+        return Finding(what, found, verdict, f"{command} {needed}: enough for {MOST_PROCESSES} processes{more}")
+    return Finding(what, found)
+
+
+def _libzmq() -> Finding:
+    try:
+        libzmq, pyzmq = _ask(_ASK_ZMQ)
+    except NoAnswerError as error:
+        return Finding("libzmq", f"cannot be imported: {error}", STOP, "pip install pyzmq")
+    found = f"{'.'.join(map(str, libzmq))} (pyzmq {pyzmq})"
+    if tuple(libzmq) < MINIMUM_LIBZMQ:
+        return Finding("libzmq", found, STOP, "older ones have known remote crashes: pip install -U pyzmq")
+    return Finding("libzmq", found)
+
+
+_ASK_SCHEDULER = (
+    "import json; from actorlearn.worker.scheduling import set_policy, set_slice; "
+    "print(json.dumps([set_slice(300_000), set_policy('batch'), set_policy('idle')]))"
+)
+_ASK_ZMQ = "import json, zmq; print(json.dumps([zmq.zmq_version_info(), zmq.__version__]))"
+_ASK_TORCH = (
+    "import json, torch; n = torch.cuda.device_count() if torch.cuda.is_available() else 0; "
+    "print(json.dumps([torch.__version__, [torch.cuda.get_device_name(i) for i in range(n)]]))"
+)
+
+
+def _ask(code: str) -> Any:
+    """Have a new interpreter import a library and say what it found; raises NoAnswerError.
+
+    Here it would stay: torch costs a second and, with CUDA, a context; and a broken library may end the process.
+    """
+    try:
+        return ask([sys.executable, "-c", code], _TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise NoAnswerError(f"no answer in {_TIMEOUT_S:g} s") from None
+
+
+def _torch() -> list[Finding]:
+    try:
+        version, devices = _ask(_ASK_TORCH)
+    except NoAnswerError as error:
+        return [Finding("torch", f"cannot be imported: {error}", STOP, "pip install torch; with a GPU, try nvidia-smi")]
+    gpu = Finding("gpu", ", ".join(devices) or "none")
+    if not devices and shutil.which("nvidia-smi"):
+        way_out = (
+            "nvidia-smi is here, but torch sees no GPU: install a CUDA build of torch, look at CUDA_VISIBLE_DEVICES"
+        )
+        gpu = Finding("gpu", "none", WARN, way_out)
+    return [Finding("torch", version), gpu]
+
+
+def _energy() -> Finding:
+    """Not readable stops nothing and bites nobody: rows then have no frames_per_kj."""
+    return Finding("energy", Energy().said())
+
+
+def _atari() -> Finding:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return Finding("ale-py", version("ale-py"))
+    except PackageNotFoundError:
+        return Finding("ale-py", "not installed", WARN, "ALE/… games need it: pip install ale-py")

@@ -1,0 +1,91 @@
+"""Scores a run: whole games with its newest valid checkpoint, played by a process of their own.
+
+Reads the run's resolved topology; writes a settings file for ``tasks/evaluate.py`` and prints what it answers.
+Imports neither torch nor an environment.
+"""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from actorlearn.worker import settings as process_settings
+from actorlearn.worker.settings import EvaluateSettings
+from launch.errors import FailedError, RunError
+from launch.machine.cores import Cores
+from launch.plan.auto import choose, cpu_flags
+from launch.plan.probe import describe, evaluated
+from launch.plan.roles import own_weights, policy
+from launch.reports.evaluations import compared
+from launch.runs import find
+from launch.runs.find import Run
+from launch.spawning.answers import NoAnswerError, ask
+from launch.topology.load import load
+
+BEHIND = 2
+"""Checkpoints that a learner's newest may be behind the newest of all: further behind it has left the run."""
+
+
+def evaluate(word: str, episodes: int | None, greedy: bool | None, seed: int | None, json: bool) -> int:
+    """Play and print; returns the exit status."""
+    run = find.find(word)
+    answer = play(run, settings(run, episodes, greedy, seed))
+    for warning in answer["warnings"]:
+        print(f"warning: {warning}", file=sys.stderr)
+    if json:
+        print(json_format.dumps({"run": run.name, **answer}))
+        return 0
+    learners = answer.get("learners", {})
+    who = f"the average of {len(learners)} learners' weights" if learners else "the policy"
+    print(f"{run.name}: {answer['episodes']} whole games with {who} of {answer['env_steps']:,} steps")
+    print(f"raw score {_scores(answer)}")
+    for name, own in learners.items():
+        print(f"{name} alone: {_scores(own)}")
+    if secondary := answer.get("secondary"):
+        print(f"secondary learner: {_scores(secondary)}")
+    if learners:
+        print(f"best of them: {answer['best']}, {answer['best_mean']:.2f}; their mean: {answer['learners_mean']:.2f}")
+    return 0
+
+
+def _scores(found: Mapping[str, Any]) -> str:
+    spread = f"{found['mean']:.2f} ± {found['std']:.2f} (standard deviation)"
+    return f"{spread}, lowest {found['min']:g}, highest {found['max']:g}"
+
+
+def settings(run: Run, episodes: int | None, greedy: bool | None, seed: int | None) -> EvaluateSettings:
+    """Return settings for the evaluating process: the run's own topology, but for what the user asks otherwise."""
+    if not run.checkpoints():
+        raise RunError(f"{run.name} has no checkpoint to evaluate; one is written every checkpoint.every_steps steps")
+    topology = load(run.path / "topology.yaml")
+    chosen, _ = choose(topology, cpu_flags(), Cores.here())
+    acting = policy(chosen, describe(topology))
+    return EvaluateSettings(
+        env=evaluated(topology),
+        policy=acting,
+        run_dir=str(run.path),
+        behind_steps=BEHIND * topology.checkpoint.every_steps if own_weights(topology) else None,
+        episodes=topology.evaluator.episodes if episodes is None else episodes,
+        greedy=topology.evaluator.greedy if greedy is None else greedy,
+        seed=topology.seed if seed is None else seed,
+    )
+
+
+def play(run: Run, wanted: EvaluateSettings) -> dict[str, Any]:
+    """Run the process to its end and read its answer; raises FailedError with its last line."""
+    with tempfile.TemporaryDirectory(prefix="actorlearn-") as folder:
+        path = Path(folder) / "evaluate.json"
+        process_settings.write(wanted, path)
+        command = [sys.executable, "-m", "actorlearn.processes", "evaluate", str(path)]
+        try:
+            # Idle threads must not spin: a run may need the cores.
+            answer: dict[str, Any] = ask(command, OMP_WAIT_POLICY="PASSIVE")
+        except NoAnswerError as error:
+            raise FailedError(f"{run.name} cannot be evaluated: {error}") from None
+    if learners := answer.get("learners"):
+        answer |= compared({name: own["mean"] for name, own in learners.items()})
+    return answer

@@ -1,0 +1,174 @@
+"""Looks after runs: lists them, stops them, adds and drains simulators, removes what dead ones left.
+
+Speaks to living supervisors over their control sockets. Signals a supervisor only when told to stop it now, and then by
+pidfd, so that a reused process id is never hit.
+"""
+
+from __future__ import annotations
+
+import json as json_format
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from launch.errors import FailedError
+from launch.reports.format import as_whole, metric_value
+from launch.runs import find
+from launch.runs.client import ask
+from launch.runs.find import Run
+from launch.runs.view import RunView, glance
+from launch.runtime.workspace import sweep_all
+
+_CHANGE_S = 75.0
+"""Attach, detach and save are answered when done, or given up by the supervisor after 60 s."""
+
+_NOW_S = 5.0
+"""A supervisor told to stop now has nothing to save; what takes longer than this is stuck."""
+
+_METRICS = ("env_steps", "env_steps_per_s", "episode_return_mean")
+"""Shown of each run by ``ps``."""
+
+
+def ps(ended: bool, json: bool) -> int:
+    """List runs; returns the exit status."""
+    rows = [_about(glance(run)) for run in (find.all_runs() if ended else find.living())]
+    if json:
+        print(json_format.dumps({"runs": rows}))
+        return 0
+    if not rows:
+        print("no run is alive" + ("" if ended else "; `actorlearn ps --all` also lists those that have ended"))
+        return 0
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for heading in ("run", "status", "processes", "steps", "steps/s", "score", "time"):
+        table.add_column(heading, justify="left" if heading in ("run", "status") else "right", no_wrap=heading != "run")
+    table.add_column("folder", overflow="fold")
+    for row in rows:
+        table.add_row(
+            row["run"],
+            row["status"],
+            as_whole(row["processes"]),
+            *(metric_value(row, name) for name in (*_METRICS, "time_s")),
+            _short(row["folder"]),
+        )
+    Console(soft_wrap=not os.isatty(1)).print(table)
+    return 0
+
+
+def _about(view: RunView) -> dict[str, Any]:
+    return {
+        "run": view.name,
+        "folder": str(view.folder),
+        "status": view.status,
+        "processes": None if view.processes is None else len(view.processes),
+        "supervisor_pid": None if view.has_ended else view.meta.get("supervisor_pid"),
+        **{name: view.final(name) for name in _METRICS},
+        "time_s": view.elapsed_s,
+    }
+
+
+def _short(folder: str) -> str:
+    here = Path.cwd()
+    return str(Path(folder).relative_to(here)) if Path(folder).is_relative_to(here) else folder
+
+
+def stop(word: str, now: bool, timeout_s: float, json: bool) -> int:
+    """End a run and wait until it has ended; returns the exit status."""
+    run = find.find_living(word)
+    began_s = time.monotonic()
+    killed = False
+    if now:
+        killed = not _stop_now(run)
+    else:
+        ask(run, "stop")
+        if not _wait(run, timeout_s):
+            raise FailedError(
+                f"{run.name} is still at work {timeout_s:g} s after it was told to stop; "
+                f"wait for it with `actorlearn top {run.name}`, or use `actorlearn stop {run.name} --now`"
+            )
+    took_s = time.monotonic() - began_s
+    status = "killed" if killed else run.status
+    if json:
+        print(json_format.dumps({"run": run.name, "status": status, "seconds": round(took_s, 3)}))
+    else:
+        print(f"{run.name}: {status} after {took_s:.1f} s")
+    return 0
+
+
+def _stop_now(run: Run) -> bool:
+    """Have it end at once; kill a supervisor that does not. Says whether asking was enough."""
+    with suppress(FailedError):  # it may be ending, and a stuck one is why --now was given
+        ask(run, "kill", timeout_s=_NOW_S / 2)
+    if _wait(run, _NOW_S):
+        return True
+    _kill(run)
+    _wait(run, _NOW_S)
+    sweep_all()  # its children are ended by their guardian
+    return False
+
+
+def _kill(run: Run) -> None:
+    try:
+        handle = os.pidfd_open(int(run.meta["supervisor_pid"]))
+    except ProcessLookupError:
+        return
+    try:
+        if run.alive:  # checked after the handle was taken: it is this process, not a later one with its id
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+    finally:
+        os.close(handle)
+
+
+def _wait(run: Run, timeout_s: float) -> bool:
+    deadline_s = time.monotonic() + timeout_s
+    while run.alive:
+        if time.monotonic() >= deadline_s:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def attach(word: str, simulators: int, learners: int, overrides: list[str], json: bool) -> int:
+    """Add simulators, or learners; returns the exit status."""
+    run = find.find_living(word)
+    reply = ask(run, "attach", simulators=simulators, learners=learners, overrides=overrides, timeout_s=_CHANGE_S)
+    return _answer(run, reply, json)
+
+
+def detach(word: str, names: list[str], json: bool) -> int:
+    """Drain simulators, or learners; returns the exit status."""
+    run = find.find_living(word)
+    return _answer(run, ask(run, "detach", names=names, timeout_s=_CHANGE_S), json)
+
+
+def save(word: str, json: bool) -> int:
+    """Have a checkpoint written; returns the exit status."""
+    run = find.find_living(word)
+    return _answer(run, ask(run, "save", timeout_s=_CHANGE_S), json)
+
+
+def _answer(run: Run, reply: Any, json: bool) -> int:
+    if json:
+        print(json_format.dumps({"run": run.name, "text": reply.text, **reply.data}))
+    else:
+        print(f"{run.name}: {reply.text}")
+    return 0
+
+
+def clean(json: bool) -> int:
+    """Remove what dead runs left; returns the exit status."""
+    swept, sockets = sweep_all()
+    if json:
+        print(json_format.dumps({"shared_memory": swept, "sockets": sockets}))
+        return 0
+    for what, run_ids in (("shared memory", swept), ("sockets", sockets)):
+        for run_id in run_ids:
+            print(f"removed the {what} of {run_id}")
+    if not swept and not sockets:
+        print("nothing to remove")
+    return 0

@@ -1,0 +1,85 @@
+"""``actorlearn run`` and ``resume``: start a run in this process and see it to its end.
+
+Reads topologies; makes the run folder. The work itself is ``launch/runtime/loop.py``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from launch.errors import RunError
+from launch.runs import find
+
+if TYPE_CHECKING:
+    from launch.supervision.events import Console
+    from launch.topology.load import Topology
+
+
+def start(topology: str, overrides: Sequence[str], run_dir: Path | None) -> int:
+    """Run a topology in a new folder; returns the exit status."""
+    from launch.topology.load import load
+
+    loaded = load(topology, overrides)
+    return _run(loaded, new_folder(loaded.name, run_dir), resume=False)
+
+
+def resume(word: str, overrides: Sequence[str]) -> int:
+    """Go on with a run that has ended; returns the exit status."""
+    from launch.topology.load import load
+
+    run = find.find(word)
+    if run.alive:
+        raise RunError(
+            f"{run.name} is alive; `actorlearn top {run.name}` shows it, `actorlearn stop {run.name}` ends it"
+        )
+    if not run.checkpoints():
+        raise RunError(f"{run.name} has no checkpoint to resume from; start it again with `actorlearn run`")
+    return _run(load(run.path / "topology.yaml", overrides), run.path, resume=True)
+
+
+def new_folder(name: str, run_dir: Path | None) -> Path:
+    """Make the folder for the run's files; it must be new or empty, because a run is never mixed with another."""
+    folder = run_dir or find.RUNS / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    if folder.is_dir() and any(folder.iterdir()):
+        if find.read(folder) is None:
+            raise RunError(f"--run-dir {folder}: is not empty; name a new folder")
+        raise RunError(
+            f"--run-dir {folder}: holds a run already; "
+            f"go on with it with `actorlearn resume {folder}`, or name a new folder"
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"--run-dir {folder}: cannot be made: {error.strerror}; name another folder") from None
+    return folder
+
+
+def _run(topology: Topology, folder: Path, resume: bool) -> int:
+    from launch.display import console
+    from launch.runs.view import RunView
+    from launch.runtime.loop import run
+
+    screen = None
+    try:
+        with suppress(OSError):  # nobody can see it: the run goes on all the same
+            screen = console.make(RunView(folder.absolute().name, topology.env.id, topology.total_steps))
+        return run(topology, folder, resume=resume, console=screen)
+    finally:
+        close_screen(screen)
+
+
+def close_screen(screen: Console | None) -> None:
+    """Give the terminal back. What cannot be written any more is let go, or the interpreter would exit with 120."""
+    try:
+        if screen is not None:
+            screen.close()
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError), open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())

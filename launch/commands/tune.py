@@ -1,0 +1,121 @@
+"""``actorlearn tune``: tries shapes of a topology on this machine and writes the fastest as a file of overrides.
+
+What is learned stays as it is: environments in all, horizon and blocks are the topology's. Only how they are spread
+over processes and threads is tried, first all ways for a moment, then the best of them for longer.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from actorlearn.files import write_atomically
+from launch.bench.measure.interleaved import progress_bar
+from launch.bench.measure.report import machine_line
+from launch.bench.measure.running import rate_of
+from launch.commands.bench import end_in_order
+from launch.errors import FailedError, RunError
+from launch.machine.cores import begun_cores
+from launch.topology.load import Topology, expand, load
+
+FIRST_S = 4.0
+"""Of each way in the first heat; every later heat takes twice as long and a third of the ways."""
+LAST_S = 16.0
+"""Of the fastest way with its simulators pinned to cores, and without."""
+WARMUP_S = 2.0
+LAST = 3
+"""The ways that meet in the last heat."""
+
+Keys = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One way and the rate it had in its longest heat."""
+
+    keys: Keys
+    steps_per_s: float
+
+
+def tune(path: str, overrides: Sequence[str], output: Path) -> int:
+    """Find the fastest way, write it to ``output``, say so; returns the exit status."""
+    given = expand(overrides)
+    ways = candidates(load(path, given), begun_cores())
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.touch()
+    except OSError as error:
+        raise RunError(f"-o {output}: cannot be written: {error.strerror}; name another file") from None
+    end_in_order()
+
+    def measure(keys: Keys, seconds: float) -> float:
+        return rate(path, (*given, *keys), seconds)
+
+    fastest = heats(ways, measure)[0].keys
+    ranked = heats([(*fastest, f"simulators.pin={pinned}") for pinned in ("false", "true")], measure, LAST_S)
+    best = ranked[0]
+    if best.steps_per_s == 0:
+        raise FailedError(f"tune: no way to run {path} worked; see above")
+    keys = (*given, *best.keys)
+    lines = [f"# {path}: {best.steps_per_s:,.0f} steps/s on {machine_line()}", *keys]
+    for tried in ranked:
+        print(f"{tried.steps_per_s:>8,.0f} steps/s  {' '.join(tried.keys)}")
+    try:
+        write_atomically(output, "".join(f"{line}\n" for line in lines).encode())
+    except OSError as error:
+        raise FailedError(
+            f"-o {output}: not written: {error.strerror}; what was to stand there: {' '.join(keys)}"
+        ) from None
+    print(f"wrote {output}; use it with: actorlearn run {path} @{output}")
+    return 0
+
+
+def candidates(topology: Topology, cores: int) -> list[Keys]:
+    """Every way worth trying on so many cores, of which each learner has its share; the topology's own is the first."""
+    s, t = topology.simulators, topology.trainer
+    cores = max(1, cores // topology.learners.count)
+    own = (s.count, s.groups, topology.inference.count, t.threads)
+    environments = s.environments
+    counts = [count for count in range(1, 2 * cores + 1) if environments % count == 0]
+    threads = sorted({1, t.threads, cores}) if t.device == "cpu" else [t.threads]
+    ways = itertools.product(counts, (1, 2), (0, 1), threads)
+    possible = [way for way in ways if environments // way[0] % way[1] == 0 and not (way[2] == 0 and way[1] > 1)]
+    return [_keys(environments, *way) for way in (own, *(way for way in possible if way != own))]
+
+
+def _keys(environments: int, count: int, groups: int, servers: int, threads: int) -> Keys:
+    simulators = (
+        f"simulators.count={count}",
+        f"simulators.envs={environments // count}",
+        f"simulators.groups={groups}",
+    )
+    return (*simulators, f"inference.count={servers}", f"trainer.threads={threads}")
+
+
+def heats(ways: Sequence[Keys], measure: Callable[[Keys, float], float], seconds: float = FIRST_S) -> list[Tried]:
+    """Measure all ways, then the better third of them for twice as long, and so on; the last heat's, best first."""
+    left = list(ways)
+    with progress_bar() as progress:
+        while True:
+            task = progress.add_task(f"{len(left)} ways, {seconds:.0f} s each", total=len(left))
+            ranked = []
+            for keys in left:
+                ranked.append(Tried(keys, measure(keys, seconds)))
+                progress.advance(task)
+            ranked.sort(key=lambda tried: -tried.steps_per_s)
+            if len(left) <= LAST:
+                return ranked
+            left = [tried.keys for tried in ranked[: max(LAST, len(left) // 3)]]
+            seconds *= 2
+
+
+def rate(path: str, overrides: Keys, seconds: float) -> float:
+    """The rate of one way; 0, and why, for one that does not work."""
+    try:
+        return rate_of(path, overrides, seconds, WARMUP_S)
+    except FailedError as error:
+        print(f"{' '.join(overrides)}: {error}", file=sys.stderr)
+        return 0.0

@@ -1,0 +1,91 @@
+"""Watches a run from outside: the picture of ``top`` and the output of ``logs``.
+
+Works on ended runs too, and never changes one. What is read of a run is ``launch/runs/view.py``'s and ``tail.py``'s.
+"""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.console import Console as Terminal
+from rich.live import Live
+
+from launch.display.screen import picture
+from launch.errors import RunError
+from launch.runs import find
+from launch.runs.find import Run
+from launch.runs.tail import Tail
+from launch.runs.view import RunReader, RunView
+
+_LOOK_EVERY_S = 1.0
+_FOLLOW_EVERY_S = 0.2
+
+
+def top(word: str | None, once: bool, json: bool) -> int:
+    """Show a run until it ends; returns the exit status."""
+    reader = RunReader(find.find(word))
+    view = reader.look()
+    terminal = Terminal()
+    if json:
+        print(json_format.dumps(view.as_json()))
+    elif once or not terminal.is_terminal or view.has_ended:
+        _print(view, terminal)
+    else:
+        _follow(reader, view, terminal)
+    return 0
+
+
+def _follow(reader: RunReader, view: RunView, terminal: Terminal) -> None:
+    """Redraw until the run ends."""
+    with Live(console=terminal, auto_refresh=False, screen=True) as live:
+        while reader.run.alive:
+            live.update(picture(view, terminal.width, terminal.height), refresh=True)
+            time.sleep(_LOOK_EVERY_S)
+            view = reader.look()
+    _print(reader.look(), terminal)
+
+
+def _print(view: RunView, terminal: Terminal) -> None:
+    terminal.print(picture(view, terminal.width, terminal.height))
+
+
+def logs(word: str, process: str | None, follow: bool, lines: int) -> int:
+    """Print the processes' output; returns the exit status."""
+    run = find.find(word)
+    files = _log_files(run, process)
+    tails = {path: Tail(path, lines) for path in files}
+    follow = follow and run.alive
+    _print_new(tails, process is None, last=not follow)
+    while follow and run.alive:
+        time.sleep(_FOLLOW_EVERY_S)
+        if process is None:
+            for path in _log_files(run, None):  # processes that were attached meanwhile
+                tails.setdefault(path, Tail(path, lines))
+        _print_new(tails, process is None)
+    if follow:
+        _print_new(tails, process is None, last=True)
+    return 0
+
+
+def _log_files(run: Run, process: str | None) -> list[Path]:
+    files = sorted((run.path / "logs").glob("*.log"))
+    if not files:
+        raise RunError(f"{run.name} has no logs in {run.path / 'logs'}; its processes have not been started")
+    if process is None:
+        return files
+    chosen = [path for path in files if path.stem == process]
+    if not chosen:
+        raise RunError(f"{process!r} is no process of {run.name}: choose one of {', '.join(p.stem for p in files)}")
+    return chosen
+
+
+def _print_new(tails: Mapping[Path, Tail], named: bool, last: bool = False) -> None:
+    width = max(len(path.stem) for path in tails)
+    for path, tail in tails.items():
+        for line in tail.new(last):
+            print(f"{path.stem:<{width}} | {line}" if named else line)
+    sys.stdout.flush()

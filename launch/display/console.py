@@ -1,0 +1,163 @@
+"""Shows a run to a person while it goes on: a live picture on a terminal, short lines anywhere else.
+
+Reads what the supervisor's loop hands it; writes to one stream. Starts no thread: it draws inside the calls it gets, at
+most a few times a second, because the process it lives in spawns others.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TextIO
+
+from rich.console import Console as Terminal
+from rich.live import Live
+
+from launch.display.screen import picture
+from launch.reports.format import as_duration, as_whole, event_line, metric_value
+from launch.runs.view import RunView
+
+if TYPE_CHECKING:
+    from launch.supervision.events import Console, Note
+
+_DRAW_EVERY_S = 0.25
+_LINE_EVERY_S = 10.0
+
+
+def make(view: RunView, stream: TextIO | None = None) -> Console:
+    """Return the console that suits the stream: LiveConsole for a terminal that can redraw, else PlainConsole.
+
+    ``view`` is of a run that has not begun: its name, environment and total steps.
+    """
+    out = stream or sys.stdout
+    if out.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+        return LiveConsole(view, Terminal(file=out))
+    return PlainConsole(view, out)
+
+
+class LiveConsole:
+    """One picture, redrawn in place; its last state stays when it is closed."""
+
+    def __init__(self, view: RunView, terminal: Terminal, now_s: Callable[[], float] = time.monotonic) -> None:
+        """Draw the first picture."""
+        self.view = view
+        self._terminal = terminal
+        self._now_s = now_s
+        self._started_s = now_s()
+        self._drawn_s = self._started_s
+        self._live = Live(self._picture(), console=terminal, auto_refresh=False, vertical_overflow="crop")
+        self._live.start(refresh=True)
+
+    def event(self, note: Note) -> None:
+        """Something happened to a process: drawn at once."""
+        self.view = self.view.with_event(as_event(note, self._now_s() - self._started_s))
+        self._draw(at_once=True)
+
+    def row(self, row: Mapping[str, Any]) -> None:
+        """A report of the trainer."""
+        self.view = self.view.with_row(row)
+        self._draw()
+
+    def processes(self, processes: Sequence[Mapping[str, Any]]) -> None:
+        """The processes as they are now; called often, also to keep the clock going."""
+        self.view = replace(self.view, processes=processes)
+        self._draw()
+
+    def close(self) -> None:
+        """Draw the last picture and give the terminal back. A second call does nothing."""
+        if self._live.is_started:
+            self._draw(at_once=True)
+            self._live.stop()
+
+    def _draw(self, at_once: bool = False) -> None:
+        now_s = self._now_s()
+        if self._live.is_started and (at_once or now_s - self._drawn_s >= _DRAW_EVERY_S):
+            self._drawn_s = now_s
+            self._live.update(self._picture(), refresh=True)
+
+    def _picture(self) -> Any:
+        size = self._terminal.size
+        return picture(replace(self.view, elapsed_s=self._now_s() - self._started_s), size.width, size.height)
+
+
+class PlainConsole:
+    """One short line a report, not more often than every ten seconds; every event on a line of its own."""
+
+    def __init__(
+        self,
+        view: RunView,
+        stream: TextIO,
+        now_s: Callable[[], float] = time.monotonic,
+        every_s: float = _LINE_EVERY_S,
+    ) -> None:
+        """Say which run this is."""
+        self.view = view
+        self._stream = stream
+        self._now_s = now_s
+        self._started_s = now_s()
+        self._every_s = every_s
+        self._said_s: float | None = None
+        self._unsaid = False
+        self._say(f"{view.name} · {view.env_id} · {as_whole(view.total_steps)} steps")
+
+    def event(self, note: Note) -> None:
+        """Something happened to a process."""
+        elapsed_s = self._now_s() - self._started_s
+        event = as_event(note, elapsed_s)
+        self.view = self.view.with_event(event)
+        self._say(f"{as_duration(elapsed_s):>8}  {event_line(event)}")
+
+    def row(self, row: Mapping[str, Any]) -> None:
+        """A report of the trainer; the first is always said."""
+        self.view = self.view.with_row(row)
+        self._unsaid = True
+        if self._said_s is None or self._now_s() - self._said_s >= self._every_s:
+            self._say_row()
+
+    def processes(self, processes: Sequence[Mapping[str, Any]]) -> None:
+        """The processes as they are now: not shown in lines."""
+        self.view = replace(self.view, processes=processes)
+
+    def close(self) -> None:
+        """Say the last report, if it has not been said."""
+        if self._unsaid:
+            self._say_row()
+
+    def _say_row(self) -> None:
+        self._said_s, self._unsaid = self._now_s(), False
+        self._say(f"{as_duration(self._now_s() - self._started_s):>8}  {report_line(self.view)}")
+
+    def _say(self, line: str) -> None:
+        self._stream.write(line + "\n")
+        self._stream.flush()
+
+
+def report_line(view: RunView) -> str:
+    """The newest report in one line."""
+    row = view.row
+    return " · ".join(
+        (
+            f"{view.env_steps:,} steps ({100 * view.share_done:.1f}%)",
+            f"{metric_value(row, 'env_steps_per_s')} steps/s",
+            f"{metric_value(row, 'frames_per_s')} frames/s",
+            f"score {metric_value(row, 'episode_return_mean')} ({metric_value(row, 'episodes')} games)",
+            f"{metric_value(row, 'updates')} updates",
+            f"lag {metric_value(row, 'policy_lag_mean')}",
+            f"{as_duration(view.left_s)} left",
+        )
+    )
+
+
+def as_event(note: Note, time_s: float) -> dict[str, Any]:
+    """A supervisor's note in the form of a row of events.jsonl."""
+    return {
+        **note.fields,
+        "time_s": time_s,
+        "kind": note.kind,
+        "process": note.process,
+        "incarnation": note.incarnation,
+        "cause": note.cause,
+    }

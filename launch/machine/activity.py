@@ -1,0 +1,84 @@
+"""What a process is doing, as the kernel sees it: running, waiting for a disk, waiting, or stopped.
+
+Reads /proc, of the process and of those it has started: an environment may be a program of its own. A process that
+others keep off the processor counts as running, because it wants to.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from enum import StrEnum
+from os import sysconf
+from pathlib import Path
+
+SHARE = 0.1
+"""Of one core, from which on a process that is never seen running has run: less is a thread that looks now and then."""
+
+_TIMESTEPS_PER_S = sysconf("SC_CLK_TCK")
+
+
+class Activity(StrEnum):
+    """In the words that a person reads."""
+
+    RUNNING = "it computes"
+    DISK = "it waits for a disk or another device"
+    WAITING = "it waits"
+    STOPPED = "it has been stopped, by a signal or a debugger"
+    GONE = "it is gone"
+
+
+class Watch:
+    """One process, looked at again and again."""
+
+    def __init__(self, pid: int, proc: Path = Path("/proc")) -> None:
+        """Nothing is known yet: the first look sees only what happens at that moment."""
+        self._pid = pid
+        self._proc = proc
+        self._before: tuple[float, float] | None = None
+
+    def look(self, now_s: float) -> Activity:
+        """What it is doing, and has been doing since the last look; ``now_s`` are seconds of any steady clock."""
+        own = self._states(self._pid)
+        if not own:
+            return Activity.GONE
+        if set(own) <= {"T", "t"}:
+            return Activity.STOPPED
+        family = [self._pid, *self._descendants(self._pid)]
+        states = {state for pid in family for state in self._states(pid)}
+        spent_s = sum(self._spent_s(pid) for pid in family)
+        (then_s, before_s), self._before = self._before or (now_s, spent_s), (now_s, spent_s)
+        if "R" in states or spent_s - before_s > SHARE * (now_s - then_s):
+            return Activity.RUNNING
+        return Activity.DISK if "D" in states else Activity.WAITING
+
+    def _states(self, pid: int) -> list[str]:
+        """One letter for each of its threads."""
+        return [fields[0] for task in self._threads(pid) if (fields := _fields(task / "stat"))]
+
+    def _spent_s(self, pid: int) -> float:
+        """Seconds of processor time of all threads it ever had, and of its children that have ended."""
+        fields = _fields(self._proc / str(pid) / "stat")
+        return sum(int(timesteps) for timesteps in fields[11:15]) / _TIMESTEPS_PER_S
+
+    def _descendants(self, pid: int) -> list[int]:
+        """Those it has started, and theirs; none on a kernel that does not list them."""
+        found: list[int] = []
+        for task in self._threads(pid):
+            with suppress(OSError):
+                for child in (task / "children").read_text().split():
+                    found += [int(child), *self._descendants(int(child))]
+        return found
+
+    def _threads(self, pid: int) -> list[Path]:
+        try:
+            return list((self._proc / str(pid) / "task").iterdir())
+        except OSError:
+            return []
+
+
+def _fields(stat: Path) -> list[str]:
+    """What follows the name, which is any bytes, in a stat file (proc(5)): the state first; nothing if it is gone."""
+    try:
+        return stat.read_bytes().decode(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []

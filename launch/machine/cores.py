@@ -1,0 +1,109 @@
+"""Cores of this machine that a run may use: how many, also under a quota on their time, and in which order to use them.
+
+Reads the allowed set (what cpusets, Slurm or taskset leave), the quota of control groups, and /sys; changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from launch.machine.cgroups import Quota, quota
+
+SYSTEM = Path("/sys/devices/system")
+
+
+@dataclass(frozen=True)
+class Cores:
+    """What this process and its children may use of the cores."""
+
+    allowed: int
+    """CPUs they may run on."""
+    quota: Quota | None = None
+    """Of those CPUs' time."""
+
+    @classmethod
+    def here(cls) -> Cores:
+        """This process's own."""
+        return cls(allowed_cores(), quota())
+
+    @property
+    def usable(self) -> float:
+        """Cores' worth of time: a fraction where a quota leaves one."""
+        return float(self.allowed) if self.quota is None else min(float(self.allowed), self.quota.cores)
+
+    @property
+    def rationed(self) -> bool:
+        """Whether the quota leaves less than the allowed CPUs."""
+        return self.usable < self.allowed
+
+    def __str__(self) -> str:
+        """For people: 2 cores, or 1.5 of 2 cores (the quota in cpu.max)."""
+        cores = f"{self.allowed} core{'s' if self.allowed > 1 else ''}"
+        if self.quota is None or not self.rationed:
+            return cores
+        return f"{self.usable:g} of {cores} (the quota in {self.quota.file.name})"
+
+
+def allowed_cores() -> int:
+    """CPUs that this process may run on, whatever share of their time it gets."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def usable_cores() -> float:
+    """Cores' worth of time that this process and its children may use: 1.5 under a quota of that much."""
+    return Cores.here().usable
+
+
+def begun_cores() -> int:
+    """The same in processes that each want a core, of which the last may get a part of one."""
+    return math.ceil(usable_cores())
+
+
+def in_turn(allowed: Iterable[int] | None = None, system: Path = SYSTEM) -> list[int]:
+    """Allowed CPUs in the order in which to give them out.
+
+    First one CPU of every physical core, node by node, so that neighbours share memory; then their hyper-threads. Where
+    the kernel tells nothing, by number.
+    """
+    cpus = sorted(os.sched_getaffinity(0) if allowed is None else allowed)
+    nodes = {cpu: number for number, listed in _nodes(system) for cpu in listed}
+    siblings: dict[tuple[int, int], int] = {}
+    ranked = []
+    for cpu in cpus:
+        core = (nodes.get(cpu, 0), _core(cpu, system))
+        ranked.append((siblings.get(core, 0), nodes.get(cpu, 0), cpu))
+        siblings[core] = siblings.get(core, 0) + 1
+    return [cpu for *_, cpu in sorted(ranked)]
+
+
+def _core(cpu: int, system: Path) -> int:
+    """The first CPU of the physical core that a CPU is a thread of; itself when that is not known."""
+    try:
+        text = (system / f"cpu/cpu{cpu}/topology/thread_siblings_list").read_text()
+    except OSError:
+        return cpu
+    return min(_numbers(text), default=cpu)
+
+
+def _nodes(system: Path) -> list[tuple[int, list[int]]]:
+    """NUMA nodes and their CPUs."""
+    found = []
+    for path in system.glob("node/node[0-9]*/cpulist"):
+        found.append((int(path.parent.name.removeprefix("node")), _numbers(path.read_text())))
+    return sorted(found)
+
+
+def _numbers(text: str) -> list[int]:
+    """The kernel's lists: "0-3,8" is 0, 1, 2, 3, 8."""
+    numbers: list[int] = []
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        if first:
+            numbers += range(int(first), int(last or first) + 1)
+    return numbers

@@ -1,0 +1,72 @@
+"""Where a run has what its processes share: names of segments, sockets, wakeups and folders. Pure; opens nothing."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from actorlearn.memory.shared import SHM_ROOT
+from actorlearn.parameters.checkpoint_folders import directory_of
+from actorlearn.parameters.modes import Places
+from actorlearn.wire.identity import ProcessId
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """All addresses of one run."""
+
+    run_id: str
+    run_dir: Path
+    shm: Path
+    """Folder of the run's segments."""
+    sockets: Path
+    """Folder of its sockets and wakeups."""
+
+    @classmethod
+    def named(cls, run_id: str, run_dir: Path, sockets: Path) -> Addresses:
+        """Those of a run of this id and of this user."""
+        return cls(run_id, run_dir.absolute(), SHM_ROOT / f"actorlearn-{os.getuid()}-{run_id}", sockets)
+
+    @property
+    def places(self) -> Places:
+        """The folders, for exchanges."""
+        return Places(self.shm, self.sockets, self.run_dir)
+
+    @property
+    def control(self) -> str:
+        """Endpoint of the supervisor's control socket."""
+        return self.places.socket("control").endpoint
+
+    @property
+    def progress(self) -> str:
+        """Path of the segment with the heartbeats of all processes."""
+        return self.segment("progress")
+
+    def segment(self, name: str) -> str:
+        """Path of a segment."""
+        return str(self.shm / name)
+
+    def own(self, kind: str, learner: int | str) -> str:
+        """Path of a segment of a kind that every learner has one of; "{}" stands for any learner."""
+        return self.segment(f"{kind}-{learner}")
+
+    def blocks(self, simulator: ProcessId) -> str:
+        """Path of the segment with the blocks of one incarnation of a simulator."""
+        return self.segment(simulator.peer)
+
+    def wakeup(self, process: ProcessId) -> str:
+        """The wakeup of a process, the same for all its incarnations."""
+        return f"{self.sockets / process.name}.wakeup"
+
+    def checkpoints(self, learner: int) -> Path:
+        """Where a learner saves."""
+        return directory_of(self.run_dir / "checkpoints", learner)
+
+    def states(self, learner: int) -> Path:
+        """Folder for the snapshots of a learner's simulators, until they are in a checkpoint."""
+        return self.checkpoints(learner) / ".states"
+
+    def settings(self, process: ProcessId) -> Path:
+        """The file with what one incarnation of a process is told."""
+        return self.run_dir / "settings" / f"{process.peer}.json"

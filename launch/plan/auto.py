@@ -1,0 +1,165 @@
+"""What ``auto`` means here: numbers and modes that depend on the machine, each with the measurement behind it.
+
+Reads a topology and what the processor can do; returns the topology without any ``auto``, and why. Numbers that follow
+the cores and that nobody has written are explained too. ``actorlearn check`` and ``top`` show the reasons, and the run
+folder's topology has the values, so a run can be repeated on another machine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from actorlearn.algorithms.settings import ALGORITHMS, OnPolicySettings
+from actorlearn.envs.specs import ENVIRONMENTS
+from actorlearn.models.specs import MODELS
+from launch.machine.cores import Cores
+from launch.topology.defaults import BY_CORES
+from launch.topology.load import Topology
+from launch.topology.validate import listed
+
+AUTO = "auto"
+LARGE_BATCH = 64
+"""Rows from which learning in bfloat16 is faster: below, converting all weights costs what the products save."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One ``auto`` that was decided, or one number that was left to the machine."""
+
+    key: str
+    value: Any
+    why: str
+
+    def __str__(self) -> str:
+        """For people: trainer.threads: 2, because …."""
+        return f"{self.key}: {json.dumps(self.value)}, because {self.why}"
+
+
+def cpu_flags() -> frozenset[str]:
+    """Instruction sets of this processor, as /proc/cpuinfo names them; none where there is no such file."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), ()))
+
+
+def choose(topology: Topology, flags: Collection[str], cores: Cores) -> tuple[Topology, list[Choice]]:
+    """Decide every ``auto`` for a processor with these instruction sets, and explain what followed these cores."""
+    s, t, i = topology.simulators, topology.trainer, topology.inference
+    if topology.replay:
+        learned = 2 * topology.replay.batch_size  # transitions, of two rows each
+    else:
+        parts = topology.algorithm.minibatches if isinstance(topology.algorithm, OnPolicySettings) else 1
+        learned = (topology.algorithm.horizon + 1) * s.environments // parts
+    acts_on = i.device if i.count else "cpu"  # simulators that act themselves have no other
+    chosen: dict[str, tuple[Any, str]] = {}
+    if t.precision == AUTO:
+        chosen["trainer.precision"] = _precision(topology, t.device, learned, flags)
+    precision = chosen.get("trainer.precision", (t.precision, ""))[0]
+    if i.precision == AUTO:
+        chosen["inference.precision"] = _acting(topology, acts_on, precision, flags)
+    if t.layout == AUTO:
+        chosen["trainer.layout"] = _layout(topology, t.device, precision, learned, flags)
+    if t.compile == AUTO:
+        chosen["trainer.compile"] = _compile(t.device)
+    decided = [Choice(key, value, why) for key, (value, why) in chosen.items()]
+    return _with(topology, chosen), [*_by_cores(topology, cores), *decided]
+
+
+def rows_answered(topology: Topology) -> int:
+    """Environments whose rows are answered together: by the server with most of them, or by a simulator for itself."""
+    s, i = topology.simulators, topology.inference
+    members = -(-s.count // i.count) if i.count else 1
+    return i.batch_rows or members * s.envs // s.groups
+
+
+def crowded(topology: Topology, cores: float) -> str:
+    """What is wrong with the learners' threads on so many cores; empty where nothing is.
+
+    When torch split every operation, two learners of two threads on two cores learned 200 to 320 steps/s together, of
+    one thread each 2,200. Not measured again since threads share out passes, which wait for one another far less often.
+    """
+    learners, threads = topology.learners.count, topology.trainer.threads
+    if topology.trainer.device != "cpu" or 1 in (learners, threads) or learners * threads <= cores:
+        return ""
+    return (
+        f"trainer.threads: {threads} for each of {learners} learners on {cores:g} cores, which will be slow; "
+        f"write {max(1, int(cores) // learners)}, or leave it out"
+    )
+
+
+def _by_cores(topology: Topology, cores: Cores) -> list[Choice]:
+    """Why the numbers that nobody has written are what they are (``launch/topology/defaults.py`` counts them)."""
+    kind, learners = ENVIRONMENTS.of(topology.env.id), topology.learners.count
+    on = f"{cores}, shared by {learners} learners" if learners > 1 else str(cores)
+    part = ", a part of one counted as one" if cores.rationed else ""
+    whys = {
+        "simulators.count": f"a power of two of processes on {on}{part}; no more than {kind.most_simulators}",
+        "trainer.threads": f"a thread for each whole core of {on}, because simulators wait meanwhile; no more than 8"
+        if kind.like == "atari"
+        else "a network this small is not worth sharing out",
+    }
+    left = [(section, key) for section, key in BY_CORES if f"{section}.{key}" in topology.left_to_cores]
+    return [Choice(f"{s}.{key}", getattr(getattr(topology, s), key), whys[f"{s}.{key}"]) for s, key in left]
+
+
+def _precision(topology: Topology, device: str, rows: int, flags: Collection[str]) -> tuple[str, str]:
+    if not MODELS.spec(topology.model.name).convolutional:
+        large = [spec.name for spec in MODELS.specs() if spec.convolutional]
+        return "fp32", f"model {topology.model.name}: bf16 is chosen for {listed(large)} alone"
+    if device != "cpu":
+        return "bf16", "tensor cores multiply bfloat16 several times faster"
+    native = sorted(flag for flag in ("amx_bf16", "avx512_bf16") if flag in flags)
+    if not native:
+        return "fp32", "this processor has no bfloat16 products (avx512_bf16, amx_bf16)"
+    if rows < LARGE_BATCH:
+        return "fp32", f"{rows} rows a pass: below {LARGE_BATCH} bf16 is no faster"
+    return "bf16", f"{native[0]}, {rows} rows a pass: measured faster than fp32; weights and updates stay float32"
+
+
+def _acting(topology: Topology, device: str, learning: str, flags: Collection[str]) -> tuple[str, str]:
+    """The trainer's precision where both of them tell how probable an action is, and on one kind of device.
+
+    One in bf16 and one in fp32 give ratios of unchanged weights that are off by 0.001 to 0.004 in the mean and by 0.01
+    to 0.15 at worst, both in bf16 by less than 1e-5. The pass takes as long in either: 1.2 and 1.0 ms for 16 rows.
+    """
+    name = topology.algorithm.name
+    if ALGORITHMS.spec(name).by_ratio and device.partition(":")[0] == topology.trainer.device.partition(":")[0]:
+        return learning, f"the trainer's: {name} compares the probabilities of both"
+    return _precision(topology, device, rows_answered(topology), flags)
+
+
+def _layout(topology: Topology, device: str, precision: str, rows: int, flags: Collection[str]) -> tuple[str, str]:
+    model = MODELS.spec(topology.model.name)
+    if not model.convolutional or device != "cpu" or precision != "bf16":
+        return "plain", "space-to-depth is for convolutions in bf16 on a CPU with amx_bf16"
+    if not model.strided:
+        return "plain", f"{model.name}'s first convolution has stride 1: there are no squares to make into channels"
+    if rows <= LARGE_BATCH:
+        return "plain", f"{rows} rows a pass: up to {LARGE_BATCH} rearranging them costs what it saves"
+    if "amx_bf16" in flags:
+        return "space-to-depth", "amx_bf16: measured 2.2x the plain layout at batches of 160"
+    return "plain", "no amx_bf16: measured 1.3x as fast as space-to-depth with avx512_bf16"
+
+
+def _compile(device: str) -> tuple[bool, str]:
+    if device == "cpu":
+        return False, "on a CPU the convolutions are a library's either way, and compiling takes a minute"
+    return False, "not measured on this device; write true to try"
+
+
+def _with(topology: Topology, chosen: dict[str, tuple[Any, str]]) -> Topology:
+    """The topology with some keys set."""
+    sections: dict[str, dict[str, Any]] = {}
+    for key, (value, _) in chosen.items():
+        section, _, name = key.partition(".")
+        sections.setdefault(section, {})[name] = value
+    changed = {name: replace(getattr(topology, name), **values) for name, values in sections.items()}
+    return replace(topology, **changed)

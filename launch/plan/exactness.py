@@ -1,0 +1,103 @@
+"""Exact resume: where a run that was interrupted goes on bit for bit as if it had not been, and where not, and why.
+
+Pure. Reads a topology and what environment and network turned out to be. With every checkpoint, each simulator's
+environments, rows and generators are then saved (``processes/gathering.py``); all else is in every checkpoint anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from actorlearn.memory.rollout import block_fields
+from actorlearn.memory.shared import segment_bytes
+from actorlearn.wire.identity import ProcessId
+from launch.plan.auto import AUTO, Choice
+from launch.plan.probe import Description
+from launch.plan.segments import block_shape
+from launch.topology.load import Topology, TopologyError, tree
+from launch.topology.modes import mode
+
+KEY = "checkpoint.exact"
+MOST_BYTES = 256 << 20
+"""Of a learner's blocks, up to which ``auto`` is exact: a run that is stopped within a rollout saves what is in them.
+"""
+
+
+def hindrances(topology: Topology, description: Description) -> list[str]:
+    """Why a run that is resumed goes on otherwise than it would have; empty where it does not."""
+    t, s = topology, topology.simulators
+    several = s.blocks > 1 and s.weights == "newest"
+    devices = {"trainer.device": t.trainer.device, "inference.device": t.inference.device}
+    found = {
+        f"mode: {t.mode}": mode(t).inexact,
+        "env.id": description.inexact,
+        f"inference.batch_rows: {t.inference.batch_rows}": t.inference.batch_rows
+        and "which rows are answered together depends on who is faster",
+        f"simulators.blocks: {s.blocks}": several
+        and "which weights a row is acted by depends on who is faster; simulators.weights: rollout does not",
+        "replay.save: false": t.replay and not t.replay.save and "what is learned from is not saved",
+        **{
+            f"{key}: {device}": device != "cpu" and "sums on a GPU are not the same every time"
+            for key, device in devices.items()
+        },
+    }
+    return [f"{key}: {why}" for key, why in found.items() if why]
+
+
+def chosen(topology: Topology, description: Description) -> Choice:
+    """Whether checkpoints of this run are exact, and why; raises TopologyError where they must be and cannot."""
+    wanted, against = topology.checkpoint.exact, hindrances(topology, description)
+    if wanted is True and against:
+        raise TopologyError(f"{KEY}: true, but {against[0]}; change that, or write auto or false")
+    if wanted != AUTO:
+        return Choice(KEY, wanted, "the topology says so")
+    if against:
+        return Choice(KEY, False, against[0])
+    size = topology.simulators.count * segment_bytes(block_fields(block_shape(topology, description)))
+    if size > MOST_BYTES:
+        return Choice(KEY, False, f"a learner's blocks have {size >> 20} MiB, more than {MOST_BYTES >> 20}: write true")
+    return Choice(KEY, True, "all that a run goes on from can be saved, and is not large")
+
+
+def depends_on(topology: Topology) -> dict[str, Any]:
+    """What simulators depend on that go on where others stood, as trainers save it with their snapshots.
+
+    Whatever else is changed at a resume changes how the run goes on, and not from where.
+    """
+    t = tree(topology)
+    keys = ["seed", "mode", "learners.count", "algorithm.name", "algorithm.horizon"]
+    keys += [f"{section}.{key}" for section in ("env", "model", "simulators", "inference") for key in t[section]]
+    parts = {key: key.partition(".") for key in keys}
+    return {key: t[section][name] if name else t[section] for key, (section, _, name) in parts.items()}
+
+
+def begins_anew(states: Sequence[Mapping[str, Any]], simulators: Sequence[Sequence[str]], topology: Topology) -> str:
+    """Why simulators cannot go on where those stood that were saved; empty where they can.
+
+    ``states`` are those of the learners' checkpoints; ``simulators`` names those that each learner begins with.
+    """
+    for state, names in zip(states, simulators, strict=True):
+        if why := state.get("inexact", "its version saved no snapshots"):
+            return f"the checkpoint is not exact: {why}"
+        if "rollouts" not in state or any(isinstance(simulator, str) for simulator in state["simulators"]):
+            return "the checkpoint was saved by a version that called its rollouts, or its simulators, otherwise"
+        saved = [own.name for own in msgspec.convert(state["simulators"], list[ProcessId])]
+        if saved and saved != list(names):
+            had, has = (" and ".join(listed) or "none" for listed in (saved, names))
+            return f"the checkpoint is of {had}, and the run begins with {has}"
+        if said := _changed(state["depends_on"], depends_on(topology)):
+            return said
+    if len({state["weights"] for state in states}) > 1:  # some saved again in the middle of a batch, and some did not
+        return "the learners' checkpoints of these steps are not of one moment"
+    return ""
+
+
+def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The first key that is not what it was, in words; empty where all are."""
+    for key in dict.fromkeys((*now, *before)):
+        if before.get(key) != now.get(key):
+            return f"{key} was {before.get(key)!r} and is {now.get(key)!r}"
+    return ""

@@ -1,0 +1,30 @@
+"""Whether a processor keeps the order of stores that shared memory relies on, and what follows where it does not.
+
+``actorlearn/memory/shared.py`` says what is relied on.
+"""
+
+from __future__ import annotations
+
+import platform
+
+from launch.errors import RunError
+from launch.topology.load import Topology
+
+ORDERED = ("x86_64", "AMD64")
+"""Machines, as uname names them, on which a reader that sees a new word sees what was written before it."""
+
+
+def disorder(machine: str = "") -> str:
+    """What is wrong with a machine, this one if none is named; empty where nothing is."""
+    machine = machine or platform.machine()
+    if machine in ORDERED:
+        return ""
+    return (
+        f"processor {machine}: shared memory relies on x86-64's order of stores; elsewhere a reader may see torn rows"
+    )
+
+
+def refuse_disorder(topology: Topology, machine: str = "") -> None:
+    """Raise RunError where a run may not be started."""
+    if not topology.supervision.any_memory_order and (found := disorder(machine)):
+        raise RunError(f"{found}; use an x86-64 machine, or accept it with supervision.any_memory_order: true")

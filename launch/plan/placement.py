@@ -1,0 +1,45 @@
+"""Where each process of a run computes: its device and its core, on this machine. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from actorlearn.wire.identity import ProcessId
+from actorlearn.worker.roles import ROLES
+from launch.topology.load import Topology
+
+
+class Place(NamedTuple):
+    """Where one process computes."""
+
+    device: str
+    """As torch names it: cpu, or cuda:0."""
+    core: int | None
+    """The one core it stays on; None where the kernel chooses."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The place of every process, of those that are attached later too."""
+
+    inference: str
+    trainer: str
+    cores: tuple[int, ...] = ()
+    """Which simulators take in turn; none are chosen where there are none."""
+
+    def of(self, process: ProcessId) -> Place:
+        """The place of one process."""
+        device = {"inference": self.inference, "trainer": self.trainer}.get(process.role, "cpu")
+        pinned = ROLES[process.role].makes_rows and self.cores
+        return Place(device, self.cores[process.number % len(self.cores)] if pinned else None)
+
+
+def place(topology: Topology, cores: Sequence[int]) -> Placement:
+    """Place the processes of a topology on a machine with these cores, in the order in which they are to be taken."""
+    return Placement(
+        inference=topology.inference.device,
+        trainer=topology.trainer.device,
+        cores=tuple(cores) if topology.simulators.pin else (),
+    )

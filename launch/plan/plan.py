@@ -1,0 +1,106 @@
+"""The plan: which processes and segments a topology means on a machine with these cores. Pure data; can be printed.
+
+What it must know of environment and network is in its Description. Where the run lies is in its Addresses, which
+processes it has while it goes on in its Membership, and what it goes on from in its Resumption.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from actorlearn.memory.fields import Field
+from actorlearn.memory.rollout import BlockShape, block_fields
+from actorlearn.memory.shared import segment_bytes
+from actorlearn.parameters.mixing import GraphSettings
+from actorlearn.worker.handshake import agreed
+from actorlearn.worker.roles import ROLES
+from launch.machine.cores import Cores
+from launch.plan import exactness
+from launch.plan.addresses import Addresses
+from launch.plan.auto import Choice, choose, cpu_flags
+from launch.plan.probe import Description
+from launch.plan.processes import PlannedProcess, PlannedSegment, first_processes
+from launch.plan.segments import block_shape, learner_segments, run_segments
+from launch.topology.load import Topology
+from launch.topology.modes import asked, mode
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything about a run that follows from topology, description and machine."""
+
+    topology: Topology
+    """Without any ``auto``."""
+    description: Description
+    cores: Cores
+    choices: tuple[Choice, ...]
+    """What ``auto`` became in the topology, and what followed the cores."""
+    exact: bool
+    """Whether checkpoints have all that a run goes on from as if it had not been interrupted."""
+    processes: tuple[PlannedProcess, ...]
+    """Those the run begins with, in the order in which they are started."""
+
+    @property
+    def block_shape(self) -> BlockShape:
+        """The numbers of every simulator's segment."""
+        return block_shape(self.topology, self.description)
+
+    @property
+    def learner_segments(self) -> dict[str, list[Field]]:
+        """Fields of each kind of segment that every learner has one of."""
+        return {kind: fields for kind, (fields, _) in learner_segments(self.topology, self.description).items()}
+
+    @property
+    def run_segments(self) -> dict[str, list[Field]]:
+        """Fields of each segment that the run has one of."""
+        return {name: fields for name, fields, _ in run_segments(self.topology, self.description)}
+
+    @property
+    def segments(self) -> list[PlannedSegment]:
+        """Segments at the start of the run, with their sizes."""
+        t, s = self.topology, self.topology.simulators
+        kinds = learner_segments(t, self.description).items()
+        own = [(f"{kind}-{learner}", *made) for learner in range(t.learners.count) for kind, made in kinds]
+        shared = [*own, *run_segments(t, self.description)]
+        rows = f"{s.groups} group(s) x {s.blocks} block(s) x {t.algorithm.horizon + 1} rows"
+        size, what = segment_bytes(block_fields(self.block_shape)), f"{rows} x {s.envs // s.groups} environments"
+        return [
+            *(PlannedSegment(name, segment_bytes(fields), said) for name, fields, said in shared),
+            *(PlannedSegment(p.name, size, what) for p in self.processes if ROLES[p.id.role].makes_rows),
+        ]
+
+    @property
+    def bytes_total(self) -> int:
+        """Shared memory the run needs at its start."""
+        return sum(segment.bytes for segment in self.segments)
+
+    @property
+    def expected_shape(self) -> dict[str, str]:
+        """What a simulator must say of itself to take part."""
+        t = self.topology
+        horizon, simulators = t.algorithm.horizon, t.simulators
+        return agreed(t.env.id, self.description, horizon, simulators.blocks, simulators.groups)
+
+    @property
+    def graph(self) -> GraphSettings | None:
+        """Who mixes whose weights; None where nobody does."""
+        return mode(self.topology).graph(asked(self.topology))
+
+    def mailbox(self, process: PlannedProcess, addresses: Addresses) -> str:
+        """Where a trainer listens for messages of other learners; "" where nobody sends it any."""
+        if not ROLES[process.id.role].learns:
+            return ""
+        listens = mode(self.topology).exchange(process.id.learner, 0, asked(self.topology), addresses.places).listens
+        return listens.endpoint if listens else ""
+
+    def sockets(self, addresses: Addresses) -> list[str]:
+        """Endpoints that will be listened on; all are ipc, owner-only."""
+        return [addresses.control, *filter(None, (self.mailbox(process, addresses) for process in self.processes))]
+
+
+def plan(topology: Topology, description: Description) -> Plan:
+    """Work out the run for this machine. Raises TopologyError when it has too many processes, or cannot be exact."""
+    cores = Cores.here()
+    chosen, choices = choose(topology, cpu_flags(), cores)
+    exact = exactness.chosen(chosen, description)
+    return Plan(chosen, description, cores, (*choices, exact), exact.value, first_processes(chosen))

@@ -1,0 +1,92 @@
+"""Finds out what a topology's environment and network look like, by asking a child process.
+
+The supervisor and the command line thereby import neither torch nor any environment, and an environment or network that
+cannot be built is one line of error before anything is started.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from actorlearn.actions import Actions
+from actorlearn.envs.specs import AtariSettings, EnvSettings
+from actorlearn.worker import settings as all_settings
+from actorlearn.worker.settings import DescribeSettings
+from launch.spawning.answers import NoAnswerError, ask
+from launch.topology.load import Topology, TopologyError
+
+LIMIT_S = 60.0
+"""Longest that building environment and network may take; importing torch on a busy machine takes tens of seconds."""
+
+
+class Description(msgspec.Struct, frozen=True, kw_only=True):
+    """What an environment, an algorithm and a network turn out to be."""
+
+    observation_shape: tuple[int, ...]
+    observation_dtype: str
+    actions: Actions
+    frames_per_step: int
+    columns: dict[str, tuple[str, tuple[int, ...]]]
+    weights: int
+    """Numbers that are published: parameters, and statistics behind them."""
+    statistics: int = 0
+    state_size: int = 0
+    """Numbers in a recurrent network's state; 0 = it is not recurrent."""
+    stack: int = 1
+    """Frames that an observation is made of."""
+    observation_from: str = ""
+    """For people: the space that observations are made of."""
+    left_out: tuple[str, ...] = ()
+    """What the environment's observations have and networks do not see."""
+    inexact: str = ""
+    """Why the environment's state cannot be taken; empty where it can."""
+
+    @property
+    def unseen(self) -> str:
+        """A line about what is left out; empty where nothing is."""
+        what = " and ".join(self.left_out)
+        return f"of its observations {what} is left out: networks see numbers" if what else ""
+
+
+def describe(topology: Topology) -> Description:
+    """Build environment and network once in a child process; raises TopologyError with its one line."""
+    question = DescribeSettings(
+        env=topology.env,
+        model=topology.model,
+        algorithm=topology.algorithm,
+        optimizer=topology.optimizer,
+        devices={"inference.device": topology.inference.device, "trainer.device": topology.trainer.device},
+    )
+    with tempfile.TemporaryDirectory(prefix="actorlearn-") as folder:
+        path = Path(folder) / "describe.json"
+        all_settings.write(question, path)
+        command = [sys.executable, "-m", "actorlearn.processes", "describe", str(path)]
+        answer = _ask(command, topology)
+    if "error" in answer:
+        raise TopologyError(answer["error"])
+    return msgspec.convert(answer, Description, strict=False)
+
+
+def _ask(command: list[str], topology: Topology) -> Any:
+    """Run the child to its end, within a limit, and return its answer."""
+    try:
+        return ask(command, LIMIT_S)
+    except NoAnswerError as error:
+        raise TopologyError(f"env.id {topology.env.id!r}: cannot be described: {error}") from None
+    except subprocess.TimeoutExpired:
+        raise TopologyError(
+            f"env.id {topology.env.id!r}: not described within {LIMIT_S:g} s; "
+            "an environment must be made in less: see what it waits for, or try again on an idle machine"
+        ) from None
+
+
+def evaluated(topology: Topology) -> EnvSettings:
+    """The environment as evaluators play it: from other starts, where its kind has any."""
+    own = topology.env
+    return msgspec.structs.replace(own, noop_max=topology.evaluator.noop_max) if isinstance(own, AtariSettings) else own

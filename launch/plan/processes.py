@@ -1,0 +1,64 @@
+"""What a plan lists: processes and segments. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from actorlearn.memory.progress import ROWS
+from actorlearn.wire.identity import ProcessId
+from launch.plan.roles import PLANNED, trainer_of
+from launch.topology.load import Topology, TopologyError
+
+
+@dataclass(frozen=True)
+class PlannedProcess:
+    """One process of the run, through all its incarnations."""
+
+    id: ProcessId
+    """Of its first incarnation."""
+    index: int
+    """Row in the progress segment; that of a process that has left is used again."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.id.name
+
+
+@dataclass(frozen=True)
+class PlannedSegment:
+    """One shared-memory segment, for people to read."""
+
+    name: str
+    bytes: int
+    what: str
+
+
+def first_processes(topology: Topology) -> tuple[PlannedProcess, ...]:
+    """Those that a run begins with, in the order in which they are started; TopologyError when they are too many."""
+    t = topology
+    run = [role for role in PLANNED.values() if role.spec.scope == "run"]
+    ids = learners(t, range(t.learners.count), 0)
+    ids += [ProcessId(role.spec.name, number) for role in run for number in range(role.count(t))]
+    if len(ids) > ROWS:
+        raise TopologyError(
+            f"simulators.count {t.simulators.count}, inference.count {t.inference.count}, "
+            f"learners.count {t.learners.count}: {len(ids)} processes, and a run has at most {ROWS}; "
+            "write fewer simulators, with more simulators.envs"
+        )
+    return tuple(PlannedProcess(own, row) for row, own in enumerate(ids))
+
+
+def learners(topology: Topology, numbers: Sequence[int], first_simulator: int) -> list[ProcessId]:
+    """What learners of these numbers consist of; their simulators are numbered from the first on."""
+    simulators, ids = count(first_simulator), list[ProcessId]()
+    for role in PLANNED.values():
+        spec, each = role.spec, role.count(topology)
+        for learner in numbers if spec.scope == "learner" else ():
+            for place in range(each):
+                number = next(simulators) if spec.makes_rows else learner * each + place
+                own = ProcessId(spec.name, number, learner)
+                ids.append(trainer_of(topology, learner) if spec.learns else own)
+    return ids

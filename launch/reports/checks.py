@@ -1,0 +1,59 @@
+"""Checks what children say and files hold, before it is computed with or shown: anybody may have written it. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, TypeGuard
+
+from actorlearn.metrics.registry import Kind, is_registered, metric
+
+MOST = 1e100
+"""Largest number that is believed: sums, squares and products of a few of them are finite."""
+DEEPEST = 8
+"""Levels of nesting that are believed; ours have three."""
+_NUMBERS = frozenset(
+    ("incarnation", "pid", "busy", "deaths", "complaints", "mean", "best_mean", "learners_mean", "policy_version")
+)
+"""Numbers in events, summaries and lists of processes that are no metrics."""
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value can be computed with: a number, and not too large."""
+    return isinstance(value, int | float) and abs(value) <= MOST
+
+
+def checked(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a trainer's row, or its last words, with None for what is not finite.
+
+    Raises ValueError that names the first metric whose value is no number, or a counter below zero.
+    """
+    for name, value in row.items():
+        if value is None or not _is_numeric(name):
+            continue
+        if not isinstance(value, int | float):
+            raise ValueError(f"{name} is {value!r:.100}; it must be a number")
+        if metric(name).kind is Kind.COUNTER and value < 0:
+            raise ValueError(f"{name} is {value}; nothing is counted below zero")
+    return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
+
+
+def believed(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what can be shown and computed with of an object in a run folder, or in a reply.
+
+    Left out are metrics and other numbers that are none, or are too large, and what is nested too deep.
+    """
+    return {
+        key: value
+        for key, value in found.items()
+        if (value is None or is_number(value) if _is_numeric(key) else _is_shallow(value, DEEPEST))
+    }
+
+
+def _is_numeric(name: str) -> bool:
+    return name in _NUMBERS or (is_registered(name) and not metric(name).by_pair)
+
+
+def _is_shallow(value: object, levels: int) -> bool:
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return levels > 0 and all(_is_shallow(part, levels - 1) for part in inner)

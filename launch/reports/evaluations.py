@@ -1,0 +1,102 @@
+"""Results of evaluations for events, rows and people: of one policy, or of several learners and their average. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from statistics import fmean, stdev
+from typing import Any
+
+import msgspec
+
+from actorlearn.wire.messages import Evaluated
+from launch.reports.checks import MOST, is_number
+
+
+def event_fields(message: Evaluated) -> dict[str, Any]:
+    """Fields of the event: the message's own, the mean of its scores, and of several learners the best and the mean.
+
+    Raises ValueError for scores that no mean can be taken of.
+    """
+    games = msgspec.structs.asdict(message)
+    for score in (*message.returns, *message.learners.values(), message.secondary or 0.0):
+        if not abs(score) <= MOST:  # NaN is neither
+            raise ValueError(f"a score is {score}; it must be finite and at most {MOST:g}: see the rewards of env.id")
+    games["mean"] = sum(message.returns) / max(len(message.returns), 1)
+    if games["secondary"] is None:
+        del games["secondary"]
+    if not games["learners"]:
+        del games["learners"]
+        return games
+    return {**games, **compared(message.learners)}
+
+
+def compared(means: Mapping[str, float]) -> dict[str, Any]:
+    """Return the best of several learners and their mean, by the mean score of each."""
+    best = max(means, key=means.__getitem__)
+    return {"best": best, "best_mean": means[best], "learners_mean": fmean(means.values())}
+
+
+def event_cause(event: Mapping[str, Any]) -> str:
+    """The result in one line, from the fields of its event."""
+    said = _score(event["mean"], len(event["returns"]), event["env_steps"])
+    if "secondary" in event:
+        said += f"; secondary learner {event['secondary']:,.1f}"
+    if "learners" not in event:
+        return said
+    each = ", ".join(f"{name} {mean:,.1f}" for name, mean in event["learners"].items())
+    best = f"best {event['best']} {event['best_mean']:,.1f}"
+    return f"average of the weights {said}; {best}, mean {event['learners_mean']:,.1f}: {each}"
+
+
+def metrics(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Metrics ``eval_…`` of the rows after it, from the fields of its event."""
+    keys = {
+        "eval_return_mean": event["mean"],
+        "eval_episodes": len(event["returns"]),
+        "eval_env_steps": event["env_steps"],
+        "eval_policy_version": event["policy_version"],
+    }
+    if "learners" in event:
+        keys |= {"eval_return_best": event["best_mean"], "eval_return_learners_mean": event["learners_mean"]}
+    if "secondary" in event:
+        keys["eval_return_secondary"] = event["secondary"]
+    return keys
+
+
+def best_and_last(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Number of evaluations among all events of a run, the best of them by mean, and the last.
+
+    Empty where there was none. Of equal ones the first is the best.
+    """
+    found = list(results(events))
+    return {"count": len(found), "best": max(found, key=lambda one: one["mean"]), "last": found[-1]} if found else {}
+
+
+def results(events: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Evaluations among events, in order; those that are not as ``event_fields`` makes them are left out."""
+    return (_result(event) for event in events if event.get("kind") == "evaluated" and _is_whole(event))
+
+
+def _is_whole(event: Mapping[str, Any]) -> bool:
+    """Whether the numbers are there and are numbers; a file may hold anything."""
+    games = [event.get("mean"), *(returns if isinstance(returns := event.get("returns"), list) else [None])]
+    return all(map(is_number, (*games, event.get("env_steps"))))
+
+
+def _result(event: Mapping[str, Any]) -> dict[str, Any]:
+    """An evaluation without its single scores; with their sample deviation, as Daley and Amato's code has it."""
+    returns = event["returns"]
+    std = stdev(returns) if len(returns) > 1 else 0.0
+    kept = ("env_steps", "policy_version", "secondary", "best", "best_mean", "learners_mean")
+    about = {key: event[key] for key in kept if key in event}
+    return {"mean": event["mean"], "std": std, "episodes": len(returns), **about}
+
+
+def best_and_last_line(found: Mapping[str, Any]) -> str:
+    """Best and last in one line."""
+    best, last = (_score(one["mean"], one["episodes"], one["env_steps"]) for one in (found["best"], found["last"]))
+    return f"best {best}, last {last}; {found['count']} in all"
+
+
+def _score(mean: float, games: int, env_steps: int) -> str:
+    return f"{mean:,.1f} over {games} games at {env_steps:,} steps"

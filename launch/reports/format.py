@@ -1,0 +1,70 @@
+"""Numbers, times and events as people read them; the same on every screen, table and line. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+from actorlearn.metrics.registry import Form, metric
+
+DASH = "–"
+"""Stands for what is not known yet; never a zero."""
+
+
+def as_duration(seconds: float | None) -> str:
+    """1:02:03 or 2:03; days in front of it when there are any."""
+    if seconds is None or not isfinite(seconds):
+        return "-:--"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours:02}:{minutes:02}:{rest:02}"
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def as_whole(value: float | None) -> str:
+    """12,346: a count or a rate."""
+    return DASH if value is None else f"{value:,.0f}"
+
+
+def as_number(value: float | None) -> str:
+    """0.0123 as 0.012: a score or a loss, three digits that say something."""
+    if value is None:
+        return DASH
+    size = abs(value)
+    if size >= 1000:
+        return f"{value:,.0f}"
+    if size >= 10 or value == 0:
+        return f"{value:.1f}"
+    return f"{value:.3f}" if size >= 0.001 else f"{value:.1e}"
+
+
+def as_percent(value: float | None) -> str:
+    """0.254 as 25%: a share."""
+    return DASH if value is None else f"{100 * value:.0f}%"
+
+
+_FORMS = {Form.WHOLE: as_whole, Form.NUMBER: as_number, Form.PERCENT: as_percent, Form.DURATION: as_duration}
+
+
+def metric_value(row: Mapping[str, Any], name: str) -> str:
+    """A metric of a row, in the form that it has everywhere."""
+    return _FORMS[metric(name).form](row.get(name))
+
+
+def event_line(event: Mapping[str, Any]) -> str:
+    """An event in one line: simulator-1 died (incarnation 2): killed by signal 9."""
+    process, kind, cause = event.get("process"), str(event.get("kind", "")), event.get("cause")
+    if not cause and event.get("env_steps") is not None:
+        cause = f"{event['env_steps']:,} steps"
+    said = f"{process} {kind}" if process else kind
+    if process and (event.get("incarnation") or 0) > 0:
+        said += f" (incarnation {event['incarnation']})"
+    return printable(" ".join(f"{said}: {cause}".split()) if cause else said)
+
+
+def printable(text: str) -> str:
+    """A text on one line that moves no cursor and colours nothing, whoever has written it."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

@@ -1,0 +1,76 @@
+"""Merges the rows of several learners into one of the run, by what the registry of metrics says of each. Pure.
+
+With one learner a row is what its trainer said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from actorlearn.metrics.registry import LEARNERS, Kind, Merge, Metric, metric
+
+STALE_REPORTS = 3.0
+"""A learner that has let this many report intervals pass without a row counts for no rate."""
+
+
+def merged(rows: Mapping[str, Mapping[str, Any]], left: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """Return one row for the rows of all learners, {name: row}, with some metrics of each under ``learners``.
+
+    ``left``: the last rows of learners that have left, of which only the counters go on.
+    """
+    row = dict(next(iter(rows.values()))) if len(rows) == 1 else _merged_several(rows)
+    for last in left:
+        counters = [key for key in row if key in last and metric(key).kind is Kind.COUNTER]
+        row |= {key: _value(metric(key), [row, last]) for key in counters}
+    return row
+
+
+def _merged_several(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    names = dict.fromkeys(name for row in rows.values() for name in row)
+    together = {name: _value(metric(name), list(rows.values())) for name in names}
+    apart = {
+        learner: {name: value for name, value in row.items() if metric(name).per_learner}
+        for learner, row in rows.items()
+    }
+    return {**together, LEARNERS: apart}
+
+
+def _value(of: Metric, rows: Sequence[Mapping[str, Any]]) -> Any:
+    """Return one value for those of these rows; None where no row has one."""
+    having = [row for row in rows if row.get(of.name) is not None]
+    values = [row[of.name] for row in having]
+    if not values or of.merge is Merge.FIRST or not all(isinstance(value, int | float) for value in values):
+        return values[0] if values else None
+    if of.merge is Merge.SUM:
+        return sum(values)
+    if of.merge is Merge.MAX:
+        return max(values)
+    weights = [min(row.get(of.weight) or 1, of.most_weight) if of.weight else 1 for row in having]
+    return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
+
+
+class LearnerRows:
+    """The newest row of each learner, merged whenever the first of them reports."""
+
+    def __init__(self, every_s: float) -> None:
+        """``every_s``: seconds between two rows of a learner."""
+        self._stale_s = STALE_REPORTS * every_s
+        self._rows: dict[str, tuple[float, dict[str, Any]]] = {}
+        self._left: list[dict[str, Any]] = []
+
+    def add(self, name: str, row: Mapping[str, Any], now_s: float) -> dict[str, Any] | None:
+        """Take a learner's row; return the row of all, or None where another learner is to give the next one."""
+        self._rows[name] = (now_s, dict(row))
+        fresh = [name for name, (then_s, _) in self._rows.items() if now_s - then_s <= self._stale_s]
+        if name != min(fresh):
+            return None
+        rows = {known: dict(row) for known, (_, row) in sorted(self._rows.items())}
+        for silent in rows.keys() - set(fresh):
+            rows[silent].update({key: 0.0 for key in rows[silent] if metric(key).kind is Kind.RATE})
+        return merged(rows, self._left)
+
+    def leave(self, name: str) -> None:
+        """Forget a learner that is gone for good, but for its counters."""
+        if name in self._rows:
+            self._left.append(self._rows.pop(name)[1])

@@ -1,0 +1,74 @@
+"""One question to a living supervisor, one answer, within a deadline.
+
+Speaks ``Request`` and ``Reply`` of ``wire/messages.py`` over the run's control socket, which only the user who started
+the run can open. Does not know what a command does.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+from actorlearn import __version__
+from actorlearn.wire.channel import ChannelError, Dealer
+from actorlearn.wire.messages import PROTOCOL_VERSION, MessageError, Reply, Request, decode, encode
+from launch.errors import FailedError
+from launch.runs.find import Run
+
+TIMEOUT_S = 5.0
+"""The supervisor's loop turns several times a second; one that is silent for this long is stuck or stopped."""
+
+
+def ask(
+    run: Run,
+    command: str,
+    *,
+    simulators: int = 0,
+    learners: int = 0,
+    names: list[str] | None = None,
+    overrides: list[str] | None = None,
+    timeout_s: float = TIMEOUT_S,
+) -> Reply:
+    """Send one request and wait for its reply; raises FailedError with the way out when none comes or it is a no."""
+    request = Request(
+        protocol=PROTOCOL_VERSION,
+        version=__version__,
+        command=command,
+        simulators=simulators,
+        learners=learners,
+        names=names or [],
+        overrides=overrides or [],
+    )
+    try:
+        dealer = Dealer(run.control, f"cli-{secrets.token_hex(8)}")
+    except ChannelError as error:
+        raise FailedError(f"{run.name}: {error}") from None
+    try:
+        reply = _exchange(dealer, request, run, timeout_s)
+    finally:
+        dealer.close()
+    if not reply.ok:
+        raise FailedError(f"{run.name}: {reply.text}")
+    return reply
+
+
+def _exchange(dealer: Dealer, request: Request, run: Run, timeout_s: float) -> Reply:
+    deadline_s = time.monotonic() + timeout_s
+    dealer.send(encode(request))
+    while (left_s := deadline_s - time.monotonic()) > 0:
+        data = dealer.recv(int(min(left_s, 0.2) * 1000) + 1)
+        if data is None:
+            if not run.alive:
+                raise FailedError(f"{run.name} ended before it answered; `actorlearn logs {run.name}` shows why")
+            continue
+        try:
+            message = decode(data, "command line")
+        except MessageError as error:
+            raise FailedError(f"{run.name}: {error}; use the actorlearn that started the run") from None
+        if isinstance(message, Reply):
+            return message
+    pid = run.meta.get("supervisor_pid")
+    raise FailedError(
+        f"{run.name}: supervisor {pid} did not answer {request.command!r} within {timeout_s:g} s; "
+        f"look at `actorlearn logs {run.name}`, or end it with `actorlearn stop {run.name} --now`"
+    )

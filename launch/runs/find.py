@@ -1,0 +1,191 @@
+"""Finds runs: by folder, name, unique beginning of a name, or the newest; and says whether one is alive.
+
+Reads the run folders under ``runs/`` and those that living runs name in their directory of /dev/shm (file ``run``).
+Writes nothing. A run is alive while the supervisor that its ``meta.json`` names lives: the process id alone is not
+believed, because ids are used again; its start time must be the same too.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from actorlearn.memory.shared import living_runs
+from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE
+from actorlearn.parameters.checkpoint_folders import directories, folders, steps_of
+from launch.errors import RunError
+from launch.reports.format import printable
+from launch.runs.jsonl import Lines, read_object
+from launch.topology import strict_yaml
+from launch.topology.strict_yaml import TopologyError
+
+RUNS = Path("runs")
+"""Where runs go when no --run-dir is given, relative to the working directory."""
+
+SUMMARY_FILE = "summary.json"
+
+CONTROL = "control.sock"
+"""Name of the supervisor's control socket in the run's directory of sockets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run folder and what its meta.json said when it was found."""
+
+    path: Path
+    meta: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The folder's name, by which the run is found again."""
+        return self.path.name
+
+    @property
+    def alive(self) -> bool:
+        """Whether its supervisor lives."""
+        pid, started = self.meta.get("supervisor_pid"), self.meta.get("supervisor_started")
+        return isinstance(pid, int) and started is not None and start_time(pid) == started
+
+    @property
+    def status(self) -> str:
+        """Running, what summary.json says (finished, stopped, failed), or died without a summary."""
+        if self.alive:
+            return "running"
+        return printable(str(self.summary().get("status", "died")))
+
+    @property
+    def control(self) -> str:
+        """Endpoint of the supervisor's control socket."""
+        return f"ipc://{self.meta.get('sockets', '')}/{CONTROL}"
+
+    def summary(self) -> dict[str, Any]:
+        """Return what the run said at its end; empty before, or when it had no time to say it."""
+        return read_object(self.path / SUMMARY_FILE)
+
+    def topology(self) -> dict[str, Any]:
+        """The resolved topology as it was written, by whatever version; empty where it cannot be read."""
+        try:
+            with (self.path / "topology.yaml").open("rb") as file:
+                topology = strict_yaml.read(file.read(strict_yaml.MAX_BYTES + 1), "topology.yaml").value
+        except (OSError, TopologyError):
+            return {}
+        return topology if isinstance(topology, dict) else {}
+
+    def metrics(self) -> Lines:
+        """The rows of metrics.jsonl, those to come included."""
+        return Lines(self.path / METRICS_FILE)
+
+    def events(self) -> Lines:
+        """The rows of events.jsonl, those to come included."""
+        return Lines(self.path / EVENTS_FILE)
+
+    def checkpoints(self) -> list[Path]:
+        """Folders of all checkpoints of all learners, those of the fewest steps first."""
+        try:
+            found = [
+                folder for directory in directories(self.path / "checkpoints").values() for folder in folders(directory)
+            ]
+        except OSError:
+            return []
+        return sorted(found, key=lambda folder: (steps_of(folder), folder))
+
+
+def start_time(pid: int) -> int | None:
+    """Return when a process started, in hundredths of a second since boot; None when there is none, or only its zombie.
+
+    The pair (pid, start time) names a process for good, until the next boot. Wall time would not do: it is set.
+    """
+    try:
+        booted_s = psutil.boot_time()
+        process = psutil.Process(pid)
+        if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+            return None
+        return round(100 * (process.create_time() - booted_s))
+    except (psutil.Error, ValueError, OverflowError):  # a pid that was read may be any number
+        return None
+
+
+def read(path: Path) -> Run | None:
+    """The run in this folder, or None when it is no run folder."""
+    if not (path / "meta.json").is_file() and not (path / "topology.yaml").is_file():
+        return None
+    return Run(path.resolve(), read_object(path / "meta.json"))
+
+
+def living() -> list[Run]:
+    """Runs of this user that are alive on this machine, wherever their folders are."""
+    found: dict[Path, Run] = {}
+    for directory in living_runs():
+        try:
+            folder = Path((directory / "run").read_text().strip())
+        except (OSError, UnicodeDecodeError):
+            continue  # just being made, or already being removed
+        run = read(folder) if folder.is_absolute() else None
+        if run is not None and run.alive:
+            found[run.path] = run
+    return sorted(found.values(), key=_age)
+
+
+def all_runs(folder: Path = RUNS) -> list[Run]:
+    """All runs under a folder, and the living ones, oldest first."""
+    found = {run.path: run for run in living()}
+    if folder.is_dir():
+        for path in folder.iterdir():
+            if path.is_dir() and (run := read(path)) is not None:
+                found[run.path] = run
+    return sorted(found.values(), key=_age)
+
+
+def find(word: str | None, folder: Path = RUNS) -> Run:
+    """The run meant by a folder, a name or the beginning of one; without a word the newest, a living one first."""
+    if word and (run := read(Path(word))) is not None:
+        return run
+    runs = all_runs(folder)
+    if not runs:
+        said = f"{word!r} is no run folder and " if word else ""
+        raise RunError(f"{said}there are no runs in {folder}/; start one with `actorlearn run TOPOLOGY`")
+    if not word:
+        return next((run for run in reversed(runs) if run.alive), runs[-1])
+    named = [run for run in runs if run.name == word] or [run for run in runs if run.name.startswith(word)]
+    if not named:
+        raise RunError(f"{word!r} is no run: neither a run folder nor the beginning of {_names(runs)}")
+    if len(named) > 1:
+        raise RunError(f"{word!r} is the beginning of {len(named)} runs: say more of {_names(named)}")
+    return named[0]
+
+
+def find_living(word: str | None, folder: Path = RUNS) -> Run:
+    """Find a run as ``find`` does, but a living one; without a word the only one that is alive."""
+    if word:
+        run = find(word, folder)
+        if not run.alive:
+            raise RunError(
+                f"{run.name} is not alive ({run.status}); `actorlearn ps` lists living runs, "
+                f"`actorlearn resume {run.name}` goes on from its newest checkpoint"
+            )
+        return run
+    runs = living()
+    if not runs:
+        raise RunError("no run is alive; `actorlearn ps --all` lists those that have ended")
+    if len(runs) > 1:
+        raise RunError(f"{len(runs)} runs are alive: name one of {_names(runs)}")
+    return runs[0]
+
+
+def _age(run: Run) -> tuple[float, str]:
+    """Runs sort by when their folder was made: topology.yaml is written once, at the start."""
+    for name in ("topology.yaml", "meta.json"):
+        try:
+            return os.stat(run.path / name).st_mtime, run.name
+        except OSError:
+            continue
+    return 0.0, run.name
+
+
+def _names(runs: list[Run], most: int = 6) -> str:
+    newest = [run.name for run in reversed(runs)]
+    return ", ".join(newest[:most]) + (f" and {len(newest) - most} more" if len(newest) > most else "")

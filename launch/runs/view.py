@@ -1,0 +1,217 @@
+"""Snapshots of runs, living or ended: all that every screen, table and report reads of one.
+
+A ``RunView`` is made in two ways: a ``RunReader`` reads a run's folder from outside and asks its supervisor for
+processes; the process that runs it starts with an empty one and adds rows and events as they come. What cannot be read
+is absent from a view, and never an error: a damaged file hides what it held, and nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from actorlearn.metrics.writer import METRICS_FILE
+from actorlearn.parameters.checkpoint_folders import steps_of
+from launch.errors import FailedError
+from launch.reports import evaluations
+from launch.reports.checks import MOST, believed
+from launch.runs.client import ask
+from launch.runs.find import Run
+
+EVENTS_KEPT = 100
+"""The newest ones; events.jsonl has all."""
+ALARMS = frozenset({"died", "failed", "refused", "warned", "gave up", "slow", "silent"})
+"""Kinds of events that are no good news."""
+ENDS = frozenset({"finished", "stopped", "failed", "died"})
+"""Kinds of events of the run itself after which it has ended; its status is then the same word."""
+ANSWER_S = 2.0
+"""Longest that a supervisor is waited for; one that is busy answers the next time."""
+_RATE_MEMORY = 0.8
+"""Weight of what was in the smoothed rate; a report is a few seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A snapshot of a run. Of rows and events it has what ``launch/reports/checks.py`` believes."""
+
+    name: str
+    env_id: str = ""
+    total_steps: int | None = None
+    folder: Path | None = None
+    status: str = "starting"
+    """starting, running, or how it has ended: finished, stopped, failed, died."""
+    elapsed_s: float | None = None
+    """Time of the newest report, plus its age while the run is alive; of an ended one its wall time."""
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    """Identity: run_id, version, commit, machine, command, supervisor_pid; see ``launch/runtime/metadata.py``."""
+    topology: Mapping[str, Any] = field(default_factory=dict)
+    """As resolved when the run began, by whatever version."""
+    row: Mapping[str, Any] = field(default_factory=dict)
+    """The newest report: metrics by name."""
+    processes: Sequence[Mapping[str, Any]] | None = ()
+    """name, state, incarnation, pid and busy of each; None: the supervisor did not answer."""
+    events: tuple[Mapping[str, Any], ...] = ()
+    """The newest ``EVENTS_KEPT``, oldest first, but for choices."""
+    choices: tuple[Mapping[str, Any], ...] = ()
+    """Events of what was left to the machine: key, value, why."""
+    alarm: Mapping[str, Any] | None = None
+    """The newest event of a kind in ``ALARMS``."""
+    evaluations: tuple[Mapping[str, Any], ...] = ()
+    """Results of all evaluations, oldest first: mean, std, episodes, env_steps, policy_version."""
+    checkpoints: tuple[Path, ...] = ()
+    """Folders of all learners' checkpoints, those of the fewest steps first."""
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    """What summary.json says; empty while the run is alive, or when it had no time to say it."""
+    best_return: float | None = None
+    """Highest mean score of the last games in any report."""
+    steps_per_s: float | None = None
+    """Environment steps per second, smoothed over reports."""
+
+    @property
+    def env_steps(self) -> int:
+        """Steps learned from so far."""
+        return int(self.row.get("env_steps") or 0)
+
+    @property
+    def share_done(self) -> float:
+        """Part of ``total_steps`` that is done, 0 to 1."""
+        return min(1.0, self.env_steps / self.total_steps) if self.total_steps else 0.0
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is over; it may be resumed."""
+        return self.status not in ("starting", "running")
+
+    @property
+    def left_s(self) -> float | None:
+        """Estimated seconds to the end; None while nothing is known to estimate it from."""
+        if self.total_steps is None or not self.steps_per_s or self.row.get("env_steps") is None:
+            return None
+        return max(0.0, (self.total_steps - self.env_steps) / self.steps_per_s)
+
+    def final(self, name: str) -> Any:
+        """A metric as the summary has it, which is over the whole run, or else as the newest report has it."""
+        return self.summary.get(name, self.row.get(name))
+
+    def with_row(self, row: Mapping[str, Any]) -> RunView:
+        """Return the view after another report."""
+        best, score = self.best_return, row.get("episode_return_mean")
+        if score is not None:
+            best = score if best is None else max(best, score)
+        smoothed, rate = self.steps_per_s, row.get("env_steps_per_s")
+        if rate:
+            smoothed = _RATE_MEMORY * (rate if smoothed is None else smoothed) + (1 - _RATE_MEMORY) * rate
+        status = "running" if self.status == "starting" else self.status
+        return replace(self, row=row, status=status, best_return=best, steps_per_s=smoothed)
+
+    def with_event(self, event: Mapping[str, Any]) -> RunView:
+        """Return the view after another event; one of the run itself may say how it has ended."""
+        kind = event.get("kind")
+        if kind == "chosen":
+            return replace(self, choices=(*self.choices, event))
+        ended = not event.get("process") and kind in ENDS
+        return replace(
+            self,
+            events=(*self.events[1 - EVENTS_KEPT :], event),
+            alarm=event if kind in ALARMS else self.alarm,
+            status=str(kind) if ended else self.status,
+            evaluations=(*self.evaluations, *evaluations.results([event])),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it in plain values."""
+        return {
+            "run": self.name,
+            "folder": str(self.folder),
+            "env": self.env_id,
+            "status": self.status,
+            "elapsed_s": None if self.elapsed_s is None else round(self.elapsed_s, 3),
+            "left_s": None if self.has_ended else self.left_s,
+            "total_steps": self.total_steps,
+            "row": dict(self.row),
+            "processes": None if self.processes is None else [dict(process) for process in self.processes],
+            "events": list(self.events),
+            "chosen": list(self.choices),
+            "evaluations": list(self.evaluations),
+            "checkpoints": [{"path": str(path), "env_steps": steps_of(path)} for path in self.checkpoints],
+            "summary": dict(self.summary),
+        }
+
+
+class RunReader:
+    """A run as it is seen from outside, again and again; each look reads only what is new in its growing files."""
+
+    def __init__(self, run: Run) -> None:
+        """Read what never changes: its topology."""
+        self.run = run
+        self._metrics, self._events = run.metrics(), run.events()
+        self._view = identified(run)
+
+    def look(self) -> RunView:
+        """Read what is new, and ask a living supervisor for its processes."""
+        view = self._view
+        for row in self._metrics.new():
+            view = view.with_row(row)
+        for event in self._events.new():
+            view = view.with_event(event)
+        self._view = _as_it_stands(self.run, view)
+        return self._view
+
+
+def glance(run: Run) -> RunView:
+    """Return a view with the newest report alone, no events and no topology: cheap enough for lists of many runs."""
+    view = RunView(run.name, folder=run.path, meta=run.meta, processes=None)
+    return _as_it_stands(run, view.with_row(run.metrics().last() or {}))
+
+
+def identified(run: Run) -> RunView:
+    """Return a view of what a run is alone, without how it goes: its name, folder, meta.json and topology."""
+    topology = run.topology()
+    env, total_steps = topology.get("env"), topology.get("total_steps")
+    env_id = env.get("id") if isinstance(env, dict) else None
+    return RunView(
+        name=run.name,
+        env_id=env_id if isinstance(env_id, str) else "",
+        total_steps=total_steps if isinstance(total_steps, int) and abs(total_steps) <= MOST else None,
+        folder=run.path,
+        meta=run.meta,
+        topology=topology,
+    )
+
+
+def _as_it_stands(run: Run, view: RunView) -> RunView:
+    """Return the view with all that is not in rows and events; processes as before where the supervisor is busy."""
+    alive = run.alive
+    summary = {} if alive else run.summary()
+    processes = _processes(run) if alive else ()
+    return replace(
+        view,
+        status=run.status,
+        summary=summary,
+        processes=view.processes if processes is None else processes,
+        elapsed_s=_elapsed_s(run, view.row, alive, summary),
+        checkpoints=tuple(run.checkpoints()),
+    )
+
+
+def _processes(run: Run) -> Sequence[Mapping[str, Any]] | None:
+    """Processes of a living run, by its supervisor; None when it does not answer in time."""
+    try:
+        found = ask(run, "status", timeout_s=ANSWER_S).data.get("processes")
+    except FailedError:
+        return None
+    return [believed(process) for process in found if isinstance(process, dict)] if isinstance(found, list) else []
+
+
+def _elapsed_s(run: Run, row: Mapping[str, Any], alive: bool, summary: Mapping[str, Any]) -> float | None:
+    reported_s: float | None = row.get("time_s")
+    if not alive:
+        return summary.get("wall_time_s") or reported_s
+    try:
+        age_s = time.time() - (run.path / METRICS_FILE).stat().st_mtime
+    except OSError:
+        return reported_s
+    return None if reported_s is None else reported_s + max(0.0, age_s)

@@ -1,0 +1,72 @@
+"""Writes the files of a run: events.jsonl, metrics.jsonl with its TensorBoard copy, and summary.json at its end.
+
+Training is worth more than a line in a file. A disk that takes nothing is told of once, and once more when it takes
+something again; what could not be written meanwhile is then written first (``actorlearn/files.py`` says how much).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE, EventsWriter, MetricsWriter
+from launch.runs.find import SUMMARY_FILE
+from launch.runtime import metadata
+from launch.supervision import events as ev
+
+
+class Journal:
+    """The files of one run, from its first event to its summary."""
+
+    def __init__(self, run_dir: Path, tell: Callable[[ev.Note], None]) -> None:
+        """Append to the files that are there; ``tell`` shows a person what is wrong with them. Raises OSError."""
+        self._run_dir = run_dir
+        self._tell = tell
+        self._events = EventsWriter(run_dir)
+        try:
+            self._metrics = MetricsWriter(run_dir)
+        except BaseException:
+            self._events.close()
+            raise
+        self._failing: set[str] = set()
+        """Files that did not take what was last written to them."""
+
+    def begin(self) -> None:
+        """Forget how an earlier life of the run has ended."""
+        self._try(SUMMARY_FILE, lambda: (self._run_dir / SUMMARY_FILE).unlink(missing_ok=True))
+
+    def event(self, note: ev.Note) -> None:
+        """Add a line to events.jsonl."""
+        line = (note.kind, note.process, note.incarnation, note.cause)
+        self._try(EVENTS_FILE, lambda: self._events.event(*line, **note.fields))
+
+    def row(self, values: Mapping[str, Any]) -> None:
+        """Add a row to metrics.jsonl."""
+        self._try(METRICS_FILE, lambda: self._metrics.row(values))
+
+    def summary(self, values: Mapping[str, Any]) -> None:
+        """Say how the run ended."""
+        self._try(SUMMARY_FILE, lambda: metadata.write(self._run_dir / SUMMARY_FILE, values))
+
+    def close(self) -> None:
+        """Write what waits, if that goes now, and close the files."""
+        self._events.close()
+        self._metrics.close()
+
+    def _try(self, file: str, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except OSError as error:
+            if file not in self._failing:
+                self._failing.add(file)
+                self._warn(f"{file} cannot be written: {error.strerror or error}; the run goes on")
+        else:
+            if file in self._failing:
+                self._failing.remove(file)
+                self._warn(f"{file} is written again")
+
+    def _warn(self, text: str) -> None:
+        note = ev.Note("warned", cause=text)
+        self.event(note)
+        self._tell(note)

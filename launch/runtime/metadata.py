@@ -1,0 +1,145 @@
+"""Makes what is written once per run: meta.json (what ran where) and summary.json (how it ended).
+
+Files are replaced whole, so a reader never meets half of one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from actorlearn import __version__
+from actorlearn.files import write_atomically
+from actorlearn.metrics.registry import METRICS, Kind, Merge
+from launch.machine.cores import Cores
+from launch.plan.addresses import Addresses
+from launch.plan.resumption import Resumption
+from launch.runs.find import start_time
+from launch.runs.jsonl import read_object
+
+PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "pyzmq", "msgspec", "safetensors")
+
+SUMMED = tuple(m.name for m in METRICS.values() if (m.kind, m.merge) == (Kind.COUNTER, Merge.SUM))
+"""Metrics that each learner counts for itself."""
+
+
+def write(path: Path, values: Mapping[str, Any]) -> None:
+    """Replace a JSON file; raises OSError."""
+    write_atomically(path, f"{json.dumps(values, indent=2, ensure_ascii=False, default=str)}\n".encode())
+
+
+def now() -> str:
+    """Wall time, for people; nothing is computed from it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def meta(name: str, addresses: Addresses, resumption: Resumption) -> dict[str, Any]:
+    """Return what ran, on what, and where to reach it. Of a resumed run the earlier parts are kept."""
+    before = read_object(addresses.run_dir / "meta.json") if resumption.resumed else {}
+    parts = before.pop("earlier", [])
+    earlier = [*(parts if isinstance(parts, list) else []), before] if before else []
+    return {
+        "run_id": addresses.run_id,
+        "name": name,
+        "version": __version__,
+        **commit(Path(__file__).parents[2]),
+        "python": platform.python_version(),
+        "packages": versions(),
+        "machine": machine(),
+        "command": sys.argv[1:],
+        "resumed_at": resumption.env_steps if resumption.resumed else None,
+        "resumed_from": resumption.checkpoints,
+        "started": now(),
+        "ended": None,
+        "supervisor_pid": os.getpid(),
+        "supervisor_started": start_time(os.getpid()),
+        "sockets": str(addresses.sockets),
+        "shm": str(addresses.shm),
+        "earlier": earlier,
+    }
+
+
+def commit(root: Path) -> dict[str, Any]:
+    """The commit of a checkout, and whether files differ from it; nothing for an installed package."""
+    if not (root / ".git").exists():
+        return {"commit": None, "dirty": None}
+    answers = []
+    for arguments in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"]):
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=10, check=True
+            )
+        except (OSError, subprocess.SubprocessError):
+            return {"commit": None, "dirty": None}
+        answers.append(done.stdout.strip())
+    return {"commit": answers[0], "dirty": bool(answers[1])}
+
+
+def versions() -> dict[str, str]:
+    """Installed versions of what a result depends on."""
+    found = {}
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores we may use, memory, operating system."""
+    cores = Cores.here()
+    model = platform.processor() or platform.machine()
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+    return {
+        "cpu": model,
+        "cores": cores.allowed,
+        "usable_cores": cores.usable,
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "system": f"{platform.system()} {platform.release()}",
+    }
+
+
+def summary(
+    status: str,
+    error: str,
+    deaths: int,
+    complaints: int,
+    last_row: Mapping[str, Any],
+    finished: Mapping[str, Any],
+    elapsed_s: float,
+    evaluated: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return how the run ended: the trainer's last words over the last row it reported, rates over the whole run.
+
+    ``evaluated`` is of evaluations.best_and_last.
+    """
+    known = {**last_row, **finished}
+    env_steps = known.get("env_steps") or 0
+    wall_time_s = finished.get("wall_time_s") or known.get("time_s") or elapsed_s
+    return {
+        "status": status,
+        "error": error or None,
+        "env_steps": env_steps,
+        "frames": known.get("frames") or 0,
+        "updates": known.get("updates") or 0,
+        "wall_time_s": wall_time_s,
+        "env_steps_per_s": env_steps / wall_time_s if wall_time_s else 0.0,
+        **{key: known.get(key) or 0 for key in SUMMED},
+        "episode_return_mean": known.get("episode_return_mean"),
+        "evaluations": dict(evaluated) or None,
+        "weights_sha256": finished.get("weights_sha256"),
+        "deaths": deaths,
+        "complaints": complaints,
+    }

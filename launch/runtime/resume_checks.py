@@ -1,0 +1,134 @@
+"""What a run that is resumed goes on from, looked for in its folder; refuses topologies that cannot go on from that.
+
+Reads checkpoints and events; changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from actorlearn.parameters.checkpoint_folders import (
+    CheckpointError,
+    Found,
+    directory_of,
+    going_on,
+    learners_so_far,
+    newest,
+    of_all,
+)
+from actorlearn.replay.rows import ReplayShape
+from actorlearn.worker.roles import ROLES
+from launch.errors import RunError
+from launch.plan import exactness
+from launch.plan.plan import Plan
+from launch.plan.resumption import Resumption
+from launch.plan.segments import replay_shape
+from launch.reports.checks import is_number
+from launch.runs.membership import detached_before
+from launch.topology.modes import mode
+
+_SHAPED_BY = {
+    **dict.fromkeys(("actions", "observation_shape", "observation_dtype", "stack"), "env"),
+    "rings": "simulators.count x simulators.envs",
+    "size": "replay.capacity_steps",
+    "margin": "algorithm.horizon",
+    "prioritised": "replay.prioritised",
+}
+"""What gives a replay its shape, by the parts of a ReplayShape; what others follow from is first."""
+
+
+def found(plan: Plan, run_dir: Path, resume: bool) -> Resumption:
+    """What a run in this folder goes on from; nothing where it is not to be resumed.
+
+    Raises RunError where there is nothing to go on from, where more has been learned than is wanted, and where a replay
+    was saved otherwise than the topology wants it.
+    """
+    if not resume:
+        return Resumption(began_s=time.monotonic())
+    began_s = time.monotonic()
+    left_out = _detached(plan, run_dir)
+    trainers = [process.id for process in plan.processes if ROLES[process.id.role].learns]
+    learners = [own.learner for own in trainers if own.learner not in left_out]
+    try:
+        together, begins_anew = _together(plan, run_dir, learners)
+        # Of each learner what it goes on with of its own, and whose weights.
+        pairs = [(own, own) for own in together] or _each(plan, run_dir, learners)
+    except CheckpointError as error:
+        raise RunError(str(error)) from None
+    latest = max((shared for _, shared in pairs), key=lambda shared: shared.env_steps)
+    _refuse_more(latest.env_steps, plan.topology.total_steps, run_dir)
+    _refuse_other_replays(plan, [own for own, _ in pairs])
+    elapsed_s = latest.state.get("elapsed_s")
+    return Resumption(
+        began_s=began_s - (elapsed_s if is_number(elapsed_s) else 0.0),
+        resumed=True,
+        env_steps=latest.env_steps,
+        checkpoints=tuple(dict.fromkeys(str(shared.path.relative_to(run_dir)) for _, shared in pairs)),
+        goes_on_from={learner: own.path for learner, own in zip(learners, together, strict=False)},
+        begins_anew=begins_anew,
+        damaged=tuple(warning for own in together for warning in own.warnings()),
+        left_out=left_out,
+        learners_so_far=learners_so_far(run_dir / "checkpoints"),
+    )
+
+
+def _each(plan: Plan, run_dir: Path, learners: Sequence[int]) -> list[tuple[Found, Found]]:
+    return [going_on(run_dir / "checkpoints", learner, mode(plan.topology)) for learner in learners]
+
+
+def _together(plan: Plan, run_dir: Path, learners: Sequence[int]) -> tuple[list[Found], str]:
+    """The checkpoints that learners go on from with their simulators where these stood; none, and why, otherwise."""
+    if not plan.exact:
+        return [], next(choice.why for choice in plan.choices if choice.key == exactness.KEY)
+    directories = [directory_of(run_dir / "checkpoints", learner) for learner in learners]
+    together = of_all(directories) if directories[1:] else [newest(directories[0])]
+    if together is None:
+        return [], "there are no steps of which all learners have a checkpoint"
+    members = [process.id for process in plan.processes if ROLES[process.id.role].makes_rows]
+    simulators = [[own.name for own in members if own.learner == learner] for learner in learners]
+    begins_anew = exactness.begins_anew([own.state for own in together], simulators, plan.topology)
+    return ([] if begins_anew else together), begins_anew
+
+
+def _refuse_more(env_steps: int, wanted: int, run_dir: Path) -> None:
+    if env_steps > wanted:
+        raise RunError(
+            f"total_steps = {wanted}: {run_dir.name} has learned from {env_steps} steps already; "
+            f"write a larger one, for example total_steps={2 * env_steps}"
+        )
+
+
+def _refuse_other_replays(plan: Plan, found: Iterable[Found]) -> None:
+    """Refuse a topology that wants what was not saved like that; what is no shape the trainer judges."""
+    if plan.topology.replay is None:
+        return
+    planned = replay_shape(plan.topology, plan.description, plan.topology.replay)
+    secondary = plan.topology.replay.secondary_batch_size
+    for own in found:
+        if secondary and "secondary" not in own.state:
+            raise RunError(
+                f"replay.secondary_batch_size: {secondary}, but {own.path} has no secondary learner; "
+                "resume with 0, or start a new run"
+            )
+        with suppress(AttributeError, msgspec.ValidationError):
+            saved = msgspec.convert(own.state.get("replay", {}).get("shape"), ReplayShape)
+            for part, keys in _SHAPED_BY.items():
+                now, before = getattr(planned, part), getattr(saved, part)
+                if now != before:
+                    raise RunError(
+                        f"{keys}: the replay would have {part} {now}, and the one saved in {own.path} has {before}; "
+                        f"resume with {keys} as before, or start a new run"
+                    )
+
+
+def _detached(plan: Plan, run_dir: Path) -> Mapping[int, str]:
+    """Learners that were detached and their trainers; none if all were. Their weights are old."""
+    names = detached_before(run_dir / "events.jsonl")
+    trainers = [process.id for process in plan.processes if ROLES[process.id.role].learns]
+    gone = {own.learner: own.name for own in trainers if own.name in names}
+    return gone if len(gone) < len(trainers) else {}

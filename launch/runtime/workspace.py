@@ -1,0 +1,206 @@
+"""The ground a run stands on: its folder, its shared memory, its sockets, its signals; all given back at the end.
+
+Refuses a folder that another run works in, and sweeps what dead runs have left. Makes and removes segments as learners
+and simulators come and go.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
+
+from actorlearn.files import write_atomically
+from actorlearn.memory.fields import Field
+from actorlearn.memory.owned import OwnedDirectory, name_of, sweep
+from actorlearn.memory.rollout import BlockShape, make_segment
+from actorlearn.memory.shared import Segment, reserve, sweep_shared
+from actorlearn.wire.identity import ProcessId
+from actorlearn.wire.messages import Member
+from launch.errors import FailedError, RunError
+from launch.plan.addresses import Addresses
+from launch.plan.plan import Plan
+from launch.plan.resumption import Resumption
+from launch.plan.roles import server_of
+from launch.runs.jsonl import read_object
+from launch.runtime import metadata
+from launch.runtime.signals import Signals
+from launch.topology.load import Topology, dump
+
+FOLDERS = ("logs", "settings", "checkpoints")
+
+
+class Closable(Protocol):
+    """What can be given back."""
+
+    def close(self) -> None:
+        """Give back."""
+
+
+Kept = TypeVar("Kept", bound=Closable)
+
+
+class Workspace:
+    """``with Workspace(run_dir) as workspace``: what it made, and what ``keep`` was given, is gone after it."""
+
+    def __init__(self, run_dir: Path) -> None:
+        """Nothing is touched before the block."""
+        self.run_dir = run_dir.absolute()
+        run_id = secrets.token_hex(6)
+        self.addresses = Addresses.named(run_id, self.run_dir, _runtime_root() / name_of(run_id))
+        self.signals: Signals
+        self._stack = ExitStack()
+        self._segments: dict[str, Segment] = {}
+        self._learner_segments: dict[str, list[Field]] = {}
+        """Fields of each kind that every learner has one of."""
+        self._block_shape: BlockShape
+        self._topology: Topology
+
+    def __enter__(self) -> Self:
+        """Take the folder; raises RunError when another run has it."""
+        with ExitStack() as stack:
+            self.run_dir.mkdir(parents=True, exist_ok=True)
+            stack.callback(os.close, _lock(self.run_dir))
+            stack.callback(_remove_if_empty, self.run_dir)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Give everything back, last taken first."""
+        self._stack.close()
+
+    def keep(self, thing: Kept) -> Kept:
+        """Close it at the end, before whatever was kept earlier."""
+        self._stack.callback(thing.close)
+        return thing
+
+    def open(self, plan: Plan, resumption: Resumption) -> None:
+        """Hear signals, and make folder, sockets and the segments that the run begins with.
+
+        Raises SharedMemoryFull, and FailedError where its folder takes nothing; what stood there then stands there
+        still.
+        """
+        self.signals = self.keep(Signals())
+        sweep_all()
+        memory = self.keep(reserve(self.addresses.run_id, plan.bytes_total))
+        (memory.path / "run").write_text(str(self.run_dir))
+        self._topology, self._block_shape = plan.topology, plan.block_shape
+        self._learner_segments = plan.learner_segments
+        for name, fields in plan.run_segments.items():
+            self._create(name, fields)
+        learners = range(plan.topology.learners.count)
+        self.create_learners(learner for learner in learners if learner not in resumption.left_out)
+        self.keep(OwnedDirectory.create(self.addresses.sockets))
+        self._write_down(plan, resumption)
+        self._stack.callback(_mark_ended, self.run_dir / "meta.json")
+
+    @property
+    def progress(self) -> Segment:
+        """The segment with the heartbeats of all processes."""
+        return self._segments["progress"]
+
+    def create_learners(self, learners: Iterable[int]) -> None:
+        """Make what learners have of their own, before their processes start; raises SharedMemoryFull, leaving none."""
+        with ExitStack() as undo:
+            for learner in learners:
+                undo.callback(self.drop_learner, learner)
+                for kind, fields in self._learner_segments.items():
+                    self._create(f"{kind}-{learner}", fields)
+            undo.pop_all()
+
+    def drop_learner(self, learner: int) -> None:
+        """Remove what a learner had of its own; whoever still has it mapped keeps it."""
+        for kind in self._learner_segments:
+            if segment := self._segments.pop(f"{kind}-{learner}", None):
+                segment.unlink()
+                segment.close()
+
+    def create_member(self, simulator: ProcessId) -> Member:
+        """Make the segment of one incarnation. A dead incarnation may go on writing to its own, to no effect."""
+        made = self.member(simulator)
+        make_segment(Path(made.segment), self._block_shape, simulator.number).close()
+        return made
+
+    def member(self, simulator: ProcessId) -> Member:
+        """Where one incarnation of a simulator is found."""
+        return Member(
+            id=simulator,
+            segment=self.addresses.blocks(simulator),
+            wakeup=self.addresses.wakeup(simulator),
+            server=server_of(self._topology, simulator).number,
+        )
+
+    def drop_member(self, member: Member) -> None:
+        """Remove an ended incarnation's segment; its trainer has learned from what was complete in it."""
+        Path(member.segment).unlink(missing_ok=True)
+
+    def _create(self, name: str, fields: list[Field]) -> None:
+        self._segments[name] = Segment.create(self.addresses.shm / name, fields)
+
+    def _write_down(self, plan: Plan, resumption: Resumption) -> None:
+        """Make the folders, topology.yaml and meta.json; where that fails, what was not there before is gone again."""
+        topology, meta = self.run_dir / "topology.yaml", self.run_dir / "meta.json"
+        try:
+            with ExitStack() as undo:
+                for name in FOLDERS:
+                    (self.run_dir / name).mkdir(exist_ok=True)
+                    undo.callback(_remove_if_empty, self.run_dir / name)
+                for path in (topology, meta):
+                    if not path.exists():
+                        undo.callback(_remove, path)
+                write_atomically(topology, dump(plan.topology).encode())
+                metadata.write(meta, metadata.meta(plan.topology.name, self.addresses, resumption))
+                undo.pop_all()
+        except OSError as error:
+            raise FailedError(
+                f"{error.filename}: cannot be written: {error.strerror}; make room on that disk, and try again"
+            ) from None
+
+
+def _lock(run_dir: Path) -> int:
+    """Hold the run folder against a second supervisor; the kernel lets go when we die."""
+    lock = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        pid = read_object(run_dir / "meta.json").get("supervisor_pid")
+        raise RunError(
+            f"{run_dir}: a run works here (supervisor {pid}); stop it first, or name another folder"
+        ) from None
+    return lock
+
+
+def _remove_if_empty(run_dir: Path) -> None:
+    """A run that was refused before it began has put nothing in its folder, and leaves none."""
+    with suppress(OSError):
+        run_dir.rmdir()
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink()
+
+
+def sweep_all() -> tuple[list[str], list[str]]:
+    """Remove what dead runs left; returns the run ids of the shared memory and of the directories of sockets."""
+    sockets = [run_id for root in sorted({_runtime_root(), Path("/tmp")}) for run_id in sweep(root)]
+    return sweep_shared(), sockets
+
+
+def _runtime_root() -> Path:
+    named = os.environ.get("XDG_RUNTIME_DIR")
+    root = Path(named) if named else None
+    # An ipc path has room for 107 bytes, and ours takes up to 70 of them below the root.
+    usable = root is not None and len(str(root)) <= 36 and root.is_dir() and os.access(root, os.W_OK)
+    return root if root is not None and usable else Path("/tmp")
+
+
+def _mark_ended(path: Path) -> None:
+    with suppress(OSError):
+        metadata.write(path, {**read_object(path), "ended": metadata.now(), "supervisor_pid": None})

@@ -1,0 +1,338 @@
+"""The guardian of a run: parent of all its processes, so that whatever they start themselves ends when they do.
+
+A process of its own that outlives a supervisor killed by SIGKILL. The kernel gives it every orphan below it (it is
+their subreaper, prctl(2)), also one that has left its process group, session and environment: nothing that a run has
+started can get away from it. When the supervisor is gone it kills its children, whereupon theirs are its own, until
+there are none. When a role has ended it kills what carries that role's mark; what has put it off ends with the run.
+
+Should the guardian itself be killed, the kernel ends the roles (``processes/__main__``); the supervisor ends what
+carries the run's mark, and goes on with another guardian.
+
+Run as a script, ``guardian.py SOCKET ABOUT``, and imported for ``Guardian``, the supervisor's end of that socket. Each
+request is one JSON object and has one answer; nothing but the standard library is loaded.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+RUN_MARK, ROLE_MARK = "ACTORLEARN_RUN_ID", "ACTORLEARN_PROCESS"
+"""Environment variables, inherited by what a role starts: the run, and name and incarnation of the role."""
+PARENT = "ACTORLEARN_PARENT_PID"
+"""Environment variable: whose end a role does not outlive."""
+
+_PR_SET_CHILD_SUBREAPER = 36
+ANSWER_S = 10.0
+"""Longest wait for an answer, which takes a millisecond; a guardian that is stopped is taken for dead."""
+START_S = 120.0
+"""Longest wait for a process to be started, and the guardian before it: both wait for the interpreter's disk."""
+_END_S = 10.0
+"""Longest that ending everything may take; a process may hang in the kernel, and other users' cannot be killed."""
+_TURN_S = 0.005
+_REQUEST_BYTES = 1 << 16
+
+
+class GuardianLostError(OSError):
+    """The guardian has died, or does not answer; the roles die with it."""
+
+
+class Guardian:
+    """The supervisor's end: starts a guardian, and processes as its children. Descriptors are the caller's to close."""
+
+    def __init__(self, about: str) -> None:
+        """Start it; ``about`` tells people who look at the process list what it guards. Raises OSError."""
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        number = theirs.fileno()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", __file__, str(number), about],
+                pass_fds=[number],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                process_group=0,  # a Ctrl-C in the terminal is the supervisor's to understand
+            )
+        except BaseException:
+            self._socket.close()
+            raise
+        finally:
+            theirs.close()
+
+    @property
+    def pid(self) -> int:
+        """Process id of the guardian."""
+        return self._process.pid
+
+    def start(self, command: Sequence[str], environment: Mapping[str, str], out: int, err: int) -> tuple[int, int]:
+        """Start a command in a process group of its own; its pid and a pidfd. ``environment`` adds to this process's.
+
+        Raises OSError when it cannot be started, GuardianLostError when there is no guardian.
+        """
+        answer, descriptors = self._ask({"start": list(command), "environment": dict(environment)}, [out, err])
+        if "error" in answer:
+            raise OSError(answer["errno"], answer["error"])
+        return int(answer["pid"]), descriptors[0]
+
+    def kill(self, pid: int) -> None:
+        """Kill a process that was started here, with its group; raises GuardianLostError."""
+        self._ask({"kill": pid})
+
+    def returncode(self, pid: int) -> int:
+        """Wait for the end of a process and return what it came to; it is forgotten. Raises GuardianLostError."""
+        return int(self._ask({"wait": pid})[0]["returncode"])
+
+    def close(self) -> None:
+        """Have everything ended, and wait for that."""
+        self._socket.close()
+        try:
+            self._process.wait(2 * _END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _ask(self, request: Mapping[str, Any], descriptors: Sequence[int] = ()) -> tuple[dict[str, Any], list[int]]:
+        try:
+            self._socket.settimeout(START_S if "start" in request else ANSWER_S)
+            socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
+            answer, received, *_ = socket.recv_fds(self._socket, _REQUEST_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
+        except OSError as error:
+            self._process.kill()
+            raise GuardianLostError(f"the guardian, process {self.pid}, does not answer: {error}") from None
+        if not answer:
+            raise GuardianLostError(f"the guardian, process {self.pid}, has died")
+        return json.loads(answer), received
+
+
+def end_marked(run_id: str, limit_s: float = _END_S) -> None:
+    """Kill every process of this user that carries a run's mark, until none is left: for want of a guardian."""
+    mark, deadline_s = f"{RUN_MARK}={run_id}".encode(), time.monotonic() + limit_s
+    while time.monotonic() < deadline_s:
+        found = [pid for number in _numbers() if mark in _environment(number) and (pid := _pid_of(number))]
+        for pid in found:
+            _kill(pid)
+        if not found:
+            return
+        time.sleep(_TURN_S)
+
+
+def run(command: Sequence[str], limit_s: float | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    """As subprocess.run with captured output; what the command has started itself ends with it, and all with us.
+
+    Raises OSError, and TimeoutExpired after ``limit_s``.
+    """
+    guardian = Guardian(command[-1])
+    try:
+        with _output() as out, _output() as err:
+            pid, pidfd = guardian.start(command, environment, out.fileno(), err.fileno())
+            exits = select.poll()
+            exits.register(pidfd, select.POLLIN)
+            try:
+                ended = exits.poll(None if limit_s is None else 1000 * limit_s)
+            finally:
+                os.close(pidfd)
+            if not ended:
+                raise subprocess.TimeoutExpired(list(command), limit_s or 0.0)
+            returncode = guardian.returncode(pid)
+            texts = [file.read() for file in (out, err) if file.seek(0) == 0]
+        return subprocess.CompletedProcess(list(command), returncode, *texts)
+    finally:
+        guardian.close()
+
+
+def _output() -> TextIO:
+    """What a command writes to, and we read when it has ended. In memory: a disk may be full."""
+    return open(os.memfd_create("output"), "w+", errors="replace")
+
+
+# The process itself -----------------------------------------------------------------------------------------------
+
+
+class _Guard:
+    """Children by pid: those that were asked for, until it is asked what they came to, and all that were left to us."""
+
+    def __init__(self) -> None:
+        self._roles: dict[int, bytes] = {}
+        """Mark of each process that was asked for. It is not reaped before that, so its number is its own."""
+        self._ended: set[bytes] = set()
+        """Marks of those that have ended."""
+
+    def answer(self, request: Mapping[str, Any], descriptors: Sequence[int]) -> tuple[dict[str, Any], list[int]]:
+        """Do what is asked."""
+        if "start" in request:
+            return self._start(request["start"], request["environment"], *descriptors)
+        if "kill" in request:
+            if request["kill"] in self._roles:
+                _kill_group(request["kill"])
+            return {}, []
+        pid = int(request["wait"])
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        self.bury()
+        del self._roles[pid]
+        return {"returncode": os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}, []
+
+    def _start(
+        self, command: Sequence[str], changes: Mapping[str, str], out: int, err: int
+    ) -> tuple[dict[str, Any], list[int]]:
+        environment = {**os.environ, **changes, PARENT: str(os.getpid())}
+        streams = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
+        try:
+            pid = os.posix_spawn(
+                command[0],
+                list(command),
+                environment,
+                file_actions=[*streams, (os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, err, 2)],
+                setpgroup=0,
+                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # which Python ignores
+            )
+        except OSError as error:
+            return {"errno": error.errno, "error": error.strerror}, []
+        try:
+            pidfd = os.pidfd_open(pid)
+        except OSError as error:  # nobody would ever know of it
+            _kill_group(pid)
+            return {"errno": error.errno, "error": error.strerror}, []
+        self._roles[pid] = f"{ROLE_MARK}={environment.get(ROLE_MARK, '')}".encode()
+        return {"pid": pid}, [pidfd]
+
+    def bury(self) -> None:
+        """Reap all that have ended but those that were asked for, and kill what these have left."""
+        for role, mark in self._roles.items():
+            if os.waitid(os.P_PID, role, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                self._ended.add(mark)
+                _kill_group(role)
+        for number, pid in _children():
+            if pid not in self._roles and not _reaped(pid) and not self._ended.isdisjoint(_environment(number)):
+                _kill(pid)
+
+    def end_all(self) -> None:
+        """Kill the children, and theirs, which then are ours, until there are none."""
+        deadline_s = time.monotonic() + _END_S
+        with suppress(ChildProcessError):  # there are none
+            while time.monotonic() < deadline_s:
+                for _, pid in _children():
+                    if not _reaped(pid):
+                        _kill(pid)
+                os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                time.sleep(_TURN_S)
+
+
+def _reaped(pid: int) -> bool:
+    """Reap a child if it has ended; whether it had."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
+
+
+def _kill_group(pid: int) -> None:
+    with suppress(OSError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _kill(pid: int) -> None:
+    with suppress(OSError):  # another user's, as sudo makes them
+        os.kill(pid, signal.SIGKILL)
+
+
+def _children() -> Iterator[tuple[str, int]]:
+    """Number in /proc and process id of each child of this process; they differ where /proc is another namespace's."""
+    own = os.readlink("/proc/self")
+    try:
+        numbers = Path(f"/proc/{own}/task/{own}/children").read_text().split()
+    except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
+        numbers = [number for number in _numbers() if _status(number, "PPid") == [own]]
+    for number in numbers:
+        if pid := _pid_of(number):
+            yield number, pid
+
+
+def _numbers() -> list[str]:
+    return [name for name in os.listdir("/proc") if name.isdecimal()]
+
+
+def _pid_of(number: str) -> int | None:
+    """Process id, in our namespace, of a process by its number in /proc; None when it has none, or is this one.
+
+    A line NSpid has those of /proc's namespace and the ones below it, down to the process's own.
+    """
+    depth, pids = len(_status("self", "NSpid")), _status(number, "NSpid")
+    pid = int(pids[depth - 1]) if len(pids) >= depth else None
+    return pid if pid != os.getpid() else None
+
+
+def _status(number: str, key: str) -> list[str]:
+    with suppress(OSError):
+        for line in Path(f"/proc/{number}/status").read_bytes().decode(errors="replace").splitlines():
+            if line.startswith(f"{key}:"):
+                return line.split()[1:]
+    return []
+
+
+def _environment(number: str) -> frozenset[bytes]:
+    """Variables that a process was started with; none of one that is gone, or another user's."""
+    try:
+        return frozenset(Path(f"/proc/{number}/environ").read_bytes().split(b"\0"))
+    except OSError:
+        return frozenset()
+
+
+def _serve(ours: socket.socket) -> None:
+    """Do what the supervisor asks until it is gone."""
+    guard = _Guard()
+    woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    asked = select.poll()  # and not select.select, which knows no descriptor from 1,024 on
+    for descriptor in (ours.fileno(), woken):
+        asked.register(descriptor, select.POLLIN)
+    try:
+        while True:
+            ready = [descriptor for descriptor, _ in asked.poll()]
+            if woken in ready:
+                os.read(woken, 4096)
+                guard.bury()
+            if ours.fileno() in ready and not _answered(ours, guard):
+                return
+    finally:
+        guard.end_all()
+
+
+def _answered(ours: socket.socket, guard: _Guard) -> bool:
+    """Answer one request; False when the supervisor is gone."""
+    try:
+        request, descriptors, *_ = socket.recv_fds(ours, _REQUEST_BYTES, 2, socket.MSG_CMSG_CLOEXEC)
+        if not request:
+            return False
+        answer, handed = guard.answer(json.loads(request), descriptors)
+        socket.send_fds(ours, [json.dumps(answer).encode()], handed)
+    except ConnectionError:
+        return False
+    for descriptor in (*descriptors, *handed):
+        os.close(descriptor)
+    return True
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Guard until the other end of the socket, which is a descriptor of ours, is closed."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # a handler is not inherited; what is ignored would be
+            signal.signal(number, lambda *_: None)
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    with socket.socket(fileno=int(arguments[0])) as ours:
+        ours.set_inheritable(False)
+        _serve(ours)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,204 @@
+"""One child of the supervisor: its states as a table, its incarnations, and how often it may be started again.
+
+Knows time only as numbers it is given. Refuses to know processes, sockets and files.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from actorlearn.wire.identity import ProcessId
+from actorlearn.wire.messages import Member
+from actorlearn.worker.roles import ROLES, RoleSpec
+from launch.topology.schema import BUDGET, Budget
+
+Jitter = Callable[[str, int], float]
+"""(name, incarnation) -> factor on the delay before that incarnation's successor."""
+
+
+class State(StrEnum):
+    """Where a child is in its life."""
+
+    BACKOFF = "backoff"
+    """Not there; will be started when its delay is over. Also before the first start."""
+    STARTING = "starting"
+    """Spawned, has not said Hello."""
+    RUNNING = "running"
+    """Its Hello was accepted."""
+    DRAINING = "draining"
+    """On its way out, by its own or our will; its exit is expected."""
+    EXITED = "exited"
+    """Gone, and not wanted back."""
+    FATAL = "fatal"
+    """Gone, and given up."""
+
+
+TRANSITIONS: dict[State, frozenset[State]] = {
+    #               spawned                        ended before it came back
+    State.BACKOFF: frozenset({State.STARTING, State.EXITED}),
+    #                Hello accepted  died           refused, told to end  could not be started        ended
+    State.STARTING: frozenset({State.RUNNING, State.BACKOFF, State.DRAINING, State.FATAL, State.EXITED}),
+    #               died            finished, told to end  died too often  died while the run drains
+    State.RUNNING: frozenset({State.BACKOFF, State.DRAINING, State.FATAL, State.EXITED}),
+    #                gone           refused        a trainer that finished early and is wanted back
+    State.DRAINING: frozenset({State.EXITED, State.FATAL, State.BACKOFF}),
+    State.EXITED: frozenset(),
+    State.FATAL: frozenset(),
+}
+
+ALIVE = frozenset({State.STARTING, State.RUNNING, State.DRAINING})
+"""States in which there is, or is about to be, a process."""
+
+
+class TransitionError(RuntimeError):
+    """A step that the table does not have: a fault of the supervisor, never of a child."""
+
+
+def spread(name: str, incarnation: int) -> float:
+    """A factor from 0.8 to 1.2: children that died together do not come back together, yet each time the same."""
+    return 0.8 + 0.4 * (zlib.crc32(f"{name}.{incarnation}".encode()) / 0xFFFFFFFF)
+
+
+def cause_of(returncode: int) -> str:
+    """A return code in words."""
+    return f"signal {-returncode}" if returncode < 0 else f"exit {returncode}"
+
+
+@dataclass
+class Child:
+    """One process in the list, through all its incarnations."""
+
+    first: ProcessId
+    """Who its first incarnation is."""
+    guest: bool = False
+    """Asked for by attach and not yet admitted."""
+    company: str = ""
+    """The trainer it was attached with; once it is leaving, the one it must leave with."""
+    budget: Budget = BUDGET
+    """How often it may be started again, and when."""
+    state: State = State.BACKOFF
+    incarnation: int = -1
+    since_s: float = 0.0
+    """When it came into its state; while in BACKOFF, when that ends."""
+    pid: int | None = None
+    member: Member | None = None
+    greeted: bool = False
+    """Whether any incarnation ever said Hello."""
+    admitted: bool = False
+    """Whether this incarnation's Hello was accepted and it is not yet gone: it gets orders."""
+    applied: int = 0
+    """Newest order this incarnation has put into effect."""
+    sent_s: float = 0.0
+    killed_for: str = ""
+    """Why we are killing it; the cause of death when it comes."""
+    leaving: bool = False
+    finished: bool = False
+    """Whether this incarnation has said Finished."""
+    refusal: str = ""
+    error: str = ""
+    """First error of the present series of deaths."""
+    cause: str = ""
+    """What the last death came from."""
+    saved_steps: int = -1
+    """Environment steps of its newest checkpoint (trainers only)."""
+    postponed: int = 0
+    """How often in a row its next incarnation could not be started for want of room."""
+    _unsaved_restarts: int = 0
+    _restarts_s: list[float] = field(default_factory=list)
+    _starts_in_vain: int = 0
+
+    def to(self, state: State, now_s: float) -> None:
+        """Go into another state; raises TransitionError for a step that is not in the table."""
+        if state not in TRANSITIONS[self.state]:
+            raise TransitionError(f"{self.id.peer}: {self.state} -> {state} is not in TRANSITIONS")
+        self.state, self.since_s = state, now_s
+        if state not in ALIVE:
+            self.pid = self.member = None
+            self.admitted = False
+
+    def begin(self, now_s: float) -> None:
+        """A new incarnation, of which nothing is known yet."""
+        self.to(State.STARTING, now_s)
+        self.incarnation += 1
+        self.pid, self.member, self.applied = None, None, 0
+        self.killed_for, self.finished, self.admitted = "", False, False
+        if self.incarnation > 0:
+            self._restarts_s = [*self._recent(now_s), now_s]
+            self._unsaved_restarts += 1
+
+    def postpone(self, now_s: float, jitter: Jitter) -> None:
+        """The incarnation that was to begin has never been; the next try is that one again, and costs no restart."""
+        self.to(State.BACKOFF, now_s)
+        self.since_s += self._delay_s(self.postponed, jitter)
+        self.postponed += 1
+        if self.incarnation > 0:
+            self._restarts_s.pop()
+            self._unsaved_restarts -= 1
+        self.incarnation -= 1
+
+    def admit(self, now_s: float) -> None:
+        """Its Hello was accepted."""
+        self.to(State.RUNNING, now_s)
+        self.greeted = self.admitted = True
+        self.guest = False
+        self._starts_in_vain = 0
+
+    @property
+    def id(self) -> ProcessId:
+        """Who its newest incarnation is; before the first one is spawned its number is -1."""
+        return self.first.again(self.incarnation)
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.first.name
+
+    @property
+    def role(self) -> RoleSpec:
+        """What it does, and how the run depends on it."""
+        return ROLES[self.first.role]
+
+    @property
+    def learner(self) -> int:
+        """The learner it works for."""
+        return self.first.learner
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a process of it."""
+        return self.state in ALIVE
+
+    def failed(self, error: str, now_s: float) -> None:
+        """Keep the error if it is the first of this series."""
+        if not self.error or not self._recent(now_s):
+            self.error = error
+
+    def saved(self, env_steps: int) -> None:
+        """A checkpoint is on disk; one newer than all before shows that the restarts were worth it."""
+        if env_steps > self.saved_steps:
+            self.saved_steps, self._unsaved_restarts = env_steps, 0
+
+    @property
+    def in_vain(self) -> bool:
+        """Whether a learner dies again and again on the way from the same checkpoint."""
+        return self.role.learns and self._unsaved_restarts >= self.budget.unsaved_restarts
+
+    def restart_delay_s(self, now_s: float, jitter: Jitter) -> float | None:
+        """Seconds to wait after the death that has just been seen, or None when the budget is spent."""
+        if self.state is State.STARTING:
+            self._starts_in_vain += 1
+        restarts = len(self._recent(now_s))
+        if restarts >= self.budget.restarts or self._starts_in_vain > self.budget.restarts or self.in_vain:
+            return None
+        return self._delay_s(max(restarts, self._starts_in_vain - 1), jitter)
+
+    def _recent(self, now_s: float) -> list[float]:
+        return [then_s for then_s in self._restarts_s if now_s - then_s < self.budget.restarts_within_s]
+
+    def _delay_s(self, tries: int, jitter: Jitter) -> float:
+        """Twice as long after every try, up to a limit."""
+        delay_s = self.budget.restart_delay_s * 2.0 ** min(tries, 32) * jitter(self.name, self.incarnation)
+        return min(self.budget.longest_restart_delay_s, delay_s)

@@ -1,0 +1,318 @@
+"""All children of a run: started, admitted, brought back after a death, given up, seen off.
+
+Told what happened to them and the time; says what is to be done through ``do``. Refuses to know what the run as a whole
+wants: the supervisor tells it whether deaths are mended (``mending``) and whether exits are welcome (``ending``).
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from actorlearn.wire.identity import ProcessId
+from actorlearn.wire.messages import Hello, Member, Refused, Released
+from launch.plan.processes import PlannedProcess
+from launch.supervision import events as ev
+from launch.supervision.admission import refusal
+from launch.supervision.child import Child, Jitter, State
+from launch.topology.schema import Budget
+
+REFUSED_LIMIT_S = 2.0
+COMPANY_LIMIT_S = 5.0  # from the SIGTERM to who must leave with its trainer, to SIGKILL
+
+
+class Children:
+    """The process list, by name, in the order in which simulators are members."""
+
+    def __init__(
+        self,
+        processes: Iterable[PlannedProcess],
+        run_id: str,
+        expected_shape: Mapping[str, str],
+        resume: bool,
+        jitter: Jitter,
+        budget: Budget,
+        do: Callable[[ev.Action], None],
+    ) -> None:
+        """Nobody is started yet."""
+        self.named = {p.name: Child(p.id, budget=budget) for p in processes}
+        self.failures: dict[str, str] = {}
+        """Why names that are no longer listed came to a bad end."""
+        self._ended: dict[str, Member] = {}
+        """Members of simulators that have ended, by peer, until their trainers have released them."""
+        self.mending = True
+        self.ending = False
+        self._scoring = False
+        """Whether exits of those that play with the final weights are not welcome yet, though the run is ending."""
+        self.now_s = 0.0
+        self._run_id = run_id
+        self._expected_shape = dict(expected_shape)
+        self._resume = resume
+        self._jitter = jitter
+        self._budget = budget
+        self._do = do
+
+    def trainers(self) -> list[Child]:
+        """Those that learn, in order."""
+        return [child for child in self.named.values() if child.role.learns]
+
+    def simulators(self) -> list[Child]:
+        """Those that make rows, in the order in which they are members."""
+        return [child for child in self.named.values() if child.role.makes_rows]
+
+    def current(self, name: str, incarnation: int) -> Child | None:
+        """The child, if this is its living incarnation. Whatever comes from others is from beyond the fence."""
+        child = self.named.get(name)
+        return child if child is not None and child.alive and child.incarnation == incarnation else None
+
+    def members(self) -> list[Member]:
+        """Simulators that take part, or wait to."""
+        return [child.member for child in self.simulators() if child.admitted and child.member is not None]
+
+    def gone_members(self) -> list[Member]:
+        """Members of simulators that have ended and whose trainers, at work or on their way back, still need them."""
+        served = {trainer.learner for trainer in self.trainers() if trainer.state not in (State.FATAL, State.EXITED)}
+        self._ended = {peer: member for peer, member in self._ended.items() if member.id.learner in served}
+        return list(self._ended.values())
+
+    def released(self, child: Child, released: Released) -> None:
+        """A trainer needs these members no more."""
+        if not child.role.learns:
+            return
+        for peer in released.peers:
+            if peer in self._ended and self._ended[peer].id.learner == child.learner:
+                del self._ended[peer]
+
+    def leaving(self) -> list[str]:
+        """Who is to drain, or is drained by its trainer: trainers and simulators at work that must leave."""
+        drained = [child for child in self.named.values() if child.role.drains]
+        return [child.name for child in drained if child.leaving and child.admitted]
+
+    def learners(self) -> list[ProcessId]:
+        """The trainers at work that exchange what they learn; a sole one never does."""
+        trainers = [child for child in self.trainers() if not child.first.sole]
+        return [child.id for child in trainers if child.admitted and not child.leaving]
+
+    def learned(self) -> list[ProcessId]:
+        """Those that have finished, there or gone: theirs are the final weights."""
+        return [child.id for child in self.trainers() if child.finished and not child.first.sole]
+
+    def players(self) -> list[str]:
+        """Evaluators that have not yet played all they are to play."""
+        return [child.name for child in self.named.values() if child.role.scores and child.alive and not child.finished]
+
+    def workers(self, learner: int) -> list[Child]:
+        """Servers and simulators of a learner: without its trainer they are of no use."""
+        own = [child for child in self.named.values() if child.role.scope == "learner" and not child.role.learns]
+        return [child for child in own if child.learner == learner]
+
+    def missed(self, learner: int) -> Child | None:
+        """Who was given up without whom a learner plays no more: a server, or the first of all its simulators."""
+        workers = self.workers(learner)
+        given_up = [worker for worker in workers if worker.state is State.FATAL]
+        missed = [worker for worker in given_up if worker.role.needed == "each"]
+        for role in {worker.role.name: worker.role for worker in workers if worker.role.needed == "one"}.values():
+            own = [worker for worker in workers if worker.role is role]
+            missed += own if all(worker in given_up for worker in own) else []
+        return next(iter(missed), None)
+
+    def listed(self) -> list[dict[str, Any]]:
+        """The process list as people and programs see it."""
+        return [
+            {"name": c.name, "role": c.first.role, "state": str(c.state), "incarnation": c.incarnation, "pid": c.pid}
+            for c in self.named.values()
+        ]
+
+    # Coming -------------------------------------------------------------------------------------------------------
+
+    def invite(self, process: PlannedProcess, company: str = "") -> None:
+        """A new process, brought by a command line, maybe along with a trainer."""
+        child = Child(process.id, True, company, self._budget)
+        self.named[process.name] = child
+        self.spawn(child)
+
+    def spawn(self, child: Child) -> None:
+        """Start the next incarnation."""
+        child.begin(self.now_s)
+        resume = child.role.learns and (child.greeted or (self._resume and not child.guest))
+        self._do(ev.Spawn(child.name, child.incarnation, resume))
+
+    def spawned(self, event: ev.Spawned) -> None:
+        """A process exists."""
+        child = self.current(event.name, event.incarnation)
+        if child is None:
+            self._do(ev.Kill(event.name, event.incarnation, signal.SIGKILL))  # nobody wants it any more
+            return
+        child.pid, child.member, child.postponed = event.pid, event.member, 0
+        self.note("spawned", child, pid=event.pid)
+        if child.state is State.DRAINING:
+            self.kill(child, signal.SIGTERM)
+
+    def not_spawned(self, event: ev.NotSpawned) -> None:
+        """There is none: it died, or comes later where that is no fault of its own and nobody waits for an answer."""
+        child = self.current(event.name, event.incarnation)
+        if child is None:
+            return
+        if not (event.passing and self.mending and child.state is State.STARTING) or child.guest or child.leaving:
+            self.gone(child, event.reason)
+            return
+        if not child.postponed:
+            self.note("warned", child, f"{event.reason}; it is tried again until it can be")
+        child.postpone(self.now_s, self._jitter)
+
+    def hello(self, child: Child, hello: Hello) -> None:
+        """Admit or refuse."""
+        if child.state is not State.STARTING:
+            return
+        reason = refusal(hello, child, self._run_id, self._expected_shape)
+        if reason:
+            child.refusal = reason
+            child.to(State.DRAINING, self.now_s)
+            self._do(ev.Send(child.name, child.incarnation, Refused(reason=reason)))
+            self.note("refused", child, reason)
+            return
+        kind = "restarted" if child.incarnation else "attached" if child.guest else "ready"
+        self.note(kind, child, f"with {child.company}" if child.guest and child.company else "")
+        child.admit(self.now_s)
+
+    def tick(self) -> None:
+        """Bring back whose delay is over; end who is overdue."""
+        for child in list(self.named.values()):
+            waited_s = self.now_s - child.since_s
+            if child.state is State.BACKOFF and waited_s >= 0 and self.mending:
+                self.spawn(child)
+            elif child.alive and child.refusal and waited_s >= REFUSED_LIMIT_S:
+                self.kill_for(child, "refused")
+            elif child.alive and child.leaving and child.company and waited_s >= COMPANY_LIMIT_S:
+                self.kill_for(child, f"did not end in {COMPANY_LIMIT_S:g} s")
+
+    # Going --------------------------------------------------------------------------------------------------------
+
+    def gone(self, child: Child, cause: str) -> None:
+        """A process has ended: was that wanted, and what comes of it?"""
+        child.cause = cause = child.killed_for or cause
+        if child.member is not None and child.admitted:
+            self._ended[child.member.id.peer] = child.member
+        done = child.finished and cause == "exit 0" and not (self.mending or child.leaving)
+        if done or (self.ending and not (self._scoring and child.role.scores)):
+            self.note("ended", child, cause)
+            child.to(State.EXITED, self.now_s)
+        elif child.refusal:
+            self._give_up(child, child.refusal)
+        elif child.leaving:
+            self._left(child, cause)
+        else:
+            self.note("died", child, cause, **({"error": child.error} if child.error else {}))
+            if self.mending:
+                self._mend(child)
+            else:
+                child.to(State.EXITED, self.now_s)
+
+    def _mend(self, child: Child) -> None:
+        delay_s = child.restart_delay_s(self.now_s, self._jitter)
+        # A trainer that was never there has left no checkpoint of this run; a guest's bringer is waiting to hear.
+        if child.guest or (child.role.learns and not child.greeted):
+            self._give_up(child, f"{child.name} died before it came to run: {child.error or child.cause}")
+        elif delay_s is None:
+            often = "died too often" if not child.in_vain else "died too often without a newer checkpoint"
+            self._give_up(child, f"{often}; {child.error or child.cause}")
+        else:
+            child.to(State.BACKOFF, self.now_s)
+            child.since_s += delay_s
+
+    def _give_up(self, child: Child, reason: str) -> None:
+        child.to(State.FATAL, self.now_s)
+        child.error = child.error or child.refusal or child.cause
+        if not child.refusal:  # of which there is a note already
+            self.note("gave up", child, reason)
+        if child.guest or child.leaving:
+            self._drop(child, reason)
+
+    def _left(self, child: Child, cause: str) -> None:
+        drained = child.finished and cause == "exit 0"
+        bad_end = child.admitted and not drained and not (child.company and cause == "exit 0")
+        if bad_end:
+            self.note("died", child, cause)
+        child.to(State.EXITED, self.now_s)
+        ended = f"with {child.company}" if child.company and not bad_end else cause
+        self.note("detached", child, "drained" if drained else ended)
+        self._drop(child, f"{child.name} died before it was drained: {cause}" if bad_end else "")
+
+    def _drop(self, child: Child, failure: str = "") -> None:
+        del self.named[child.name]
+        if failure:
+            self.failures[child.name] = failure
+        if child.role.learns:
+            for worker in self.workers(child.learner):
+                self.see_off(worker, child.name)
+
+    def see_off(self, child: Child, company: str = "") -> None:
+        """Detach. Trainers at work, and members through them, read it in the order and drain; others can simply go.
+
+        ``company``: the trainer that it goes with, and that has gone; nobody is left to drain it.
+        """
+        child.leaving, child.company = True, company
+        if not child.alive:
+            self.note("detached", child, f"with {company}" if company else str(child.state))
+            self._drop(child)
+            return
+        told = company or child.state is State.STARTING
+        if child.state is not State.DRAINING:
+            child.to(State.DRAINING, self.now_s)
+        if told:
+            child.since_s = self.now_s
+            self.kill(child, signal.SIGTERM)
+
+    def dismiss(self, trainer: Child, missed: Child) -> None:
+        """Detach a learner that plays no more; it saves what it has learned, and the others go on."""
+        self.note("gave up", trainer, f"it has nothing to learn from without {missed.name} and leaves the others")
+        self.see_off(trainer)
+
+    def evict(self, child: Child, cause: str) -> None:
+        """Detach now: what has not been drained is lost."""
+        if not child.leaving:
+            self.see_off(child)
+        if child.alive:
+            self.kill_for(child, cause)
+
+    def silent(self, event: ev.Silent) -> None:
+        """Tell of one that shows no sign of life, and have it show what it does."""
+        child = self.current(event.name, event.incarnation)
+        if child is None or child.killed_for or child.refusal:
+            return
+        where = f"; its stack is in logs/{child.name}.log" if event.stack else ""
+        said = f"no sign of life for {event.seconds:.0f} s: {event.why}"
+        self.note("silent" if event.hangs else "slow", child, said + where)
+        if event.stack:
+            self._do(ev.ShowStack(child.name, child.incarnation, said))
+
+    def kill_for(self, child: Child, cause: str) -> None:
+        """Kill, once, and remember why."""
+        if not child.killed_for:
+            child.killed_for = cause
+            self.kill(child, signal.SIGKILL)
+
+    def end(self, sent: int, scoring: bool = False) -> None:
+        """The run is over: everybody gets this signal; who has already said goodbye is only killed.
+
+        ``scoring``: those who play with the final weights go on until the next call.
+        """
+        self.mending, self.ending, self._scoring = False, True, scoring
+        for child in self.named.values():
+            if scoring and child.role.scores:
+                continue
+            if child.state is State.BACKOFF:
+                child.to(State.EXITED, self.now_s)
+            elif child.alive and (sent == signal.SIGKILL or not child.finished):
+                if child.state is not State.DRAINING:
+                    child.to(State.DRAINING, self.now_s)
+                self.kill(child, sent)
+
+    def kill(self, child: Child, sent: int) -> None:
+        """Send a signal."""
+        self._do(ev.Kill(child.name, child.incarnation, sent))
+
+    def note(self, kind: str, child: Child, cause: str = "", **fields: Any) -> None:
+        """Remember something about a child."""
+        self._do(ev.Note(kind, child.name, child.incarnation, cause, fields))

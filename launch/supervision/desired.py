@@ -1,0 +1,75 @@
+"""The wanted state of a run, worked out from its phase and its children, and said to all of them until they have it.
+
+Told the time by the children's clock; says what is to be done through ``do``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from actorlearn.wire.messages import MOST_NAMES, Applied, Member, Order
+from launch.supervision import events as ev
+from launch.supervision.child import Child
+from launch.supervision.children import Children
+
+RESEND_S = 0.5
+PHASES = {"draining": "drain", "scoring": "score"}
+"""What children are told of the run's phase; of all others that they run."""
+AT_WORK = ("running", "draining")
+"""Phases in which trainers learn."""
+
+
+class Orders:
+    """The newest order and who has it."""
+
+    def __init__(self, children: Children, do: Callable[[ev.Action], None]) -> None:
+        """Nobody takes part yet."""
+        self.newest = Order(version=1)
+        self._children = children
+        self._do = do
+
+    def renew(self, phase: str, saves: int) -> None:
+        """Work out the wanted state; a new version, said to all, when it is another one."""
+        at_work = phase in AT_WORK
+        newest, children = self.newest, self._children
+        learners = children.learners() if at_work else children.learned() if phase == "scoring" else []
+        wanted = Order(
+            version=newest.version,
+            phase=PHASES.get(phase, "run"),
+            members=self._children.members() if at_work else [],
+            gone=self.gone_members(phase)[:MOST_NAMES],  # of more its trainer hears once it has released these
+            leaving=self._children.leaving(),
+            save=saves,
+            learners=learners,
+            generation=newest.generation if learners == newest.learners else newest.version + 1,
+        )
+        if wanted == newest:
+            return
+        self.newest = msgspec.structs.replace(wanted, version=newest.version + 1)
+        for child in self._children.named.values():
+            if child.admitted:
+                self.say(child)
+
+    def gone_members(self, phase: str) -> list[Member]:
+        """Members of simulators that have ended, whose segments a trainer still needs."""
+        return self._children.gone_members() if phase in AT_WORK else []
+
+    def say(self, child: Child) -> None:
+        """Tell one child."""
+        child.sent_s = self._children.now_s
+        self._do(ev.Send(child.name, child.incarnation, self.newest))
+
+    def applied(self, child: Child, applied: Applied) -> None:
+        """A child has put this one into effect; raises ValueError for one that there has not been yet."""
+        if applied.order > self.newest.version:
+            raise ValueError(f"order {applied.order} is said to be in effect; the newest is {self.newest.version}")
+        child.applied = max(child.applied, applied.order)
+
+    def tick(self) -> None:
+        """Tell those once more who have not put it into effect."""
+        for child in self._children.named.values():
+            late = child.applied < self.newest.version and self._children.now_s - child.sent_s >= RESEND_S
+            if child.admitted and late:
+                self.say(child)

@@ -1,0 +1,241 @@
+"""What happens to a run (events), what is done about it (actions), and who is shown it (Console).
+
+The supervisor is told events and answers with actions; the runner turns the world into events and actions into deeds.
+Both sides are plain data, so a whole run can be written down as a list and replayed in a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from actorlearn.wire.messages import Member, Message, Reply, Request
+from launch.plan.processes import PlannedProcess
+
+# Events ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Everything is laid out; the processes may be started. Once, before any other event."""
+
+
+@dataclass(frozen=True)
+class Spawned:
+    """A process exists; a simulator's with the member that was made for it."""
+
+    name: str
+    incarnation: int
+    pid: int
+    member: Member | None = None
+
+
+@dataclass(frozen=True)
+class NotSpawned:
+    """A process could not be started."""
+
+    name: str
+    incarnation: int
+    reason: str
+    passing: bool = False
+    """Whether it can be once a disk, or shared memory, has room again: nothing is wrong with the process."""
+
+
+@dataclass(frozen=True)
+class Exited:
+    """A process has ended; a negative return code is the signal that ended it."""
+
+    name: str
+    incarnation: int
+    returncode: int
+
+
+@dataclass(frozen=True)
+class Received:
+    """A child has said something; name and incarnation are those of its socket."""
+
+    name: str
+    incarnation: int
+    message: Message
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A command line wants something."""
+
+    client: str
+    request: Request
+
+
+@dataclass(frozen=True)
+class Enlarged:
+    """The plan has these new processes, as asked for by ``Enlarge``."""
+
+    client: str
+    processes: tuple[PlannedProcess, ...]
+
+
+@dataclass(frozen=True)
+class NotEnlarged:
+    """The plan cannot have what was asked for."""
+
+    client: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Silent:
+    """A process has shown no sign of life for a while; ``why``: what it does instead, and how long it may."""
+
+    name: str
+    incarnation: int
+    seconds: float
+    why: str
+    hangs: bool
+    """Whether it will be Stalled in a moment; else it is only slow."""
+    stack: bool
+    """Whether it can be asked for its stack."""
+
+
+@dataclass(frozen=True)
+class Stalled:
+    """A process has shown no progress for as long as it may."""
+
+    name: str
+    incarnation: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Time has passed; several times a second."""
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """Ctrl-C, SIGTERM or SIGHUP. Twice means at once, but for hang-ups, which come along with either of the others."""
+
+    hangup: bool = False
+
+
+Event = (
+    Begin
+    | Spawned
+    | NotSpawned
+    | Exited
+    | Received
+    | Asked
+    | Enlarged
+    | NotEnlarged
+    | Silent
+    | Stalled
+    | Tick
+    | Interrupted
+)
+
+# Actions --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Spawn:
+    """Start a process, now; answered by Spawned or NotSpawned. ``resume``: from the newest valid checkpoint."""
+
+    name: str
+    incarnation: int
+    resume: bool = False
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Send a signal; SIGKILL goes to the whole process group."""
+
+    name: str
+    incarnation: int
+    signal: int
+
+
+@dataclass(frozen=True)
+class ShowStack:
+    """Have a process write its stack to its log, under this heading."""
+
+    name: str
+    incarnation: int
+    heading: str
+
+
+@dataclass(frozen=True)
+class Send:
+    """Say something to a child. It may be lost: what must arrive is said again."""
+
+    name: str
+    incarnation: int
+    message: Message
+
+
+@dataclass(frozen=True)
+class Enlarge:
+    """Plan more simulators, or whole learners; answered by Enlarged or NotEnlarged."""
+
+    client: str
+    simulators: int
+    overrides: tuple[str, ...] = ()
+    learners: int = 0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Reply to a command line."""
+
+    client: str
+    reply: Reply
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something to be remembered (events.jsonl) and mostly shown; an empty ``process`` means the run itself."""
+
+    kind: str
+    process: str = ""
+    incarnation: int = 0
+    cause: str = ""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A trainer's part of a row for metrics.jsonl."""
+
+    name: str
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Done:
+    """The run is over: finished, stopped or failed. The last action there is."""
+
+    status: str
+    exit_code: int
+    error: str = ""
+    summary: Mapping[str, Any] = field(default_factory=dict)
+
+
+Action = Spawn | Kill | ShowStack | Send | Enlarge | Answer | Note | Row | Done
+
+# Who is shown it ------------------------------------------------------------------------------------------------------
+
+
+class Console(Protocol):
+    """What a person sees of the run. Every method returns at once."""
+
+    def event(self, note: Note) -> None:
+        """Called when something happened that a person should know."""
+
+    def row(self, row: Mapping[str, Any]) -> None:
+        """Called with every row of metrics.jsonl."""
+
+    def processes(self, processes: Sequence[Mapping[str, Any]]) -> None:
+        """Called about twice a second; each has name, role, state, incarnation, pid and busy (0 to 1, or None)."""
+
+    def close(self) -> None:
+        """Called at the end, whatever the end is, by whoever made the console."""

@@ -1,0 +1,138 @@
+"""Who hangs, and who is only slow: compares signs of life with what the kernel says of a process.
+
+Reads the progress segment, and ``launch/machine/activity.py`` of those that are silent. A process that computes without
+a sign of life is slow: that is told, with its stack, and again each time its silence has doubled. One that does neither
+for its limit hangs, and so does one that has computed for much longer. Decides nothing: events go to the supervisor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from launch.machine.activity import Activity, Watch
+from launch.supervision import events as ev
+from launch.topology.schema import Limits
+
+GRACE_S = 1.0
+"""A healthy process shows a sign of life at least every 100 ms; who does, the kernel is not asked about."""
+
+LOOK_EVERY_S = 0.5
+STACK_S = 0.5
+"""From asking for the stack of a process that hangs to calling it hung: then it is killed."""
+
+AT_WORK = (Activity.RUNNING, Activity.DISK)
+
+
+class Watched(NamedTuple):
+    """One incarnation that is to show signs of life."""
+
+    name: str
+    incarnation: int
+    role: str
+    row: int
+    """In the progress segment."""
+    pid: int
+    starting: bool = False
+    """It has not said Hello yet."""
+
+
+class Looker(Protocol):
+    """One process as ``activity.Watch`` sees it."""
+
+    def look(self, now_s: float) -> Activity:
+        """What it is doing."""
+
+
+@dataclass
+class _Silence:
+    """Of one incarnation: how long, and what it did meanwhile."""
+
+    beat_ns: int
+    process: Looker
+    beat_s: float
+    work_s: float
+    """When it was last seen at work, or beating."""
+    begun: bool = False
+    """Whether it has ever beaten: before that it cannot show its stack."""
+    looked_s: float = 0.0
+    doing: Activity = Activity.WAITING
+    tell_s: float = 0.0
+    """Silence at which it is told of next."""
+    hung_s: float | None = None
+    """When it was first found to hang."""
+
+    def end(self, now_s: float) -> None:
+        self.beat_s = self.work_s = now_s
+        self.tell_s, self.hung_s = 0.0, None
+
+
+class HangDetector:
+    """Silences of all processes of a run."""
+
+    def __init__(
+        self,
+        beat_ns: NDArray[np.int64],
+        limits: Mapping[str, Limits],
+        start_s: float,
+        watch: Callable[[int], Looker] = Watch,
+    ) -> None:
+        """``beat_ns`` [rows, 8] is the progress segment's; ``limits`` by role, ``start_s`` is hang_s before Hello."""
+        self._beat_ns = beat_ns
+        self._limits = limits
+        self._start_s = start_s
+        self._watch = watch
+        self._silences: dict[tuple[str, int], _Silence] = {}
+
+    def look(self, watched: Iterable[Watched], now_s: float) -> list[ev.Silent | ev.Stalled]:
+        """Who has been silent for too long, among these."""
+        before, self._silences = self._silences, {}
+        found: list[ev.Silent | ev.Stalled] = []
+        for process in watched:
+            key = process.name, process.incarnation
+            beat_ns = int(self._beat_ns[process.row, 0])
+            silence = before.get(key) or _Silence(beat_ns, self._watch(process.pid), now_s, now_s)
+            self._silences[key] = silence
+            if beat_ns != silence.beat_ns:
+                silence.beat_ns, silence.begun = beat_ns, True
+                silence.end(now_s)
+            elif now_s - silence.beat_s >= GRACE_S:
+                found += self._judge(process, silence, now_s)
+        return found
+
+    def _judge(self, process: Watched, silence: _Silence, now_s: float) -> Iterator[ev.Silent | ev.Stalled]:
+        hang_s, spin_s = self._limits[process.role]
+        if process.starting:
+            hang_s, spin_s = self._start_s, max(self._start_s, spin_s)
+        if now_s - silence.looked_s >= LOOK_EVERY_S:
+            silence.looked_s, silence.doing = now_s, silence.process.look(now_s)
+            silence.work_s = now_s if silence.doing in AT_WORK else silence.work_s
+        silent_s = now_s - silence.beat_s
+        idle = now_s - silence.work_s > hang_s
+        hangs = idle or silent_s > spin_s
+        if not hangs:
+            silence.hung_s = None
+        elif silence.hung_s is not None and now_s - silence.hung_s >= STACK_S:
+            yield ev.Stalled(process.name, process.incarnation, silent_s)
+            return
+        if (hangs and silence.hung_s is None) or silent_s > max(hang_s, silence.tell_s):
+            silence.hung_s = now_s if hangs else None
+            silence.tell_s = 2 * silent_s
+            key = "start_s" if process.starting and idle else f"{process.role}_{'hang' if idle else 'spin'}_s"
+            why = f"{silence.doing}; the limit is supervision.{key}: {hang_s if idle else spin_s:g}"
+            stack = silence.begun and silence.doing is not Activity.STOPPED
+            yield ev.Silent(process.name, process.incarnation, silent_s, why, hangs, stack)
+
+    def forgive(self, gap_s: float) -> None:
+        """Hold nobody to so much of the time that has just passed: we were not looking, nor perhaps were they running.
+
+        What was silent before stays so, or a supervisor that is often kept off the processor would never find a hang.
+        """
+        for silence in self._silences.values():
+            silence.beat_s += gap_s
+            silence.work_s += gap_s
+            silence.hung_s = None

@@ -1,0 +1,27 @@
+"""The outcome of a run, from the ends of its trainers. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from launch.reports.merge import merged
+from launch.supervision import events as ev
+from launch.supervision.children import Children
+
+
+def outcome_of(children: Children, said: Mapping[str, Mapping[str, Any]], wanted: ev.Done) -> ev.Done | None:
+    """Return how a run that was to end as ``wanted`` has ended, by its trainers' last words; None while one is at work.
+
+    The words of one are enough. ``said`` has those of learners that were detached too, of which only the counts count.
+    """
+    trainers = children.trainers()
+    if any(trainer.alive and not trainer.finished for trainer in trainers):
+        return None
+    words = {trainer.name: said[trainer.name] for trainer in trainers if trainer.finished}
+    left = [summary for name, summary in said.items() if name not in children.named]
+    lost = next((t for t in trainers if not t.finished and t.cause not in ("", "exit 0")), None)
+    if lost is None or words:
+        return dataclasses.replace(wanted, summary=merged(words, left) if words else {})
+    return ev.Done("failed", 1, f"the trainer died before it had finished: {lost.error or lost.cause}")

@@ -1,0 +1,119 @@
+"""Requests that take a while: each looks at the children and says when it is done, or too late.
+
+Pure. ``reply`` is None for as long as there is nothing to say; ``give_up`` is called once, after a reply that is a no.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from actorlearn.wire.messages import Reply, Saved
+from launch.supervision.children import Children
+
+LIMIT_S = 60.0
+"""Longest that attach, detach and save may take."""
+
+
+@dataclass
+class Moving:
+    """Processes that come or go, in groups: a simulator by itself, a trainer with its servers and simulators."""
+
+    client: str
+    since_s: float
+    groups: dict[str, tuple[str, ...]]
+
+    @property
+    def _names(self) -> list[str]:
+        return [name for head, others in self.groups.items() for name in (head, *others)]
+
+
+class Joining(Moving):
+    """Attach: all of the new processes must come to run; a group comes whole or not at all."""
+
+    def reply(self, children: Children, now_s: float) -> Reply | None:
+        """Yes when all run; no as soon as one cannot."""
+        there = [name for name in self._names if name in children.named and children.named[name].greeted]
+        seconds = round(now_s - self.since_s, 3)
+        data = {"names": self._names, "running": there, "seconds": seconds}
+        lost = [name for name in self._names if name not in children.named]
+        if lost:
+            broken = {head: others for head, others in self.groups.items() if {head, *others} & {*lost}}
+            why = [children.failures[name] for name in lost if name in children.failures]
+            why = why or [f"{', '.join(lost)} was detached"]
+            why += [f"{called(*group)} is not attached" for group in broken.items() if group[1]]
+            whole = ", ".join(called(*group) for group in self.groups.items() if group[0] not in broken)
+            return Reply(ok=False, text="; ".join(why) + (f" ({whole} can go on)" if whole else ""), data=data)
+        if len(there) == len(self._names):
+            said = ", ".join(called(*group) for group in self.groups.items())
+            return Reply(ok=True, text=f"{said} running after {seconds:.1f} s", data=data)
+        if now_s - self.since_s < LIMIT_S:
+            return None
+        late = ", ".join(name for name in self._names if name not in there)
+        text = f"{late} did not come to run within {LIMIT_S:g} s and will be ended; its log says more"
+        return Reply(ok=False, text=text, data=data)
+
+    def give_up(self, children: Children, now_s: float) -> None:
+        """See off who has lost one it came with, and, when the time is over, who is not complete."""
+        late = now_s - self.since_s >= LIMIT_S
+        for head, others in self.groups.items():
+            group = [children.named.get(name) for name in (head, *others)]
+            incomplete = None in group or (late and not all(child.greeted for child in group if child))
+            if (child := children.named.get(head)) is None or not incomplete:
+                continue
+            if child.greeted or not late:
+                children.see_off(child)
+            else:
+                children.evict(child, "too late")
+
+
+class Leaving(Moving):
+    """Detach: all of them must be gone."""
+
+    def reply(self, children: Children, now_s: float) -> Reply | None:
+        """Yes when none is left."""
+        left = [name for name in self._names if name in children.named]
+        seconds = round(now_s - self.since_s, 3)
+        data = {"names": self._names, "seconds": seconds}
+        if not left:
+            said = ", ".join(called(*group) for group in self.groups.items())
+            bad_ends = [children.failures[name] for name in self._names if name in children.failures]
+            text = "; ".join([f"{said} detached after {seconds:.1f} s", *bad_ends])
+            return Reply(ok=True, text=text, data=data)
+        if now_s - self.since_s < LIMIT_S:
+            return None
+        text = f"{', '.join(left)} did not drain within {LIMIT_S:g} s and will be killed; unfinished rows are lost"
+        return Reply(ok=False, text=text, data=data)
+
+    def give_up(self, children: Children, _now_s: float) -> None:
+        """Kill who is still there."""
+        for name in self._names:
+            if name in children.named:
+                children.evict(children.named[name], "too late")
+
+
+@dataclass
+class Saving:
+    """Save: a checkpoint with this order number, or a later one, must be on disk."""
+
+    client: str
+    since_s: float
+    number: int
+    saved: Saved | None = None
+
+    def reply(self, _children: Children, now_s: float) -> Reply | None:
+        """Yes when it is written."""
+        if self.saved is not None:
+            steps, path = self.saved.env_steps, self.saved.path
+            data = {"path": path, "env_steps": steps, "seconds": round(now_s - self.since_s, 3)}
+            return Reply(ok=True, text=f"checkpoint at {steps:,} steps: {path}", data=data)
+        if now_s - self.since_s < LIMIT_S:
+            return None
+        return Reply(ok=False, text=f"no checkpoint within {LIMIT_S:g} s; the trainer's log says more")
+
+    def give_up(self, _children: Children, _now_s: float) -> None:
+        """Nobody is given up for a checkpoint that does not come."""
+
+
+def called(head: str, others: tuple[str, ...]) -> str:
+    """A group as people read it: trainer-2 with simulator-4."""
+    return f"{head} with {', '.join(others)}" if others else head

@@ -1,0 +1,204 @@
+"""Answers what command lines ask: at once where it can, and keeps what takes a while until it is done.
+
+Reads and steers the children; the wanted state of the run stays the supervisor's, which learns from here only how many
+checkpoints have been asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from actorlearn import __version__
+from actorlearn.nearest import ROUGHLY, nearest
+from actorlearn.parameters.modes import ELASTIC, ModeSpec
+from actorlearn.wire.identity import ProcessId
+from actorlearn.wire.messages import PROTOCOL_VERSION, Reply, Request, Saved, brief
+from actorlearn.worker.roles import ROLES
+from launch.plan.processes import PlannedProcess
+from launch.supervision import events as ev
+from launch.supervision.child import Child, State
+from launch.supervision.children import Children
+from launch.supervision.pending import Joining, Leaving, Saving
+
+COMMANDS = ("status", "attach", "detach", "save", "stop", "kill")
+OPEN = ("starting", "running")
+"""Phases of a run in which it can be changed."""
+
+
+class Requests:
+    """Requests of command lines; each is answered exactly once."""
+
+    def __init__(
+        self, children: Children, mode: ModeSpec, do: Callable[[ev.Action], None], stop: Callable[[bool], str]
+    ) -> None:
+        """``stop`` begins to stop the run, or with True ends it at once, and says what will be done."""
+        self.saves = 0
+        """Checkpoints asked for so far."""
+        self._children = children
+        self.mode = mode
+        self._do = do
+        self._stop = stop
+        self._pending: list[Joining | Leaving | Saving] = []
+
+    def asked(self, client: str, request: Request, phase: str, order: int) -> None:
+        """A request has come."""
+        wrong = mismatch(request)
+        if not wrong and request.command not in ("status", "stop", "kill") and phase not in OPEN:
+            wrong = f"{request.command}: the run is {phase}; resume it when it has ended"
+        if wrong:
+            self.answer(client, False, wrong)
+        elif request.command == "attach":
+            self._attach(client, request)
+        elif request.command == "detach":
+            self._detach(client, request)
+        elif request.command == "save":
+            self.saves += 1
+            self._pending.append(Saving(client, self._children.now_s, self.saves))
+        elif request.command in ("stop", "kill"):
+            self.answer(client, True, self._stop(request.command == "kill"))
+        else:
+            self._status(client, phase, order)
+
+    def _status(self, client: str, phase: str, order: int) -> None:
+        listed = self._children.listed()
+        running = sum(process["state"] == State.RUNNING for process in listed)
+        data = {"processes": listed, "order": order, "phase": phase}
+        self.answer(client, True, f"{phase}, {running} of {len(listed)} processes running", data)
+
+    def _attach(self, client: str, request: Request) -> None:
+        if wrong := cannot_attach(request.simulators, request.learners, self.mode):
+            self.answer(client, False, wrong)
+        else:
+            self._do(ev.Enlarge(client, request.simulators, tuple(request.overrides), request.learners))
+
+    def enlarged(self, client: str, processes: Sequence[PlannedProcess], phase: str) -> None:
+        """The plan has the simulators, or the learners, that were asked for."""
+        if phase not in OPEN:
+            self.answer(client, False, f"attach: the run is {phase}; resume it when it has ended")
+            return
+        groups = in_groups(process.id for process in processes)
+        self._pending.append(Joining(client, self._children.now_s, groups))
+        trainers = {name: head for head, others in groups.items() for name in others}
+        for process in processes:
+            self._children.invite(process, trainers.get(process.name, ""))
+
+    def _detach(self, client: str, request: Request) -> None:
+        names = tuple(dict.fromkeys(request.names))
+        if wrong := cannot_detach(names, self._children.named, self.mode):
+            self.answer(client, False, wrong)
+            return
+        named = [self._children.named[name] for name in names]
+        learners = [child.learner for child in named if child.role.learns]
+        workers = [worker for learner in learners for worker in self._children.workers(learner)]
+        groups = in_groups(child.first for child in (*named, *workers))
+        self._pending.append(Leaving(client, self._children.now_s, groups))
+        for head in groups:
+            self._children.see_off(self._children.named[head])
+
+    def saved(self, saved: Saved) -> None:
+        """A checkpoint is on disk."""
+        for pending in self._pending:
+            if isinstance(pending, Saving) and saved.order >= pending.number:
+                pending.saved = saved
+
+    def settle(self) -> None:
+        """Answer what is done, or has taken too long."""
+        for pending in list(self._pending):
+            reply = pending.reply(self._children, self._children.now_s)
+            if reply is None:
+                continue
+            self._pending.remove(pending)
+            self.answer(pending.client, reply.ok, reply.text, reply.data)
+            if not reply.ok:
+                pending.give_up(self._children, self._children.now_s)
+
+    def close(self) -> None:
+        """Nothing more will be done."""
+        for pending in self._pending:
+            self.answer(pending.client, False, "the run ended before this was done")
+        self._pending = []
+
+    def answer(self, client: str, ok: bool, text: str, data: Mapping[str, Any] | None = None) -> None:
+        """Reply now."""
+        self._do(ev.Answer(client, Reply(ok=ok, text=brief(text), data=dict(data or {}))))
+
+
+def in_groups(members: Iterable[ProcessId]) -> dict[str, tuple[str, ...]]:
+    """Who comes or goes with whom: trainers with those of their learner, simulators by themselves."""
+    ids = list(dict.fromkeys(members))
+    trainers = {own.learner: own.name for own in ids if ROLES[own.role].learns}
+    groups: dict[str, tuple[str, ...]] = {}
+    for own in ids:
+        name, head = own.name, trainers.get(own.learner, own.name)
+        groups[head] = (*groups.get(head, ()), *([name] if name != head else []))
+    return groups
+
+
+def mismatch(request: Request) -> str:
+    """Why a request cannot be understood; empty when it can."""
+    if request.protocol != PROTOCOL_VERSION or request.version != __version__:
+        return (
+            f"protocol {request.protocol} of version {request.version} asks, the run speaks protocol "
+            f"{PROTOCOL_VERSION} of version {__version__}; use the actorlearn that started the run"
+        )
+    if request.command not in COMMANDS:
+        return f"{request.command!r} is no request; {_nearest_or_all(request.command, COMMANDS)}"
+    return ""
+
+
+def cannot_attach(simulators: int, learners: int, mode: ModeSpec) -> str:
+    """Why so many cannot be attached; empty when they can."""
+    if simulators < 0 or learners < 0 or simulators + learners == 0:
+        return f"attach {simulators} simulators, {learners} learners: at least 1; write --simulators 1, or --learners 1"
+    if learners and simulators:
+        return (
+            f"attach {learners} learners and {simulators} simulators: one or the other, because a learner brings "
+            "simulators of its own; ask twice"
+        )
+    if learners and not mode.elastic:
+        return (
+            f"attach {learners} learners: a run in mode {mode.asked_as} keeps the learners it began with; "
+            f"attach simulators, or start a run in mode {' or '.join(ELASTIC)}"
+        )
+    return ""
+
+
+def cannot_detach(names: Sequence[str], children: Mapping[str, Child], mode: ModeSpec) -> str:
+    """Why these simulators and trainers cannot leave; empty when they can."""
+    trainers = [child for child in children.values() if child.role.learns]
+    simulators = [child for child in children.values() if child.role.makes_rows]
+    known = [child.name for child in (*simulators, *(trainers if mode.elastic else ()))]
+    if not names:
+        return f"detach needs names; choose from {', '.join(known)}"
+    for name in names:
+        if name in [trainer.name for trainer in trainers] and not mode.elastic:
+            return (
+                f"detach {name}: a run in mode {mode.asked_as} keeps the learners it began with; detach simulators, "
+                "or stop the run"
+            )
+        if name not in known:
+            what = "simulator and no trainer" if mode.elastic else "simulator"
+            return f"{name!r} is no {what} of this run; {_nearest_or_all(name, known)}"
+        if children[name].leaving:
+            return f"{name} is already leaving; wait until it is gone"
+    staying = [trainer for trainer in trainers if _stays(trainer, names)]
+    if not staying and any(trainer.name in names for trainer in trainers):
+        return f"detach {', '.join(names)}: a run needs at least one learner; attach another first, or stop the run"
+    for trainer in staying:
+        own = [child for child in simulators if child.learner == trainer.learner]
+        taken = [child.name for child in own if child.name in names]
+        if taken and not any(_stays(child, names) for child in own):
+            said = f"detach {', '.join(taken)}: {trainer.name} needs at least one simulator"
+            return f"{said}; attach others first, or stop the run"
+    return ""
+
+
+def _stays(child: Child, leaving: Sequence[str]) -> bool:
+    """Whether it can be relied on when those have left."""
+    return child.name not in leaving and not child.leaving and not child.guest and child.state is not State.FATAL
+
+
+def _nearest_or_all(word: str, known: Sequence[str]) -> str:
+    close = nearest(word, known, ROUGHLY)
+    return f"did you mean {close}?" if close else f"choose from {', '.join(known)}"

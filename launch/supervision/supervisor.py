@@ -1,0 +1,311 @@
+"""Decides what a run does: events in, actions out, and no other doors.
+
+Reads events and the time they came at; answers with actions (``launch/supervision/events.py``). Refuses to know
+processes, sockets, files and clocks, so any history of a run can be replayed as a list.
+
+The wanted state of the run is one ``Order``, worked out anew after every event (``launch/supervision/desired.py``).
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
+from typing import Any
+
+from actorlearn.parameters.modes import SYNC, ModeSpec
+from actorlearn.wire.messages import (
+    Applied,
+    Evaluated,
+    Failed,
+    Finished,
+    Hello,
+    Member,
+    Order,
+    Released,
+    Report,
+    Saved,
+    Warned,
+)
+from launch.plan.processes import PlannedProcess
+from launch.reports import evaluations
+from launch.reports.checks import checked
+from launch.supervision import events as ev
+from launch.supervision.child import Child, Jitter, State, cause_of, spread
+from launch.supervision.children import Children
+from launch.supervision.desired import Orders
+from launch.supervision.outcome import outcome_of
+from launch.supervision.requests import OPEN, Requests
+from launch.topology.schema import BUDGET, Budget
+
+SCORE_LIMIT_S = 1800.0
+"""For the evaluation of the final weights: 30 games of 27,000 steps, the longest there are of Atari, take 10 minutes at
+1,400 steps a second, and several learners' weights are played in turn. Who will not wait presses Ctrl-C."""
+
+TERMINATE_LIMIT_S = 5.0  # SIGTERM to SIGKILL; as honcho
+
+
+class Supervisor:
+    """One run. ``handle`` is called with one event after the other, with times that never run backwards."""
+
+    def __init__(
+        self,
+        processes: Iterable[PlannedProcess],
+        expected_shape: Mapping[str, str],
+        run_id: str,
+        *,
+        drain_s: float,
+        mode: ModeSpec = SYNC,
+        resume: bool = False,
+        budget: Budget = BUDGET,
+        jitter: Jitter = spread,
+    ) -> None:
+        """``processes``: the first ones, in the order in which they start; ``mode``: of the learners."""
+        self._children = Children(processes, run_id, expected_shape, resume, jitter, budget, self._do)
+        self._requests = Requests(self._children, mode, self._do, lambda now: self._stop(0, "asked to stop", now))
+        self._orders = Orders(self._children, self._do)
+        self.phase = "starting"
+        """starting (simulators come), running, draining (trainers finish), scoring (evaluators do), ending, over."""
+        self._first = self._awaited()
+        self._outcome = ev.Done("failed", 1)
+        self._interrupts, self._hurried = 0, False
+        """Whether anybody asked for the end: then no evaluation is awaited."""
+        self._killed = self._abandoned = False
+        self._drain_s, self._deadline_s, self._now_s = drain_s, inf, 0.0
+        self._actions: list[ev.Action] = []
+        self._summaries: dict[str, Mapping[str, Any]] = {}
+        """Last words of the trainers that have finished."""
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            ev.Begin: self._begin,
+            ev.Spawned: self._children.spawned,
+            ev.NotSpawned: self._children.not_spawned,
+            ev.Exited: lambda event: self._gone(event.name, event.incarnation, cause_of(event.returncode)),
+            ev.Received: self._received,
+            ev.Asked: lambda event: self._requests.asked(event.client, event.request, self.phase, self.order.version),
+            ev.Enlarged: lambda event: self._requests.enlarged(event.client, event.processes, self.phase),
+            ev.NotEnlarged: lambda event: self._requests.answer(event.client, False, event.reason),
+            ev.Silent: self._children.silent,
+            ev.Stalled: self._stalled,
+            ev.Tick: self._tick,
+            ev.Interrupted: self._interrupted,
+        }
+        self._listeners: dict[type, Callable[[Child, Any], None]] = {
+            Hello: self._hello,
+            Applied: self._orders.applied,
+            Report: lambda child, report: self._do(ev.Row(child.name, checked(report.row))),
+            Evaluated: self._evaluated,
+            Saved: self._saved,
+            Released: self._children.released,
+            Failed: self._failed,
+            Finished: self._finished,
+            Warned: lambda child, warned: self._children.note("warned", child, warned.text),
+        }
+
+    def _awaited(self) -> list[str]:
+        """Who must have come, or been given up, before the run is running; several trainers begin as equals."""
+        trainers = self._children.trainers()
+        return [child.name for child in (*self._children.simulators(), *(trainers if trainers[1:] else ()))]
+
+    def handle(self, event: ev.Event, now_s: float) -> list[ev.Action]:
+        """What must be done because of this event. After Done nothing is.
+
+        Raises ValueError for a message with values that nothing can be done with. What was decided before that, by it
+        too, is among the actions of the next event.
+        """
+        self._now_s = self._children.now_s = now_s
+        if self.phase != "over":
+            self._handlers[type(event)](event)
+            self._settle()
+        actions, self._actions = self._actions, []
+        return actions
+
+    @property
+    def order(self) -> Order:
+        """The wanted state of the run."""
+        return self._orders.newest
+
+    def gone_members(self) -> list[Member]:
+        """Members of ended simulators, whose segments a trainer still needs; orders list the first of them."""
+        return self._orders.gone_members(self.phase)
+
+    def processes(self) -> list[dict[str, Any]]:
+        """The process list: name, role, state, incarnation and pid of each."""
+        return self._children.listed()
+
+    def _do(self, action: ev.Action) -> None:
+        self._actions.append(action)
+
+    # What happens to children -------------------------------------------------------------------------------------
+
+    def _begin(self, _event: ev.Begin) -> None:
+        for child in self._children.named.values():
+            self._children.spawn(child)
+
+    def _gone(self, name: str, incarnation: int, cause: str) -> None:
+        if child := self._children.current(name, incarnation):
+            self._children.gone(child, cause)
+
+    def _stalled(self, event: ev.Stalled) -> None:
+        child = self._children.current(event.name, event.incarnation)
+        if child is not None and child.admitted:
+            self._children.kill_for(child, "hang")
+        elif child is not None and child.state is State.STARTING:
+            self._children.kill_for(child, f"no Hello, and no sign of life for {event.seconds:.0f} s")
+
+    def _interrupted(self, event: ev.Interrupted) -> None:
+        self._interrupts += not event.hangup
+        self._stop(130, "hung up" if event.hangup else "interrupted", now=self._interrupts > 1)
+
+    def _received(self, event: ev.Received) -> None:
+        child = self._children.current(event.name, event.incarnation)
+        if child is not None and (listener := self._listeners.get(type(event.message))):
+            listener(child, event.message)
+
+    def _hello(self, child: Child, hello: Hello) -> None:
+        self._children.hello(child, hello)
+        if child.admitted:
+            self._orders.say(child)
+
+    def _evaluated(self, child: Child, message: Evaluated) -> None:
+        found = evaluations.event_fields(message)
+        self._children.note("evaluated", child, evaluations.event_cause(found), **found)
+
+    def _saved(self, child: Child, saved: Saved) -> None:
+        child.saved(saved.env_steps)
+        self._children.note("saved", child, path=saved.path, env_steps=saved.env_steps)
+        self._requests.saved(saved)
+
+    def _failed(self, child: Child, failed: Failed) -> None:
+        last_line = (failed.error.strip().splitlines() or ["no words"])[-1]
+        child.failed(last_line, self._now_s)
+        self._children.note("failed", child, last_line)
+
+    def _finished(self, child: Child, finished: Finished) -> None:
+        child.finished = True
+        if child.state in (State.STARTING, State.RUNNING):
+            child.to(State.DRAINING, self._now_s)
+        if not child.role.learns:
+            return
+        self._summaries[child.name] = {}
+        if finished.reason == "total_steps" and self.phase in (*OPEN, "draining"):
+            self._drain(ev.Done("finished", 0))
+        self._summaries[child.name] = checked(finished.summary)
+
+    # What follows -------------------------------------------------------------------------------------------------
+
+    def _stop(self, exit_code: int, why: str, now: bool) -> str:
+        """The trainer finishes its update and saves; or everything ends ``now``. Says what will be done."""
+        self._hurried = True
+        if now:
+            if self.phase not in ("scoring", "ending"):
+                self._outcome = ev.Done("stopped", exit_code)
+            self._children.end(signal.SIGKILL)
+            self.phase, self._abandoned = "ending", True
+            return "everything ends now"
+        if self.phase == "scoring":
+            self._do(ev.Note("stopping", cause=why))
+            return "the run has finished; its last evaluation is awaited no longer"
+        if self.phase not in OPEN:
+            return f"already stopping: the run is {self.phase}"
+        self._do(ev.Note("stopping", cause=why))
+        self._outcome = ev.Done("stopped", exit_code)
+        if any(trainer.state is State.RUNNING for trainer in self._children.trainers()):
+            self._drain(self._outcome)
+            return "the trainer finishes its update and saves, then everything ends"
+        self._end(self._outcome)
+        return "the trainer is not running, so everything ends; resume goes on from the newest checkpoint, if any"
+
+    def _drain(self, outcome: ev.Done) -> None:
+        """Wait for the trainers to finish; nothing is mended any more."""
+        self._outcome, self.phase = outcome, "draining"
+        self._deadline_s = self._now_s + self._drain_s
+        self._children.mending = False
+
+    def _conclude(self) -> None:
+        """End a draining run when every trainer has finished, or is gone; one that came to its end is scored first."""
+        outcome = outcome_of(self._children, self._summaries, self._outcome)
+        if outcome is None:
+            return
+        if outcome.status == "finished" and not self._hurried and (players := self._children.players()):
+            self._score(outcome, players)
+        else:
+            self._end(outcome)
+
+    def _score(self, outcome: ev.Done, players: list[str]) -> None:
+        """Let everybody go but the evaluators, who play the final weights."""
+        self._outcome, self.phase = outcome, "scoring"
+        self._deadline_s = self._now_s + SCORE_LIMIT_S
+        self._requests.close()
+        self._children.end(signal.SIGTERM, scoring=True)
+        limit = f"for {SCORE_LIMIT_S / 60:g} minutes at most; Ctrl-C ends the run without their score"
+        self._do(ev.Note("scoring", cause=f"the final weights, by {', '.join(players)}, {limit}"))
+
+    def _tick(self, _event: ev.Tick) -> None:
+        self._children.tick()
+        self._orders.tick()
+        if self._now_s < self._deadline_s:
+            return
+        if self.phase == "draining":
+            for trainer in self._children.trainers():
+                if trainer.alive:
+                    self._children.kill_for(trainer, f"did not finish in {self._drain_s:g} s")
+            self._end(ev.Done("failed", 1, f"the trainer did not finish in {self._drain_s:g} s and was killed"))
+        elif self.phase == "scoring":
+            self._do(ev.Note("warned", cause=f"no score of the final weights in {SCORE_LIMIT_S:g} s: the run has none"))
+            self._end(self._outcome)
+        elif self._killed:  # a process that the kernel itself cannot end keeps nobody here
+            self._abandoned = True
+        else:
+            self._killed = True
+            self._deadline_s = self._now_s + TERMINATE_LIMIT_S
+            self._children.end(signal.SIGKILL)
+
+    def _settle(self) -> None:
+        """Draw the conclusions that do not depend on which event it was."""
+        if self.phase == "starting" and all(self._has_come(name) for name in self._first):
+            self.phase = "running"
+        if self.phase in OPEN:
+            self._judge()
+        elif self.phase == "draining":
+            self._conclude()
+        elif self.phase == "scoring" and (self._hurried or not self._children.players()):
+            self._end(self._outcome)
+        if self.phase in (*OPEN, "draining", "scoring"):
+            self._orders.renew(self.phase, self._requests.saves)
+            self._requests.settle()
+        if self.phase == "ending" and (self._abandoned or not any(c.alive for c in self._children.named.values())):
+            self._over()
+
+    def _has_come(self, name: str) -> bool:
+        child = self._children.named.get(name)
+        return child is None or child.state in (State.RUNNING, State.FATAL, State.DRAINING)
+
+    def _judge(self) -> None:
+        """End a run that has lost what it cannot do without; of several learners that gossip, one leaves instead."""
+        trainers = self._children.trainers()
+        lost = [trainer for trainer in trainers if trainer.state is State.FATAL]
+        at_work = [trainer for trainer in trainers if not trainer.leaving and trainer not in lost]
+        missed = [(trainer, who) for trainer in at_work if (who := self._children.missed(trainer.learner))]
+        all_miss = len(missed) == len(at_work)
+        if self._requests.mode.elastic and self.phase == "running" and not all_miss:
+            for trainer, who in missed:
+                self._children.dismiss(trainer, who)
+            return
+        given_up = [who for _, who in missed if who.role.needed == "each" or self._requests.mode.in_step or all_miss]
+        if len(lost) == len(trainers) or self.phase == "starting":  # later, while one is left, it learns
+            given_up = [*lost, *given_up]
+        if given_up:
+            self._end(ev.Done("failed", 1, f"{given_up[0].name}: {given_up[0].error}"))
+
+    def _end(self, outcome: ev.Done) -> None:
+        """Let everybody go; Done follows when they have gone."""
+        self._outcome, self.phase = outcome, "ending"
+        self._deadline_s = self._now_s + TERMINATE_LIMIT_S
+        self._requests.close()
+        self._children.end(signal.SIGTERM)
+
+    def _over(self) -> None:
+        self._requests.close()
+        self._do(ev.Note(self._outcome.status, cause=self._outcome.error))
+        self._do(self._outcome)
+        self.phase = "over"

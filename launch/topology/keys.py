@@ -1,0 +1,178 @@
+"""The keys of a topology as msgspec describes them: what a path names, which type, range and meaning it has.
+
+Reads the structs of ``schema.py`` and, of the sections whose keys depend on what is chosen in them, those of the
+registries: there a name such as package.module:Name is imported, and trusted like code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import NODEFAULT, inspect
+
+from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings
+from actorlearn.envs.specs import ENVIRONMENTS, EnvSettings
+from actorlearn.models.specs import MODELS, ModelSettings
+from actorlearn.optim.specs import OPTIMIZERS, OptimizerSettings
+from actorlearn.registry import Registry
+from launch.topology.schema import Topology
+from launch.topology.strict_yaml import Path
+
+Struct = type[msgspec.Struct]
+
+CHOSEN: Mapping[str, Registry[Any]] = {
+    "env": ENVIRONMENTS,
+    "model": MODELS,
+    "algorithm": ALGORITHMS,
+    "optimizer": OPTIMIZERS,
+}
+"""Sections whose keys depend on what is chosen: by ``name``, and of environments by ``id``."""
+BASES: Mapping[str, Struct] = {
+    "env": EnvSettings,
+    "model": ModelSettings,
+    "algorithm": AlgorithmSettings,
+    "optimizer": OptimizerSettings,
+}
+"""The structs of the keys that all choices have."""
+
+
+class Key(NamedTuple):
+    """One key of a section, or what a list's items are."""
+
+    kind: inspect.Type
+    """Without annotations."""
+    description: str = ""
+    """What it means, and its unit."""
+    examples: tuple[Any, ...] = ()
+    words: Mapping[str, str] = {}
+    """What errors say: "rule" and "way_out" of a pattern, "or" of what else it may be."""
+    default: Any = NODEFAULT
+
+    @property
+    def section(self) -> Struct | None:
+        """The struct of its keys; None of a value."""
+        parts = self.kind.types if isinstance(self.kind, inspect.UnionType) else (self.kind,)
+        return next((part.cls for part in parts if isinstance(part, inspect.StructType)), None)
+
+    @property
+    def is_mapping(self) -> bool:
+        """Say whether keys stand below it: those of a section, or arguments of somebody else's code."""
+        return self.section is not None or isinstance(self.kind, inspect.DictType)
+
+
+_TOPOLOGY = Key(inspect.type_info(Topology))
+
+
+@cache
+def keys_of(section: Struct) -> dict[str, Key]:
+    """The keys of a section, in their order; first its name, where it has one."""
+    described, hints = inspect.type_info(section), get_type_hints(section, include_extras=True)
+    assert isinstance(described, inspect.StructType)
+    found = {field.encode_name: told(field.type)._replace(default=_default(field)) for field in described.fields}
+    ordered = {name: key._replace(kind=_in_order(key.kind, hints[name])) for name, key in found.items()}
+    if described.tag_field != "name":
+        return ordered
+    names = next(CHOSEN[name].names() for name, base in BASES.items() if issubclass(section, base))
+    return {"name": Key(inspect.StrType(), f"{', '.join(names)} or package.module:Name")} | ordered
+
+
+def structs_of(name: str) -> dict[str, Struct]:
+    """The structs that a section may have, by the name of what is chosen."""
+    return {spec.name: spec.settings for spec in CHOSEN[name].specs()}
+
+
+def struct_at(name: str, tree: Mapping[str, Any]) -> Struct:
+    """The struct of a section of a raw topology; raises ValueError where what is chosen is not to be had."""
+    registry, section = CHOSEN.get(name), tree.get(name)
+    if registry is None:
+        static = keys_of(Topology)[name].section
+        assert static is not None
+        return static
+    chosen = section if isinstance(section, Mapping) else {}
+    if name == "env":
+        return ENVIRONMENTS.of(str(chosen.get("id", ""))).settings
+    found: Struct = registry.spec(str(chosen.get("name", ""))).settings
+    return found
+
+
+def learns_from_replay(tree: Mapping[str, Any]) -> bool:
+    """Say whether the algorithm of a raw topology does; of one that is not to be had, that it does."""
+    section = tree.get("algorithm")
+    try:
+        return ALGORITHMS.spec(str(section["name"] if isinstance(section, dict) else "")).replayed
+    except (ValueError, KeyError):
+        return True
+
+
+def told(kind: inspect.Type) -> Key:
+    """What a type's annotations say; those of a key that may be null may stand on what else it may be."""
+    if isinstance(kind, inspect.Metadata):
+        schema, inner = kind.extra_json_schema or {}, told(kind.type)
+        return Key(
+            inner.kind,
+            schema.get("description", inner.description),
+            tuple(schema.get("examples", inner.examples)),
+            kind.extra or inner.words,
+        )
+    if isinstance(kind, inspect.UnionType):
+        found = [told(part) for part in kind.types]
+        described = next((key for key in found if key.description), Key(kind))
+        return described._replace(kind=inspect.UnionType(tuple(key.kind for key in found)))
+    return Key(kind)
+
+
+def key_at(path: Path) -> Key | None:
+    """What a path names, items of lists included, in any topology; None where nothing is known of it."""
+    found: Key | None = _TOPOLOGY
+    for depth, part in enumerate(path):
+        if depth == 1 and path[0] in CHOSEN:
+            found = next((keys_of(s)[str(part)] for s in structs_of(str(path[0])).values() if part in keys_of(s)), None)
+        else:
+            found = _below(found, part) if found else None
+    return found
+
+
+def leaves() -> Iterator[str]:
+    """Every dotted key that a topology may have."""
+    for name, key in keys_of(Topology).items():
+        structs = structs_of(name).values() if name in CHOSEN else [key.section] if key.section else []
+        inside = dict.fromkeys(inner for struct in structs for inner in keys_of(struct))
+        yield from (f"{name}.{inner}" for inner in inside) if inside else [name]
+
+
+def _below(key: Key, part: str | int) -> Key | None:
+    if isinstance(part, str):
+        return keys_of(key.section).get(part) if key.section else None
+    parts = key.kind.types if isinstance(key.kind, inspect.UnionType) else (key.kind,)
+    return next((told(item) for kind in parts for item in items_of(kind, part + 1)[part : part + 1]), None)
+
+
+def items_of(kind: inspect.Type, count: int) -> list[inspect.Type]:
+    """The types of so many items of a list; of no list none."""
+    if isinstance(kind, inspect.ListType | inspect.VarTupleType):
+        return [kind.item_type] * count
+    return list(kind.item_types) if isinstance(kind, inspect.TupleType) else []
+
+
+def _in_order(kind: inspect.Type, hint: Any) -> inspect.Type:
+    """The type with its words in the order in which they are written; msgspec sorts them."""
+    if isinstance(kind, inspect.LiteralType):
+        return inspect.LiteralType(_words(hint))
+    if isinstance(kind, inspect.UnionType):
+        return inspect.UnionType(tuple(_in_order(part, hint) for part in kind.types))
+    return kind
+
+
+def _words(hint: Any) -> tuple[str, ...]:
+    """The words of the one Literal in an annotation."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    return next((words for part in get_args(hint) if (words := _words(part))), ())
+
+
+def _default(field: inspect.Field) -> Any:
+    made = field.default_factory
+    return field.default if made is NODEFAULT else made()

@@ -1,0 +1,54 @@
+"""Says what is wrong with a topology on one line: place, key = value, rule, way out, and how much else is wrong.
+
+Reads problems, where each value was given, and the defaults. Raises nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from launch.topology.strict_yaml import Path, TopologyError, fault, number, show
+from launch.topology.validate import MISSING, Problem, dotted
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value was given: a file's line, or the command line."""
+
+    source: str
+    line: int = 0
+    over: bool = False
+    """Whether it stands in place of a file's value, which is forgotten: left out, it would not be the default."""
+
+    def __str__(self) -> str:
+        """Write as file:line."""
+        return f"{self.source}:{self.line}" if self.line else self.source
+
+
+def explain(problems: Sequence[Problem], places: Mapping[Path, Place], defaults: Mapping[str, Any]) -> TopologyError:
+    """Write the first problem as one line and count the others; first is: command line, then top of the file down."""
+    first = min(problems, key=lambda problem: place(problem.path, places).line)
+    given = place(first.path, places)
+    value = "is missing" if first.value is MISSING else f"= {show(first.value)}"
+    way_out = first.way_out
+    if first.default_helps and not given.over:
+        way_out += _default(first.path, defaults)
+    if len(problems) > 1:
+        way_out += f" (and {len(problems) - 1} more)"
+    return fault(str(given), f"{dotted(first.path)} {value}", first.rule, way_out)
+
+
+def place(path: Path, places: Mapping[Path, Place]) -> Place:
+    """Return where a key, or the nearest section around it, was given."""
+    return next(places[path[:end]] for end in range(len(path), -1, -1) if path[:end] in places)
+
+
+def _default(path: Path, defaults: Mapping[str, Any]) -> str:
+    value: Any = defaults
+    for part in path:
+        if isinstance(part, int) or not isinstance(value, Mapping) or part not in value:
+            return ""
+        value = value[part]
+    return f", or leave the key out for the default {number(value) if isinstance(value, int | float) else show(value)}"

@@ -1,0 +1,242 @@
+"""What is generated from the keys of a topology: the JSON schema that editors use, and the page that people read.
+
+    python -c 'from launch.topology.reference import write; write()'
+
+writes both anew, in a checkout: ``topology.schema.json`` here and ``docs/topology.md``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from actorlearn.algorithms.settings import ALGORITHMS
+from actorlearn.envs.specs import ENVIRONMENTS
+from actorlearn.registry import CODE
+from launch.topology import defaults
+from launch.topology.keys import BASES, CHOSEN, Key, items_of, keys_of, structs_of
+from launch.topology.schema import Topology
+from launch.topology.strict_yaml import number, show
+from launch.topology.validate import UNBOUNDED, interval
+
+SCHEMA_FILE = Path(__file__).with_name("topology.schema.json")
+PAGE_FILE = Path(__file__).resolve().parents[2] / "docs" / "topology.md"
+HEAD = """# Topology reference
+
+Written from the settings themselves by `python -c 'from launch.topology.reference import write; write()'`.
+
+A topology is one YAML file. Every key may be overridden on the command line as `section.key=value`, and all but
+`env.id` may be left out. Where a default is two, a / b, they are those of Atari games (ids that start with `ALE/`) and
+of all other environments, with the algorithm a2c unless another is named. Steps are agent steps.
+"""
+KINDS = ("ALE/Pong-v5", "CartPole-v1")
+"""One environment of each kind that defaults are told for."""
+FOLLOWS = {
+    "name": "environment and algorithm",
+    "env.id": "none: it must be written",
+    "simulators.count": "by the machine's cores",
+    "simulators.envs": "32 / 16 in all simulators together",
+    "inference.count": "`0` with device cpu, else `1`",
+    "trainer.threads": "by the machine's cores / `1`",
+}
+"""Defaults that follow from other keys or from the machine."""
+WORDS = {
+    inspect.BoolType: "`true` or `false`",
+    inspect.NoneType: "`null`",
+    inspect.StrType: "text",
+    inspect.DictType: "mapping",
+    inspect.StructType: "mapping",
+}
+_GROUPED_DIGITS = r"^[-+]?[1-9][0-9]{0,2}(_[0-9]{3})+$"
+_REFERENCE = "#/$defs/{name}"
+
+
+def write() -> None:
+    """Write the schema and the page anew."""
+    SCHEMA_FILE.write_text(schema_text(), encoding="utf-8")
+    PAGE_FILE.write_text(page(), encoding="utf-8")
+
+
+def schema_text() -> str:
+    """Return the text of the shipped schema file."""
+    return json.dumps(json_schema(), indent=2, sort_keys=True) + "\n"
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON schema of a topology file as users write it: defaults may be left out, digits may be grouped."""
+    defined: dict[str, Any] = {}
+    properties: dict[str, Any] = msgspec.json.schema(_scalars())["$defs"]["Scalars"]["properties"]
+    for name, key in keys_of(Topology).items():
+        if name in CHOSEN:
+            structs = structs_of(name)
+            names = [f"{name}-{chosen}" for chosen in structs]
+            defined |= dict(zip(names, (_defined(struct, defined) for struct in structs.values()), strict=True))
+            properties[name] = {"anyOf": [*map(_reference, names), *([] if name == "env" else [_strangers()])]}
+        elif key.section:
+            defined[name] = _defined(key.section, defined)
+            properties[name] = _reference(name)
+    _loosen([*defined.values(), *properties.values()])
+    for environment in (defined[f"env-{kind}"] for kind in structs_of("env")):
+        del environment["properties"]["kind"]  # which follows from the id
+        environment["required"] = ["id"]
+    _name_alone_will_do(defined)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$defs": defined,
+        "title": "actorlearn topology",
+        "description": Topology.__doc__,
+        "type": "object",
+        "properties": properties,
+        "required": ["env"],
+        "additionalProperties": False,
+    }
+
+
+def page() -> str:
+    """Return the text of the page: every key with its type and range, its default and what it means."""
+    topology = keys_of(Topology)
+    lines = [HEAD, *_table("", {name: key for name, key in topology.items() if not key.section})]
+    for name, key in topology.items():
+        if key.section:
+            section = BASES[name] if name in CHOSEN else key.section
+            lines += ["", f"## {name}", "", (section.__doc__ or "").partition("\n")[0].replace("``", "`")]
+            lines += ["", *_table(name, keys_of(section))]
+        if name in CHOSEN:
+            for readers, keys in _of_some(name).items():
+                lines += ["", f"### {name}: {', '.join(readers)}", "", *_table(name, keys, readers[0])]
+    return "\n".join([*lines, "", *_of_algorithms()]) + "\n"
+
+
+def _scalars() -> type[msgspec.Struct]:
+    """A struct of the keys that stand in no section."""
+    fields = [field for field in msgspec.structs.fields(Topology) if not keys_of(Topology)[field.name].section]
+    return msgspec.defstruct("Scalars", [(field.name, field.type, field.default) for field in fields], kw_only=True)
+
+
+def _defined(struct: type[msgspec.Struct], defined: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a struct; those of the structs in it are added to ``defined``."""
+    inside = msgspec.json.schema_components([struct], ref_template=_REFERENCE)[1]
+    own: dict[str, Any] = inside.pop(struct.__name__)
+    defined |= inside
+    return own
+
+
+def _reference(name: str) -> dict[str, str]:
+    return {"$ref": _REFERENCE.format(name=name)}
+
+
+def _strangers() -> dict[str, Any]:
+    """The schema of a section that names code, whose keys are not known here."""
+    named = {"type": "string", "pattern": f"^{CODE.pattern}$"}
+    return {"type": "object", "properties": {"name": named}, "required": ["name"]}
+
+
+def _name_alone_will_do(defined: dict[str, Any]) -> None:
+    """Let wrappers of an environment be written by their names."""
+    wrapper = defined["WrapperSettings"]
+    wrapper["required"] = ["name"]
+    wrappers = defined["env-gymnasium"]["properties"]["wrappers"]
+    wrappers["items"] = {"anyOf": [wrappers["items"], wrapper["properties"]["name"]]}
+
+
+def _loosen(node: Any) -> None:
+    """Drop ``required`` and generated titles; let integers be written 250_000, which YAML 1.2 editors read as text."""
+    if isinstance(node, list):
+        for item in node:
+            _loosen(item)
+    if not isinstance(node, dict):
+        return
+    if isinstance(node.get("title"), str):
+        del node["title"]
+    if "properties" in node:
+        node.pop("required", None)
+    if node.get("type") == "integer" and "const" not in node:
+        node |= {"type": ["integer", "string"], "pattern": _GROUPED_DIGITS}
+    for child in node.values():
+        _loosen(child)
+
+
+def _of_some(name: str) -> dict[tuple[str, ...], dict[str, Key]]:
+    """The keys of a section that only some choices have, by those."""
+    structs, shared = structs_of(name), keys_of(BASES[name])
+    found: dict[tuple[str, ...], dict[str, Key]] = {}
+    for key in dict.fromkeys(key for struct in structs.values() for key in keys_of(struct) if key not in shared):
+        readers = tuple(chosen for chosen, struct in structs.items() if key in keys_of(struct))
+        found.setdefault(readers, {})[key] = keys_of(structs[readers[0]])[key]
+    return found
+
+
+def _table(section: str, keys: dict[str, Key], chosen: str = "") -> Iterator[str]:
+    """Rows of a table of keys; defaults are those of the chosen algorithm, optimizer or network."""
+    yield "| key | value | default | meaning |"
+    yield "|---|---|---|---|"
+    for name, key in keys.items():
+        dotted = f"{section}.{name}".strip(".")
+        value, default, meaning = _kind(key.kind), _default(section, name, chosen), key.description
+        yield f"| `{dotted}` | {' | '.join(cell.replace('|', '/') for cell in (value, default, meaning))} |"
+
+
+def _default(section: str, name: str, chosen: str) -> str:
+    """What a key is where nobody writes it, of Atari / of others."""
+    if where := FOLLOWS.get(f"{section}.{name}".strip(".")):
+        return where
+    found = []
+    for env_id in KINDS:
+        raw: dict[str, Any] = {"env": {"id": env_id}, "algorithm": {}}
+        raw.setdefault(section if section in CHOSEN else "algorithm", {})
+        if chosen and section != "env":
+            raw[section]["name"] = chosen
+        elif section == "replay":
+            raw["algorithm"]["name"] = "dqn"
+        tree = defaults.resolve(raw)
+        tree = tree.get(section, {}) if section else tree
+        found += [_said(tree[name])] if name in tree else []
+    return " / ".join(dict.fromkeys(found))
+
+
+def _said(value: object) -> str:
+    shown = (
+        number(value) if isinstance(value, int | float) else show(list(value) if isinstance(value, tuple) else value)
+    )
+    return f"`{shown.strip(chr(39))}`"
+
+
+def _kind(kind: inspect.Type) -> str:
+    """A type and its range, for people."""
+    if isinstance(kind, inspect.Metadata):
+        return _kind(kind.type)
+    if isinstance(kind, inspect.UnionType):
+        return " or ".join(_kind(part) for part in kind.types)
+    if isinstance(kind, inspect.LiteralType):
+        return ", ".join(f"`{word}`" for word in kind.values)
+    if isinstance(kind, inspect.IntType | inspect.FloatType):
+        word, within = "integer" if isinstance(kind, inspect.IntType) else "number", interval(kind)
+        return f"{word}, {within}" if within != UNBOUNDED else word
+    if items := items_of(kind, 1):
+        return f"list of {_kind(items[0])}"
+    return WORDS.get(type(kind), "")
+
+
+def _of_algorithms() -> Iterator[str]:
+    """What algorithms want by default, of all sections."""
+    yield "## Defaults by algorithm"
+    yield ""
+    yield "What each algorithm wants by kind of environment, where it is not the key's own default."
+    yield ""
+    yield "| algorithm | kind | defaults |"
+    yield "|---|---|---|"
+    for spec in ALGORITHMS.specs():
+        for kind in (ENVIRONMENTS.of(env_id).like for env_id in KINDS):
+            wanted = {f"{s}.{k}": v for s, keys in spec.defaults.get(kind, {}).items() for k, v in keys.items()}
+            numbers = {
+                f"{k} ({optimizer})": v
+                for optimizer, keys in spec.optimizers.get(kind, {}).items()
+                for k, v in keys.items()
+            }
+            said = ", ".join(f"{key} {_said(value)}" for key, value in (wanted | numbers).items())
+            yield f"| {spec.name} | {kind} | {said} |"

@@ -1,0 +1,312 @@
+"""The keys of a topology: the sections that belong to launch, and where those of others are put in.
+
+Pure. Each key is told once: its type, range, unit and, where it depends on neither the environment nor the algorithm,
+its default. Everything else about keys is made of this: what is refused (``validate.py``), the comments of a resolved
+topology, ``topology.schema.json`` and ``docs/topology.md``. Rules that tie keys together are in ``rules.py``; defaults
+that depend on the environment, the algorithm or the machine are filled in by ``defaults.py``. Says nothing about files
+or error lines, and does not look at the machine: whether a device or a core exists is the plan's question.
+
+``env.id``, ``env.wrappers``, ``model.name`` and ``algorithm.name`` may name code (``package.module:Name``): it is
+trusted like code.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from actorlearn.algorithms.settings import AlgorithmSettings
+from actorlearn.envs.specs import EnvSettings
+from actorlearn.models.specs import ModelSettings
+from actorlearn.optim.specs import OptimizerSettings
+from actorlearn.parameters.settings import GossipSettings, LearnersSettings
+from actorlearn.replay.settings import ReplaySettings
+from actorlearn.worker.roles import ROLES
+
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,64}$",
+        description="the run's name, also its folder's",
+        extra={
+            "rule": "a run's name is 1 to 64 letters, digits, dots, dashes or underscores",
+            "way_out": "write for example pong-1",
+        },
+    ),
+]
+Device = Annotated[
+    str,
+    Meta(
+        pattern=r"^(cpu|cuda|cuda:(0|[1-9][0-9]?))$",
+        description="cpu, cuda or cuda:N",
+        extra={"rule": "a device is cpu, cuda or cuda:0 to cuda:99", "way_out": "write cpu, cuda or cuda:0"},
+    ),
+]
+Precision = Literal["auto", "fp32", "bf16"]
+Hang = Annotated[
+    float, Meta(ge=2, le=1_000_000, description="no sign of life, and no processor time, for so long is a hang")
+]
+Spin = Annotated[
+    float, Meta(ge=2, le=1_000_000, description="no sign of life for so long is a hang, though it computes")
+]
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A mapping of known keys: unknown ones are errors, nothing is converted, nothing changes afterwards."""
+
+
+class SimulatorsSection(Section, frozen=True, kw_only=True):
+    """Simulator processes; how many follows the machine's cores."""
+
+    count: Annotated[int, Meta(ge=1, le=1_024, description="processes of each learner")]
+    envs: Annotated[int, Meta(ge=1, le=4_096, description="environments per process, all groups together")]
+    groups: Annotated[
+        int, Meta(ge=1, le=16, description="alternating groups per process: one waits while another simulates")
+    ] = 1
+    blocks: Annotated[
+        int, Meta(ge=1, le=64, description="blocks per group: 1 = on-policy, 2 = one update of lag, ...")
+    ] = 1
+    weights: Annotated[
+        Literal["newest", "rollout"],
+        Meta(
+            description="rows are answered by the newest, or by those published when their rollout was opened: "
+            "repeatable"
+        ),
+    ] = "newest"
+    pin: Annotated[bool, Meta(description="each process stays on one of the allowed cores, in turn")] = False
+    decorrelation_steps: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=100_000,
+            description="most random actions of each environment before its first rollout; no env steps",
+        ),
+    ] = 0
+    reset: Annotated[
+        Literal["inside", "wait"],
+        Meta(description="a game begins inside a block, or waits for the next one; the steps until then do not count"),
+    ] = "inside"
+
+    @property
+    def environments(self) -> int:
+        """Those of each learner."""
+        return self.count * self.envs
+
+
+class InferenceSection(Section, frozen=True, kw_only=True):
+    """Inference servers: they run the policy on batches of observations."""
+
+    count: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_024,
+            description="processes of each learner; 0 = simulators act themselves, as they do on a cpu by default",
+        ),
+    ]
+    device: Device = "cpu"
+    threads: Annotated[
+        int, Meta(ge=1, le=1_024, description="shares of a server's rows, each computed by a thread of its own")
+    ] = 1
+    precision: Annotated[Precision, Meta(description="auto, fp32 or bf16 (autocast)")] = "auto"
+    batch_rows: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=65_536,
+            description="environments answered as soon as so many wait; 0 = all of a timestep, deterministic",
+        ),
+    ] = 0
+    deadline_ms: Annotated[
+        float, Meta(ge=0, le=10_000, description="batch_rows > 0: longest wait of a row for others, in ms")
+    ] = 10.0
+
+
+class TrainerSection(Section, frozen=True, kw_only=True):
+    """The trainer: batches to gradients to updates."""
+
+    device: Device = "cpu"
+    threads: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_024,
+            description="shares of a batch, each in a thread of its own; part of what decides results",
+        ),
+    ]
+    precision: Annotated[
+        Precision,
+        Meta(description="of the two passes: auto, fp32 or bf16 (autocast); weights and updates are always float32"),
+    ] = "auto"
+    layout: Annotated[
+        Literal["auto", "plain", "space-to-depth"],
+        Meta(description="of the first convolution: the same function, faster in one way or the other"),
+    ] = "auto"
+    compile: Annotated[
+        Literal["auto"] | bool, Meta(description="torch.compile the network; takes a minute at the start")
+    ] = "auto"
+
+
+class EvaluatorSection(Section, frozen=True, kw_only=True):
+    """The evaluator: whole games with frozen weights."""
+
+    count: Annotated[
+        int, Meta(ge=0, le=1, description="0 = no evaluation; 1 = one process that plays while the run goes on")
+    ] = 0
+    every_steps: Annotated[int, Meta(ge=1, le=10**12, description="agent steps between evaluations")]
+    episodes: Annotated[
+        int, Meta(ge=1, le=10_000, description="whole games per evaluation; their scores are one message")
+    ]
+    greedy: Annotated[bool, Meta(description="the likeliest action instead of a sampled one")]
+    noop_max: Annotated[int, Meta(ge=0, le=1_000, description="most random no-op frames at the start of a game")]
+    # Beside PAAC on two cores an evaluator in class idle got a fifth of a core and cost 1 % of the rate; in others 40.
+    scheduling: Annotated[
+        Literal["idle", "batch", "other"],
+        Meta(
+            description="Linux's class: idle takes only what others leave, batch never preempts, other is as everybody"
+        ),
+    ] = "idle"
+
+
+class CheckpointSection(Section, frozen=True, kw_only=True):
+    """Checkpoints."""
+
+    every_steps: Annotated[
+        int, Meta(ge=1, le=10**12, description="agent steps between checkpoints; one more at the end")
+    ] = 1_000_000
+    keep: Annotated[int, Meta(ge=1, le=100_000, description="newest checkpoints kept")] = 3
+    exact: Annotated[
+        Literal["auto"] | bool,
+        Meta(
+            description="with the simulators' states, so that a resumed run goes on as if it had not been interrupted; "
+            "auto = where that can be and they are not large"
+        ),
+    ] = "auto"
+
+
+class ReportSection(Section, frozen=True, kw_only=True):
+    """Progress reports."""
+
+    every_s: Annotated[float, Meta(ge=0.1, le=3_600, description="seconds between rows of metrics.jsonl")] = 2.0
+    norms: Annotated[
+        bool,
+        Meta(description="columns *_l2: norms of parameters, gradients and update steps, also of the first layers"),
+    ] = False
+
+
+class Limits(NamedTuple):
+    """Seconds of silence after which a process of a role hangs (launch/supervision/hangs.py says what silence is)."""
+
+    hang_s: float
+    """When it does not compute either."""
+    spin_s: float
+    """Though it computes."""
+
+
+class Budget(Section, frozen=True, kw_only=True):
+    """How often a process may be started again, and when (launch/supervision/child.py reckons with it)."""
+
+    restarts: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000,
+            description="most restarts of a process within restarts_within_s, and most starts in a row that never "
+            "come to anything; dies it once more, it is given up",
+        ),
+    ] = 5
+    restarts_within_s: Annotated[
+        float, Meta(gt=0, le=1_000_000, description="seconds; a restart so long ago counts no more")
+    ] = 60.0
+    unsaved_restarts: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000,
+            description="most restarts of a trainer that saves nothing newer: it would die of the same update for ever",
+        ),
+    ] = 3
+    restart_delay_s: Annotated[
+        float,
+        Meta(ge=0, le=3_600, description="from a death to the first restart; twice as long to each of the next"),
+    ] = 0.2
+    longest_restart_delay_s: Annotated[float, Meta(ge=0, le=3_600, description="to which that delay grows")] = 30.0
+
+
+BUDGET = Budget()
+"""Of a topology that says nothing of it."""
+
+
+class SupervisionSection(Budget, frozen=True, kw_only=True):
+    """When a process hangs, and is replaced, and how often; seconds in which the machine was awake."""
+
+    # A healthy process shows a sign of life every 100 ms, but not within one call of an environment, one pass of a
+    # network or one write to a disk. An environment may wait for a program of its own; only servers wait for nothing.
+    # Before Hello: importing torch from a slow disk takes tens of seconds. Drained trainers may be writing a replay: a
+    # million transitions of Atari are 7.1 GB, 12 minutes at 10 MB/s.
+    start_s: Annotated[float, Meta(ge=2, le=1_000_000, description="*_hang_s of a process that is still starting")] = (
+        120.0
+    )
+    drain_s: Annotated[
+        float,
+        Meta(
+            ge=2,
+            le=1_000_000,
+            description="longest that trainers, alive, take to finish and save when a run is to end",
+        ),
+    ] = 900.0
+    simulator_hang_s: Hang = 30.0
+    inference_hang_s: Hang = 10.0
+    trainer_hang_s: Hang = 30.0
+    evaluator_hang_s: Hang = 30.0
+    simulator_spin_s: Spin = 600.0
+    inference_spin_s: Spin = 600.0
+    trainer_spin_s: Spin = 1800.0
+    evaluator_spin_s: Spin = 3600.0  # it takes what others leave, and who waits for a processor counts as computing
+    any_memory_order: Annotated[
+        bool, Meta(description="also start on processors other than x86-64: rows may be read torn")
+    ] = False
+
+    @property
+    def by_role(self) -> dict[str, Limits]:
+        """The limits of each role."""
+        return {role: Limits(getattr(self, f"{role}_hang_s"), getattr(self, f"{role}_spin_s")) for role in ROLES}
+
+
+class Topology(Section, frozen=True, kw_only=True, dict=True):
+    """Which processes, where, with which numbers; steps are agent steps (Atari: frame_skip frames each)."""
+
+    name: Name
+    seed: Annotated[int, Meta(ge=0, le=2**31 - 1, description="of everything random in the run")] = 1
+    mode: Annotated[
+        Literal["sync", "async", "gossip"],
+        Meta(
+            description="how learners exchange: sync (mean gradients), async (a central store), gossip (mixed weights)"
+        ),
+    ] = "sync"
+    total_steps: Annotated[
+        int, Meta(ge=1, le=10**12, description="agent steps in all environments together; the run's end")
+    ]
+    env: EnvSettings
+    model: ModelSettings
+    algorithm: AlgorithmSettings
+    replay: ReplaySettings | None = None
+    """None where the algorithm learns from none."""
+    optimizer: OptimizerSettings
+    learners: LearnersSettings
+    gossip: GossipSettings
+    simulators: SimulatorsSection
+    inference: InferenceSection
+    trainer: TrainerSection
+    evaluator: EvaluatorSection
+    checkpoint: CheckpointSection
+    report: ReportSection
+    supervision: SupervisionSection
+
+    @property
+    def left_to_cores(self) -> frozenset[str]:
+        """Keys that nobody has written, and whose values followed the machine's cores. No key itself."""
+        found: frozenset[str] = self.__dict__.get("left_to_cores", frozenset())
+        return found

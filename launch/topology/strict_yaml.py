@@ -1,0 +1,238 @@
+"""Strict YAML: the small, unsurprising part of the language that topologies are written in.
+
+Reads text and returns plain values (dict, list, str, int, float, bool, None) with the line each one stands on. Refuses
+aliases, anchors, tags, merge keys, directives, several documents, duplicate keys and anything too big or too deep.
+Scalars follow the core schema of YAML 1.2 (yes, no, on and off are words; 1:30 is a word), with two choices of our own:
+groups of three digits may be split by underscores (250_000), and a leading zero is an error because YAML 1.1 and 1.2
+disagree on what 0777 is. Knows nothing of what the values mean.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import yaml
+
+MAX_BYTES = 256 * 1024
+MAX_DEPTH = 20
+MAX_VALUES = 2_000
+"""Keys and values in one document: a topology has about seventy; bounds the time a hostile file can take."""
+MAX_SHOWN = 60
+"""Characters of a value that an error message repeats."""
+
+Path = tuple[str | int, ...]
+
+_NULL = {"", "~", "null", "Null", "NULL"}
+_BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_DECIMAL = re.compile(r"[-+]?[0-9]+")
+_GROUPED = re.compile(r"[-+]?[1-9][0-9]{0,2}(?:_[0-9]{3})+")
+_OCTAL = re.compile(r"0o[0-7]+")
+_HEX = re.compile(r"0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_LEADING_ZERO = re.compile(r"[-+]?0[0-9]+")
+
+
+class TopologyError(ValueError):
+    """A topology or an override that cannot be used. Its text is one line: place, value, rule, way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A parsed document and where each of its values stands."""
+
+    value: Any
+    lines: dict[Path, int]
+    """Line (from 1) of each key or list item, by its path."""
+
+
+def show(value: object) -> str:
+    """Show any value on one line of bounded length, control characters escaped."""
+    return short(repr(value) if isinstance(value, str) else _plain(value))
+
+
+def short(text: str) -> str:
+    """Cut a text to what an error message may repeat."""
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
+
+
+def number(value: float) -> str:
+    """Write a number as topologies do, 250_000; a float so that YAML 1.1 readers see a float too, 1.0e-05."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:_}"
+    text = json.dumps(value)
+    return text.replace("e", ".0e") if "e" in text and "." not in text and isinstance(value, float) else text
+
+
+def fault(where: str, value: str, rule: str, way_out: str) -> TopologyError:
+    """Make the one-line error every reader of topologies raises."""
+    line = f"{where}: {value}: {rule}; {way_out}"
+    return TopologyError("".join(c if c.isprintable() else repr(c)[1:-1] for c in line))
+
+
+def read(text: str | bytes, source: str) -> Document:
+    """Parse one document; ``source`` is what errors call it. Raises TopologyError, and nothing else."""
+    size = len(text) if isinstance(text, bytes) else len(text.encode("utf-8", "surrogatepass"))
+    if size > MAX_BYTES:
+        raise fault(
+            f"{source}:1", f"{size} bytes", f"a topology has at most {MAX_BYTES} bytes", "is this the file you meant?"
+        )
+    decoded = _decode(text, source) if isinstance(text, bytes) else text
+    return _Reader(decoded, source).document()
+
+
+def _plain(value: object) -> str:
+    """Show as YAML would be typed: true, null, 250000; containers through repr."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"an integer of {value.bit_length()} bits"
+    return repr(value)
+
+
+def _decode(data: bytes, source: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise fault(
+            f"{source}:{line}", f"byte 0x{data[error.start]:02x}", "a topology is UTF-8 text", "save the file as UTF-8"
+        ) from None
+
+
+class _Reader:
+    """Builds one value from PyYAML's event stream, which creates no objects and follows no references."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self.text = text
+        self.source = source
+        self.lines: dict[Path, int] = {}
+        self.count = 0
+        self.stream = self._events()
+
+    def document(self) -> Document:
+        """Read the whole stream: at most one document."""
+        value = None
+        seen = False
+        for event in self.stream:
+            if isinstance(event, yaml.DocumentStartEvent):
+                if event.version is not None or event.tags:
+                    self._fail(event, "%", "directives are not used here", "remove the lines that start with %")
+                if seen:
+                    self._fail(event, "---", "a topology is one document", "keep one and remove the '---' before it")
+                seen = True
+                value = self._value(next(self.stream), (), 1)
+        return Document(value, self.lines)
+
+    def _events(self) -> Iterator[Any]:
+        """PyYAML's events, its exceptions turned into ours."""
+        try:
+            yield from yaml.parse(self.text, Loader=yaml.SafeLoader)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            line, column = (mark.line, mark.column) if mark else (0, 0)
+            rows = self.text.splitlines() or [""]
+            self._stop(line, show(rows[min(line, len(rows) - 1)].strip()), str(error.problem), column)
+        except yaml.reader.ReaderError as error:
+            self._stop(self.text.count("\n", 0, error.position), f"character {error.character!r}", error.reason, 0)
+        except (yaml.YAMLError, ValueError, OverflowError) as error:
+            self._stop(0, show(self.text[:MAX_SHOWN]), str(error).split("\n", 1)[0], 0)
+
+    def _stop(self, line: int, value: str, problem: str, column: int) -> NoReturn:
+        raise fault(
+            f"{self.source}:{line + 1}",
+            value,
+            f"not valid YAML ({short(problem)})",
+            f"check indentation, quotes and brackets at column {column + 1} and before",
+        ) from None
+
+    def _value(self, event: Any, path: Path, depth: int) -> Any:
+        self._check(event, depth)
+        if isinstance(event, yaml.ScalarEvent):
+            return self._scalar(event)
+        if isinstance(event, yaml.SequenceStartEvent):
+            return self._sequence(path, depth)
+        return self._mapping(path, depth)
+
+    def _check(self, event: Any, depth: int) -> None:
+        """Refuse what no value may be or carry."""
+        if isinstance(event, yaml.AliasEvent):
+            self._fail(event, f"*{event.anchor}", "aliases are not used here", "write the value out")
+        if event.anchor is not None:
+            self._fail(event, f"&{event.anchor}", "anchors are not used here", "remove it and write the value out")
+        if event.tag is not None:
+            self._fail(event, f"tag {event.tag}", "tags are not used here", "remove the tag; types follow from the key")
+        if depth > MAX_DEPTH:
+            self._fail(event, f"level {depth}", f"values nest at most {MAX_DEPTH} deep", "flatten it")
+        self.count += 1
+        if self.count > MAX_VALUES:
+            rule = f"a topology has at most {MAX_VALUES} keys and values"
+            self._fail(event, f"value {self.count}", rule, "is this the file you meant?")
+
+    def _sequence(self, path: Path, depth: int) -> list[Any]:
+        items: list[Any] = []
+        while not isinstance(event := next(self.stream), yaml.SequenceEndEvent):
+            here = (*path, len(items))
+            self.lines[here] = event.start_mark.line + 1
+            items.append(self._value(event, here, depth + 1))
+        return items
+
+    def _mapping(self, path: Path, depth: int) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        while not isinstance(event := next(self.stream), yaml.MappingEndEvent):
+            key = self._key(event, depth)
+            here = (*path, key)
+            if key in values:
+                first = self.lines[here]
+                rule = f"a key stands once in a section, this one is on line {first} too"
+                self._fail(event, show(key), rule, "keep one of the two")
+            self.lines[here] = event.start_mark.line + 1
+            values[key] = self._value(next(self.stream), here, depth + 1)
+        return values
+
+    def _key(self, event: Any, depth: int) -> str:
+        self._check(event, depth)
+        if not isinstance(event, yaml.ScalarEvent):
+            self._fail(event, "a list or mapping as key", "keys are words", "write 'key: value'")
+        key = self._scalar(event)
+        if key == "<<":
+            self._fail(event, "<<", "merge keys are not used here", "write the merged keys out")
+        if not isinstance(key, str):
+            self._fail(event, show(key), "keys are words", "write a key from the list in topology.schema.json")
+        return key
+
+    def _scalar(self, event: Any) -> Any:
+        text: str = event.value
+        if event.style is not None:  # quoted or block: always a string
+            return text
+        if text in _NULL:
+            return None
+        if text in _BOOL:
+            return _BOOL[text]
+        if _LEADING_ZERO.fullmatch(text):
+            rule = "a number starts with no zero (YAML 1.1 reads it as octal, 1.2 as decimal)"
+            self._fail(event, show(text), rule, "drop the zero, write 0o for octal, or quote it")
+        if _NOT_FINITE.fullmatch(text):
+            self._fail(event, text, "numbers here are finite", "write a finite number, or leave the key out")
+        return self._number(event, text)
+
+    def _number(self, event: Any, text: str) -> Any:
+        if _DECIMAL.fullmatch(text) or _GROUPED.fullmatch(text) or _OCTAL.fullmatch(text) or _HEX.fullmatch(text):
+            if len(text) > 24:
+                self._fail(event, show(text), "integers here have at most 24 characters", "write a smaller number")
+            base = 8 if text.startswith("0o") else 16 if text.startswith("0x") else 10
+            return int(text, base)
+        if _FLOAT.fullmatch(text):
+            number = float(text)
+            if not math.isfinite(number):
+                self._fail(event, show(text), "numbers here are finite", "write a smaller number")
+            return number
+        return text
+
+    def _fail(self, event: Any, value: str, rule: str, way_out: str) -> NoReturn:
+        raise fault(f"{self.source}:{event.start_mark.line + 1}", short(value), rule, way_out)

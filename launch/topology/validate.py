@@ -1,0 +1,351 @@
+"""Finds everything that is wrong with the values of a topology: walks a raw tree along the types of ``schema.py``.
+
+ Yields problems of path, value, rule and way out; where each stood, and how it is said on one line, is for
+``messages.py``. Ranges, patterns and words are read from the types, so that nothing is told here a second time; msgspec
+would raise the first problem only, and knows no way out. Rules that tie keys together are in ``rules.py``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import inspect
+
+from actorlearn.nearest import nearest
+from actorlearn.registry import CODE, Registry
+from launch.topology.keys import (
+    BASES,
+    CHOSEN,
+    Key,
+    items_of,
+    keys_of,
+    learns_from_replay,
+    leaves,
+    struct_at,
+    structs_of,
+    told,
+)
+from launch.topology.schema import Topology
+from launch.topology.strict_yaml import MAX_SHOWN, Path, number, short, show
+
+USUAL_NAMES = {
+    "lr": "optimizer.learning_rate",
+    "gamma": "algorithm.discount",
+    "gae_lam": "algorithm.gae_lambda",
+    "lam": "algorithm.gae_lambda",
+    "ent_coef": "algorithm.entropy_cost",
+    "vf_coef": "algorithm.value_cost",
+    "clip_range": "algorithm.ratio_clip",
+    "max_grad_norm": "optimizer.clip_norm",
+    "n_steps": "algorithm.horizon",
+    "num_steps": "algorithm.horizon",
+    "rollout": "algorithm.horizon",
+    "n_envs": "simulators.envs",
+    "num_envs": "simulators.envs",
+    "num_workers": "simulators.count",
+    "buffer_size": "replay.capacity_steps",
+    "learning_starts": "replay.learning_starts_steps",
+    "target_update_interval": "algorithm.target_every_steps",
+    "total_timesteps": "total_steps",
+    "env_id": "env.id",
+}
+"""What other programs call our keys."""
+RENAMED = {"simulators.weights: round": "rollout"}
+"""Keys, and values of keys, that are called otherwise now: what it was -> what it is."""
+
+LISTS = (inspect.ListType, inspect.VarTupleType, inspect.TupleType)
+
+
+UNBOUNDED = "a finite number"
+
+
+class Problem(NamedTuple):
+    """Something that is wrong with a topology."""
+
+    path: Path
+    value: object
+    rule: str
+    way_out: str
+    default_helps: bool = False
+    """Whether leaving the key out is a way out too."""
+
+
+class Missing:
+    """What stands where a key is missing."""
+
+
+MISSING = Missing()
+
+
+def problems(tree: Mapping[str, Any]) -> Iterator[Problem]:
+    """Everything that is wrong with the values of a raw topology, whose defaults are filled in."""
+    keys = keys_of(Topology)
+    yield from _strangers(tree, keys, ())
+    for name, key in keys.items():
+        if name in CHOSEN:
+            yield from _of_choice(name, tree)
+        elif name == "replay" and not learns_from_replay(tree):
+            if tree.get(name) is not None:
+                yield _no_replay(tree)
+        else:
+            yield from _of_key(tree.get(name, MISSING), key, (name,))
+
+
+def settings(tree: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+    """Return the values of a raw topology with its sections as structs, and what the structs' own rules refuse."""
+    made, found = dict(tree), []
+    for name, key in keys_of(Topology).items():
+        if key.section and tree.get(name) is not None:
+            try:
+                made[name] = msgspec.convert(tree[name], struct_at(name, tree))
+            except msgspec.ValidationError as error:
+                found.append(_of_own_rule(name, tree[name], str(error)))
+    return {"replay": None} | made, found
+
+
+def unknown_key(path: Path, siblings: Iterable[str]) -> tuple[str, str]:
+    """Return rule and way out for a key that is none of its siblings, naming the nearest that is one."""
+    parent, word, known = path[:-1], str(path[-1])[:MAX_SHOWN], [*siblings]
+    where = f"section {dotted(parent)}" if parent else "a topology"
+    rule = f"{where} has no key {show(word)}"
+    if now := RENAMED.get(dotted(path)):
+        return rule, f"it is called {now} now"
+    if closest := nearest(word, known):
+        return rule, f"did you mean {dotted((*parent, closest))}?"
+    if elsewhere := _elsewhere(word):
+        return rule, f"did you mean {elsewhere}?"
+    return rule, f"remove it; the keys are {', '.join(known)}"
+
+
+def dotted(path: Path) -> str:
+    """Write a path as simulators.count or optimizer.betas[1]."""
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in path]
+    return short("".join(parts)[1:]) or "topology"
+
+
+def _of_choice(name: str, tree: Mapping[str, Any]) -> Iterator[Problem]:
+    """What is wrong with a section whose keys depend on what is chosen in it."""
+    section, path, registry = tree.get(name), (name,), CHOSEN[name]
+    if not isinstance(section, dict):
+        yield _no_mapping(section, keys_of(BASES[name]), path)
+        return
+    by = "id" if name == "env" else "name"
+    if not isinstance(section.get(by), str):
+        yield from _of_key(section.get(by, MISSING), keys_of(BASES[name])[by], (*path, by))
+        return
+    try:
+        keys = keys_of(struct_at(name, tree))
+    except ValueError as error:
+        yield _no_entry(path, section[by], registry, str(error))
+        return
+    yield from _of_keys(section, keys, path)
+
+
+def _no_entry(path: Path, name: str, registry: Registry[Any], error: str) -> Problem:
+    """A name that is in no registry, or names code that cannot be had."""
+    path = (*path, "name")
+    if CODE.fullmatch(name):
+        rule = error.removeprefix(f"{registry.kind}.name: {name!r}").lstrip(": ")
+        return Problem(path, name, rule, "name what can be imported from here")
+    closest = nearest(name, registry.names())
+    way_out = f"did you mean {closest}?" if closest else f"write for example {registry.names()[0]}"
+    return Problem(path, name, f"must be {', '.join(registry.names())} or package.module:Name", way_out)
+
+
+def _of_own_rule(name: str, section: Mapping[str, Any], error: str) -> Problem:
+    """What a struct says itself: "algorithm.value_max: 1.0 must be above value_min, 5.0"."""
+    key, _, rule = error.removesuffix(" - at `$`").partition(": ")
+    path = tuple(key.split("."))
+    if path[0] != name or path[-1] not in section:
+        return Problem((name,), section, error, "correct it")
+    return Problem(path, section[path[-1]], rule.removeprefix(f"{section[path[-1]]!r} "), "write another")
+
+
+def _no_replay(tree: Mapping[str, Any]) -> Problem:
+    having = listed([spec.name for spec in CHOSEN["algorithm"].specs() if spec.replayed])
+    rule = f"algorithm {tree['algorithm']['name']} learns from no replay"
+    return Problem(("replay",), tree["replay"], rule, f"remove the section, or choose an algorithm that does: {having}")
+
+
+def _of_keys(section: Mapping[str, Any], keys: Mapping[str, Key], path: Path) -> Iterator[Problem]:
+    """What is wrong with the keys of a section and with what stands below them."""
+    yield from _strangers(section, keys, path)
+    for name, key in keys.items():
+        yield from _of_key(section.get(name, MISSING), key, (*path, name))
+
+
+def _strangers(section: Mapping[str, Any], keys: Mapping[str, Key], path: Path) -> Iterator[Problem]:
+    """Keys that a section does not have; some other choice may have them."""
+    for name, value in section.items():
+        if name in keys:
+            continue
+        others = structs_of(str(path[0])).items() if len(path) == 1 and path[0] in CHOSEN else ()
+        readers = [chosen for chosen, struct in others if name in keys_of(struct)]
+        if readers:
+            chosen = str(section["name"]) if "name" in keys else f"of {section['id']}"
+            rule = f"{path[0]} {short(chosen)} has no key {name!r}"
+            yield Problem(
+                (*path, name), value, rule, f"remove it; only {listed(readers)} ha{'ve' if readers[1:] else 's'} it"
+            )
+        else:
+            yield Problem((*path, name), value, *unknown_key((*path, name), keys))
+
+
+def listed(words: Sequence[str]) -> str:
+    """Join words as in a sentence: a, b and c."""
+    return " and ".join([*filter(None, [", ".join(words[:-1])]), *words[-1:]])
+
+
+def _no_mapping(value: object, keys: Mapping[str, Key], path: Path) -> Problem:
+    first = next(iter(keys))
+    word = f"{value:.64}" if isinstance(value, str) and first in ("id", "name") else "..."
+    return Problem(
+        path, value, f"must be a mapping with keys {', '.join(keys)}", f"write for example {{{first}: {word}}}"
+    )
+
+
+def _elsewhere(word: str) -> str:
+    """Return the key of any section that this word stands for, or is closest to; or nothing."""
+    keys = {leaf.rpartition(".")[2]: leaf for leaf in reversed([*leaves()])}  # of several the first
+    return USUAL_NAMES.get(word) or keys.get(nearest(word, keys), "")
+
+
+def _of_key(value: Any, key: Key, path: Path) -> Iterator[Problem]:
+    """What is wrong with one value, or with an item of one."""
+    kind = key.kind
+    if value is MISSING:
+        yield _missing(key, path)
+    elif isinstance(kind, inspect.UnionType):
+        yield from _of_union(value, key, kind, path)
+    elif key.section:
+        keys = keys_of(key.section)
+        yield from _of_keys(value, keys, path) if isinstance(value, dict) else [_no_mapping(value, keys, path)]
+    elif isinstance(kind, inspect.LiteralType):
+        yield from _of_words(value, key, kind, path)
+    elif isinstance(kind, LISTS):
+        yield from _of_list(value, key, kind, path)
+    elif isinstance(kind, inspect.StrType):
+        yield from _of_text(value, key, kind, path)
+    elif isinstance(kind, inspect.DictType):
+        if not isinstance(value, dict):
+            way_out = "write for example {size: 6}, or leave the key out"
+            yield Problem(path, value, "must be a mapping of arguments", way_out)
+    elif isinstance(kind, inspect.IntType | inspect.FloatType):
+        yield from _of_number(value, key, kind, path)
+    elif isinstance(kind, inspect.BoolType) and not isinstance(value, bool):
+        yield _retype(path, value, key, "true or false", "write true or false without quotes")
+
+
+def _missing(key: Key, path: Path) -> Problem:
+    if path == ("env", "id"):
+        rule, way_out = "every topology names its environment", "add env: {id: ALE/Pong-v5}, or another gymnasium id"
+    else:
+        rule, way_out = f"{dotted(path[:-1])} needs it ({key.description})", f"write {{{path[-1]}: ...}}"
+    return Problem(path, MISSING, rule, way_out)
+
+
+def _of_union(value: Any, key: Key, kind: inspect.UnionType, path: Path) -> Iterator[Problem]:
+    """Judge by the part of the union that the value is of; by the first where it is of none."""
+    parts = [part for part in kind.types if not isinstance(part, inspect.NoneType)]
+    if value is None and len(parts) < len(kind.types):
+        return
+    if isinstance(value, bool) and any(isinstance(part, inspect.BoolType) for part in parts):
+        return
+    listed = next((part for part in parts if isinstance(part, LISTS)), None)
+    chosen = listed if isinstance(value, list) and value and listed else parts[0]
+    yield from _of_key(value, key._replace(kind=chosen, words=_or(key, parts)), path)
+
+
+def _or(key: Key, parts: list[inspect.Type]) -> dict[str, str]:
+    truth = any(isinstance(part, inspect.BoolType) for part in parts)
+    return {"or": "true or false", **key.words} if truth else {**key.words}
+
+
+def _of_words(value: Any, key: Key, kind: inspect.LiteralType, path: Path) -> Iterator[Problem]:
+    words = [str(word) for word in kind.values]
+    if isinstance(value, str) and value in words:
+        return
+    if now := RENAMED.get(f"{dotted(path)}: {value}"):
+        yield Problem(path, value, f"it is called {now} now", f"write {now}")
+        return
+    closest = nearest(str(value)[:MAX_SHOWN], words)
+    example = f"{words[0]} or {key.examples[0]}" if key.examples else words[0]
+    way_out = f"did you mean {closest}?" if closest else f"write {example}"
+    rule = f"must be {' or '.join([*words, *filter(None, [key.words.get('or')])])}"
+    yield Problem(path, value, rule, way_out, default_helps=not closest)
+
+
+def _of_list(value: Any, key: Key, kind: inspect.Type, path: Path) -> Iterator[Problem]:
+    if not isinstance(value, list):
+        example = key.examples[0] if key.examples else [64, 64]
+        yield _retype(path, value, key, "a list", f"write for example {example}")
+        return
+    whole = len(kind.item_types) if isinstance(kind, inspect.TupleType) else None
+    least, most = getattr(kind, "min_length", whole), getattr(kind, "max_length", whole)
+    if least is not None and len(value) < least:
+        yield Problem(path, value, f"must have at least {least} items", "write a list of that length", True)
+    if most is not None and len(value) > most:
+        yield Problem(path, value, f"must have at most {most} items", "write a list of that length", True)
+        return
+    examples = tuple(key.examples[0][:1]) if key.examples else ()
+    for place, (item, inside) in enumerate(zip(value, items_of(kind, len(value)), strict=False)):
+        yield from _of_key(item, told(inside)._replace(examples=examples), (*path, place))
+
+
+def _of_text(value: Any, key: Key, kind: inspect.StrType, path: Path) -> Iterator[Problem]:
+    if not isinstance(value, str):
+        yield _retype(path, value, key, "text", "write a word, quoted if it looks like a number")
+        return
+    # $ also matches before a line's end, at which editors' schemas would stop.
+    if kind.pattern is None or re.fullmatch(kind.pattern.removesuffix("$"), value):
+        return
+    if not key.examples:
+        yield Problem(path, value, key.words["rule"], key.words["way_out"])
+        return
+    closest = nearest(value, key.examples)
+    way_out = f"did you mean {closest}?" if closest else f"write for example {key.examples[0]}"
+    yield Problem(path, value, f"must be {', '.join(key.examples)} or {key.words['or']}", way_out)
+
+
+def _of_number(value: Any, key: Key, kind: inspect.IntType | inspect.FloatType, path: Path) -> Iterator[Problem]:
+    whole = isinstance(kind, inspect.IntType)
+    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+        word, example = ("an integer", "a whole number such as 8") if whole else ("a number", "a number such as 0.5")
+        if whole and isinstance(value, float) and value.is_integer():
+            yield Problem(path, value, f"must be an integer{_unit(key)}", f"write {number(int(value))}")
+        elif isinstance(value, str) and re.fullmatch(r"[-+]?[0-9_.]+", value):
+            yield _retype(path, value, key, word, "write it without quotes, thousands split as in 250_000")
+        else:
+            yield _retype(path, value, key, word, f"write {example}")
+    elif not (math.isfinite(value) and _within(value, kind)):
+        yield Problem(path, value, f"must be {interval(kind)}", "write a number in that range", True)
+
+
+def _within(value: float, kind: inspect.IntType | inspect.FloatType) -> bool:
+    return (
+        (kind.ge is None or value >= kind.ge)
+        and (kind.gt is None or value > kind.gt)
+        and (kind.le is None or value <= kind.le)
+        and (kind.lt is None or value < kind.lt)
+    )
+
+
+def interval(kind: inspect.IntType | inspect.FloatType) -> str:
+    """Write the whole range of a number, not only the bound it broke."""
+    bounds = {"at least": kind.ge, "more than": kind.gt, "at most": kind.le, "less than": kind.lt}
+    said = [f"{words} {number(bound)}" for words, bound in bounds.items() if bound is not None]
+    return " and ".join(said) or UNBOUNDED
+
+
+def _retype(path: Path, value: object, key: Key, what: str, way_out: str) -> Problem:
+    """A value of another type; the way out says how to write what was probably meant."""
+    way_out = "write a value after it" if value is None else way_out
+    return Problem(path, value, f"must be {what}{_unit(key)}", way_out, default_helps=True)
+
+
+def _unit(key: Key) -> str:
+    return f" ({key.description})" if key.description else ""

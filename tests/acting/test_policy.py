@@ -1,0 +1,92 @@
+"""Rows of several members, groups and timesteps in one batch: each is answered where it lies, by its own numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from actorlearn.acting.policy import Policy
+from actorlearn.memory.rollout import Blocks, Rollouts, rollouts_fields
+from actorlearn.memory.shared import Segment
+from actorlearn.parameters.published import Published, weights_fields
+from tests.acting.policies import policy, policy_settings
+from tests.blocks import make_members
+
+ENVS = 2
+
+
+@pytest.fixture
+def members(tmp_path: Path) -> list[Blocks]:
+    """Two members whose observations say in which member, group and timestep they were made."""
+    made = make_members(tmp_path, 2, blocks=1, envs=ENVS, observation=4)
+    for number, blocks in enumerate(made):
+        for group in range(2):
+            for timestep in range(3):
+                blocks.row("observation", group, timestep)[:] = (number, group, timestep, 0)
+    return made
+
+
+def echoing(made: Policy, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Let actions say which observation they were chosen from; the moments that are asked for."""
+    moments: list[int] = []
+
+    def choose(observation: torch.Tensor, moment: int, *_: Any, **__: Any) -> dict[str, torch.Tensor]:
+        moments.append(moment)
+        return {"action": (observation @ torch.tensor([100.0, 10.0, 1.0, 0.0])).long()}
+
+    monkeypatch.setattr(made, "choose", choose)
+    return moments
+
+
+def test_every_row_is_answered_where_it_lies_and_no_other(
+    members: list[Blocks], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = policy()
+    made.version = 7
+    echoing(made, monkeypatch)
+    first, second = members
+    asked = [(second, 0, 2), (first, 1, 1), (second, 1, 0)]
+    made.act(asked)
+    expected = {(1, 0, 2): 102, (0, 1, 1): 11, (1, 1, 0): 110}
+    for number, blocks in enumerate(members):
+        for group in range(2):
+            for timestep in range(3):
+                action = expected.get((number, group, timestep), -1)
+                assert blocks.row("action", group, timestep).tolist() == [action] * ENVS
+                version = blocks.block("policy_version", group, 0)[timestep]
+                assert version == (7 if action >= 0 else -1)
+    assert [blocks.acted(group) for blocks, group, _ in asked] == [3, 2, 1]
+
+
+def test_no_two_batches_draw_the_same_random_numbers(members: list[Blocks], monkeypatch: pytest.MonkeyPatch) -> None:
+    made = policy()
+    moments = echoing(made, monkeypatch)
+    for timestep in range(3):
+        for group in range(2):
+            for number, blocks in enumerate(members):
+                made.act([(blocks, group, timestep)], member=number)
+    assert len(set(moments)) == len(moments) == 12
+    assert np.max(moments) < 2**62
+
+
+@pytest.mark.parametrize(("weights", "versions"), [("newest", [2, 2, 2]), ("rollout", [0, 1, 0])])
+def test_rows_are_answered_by_the_newest_weights_or_by_their_rollouts(
+    tmp_path: Path, members: list[Blocks], weights: str, versions: list[int]
+) -> None:
+    published = Published(Segment.create(tmp_path / "weights", weights_fields(policy().flat.numel())))
+    rollouts = Rollouts(Segment.create(tmp_path / "rollouts", rollouts_fields()))
+    places = {"weights": str(tmp_path / "weights"), "rollouts": str(tmp_path / "rollouts")}
+    made = Policy(policy_settings(weights=weights), device="cpu", seed=0, stream=0, **places)
+    for version in range(3):
+        published.publish(np.full(published.size, version, np.float32), 0)
+        rollouts.published(version, 0, version)
+        rollouts.raise_to(version + 1)
+    answered = []
+    for group, timestep in ((0, 2), (1, 3), (0, 1)):  # of rollouts 0, 1 and 0 again: three timesteps are one
+        made.act([(members[0], group, timestep)])
+        answered.append((made.version, made.flat.unique().tolist()))
+    assert answered == [(version, [float(version)]) for version in versions]

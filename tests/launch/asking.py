@@ -1,0 +1,24 @@
+"""The command line, called within this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from typer.testing import CliRunner, Result
+
+from launch.cli import app
+
+
+def ask(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="actorlearn")
+
+
+def refused(*arguments: str | Path, code: int = 2) -> str:
+    """The one line a request is refused with."""
+    result = ask(*arguments)
+    assert result.exit_code == code, result.output
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("actorlearn: ")
+    return lines[0].removeprefix("actorlearn: ")

@@ -1,0 +1,94 @@
+"""The table of 49 Atari games against itself, and what the suite ``games`` says of run folders."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actorlearn.envs.atari import ids
+from launch.bench.papers.atari_games import games
+from launch.commands import bench
+from launch.runs import find
+from tests.launch.asking import ask, refused
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(find, "living_runs", list)
+    monkeypatch.setattr(bench, "end_in_order", lambda: None)
+    return tmp_path
+
+
+def make_run(path: Path, env_id: str, evaluated: Sequence[float] = (), trained: float | None = 7.0) -> Path:
+    """A run of 1,000 steps with evaluations of two games each."""
+    path.mkdir(parents=True)
+    (path / "topology.yaml").write_text(f"env: {{id: {env_id}}}\n")
+    row = {"env_steps": 1000, "frames": 4000, "episode_return_mean": trained}
+    (path / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    events: list[dict[str, Any]] = [{"kind": "spawned", "process": "trainer"}]
+    for number, mean in enumerate(evaluated, start=1):
+        about = {"env_steps": 100 * number, "policy_version": number}
+        events.append({"kind": "evaluated", "mean": mean, "returns": [mean - 1, mean + 1], **about})
+    (path / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    return path
+
+
+def test_every_row_agrees_with_the_percents_printed_beside_it() -> None:
+    assert len(games()) == 49
+    for row in games().values():
+        assert f"{row.percent(row.dqn):.1f}" == f"{row.dqn_percent:.1f}", row
+        assert f"{row.percent(row.fast_dqn):.1f}" == f"{row.fast_dqn_percent:.1f}", row
+        assert (row.percent(row.random), row.percent(row.human)) == pytest.approx((0.0, 100.0))
+
+
+def test_every_game_is_one_that_can_be_run() -> None:
+    assert games().keys() <= ids().keys()
+    named = {"MsPacman": "Ms. Pacman", "Qbert": "Q*Bert", "UpNDown": "Up and Down", "Hero": "H.E.R.O."}
+    assert all(games()[f"ALE/{env}-v5"].game == game for env, game in named.items())
+    breakout = games()["ALE/Breakout-v5"]
+    assert (breakout.random, breakout.human, breakout.dqn, breakout.fast_dqn) == (1.7, 31.8, 401.2, 373.4)
+    assert (breakout.dqn_std, breakout.fast_dqn_std) == (26.9, 95.1)
+
+
+def test_runs_are_told_by_best_and_last_evaluation_and_each_game_counts_once(tmp_path: Path) -> None:
+    folders = [
+        make_run(tmp_path / "a", "ALE/Pong-v5", [-20.7, 9.3, 3.3]),  # 0, 100 and 80 percent
+        make_run(tmp_path / "b", "ALE/Pong-v5", [-5.7]),  # 50
+        make_run(tmp_path / "c", "ALE/Freeway-v5", trained=14.8),  # 50, of training games
+    ]
+    told = json.loads(ask("bench", "games", *folders, "--json").stdout)
+    freeway, first, second = told["runs"]
+    assert [run["game"] for run in told["runs"]] == ["Freeway", "Pong", "Pong"]
+    assert (first["best"], first["last"], first["over"], first["frames"]) == (9.3, 3.3, "2 games, 3 evaluations", 4000)
+    assert first["percent"] == pytest.approx({"best": 100.0, "last": 80.0, "dqn": 132.0, "fast_dqn": 131.3}, abs=0.05)
+    assert second["over"] == "2 games, 1 evaluation"
+    assert (freeway["best"], freeway["last"], freeway["over"]) == (14.8, 14.8, "last 100 training games")
+    over = told["over_games"]
+    assert (over["mean"]["best"], over["mean"]["last"]) == pytest.approx(((75 + 50) / 2, (65 + 50) / 2))
+    assert over["median"]["dqn"] == pytest.approx((132.0 + 102.4) / 2, abs=0.05)
+    assert told["rows"][-1]["best"] == "62.5 %"
+    assert "9.3 (100.0 %)" in ask("bench", "games", *folders).stdout
+
+
+def test_without_names_all_runs_with_a_score_in_such_a_game_are_told(tmp_path: Path) -> None:
+    assert "no run in runs/ has a score" in refused("bench", "games")
+    make_run(tmp_path / "runs" / "cart", "CartPole-v1", [500.0])
+    make_run(tmp_path / "runs" / "young", "ALE/Pong-v5", trained=None)
+    assert "no run in runs/ has a score" in refused("bench", "games")
+    make_run(tmp_path / "runs" / "pong", "ALE/Pong-v5", [1.0])
+    assert [run["run"] for run in json.loads(ask("bench", "games", "--json").stdout)["runs"]] == ["pong"]
+
+
+def test_what_cannot_be_told_is_refused_in_one_line(tmp_path: Path) -> None:
+    cart = make_run(tmp_path / "cart", "CartPole-v1", [500.0])
+    assert "cart plays CartPole-v1, which is not one of the table's 49 games; leave it out" in refused(
+        "bench", "games", cart
+    )
+    young = make_run(tmp_path / "young", "ALE/Pong-v5", trained=None)
+    assert "young has no score" in refused("bench", "games", young)
+    assert "'nowhere' is no run" in refused("bench", "games", "nowhere")

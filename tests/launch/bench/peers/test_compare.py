@@ -1,0 +1,57 @@
+"""Programs of others: where they are, how they are installed, and what is recorded of their versions."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launch.bench.peers.compare import HERE, PEERS, REQUIREMENTS, environment, packages
+from launch.errors import FailedError
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def installed(name: str, requirements: bytes) -> Path:
+    """What install.sh leaves, as far as it is looked at."""
+    folder = PEERS / name
+    folder.mkdir(parents=True)
+    (folder / "requirements.txt").write_bytes(requirements)
+    return folder.absolute() / "bin" / "python"
+
+
+def test_a_peer_that_is_not_installed_is_named_with_the_command_that_installs_it() -> None:
+    with pytest.raises(FailedError, match=rf"\.peers/sb3 has not what.*sh {HERE / 'install.sh'} sb3$"):
+        environment("sb3")
+    assert not PEERS.exists(), "a suite installs nothing"
+
+
+def test_a_peer_of_other_versions_is_refused() -> None:
+    wanted = (REQUIREMENTS / "sb3.txt").read_bytes()
+    python = installed("sb3", wanted)
+    assert environment("sb3") == python
+    installed("loops", wanted)
+    with pytest.raises(FailedError, match=r"\.peers/loops has other versions than .*loops\.txt"):
+        environment("loops")
+
+
+def test_what_is_recorded_are_the_versions_that_are_there() -> None:
+    assert any(line.startswith("msgspec") for line in packages(Path(sys.executable)))
+    with pytest.raises(FailedError, match="No module named pip"):
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", "bare"], check=True)
+        packages(Path("bare/bin/python"))
+
+
+def test_the_script_says_how_it_is_called_and_which_peers_there_are() -> None:
+    def call(*names: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["sh", HERE / "install.sh", *names], capture_output=True, text=True, check=False)
+
+    assert (call().returncode, "install.sh sb3 loops" in call().stdout) == (2, True)
+    known = " ".join(sorted(file.stem for file in REQUIREMENTS.iterdir()))
+    assert call("nobody").stderr == f"nobody: no such peer; there are {known}\n"
+    assert not PEERS.exists()

@@ -1,0 +1,77 @@
+"""Which ways are tried, and how the fastest is found among them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from launch.commands import tune
+from launch.commands.tune import LAST, Keys, candidates, heats
+from launch.errors import FailedError
+from launch.topology.load import TopologyError, load, parse
+
+TEXT = "env: {id: CartPole-v1}\nsimulators: {count: 2, envs: 6}"
+
+
+def test_every_way_keeps_the_environments_and_is_a_valid_topology() -> None:
+    ways = candidates(parse(TEXT), cores=4)
+    assert len(set(ways)) == len(ways) > 10
+    for keys in ways:
+        simulators = parse(TEXT, list(keys)).simulators
+        assert simulators.count * simulators.envs == 12
+
+
+def test_learners_share_the_cores() -> None:
+    ways = candidates(parse(TEXT, ["learners.count=2"]), cores=4)
+    threads = {keys[-1] for keys in ways}
+    assert threads == {"trainer.threads=1", "trainer.threads=2"}
+
+
+def test_the_topologys_own_way_is_tried_first() -> None:
+    topology = parse(TEXT)
+    first = parse(TEXT, list(candidates(topology, cores=4)[0]))
+    assert (first.simulators, first.inference, first.trainer) == (
+        topology.simulators,
+        topology.inference,
+        topology.trainer,
+    )
+
+
+def test_the_fastest_wins_although_the_first_heat_is_noisy() -> None:
+    ways: list[Keys] = [(f"seed={n}",) for n in range(20)]
+    measured: list[tuple[Keys, float]] = []
+
+    def measure(keys: Keys, seconds: float) -> float:
+        measured.append((keys, seconds))
+        number = int(keys[0].partition("=")[2])
+        return 100.0 + number + (3.0 if number % 2 else -3.0) / seconds
+
+    ranked = heats(ways, measure)
+    assert ranked[0].keys == ("seed=19",)
+    assert len(ranked) == LAST
+    heat_s = sorted({seconds for _, seconds in measured})
+    assert [sum(s == seconds for _, s in measured) for seconds in heat_s] == [20, 6, 3]
+
+
+def test_what_was_found_is_said_where_it_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cart.yaml").write_text(TEXT)
+    monkeypatch.setattr(tune, "rate", lambda _path, keys, _s: 2.0 if "simulators.count=3" in keys else 1.0)
+    monkeypatch.setattr(tune, "end_in_order", lambda: None)
+    with pytest.raises(FailedError, match=r"-o /dev/full: not written: No space .*: seed=7 simulators.count=3 "):
+        tune.tune(str(tmp_path / "cart.yaml"), ["seed=7"], Path("/dev/full"))
+    assert "2 steps/s  simulators.count=3" in capsys.readouterr().out
+    assert tune.tune(str(tmp_path / "cart.yaml"), ["seed=7"], tmp_path / "new" / "tuned.keys") == 0
+    assert load(str(tmp_path / "cart.yaml"), [f"@{tmp_path / 'new' / 'tuned.keys'}"]).simulators.count == 3
+
+
+def test_a_file_of_keys_is_read_as_overrides(tmp_path: Path) -> None:
+    (tmp_path / "cart.yaml").write_text(TEXT)
+    (tmp_path / "tuned.keys").write_text("# measured\n\nsimulators.count=3\nsimulators.envs=4\n")
+    path, keys = str(tmp_path / "cart.yaml"), f"@{tmp_path / 'tuned.keys'}"
+    assert load(path, [keys]).simulators.count == 3
+    assert load(path, [keys, "simulators.count=6"]).simulators.count == 6
+    with pytest.raises(TopologyError, match="nothing.keys"):
+        load(path, [f"@{tmp_path / 'nothing.keys'}"])

@@ -1,0 +1,295 @@
+"""What a person sees, made from literal rows, processes and events."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rich.console import Console as Terminal
+
+from launch.display.console import LiveConsole, PlainConsole, make
+from launch.display.screen import fit, picture, slow_stage, stage_shares
+from launch.reports.format import as_duration, as_number, event_line
+from launch.runs.view import RunView
+from launch.supervision.events import Console, Note
+
+ROW: dict[str, Any] = {
+    "time_s": 754.0,
+    "env_steps": 12_000_000,
+    "frames": 48_000_000,
+    "updates": 75_000,
+    "env_steps_per_s": 5000.0,
+    "frames_per_s": 20_000.0,
+    "episodes": 12_345,
+    "episode_return_mean": 321.25,
+    "episode_length_mean": 1834.2,
+    "policy_lag_mean": 0.5,
+    "share_simulate": 0.41,
+    "share_infer": 0.22,
+    "share_learn": 0.12,
+    "share_copy": 0.0,
+    "share_publish": None,
+    "share_wait": 0.25,
+    "loss": 0.0123,
+    "policy_loss": -0.00234,
+    "entropy": 1.21,
+}
+PONG = RunView("pong", "ALE/Pong-v5", 80_000_000)
+NOTHING_YET: dict[str, Any] = dict.fromkeys(ROW)
+
+
+def processes(simulators: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [running("trainer", 100, 0.25)]
+    for i in range(simulators):
+        found.append({**running("simulator", 200 + i, 0.9), "name": f"simulator-{i}"})
+    return found
+
+
+def running(role: str, pid: int, busy: float) -> dict[str, Any]:
+    return {"name": role, "role": role, "state": "running", "incarnation": 0, "pid": pid, "busy": busy}
+
+
+def seen(row: dict[str, Any] | None = ROW, simulators: int = 2) -> RunView:
+    view = RunView("breakout-20260101", "ALE/Breakout-v5", 80_000_000, processes=processes(simulators))
+    return view if row is None else view.with_row(row)
+
+
+def drawn(view: RunView, width: int = 80, height: int = 30) -> str:
+    terminal = Terminal(file=io.StringIO(), width=width, height=height, color_system=None)
+    with terminal.capture() as capture:
+        terminal.print(picture(replace(view, elapsed_s=3661.0), width, height))
+    return capture.get()
+
+
+class Clock:
+    """Time that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_the_picture_fits_its_terminal(width: int) -> None:
+    view = seen()
+    view = view.with_event(
+        {"time_s": 1.0, "kind": "died", "process": "simulator-1", "incarnation": 0, "cause": "x " * 200}
+    )
+    for row in (ROW, NOTHING_YET, {}):
+        view = view.with_row(row)
+        assert max(len(line) for line in drawn(view, width).splitlines()) <= width
+
+
+def test_the_picture_says_what_a_person_wants_to_know() -> None:
+    text = drawn(seen(), 120)
+    for part in (
+        "breakout-20260101  ALE/Breakout-v5",
+        "running · 1:01:01 · 3:46:40 left",
+        "12,000,000 / 80,000,000 steps   15.0%",
+        "5,000 steps/s",
+        "20,000 frames/s",
+        "321.2 mean score",
+        "321.2 best mean",
+        "12,345 games",
+        "75,000 updates",
+        "0.500 policy lag",
+        "0.012 loss",
+        "-0.002 policy loss",
+        "most work: simulate",
+        "simulate 41%",
+        "wait 25%",
+    ):
+        assert part in text
+
+
+def test_the_picture_says_what_was_left_to_the_machine_and_why_where_there_is_room() -> None:
+    view = seen()
+    for key, value in (("simulators.count", 2), ("trainer.precision", "bf16")):
+        view = view.with_event(
+            {"time_s": 0.0, "kind": "chosen", "key": key, "value": value, "why": f"{key} is measured"}
+        )
+    low, high = drawn(view, 120, 30), drawn(view, 120, 40)
+    assert "simulators.count 2 · trainer.precision bf16" in low and "measured" not in low
+    assert "simulators.count 2  simulators.count is measured" in high
+    assert not view.events, "it stays when events pass by"
+    assert len(drawn(view, 60, 30).splitlines()) <= 30
+
+
+def test_the_picture_has_a_line_a_process() -> None:
+    view = seen()
+    view = replace(
+        view, processes=[*processes(1), {"name": "simulator-1", "state": "backoff", "incarnation": 3, "pid": None}]
+    )
+    lines = drawn(view).splitlines()
+    assert any(line.split()[:5] == ["simulator-0", "running", "0", "200", "90%"] for line in lines)
+    assert any(line.split() == ["simulator-1", "backoff", "3", "–", "–"] for line in lines)
+
+
+def test_what_is_not_known_is_a_dash_and_not_a_zero() -> None:
+    for text in (drawn(seen(NOTHING_YET)), drawn(seen(None))):
+        assert "– mean score" in text
+        assert "– steps/s" in text
+        assert "-:-- left" in text
+        assert "time by stage" not in text
+
+
+def test_the_picture_of_many_processes_is_no_higher_than_the_terminal() -> None:
+    view = seen(simulators=64)
+    view = replace(view, processes=[*view.processes, {"name": "simulator-64", "state": "backoff", "incarnation": 2}])
+    for i in range(9):
+        view = view.with_event({"time_s": i, "kind": "ready", "process": f"simulator-{i}"})
+    text = drawn(view, 80, 30)
+    assert len(text.splitlines()) <= 30
+    assert "64 x simulator" in text
+    assert "simulator-64" in text  # the one that is not well keeps its line
+    assert "simulator-8 ready" in text
+    assert "simulator-3 ready" not in text
+
+
+def test_processes_share_lines_only_when_they_must() -> None:
+    assert fit(processes(3), 4) == processes(3)
+    assert [line["name"] for line in fit(processes(4), 4)] == ["trainer", "4 x simulator"]
+    broken = [{"name": f"simulator-{i}", "state": "backoff"} for i in range(9)]
+    assert [line["name"] for line in fit(broken, 3)] == ["simulator-0", "simulator-1", "7 more"]
+
+
+def test_the_best_mean_is_remembered_and_the_time_left_is_smooth() -> None:
+    view = seen()
+    view = view.with_row(ROW | {"episode_return_mean": 300.0, "env_steps_per_s": 0.0})
+    assert view.best_return == 321.25
+    assert view.left_s == pytest.approx(68_000_000 / 5000.0)
+    view = view.with_row(ROW | {"env_steps_per_s": 10_000.0})
+    assert view.left_s == pytest.approx(68_000_000 / 6000.0)
+
+
+def test_waiting_is_no_work() -> None:
+    shares = stage_shares({"share_wait": 0.9, "share_learn": 0.1, "share_infer": None})
+    assert list(shares) == ["learn", "wait"]
+    assert slow_stage(shares) == "learn"
+    assert slow_stage({"wait": 1.0}) is None
+
+
+def test_an_event_of_the_run_itself_ends_it() -> None:
+    view = seen()
+    view = view.with_event({"kind": "failed", "process": "trainer"})
+    assert view.status == "running"
+    view = view.with_event({"kind": "stopped", "process": ""})
+    assert view.status == "stopped"
+    assert "left" not in drawn(view).splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (Note("ready", "simulator-1"), "simulator-1 ready"),
+        (Note("died", "simulator-1", 2, "signal 9"), "simulator-1 died (incarnation 2): signal 9"),
+        (Note("stopping", cause="interrupted"), "stopping: interrupted"),
+        (Note("failed", "trainer", 0, "line one\nline two"), "trainer failed: line one line two"),
+    ],
+)
+def test_events_in_words(event: Note, text: str) -> None:
+    assert (
+        event_line(
+            {"kind": event.kind, "process": event.process, "incarnation": event.incarnation} | {"cause": event.cause}
+        )
+        == text
+    )
+
+
+def test_numbers_in_words() -> None:
+    assert [as_duration(s) for s in (None, 0, 61.9, 3723, 90061)] == ["-:--", "0:00", "1:01", "1:02:03", "1 d 01:01:01"]
+    assert [as_number(v) for v in (None, 0.0, 21.34, -5.1, 0.01234, 0.00001, 12345.6)] == [
+        "–",
+        "0.0",
+        "21.3",
+        "-5.100",
+        "0.012",
+        "1.0e-05",
+        "12,346",
+    ]
+
+
+def test_lines_where_there_is_no_terminal() -> None:
+    stream, now_s = io.StringIO(), Clock()
+    console: Console = PlainConsole(PONG, stream, now_s)
+    console.row(NOTHING_YET)
+    console.processes(processes(2))
+    now_s.now_s += 4.0
+    console.row(ROW)  # too soon
+    console.event(Note("died", "simulator-1", 0, "signal 9"))
+    now_s.now_s += 6.0
+    console.row(ROW)
+    now_s.now_s += 1.0
+    console.row(ROW | {"env_steps": 80_000_000})  # too soon, but the last
+    console.close()
+    console.close()
+    assert stream.getvalue().splitlines() == [
+        "pong · ALE/Pong-v5 · 80,000,000 steps",
+        "    0:00  0 steps (0.0%) · – steps/s · – frames/s · score – (– games) · – updates · lag – · -:-- left",
+        "    0:04  simulator-1 died: signal 9",
+        "    0:10  12,000,000 steps (15.0%) · 5,000 steps/s · 20,000 frames/s · score 321.2 (12,345 games) · "
+        "75,000 updates · lag 0.500 · 3:46:40 left",
+        "    0:11  80,000,000 steps (100.0%) · 5,000 steps/s · 20,000 frames/s · score 321.2 (12,345 games) · "
+        "75,000 updates · lag 0.500 · 0:00 left",
+    ]
+
+
+def test_the_live_picture_is_drawn_at_most_a_few_times_a_second() -> None:
+    stream, now_s = io.StringIO(), Clock()
+    terminal = Terminal(file=stream, width=100, height=30, force_terminal=True, color_system=None)
+    console = LiveConsole(PONG, terminal, now_s)
+    for _ in range(100):
+        now_s.now_s += 0.01
+        console.processes(processes(2))
+        console.row(ROW)
+    pictures = stream.getvalue().count("ALE/Pong-v5")
+    assert 3 <= pictures <= 6
+    console.event(Note("died", "simulator-1", 0, "signal 9"))  # at once
+    assert "simulator-1 died: signal 9" in stream.getvalue()
+    console.close()
+    closed = stream.getvalue()
+    console.close()
+    console.row(ROW)
+    assert stream.getvalue() == closed
+
+
+def test_the_console_suits_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Tty(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert isinstance(make(PONG, io.StringIO()), PlainConsole)
+    live = make(PONG, Tty())
+    live.close()
+    assert isinstance(live, LiveConsole)
+    monkeypatch.setenv("TERM", "dumb")
+    assert isinstance(make(PONG, Tty()), PlainConsole)
+
+
+@pytest.mark.parametrize("height", [24, 40])
+def test_what_went_wrong_last_stays_in_sight(height: int) -> None:
+    view = seen()
+    for i in range(3):
+        cause = f"checkpoints/{i:012d} is damaged, checkpoints/000000001000 is used: tensors.safetensors has 0 bytes"
+        view = view.with_event({"time_s": i, "kind": "warned", "process": "trainer", "cause": cause})
+    for steps in range(9):
+        view = view.with_event({"time_s": 9, "kind": "saved", "process": "trainer", "env_steps": steps})
+    text = drawn(view, 80, height)
+    assert "trainer warned: checkpoints/000000000002 is damaged" in text
+    assert "checkpoints/000000000001" not in text
+    assert "trainer saved: 8 steps" in text
+
+
+def test_a_low_terminal_still_shows_processes_and_the_newest_event() -> None:
+    view = seen(simulators=16)
+    for i in range(9):
+        view = view.with_event({"time_s": i, "kind": "ready", "process": f"simulator-{i}"})
+    text = drawn(view, 80, 24)
+    assert len(text.splitlines()) < 24
+    assert "16 x simulator" in text
+    assert "simulator-8 ready" in text

@@ -1,0 +1,112 @@
+"""Learning curves: what is drawn from whole, young, resumed and broken runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch.display.plot import plot, read_curve
+from launch.runs.find import Run
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def make_run(folder: Path, points: list[tuple[float, int, float | None]], name: str = "", **more: Any) -> Run:
+    """A run folder with reports of (time_s, env_steps, mean score)."""
+    folder.mkdir(parents=True)
+    rows = [
+        {"time_s": t, "env_steps": s, "frames": 4 * s, "env_steps_per_s": 1000.0, "episode_return_mean": r} | more
+        for t, s, r in points
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if name:
+        (folder / "topology.yaml").write_text(f"name: {name}\nenv: {{id: ALE/Pong-v5}}\n")
+    return Run(folder, {})
+
+
+def test_a_run_is_drawn_as_a_picture(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [(10.0, 10_000, None), (20.0, 20_000, -20.0), (30.0, 30_000, -19.0)], "pong")
+    plot([run], tmp_path / "new folder" / "pong.png")
+    assert (tmp_path / "new folder" / "pong.png").read_bytes().startswith(PNG)
+
+
+def test_a_curve_has_points_only_where_games_ended(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [(10.0, 10_000, None), (30.0, 30_000, -20.0), (60.0, 60_000, -19.0)], "pong")
+    curve = read_curve(run)
+    assert curve.stretches == [[(30_000.0, 0.5, -20.0), (60_000.0, 1.0, -19.0)]]
+    assert (curve.label, curve.game, curve.frames_per_step, curve.steps_per_s) == ("pong", "ALE/Pong-v5", 4.0, 1000.0)
+    assert curve.final == -19.0
+
+
+def test_other_columns_are_drawn_together_and_an_unknown_one_is_answered_with_those_there(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [(60.0, 100, None), (90.0, 200, None)], "pong", steps_l2=0.5, loss=2.0)
+    assert read_curve(run, "steps_l2").stretches == [[(100.0, 1.0, 0.5), (200.0, 1.5, 0.5)]]
+    plot([run], tmp_path / "norms.svg", ["steps_l2", "loss"])
+    picture = (tmp_path / "norms.svg").read_text()
+    assert all(f"pong {column}: last" in picture for column in ("steps_l2", "loss"))
+    with pytest.raises(ValueError, match=r"no numbers in a column 'step_l2'; there are env_steps, .*loss, steps_l2"):
+        plot([run], tmp_path / "x.png", ["step_l2"])
+
+
+def test_a_restore_breaks_the_line_while_time_goes_on(tmp_path: Path) -> None:
+    points = [(60.0, 100, 1.0), (120.0, 200, 2.0), (150.0, 150, None), (180.0, 180, 1.5), (210.0, 260, 3.0)]
+    curve = read_curve(make_run(tmp_path / "run", points))
+    assert curve.stretches == [[(100.0, 1.0, 1.0), (200.0, 2.0, 2.0)], [(180.0, 3.0, 1.5), (260.0, 3.5, 3.0)]]
+    plot([Run(tmp_path / "run", {})], tmp_path / "resumed.png")
+
+
+def test_a_line_still_being_written_is_left_out(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [(60.0, 100, 1.0)])
+    with (run.path / "metrics.jsonl").open("a") as file:
+        file.write('{"time_s": 120.0, "env_st')
+    assert read_curve(run).stretches == [[(100.0, 1.0, 1.0)]]
+
+
+def test_runs_of_one_name_are_told_apart_by_folder(tmp_path: Path) -> None:
+    runs = [
+        make_run(tmp_path / folder, [(60.0, 100, 1.0), (90.0, 200, 2.0)], "pong") for folder in ("monday", "tuesday")
+    ]
+    plot(runs, tmp_path / "both.svg")
+    picture = (tmp_path / "both.svg").read_text()
+    assert picture.count("<path") > 10
+    plot([*runs, make_run(tmp_path / "third", [(60.0, 100, 1.0)], "mlp", frames=100)], tmp_path / "three.png")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda run: None, "no metrics.jsonl there; give the folder of a run"),
+        (lambda run: make_run(run, []), "no report in it, so there is nothing"),
+        (lambda run: make_run(run, [(1.0, 10, None), (2.0, 20, None)]), "no whole game finished in 2 reports"),
+        (
+            lambda run: (make_run(run, []).path / "metrics.jsonl").write_text("{]\n"),
+            "no report in it, so there is nothing",
+        ),
+    ],
+    ids=["no folder", "no rows", "no scores", "no JSON"],
+)
+def test_a_run_without_a_curve_is_an_error_in_one_line(tmp_path: Path, make: Any, message: str) -> None:
+    make(tmp_path / "run")
+    with pytest.raises(ValueError, match=message) as caught:
+        plot([Run(tmp_path / "run", {})], tmp_path / "x.png")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "x.png").exists()
+
+
+def test_no_runs_and_unknown_formats_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no run given"):
+        plot([], tmp_path / "x.png")
+    run = make_run(tmp_path / "run", [(60.0, 100, 1.0)])
+    with pytest.raises(ValueError, match=r"'x\.bmpp' as a picture: end its name in one of .*png"):
+        plot([run], tmp_path / "x.bmpp")
+
+
+def test_importing_the_module_does_not_import_matplotlib() -> None:
+    program = "import sys, launch.display.plot; print({'matplotlib', 'torch'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

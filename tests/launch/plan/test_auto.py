@@ -1,0 +1,113 @@
+"""What ``auto`` becomes on processors that can more or less."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from launch.machine.cgroups import Quota
+from launch.machine.cores import Cores
+from launch.plan.auto import AUTO, choose, cpu_flags, crowded
+from launch.topology.load import dump, parse, tree
+
+PONG = "env: {id: ALE/Pong-v5}\nsimulators: {count: 2, envs: 16}"
+TWO = Cores(2)
+ZEN5, XEON, OLD = {"avx512_bf16"}, {"avx512_bf16", "amx_bf16"}, {"avx2"}
+
+
+def chosen(text: str, flags: set[str], *overrides: str) -> dict[str, object]:
+    _, choices = choose(parse(text, list(overrides)), flags, TWO)
+    return {choice.key: choice.value for choice in choices}
+
+
+def test_nothing_is_left_to_chance_and_every_choice_says_why() -> None:
+    topology, choices = choose(parse(PONG), ZEN5, TWO)
+    sections = {key: section for key, section in tree(topology).items() if isinstance(section, dict)}
+    # Left as it is: it follows from keys that may be others when the run is resumed.
+    assert [key for key, section in sections.items() if AUTO in section.values()] == ["checkpoint"]
+    assert choices[0].key == "trainer.threads"
+    assert len(choices) == 5
+    assert all(len(choice.why) > 20 for choice in choices)
+
+
+@pytest.mark.parametrize(
+    ("flags", "precision", "layout"),
+    [(ZEN5, "bf16", "plain"), (XEON, "bf16", "space-to-depth"), (OLD, "fp32", "plain"), (set(), "fp32", "plain")],
+)
+def test_learning_takes_what_the_processor_is_good_at(flags: set[str], precision: str, layout: str) -> None:
+    found = chosen(PONG, flags)
+    assert found["trainer.precision"] == precision
+    assert found["trainer.layout"] == layout
+
+
+def test_small_batches_and_small_networks_stay_in_fp32() -> None:
+    assert chosen(PONG, XEON)["inference.precision"] == "fp32"
+    assert chosen(PONG, XEON, "simulators.envs=64")["inference.precision"] == "bf16"
+    assert chosen(PONG, XEON, "algorithm.minibatches=32")["trainer.precision"] == "fp32"
+    assert chosen("env: {id: CartPole-v1}", XEON, "simulators.envs=512")["trainer.precision"] == "fp32"
+
+
+@pytest.mark.parametrize("name", ["ppo", "impala"])
+def test_probabilities_that_are_compared_are_computed_alike(name: str) -> None:
+    keys = [f"algorithm.name={name}"]
+    found = chosen(PONG, XEON, *keys)
+    assert (found["trainer.precision"], found["inference.precision"]) == ("bf16", "bf16")
+    assert chosen(PONG, XEON, *keys, "trainer.precision=fp32")["inference.precision"] == "fp32"
+    assert chosen(PONG, OLD, *keys)["inference.precision"] == "fp32"
+    elsewhere = [*keys, "trainer.device=cuda", "inference.device=cpu"]
+    assert chosen(PONG, XEON, *elsewhere)["inference.precision"] == "fp32", "16 rows on a CPU"
+
+
+def test_a_minibatch_from_a_replay_has_two_rows_of_each_transition() -> None:
+    keys = ["algorithm.name=dqn", "replay.batch_size=32"]
+    found = chosen(PONG, XEON, *keys)
+    assert (found["trainer.precision"], found["trainer.layout"]) == ("bf16", "plain")
+    assert chosen(PONG, XEON, *keys, "replay.batch_size=31")["trainer.precision"] == "fp32"
+    assert chosen(PONG, XEON, *keys, "replay.batch_size=80")["trainer.layout"] == "space-to-depth"
+
+
+def test_a_first_convolution_of_stride_1_stays_plain() -> None:
+    found = chosen(PONG, XEON, "model.name=impala")
+    assert (found["trainer.precision"], found["trainer.layout"]) == ("bf16", "plain")
+
+
+def test_what_is_written_is_left_alone() -> None:
+    keys = ["trainer.precision=fp32", "trainer.layout=plain", "trainer.compile=true", "inference.precision=bf16"]
+    topology = parse(PONG, [*keys, "trainer.threads=1"])
+    assert choose(topology, XEON, TWO) == (topology, [])
+
+
+def test_what_followed_the_cores_is_explained_until_it_is_written_down() -> None:
+    topology = parse("env: {id: ALE/Pong-v5}", ["learners.count=2"])
+    rationed = Cores(4, Quota(2.5, Path("/sys/fs/cgroup/cpu.max"), 2))
+    whys = {choice.key: str(choice) for choice in choose(topology, XEON, rationed)[1]}
+    for key in ("simulators.count", "trainer.threads"):
+        assert "2.5 of 4 cores (the quota in cpu.max), shared by 2 learners" in whys[key]
+    resolved = parse(dump(choose(topology, XEON, rationed)[0]))
+    assert choose(resolved, XEON, rationed)[1] == []
+    small = {choice.key: choice.why for choice in choose(parse("env: {id: CartPole-v1}"), XEON, TWO)[1]}
+    assert small["trainer.threads"] == "a network this small is not worth sharing out"
+    assert "2 cores" in small["simulators.count"]
+
+
+def test_a_chosen_topology_is_still_a_topology() -> None:
+    topology, _ = choose(parse(PONG), XEON, TWO)
+    assert parse(dump(topology)) == topology
+
+
+def test_this_machine_has_instruction_sets() -> None:
+    assert "sse2" in cpu_flags()
+
+
+def test_learners_with_more_threads_than_cores_are_told_what_to_write() -> None:
+    two = parse(PONG, ["learners.count=2", "trainer.threads=2"])
+    assert crowded(two, cores=4) == ""
+    assert "trainer.threads: 2 for each of 2 learners on 2 cores" in crowded(two, cores=2)
+    assert "write 1" in crowded(two, cores=2)
+    assert crowded(parse(PONG, ["trainer.threads=8"]), cores=2) == "", "one learner's threads wait for no other's"
+    assert crowded(parse(PONG, ["learners.count=4", "trainer.threads=1"]), cores=2) == "", (
+        "one thread each is what it would say to write"
+    )
+    on_gpus = parse(PONG, ["learners.count=2", "trainer.threads=2", "trainer.device=cuda"])
+    assert crowded(on_gpus, cores=2) == "", "no product is computed by threads"

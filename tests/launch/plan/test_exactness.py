@@ -1,0 +1,111 @@
+"""Which runs are resumed exactly, and what is said of the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from launch.commands import check
+from launch.plan.exactness import KEY, MOST_BYTES, begins_anew, chosen, depends_on, hindrances
+from launch.plan.plan import plan
+from launch.topology.load import TopologyError, parse
+from tests.launch.described import DESCRIPTION
+from tests.launch.opened import ADDRESSES
+
+CARTPOLE = "env: {id: CartPole-v1}"
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        ["learners.count=2"],
+        ["inference.count=1", "simulators.groups=2", "simulators.reset=wait"],
+        ["simulators.blocks=2", "simulators.weights=rollout"],
+    ],
+)
+def test_in_step_a_run_is_resumed_exactly_unless_it_is_asked_not_to(overrides: list[str]) -> None:
+    topology = parse(CARTPOLE, overrides)
+    assert hindrances(topology, DESCRIPTION) == []
+    for word, value in (("auto", True), ("true", True), ("false", False)):
+        assert chosen(parse(CARTPOLE, [*overrides, f"{KEY}={word}"]), DESCRIPTION).value is value
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["mode=gossip", "learners.count=2"], "mode: gossip: "),
+        (["mode=async", "learners.count=2"], "mode: async: "),
+        (["inference.count=1", "inference.batch_rows=8"], "inference.batch_rows: 8: "),
+        (["simulators.blocks=2"], "simulators.blocks: 2: "),
+        (["algorithm.name=impala"], "simulators.blocks: 2: "),
+        (["trainer.device=cuda"], "trainer.device: cuda: "),
+        (["inference.device=cuda"], "inference.device: cuda: "),
+        (["algorithm.name=dqn"], "replay.save: false: "),
+    ],
+)
+def test_what_depends_on_who_is_faster_or_is_not_saved_is_named(overrides: list[str], said: str) -> None:
+    described = DESCRIPTION
+    (found,) = hindrances(parse(CARTPOLE, overrides), described)
+    assert found.startswith(said)
+    assert chosen(parse(CARTPOLE, overrides), described).why == found
+    with pytest.raises(TopologyError, match=f"^{KEY}: true, but {said}.*; change that, or write auto or false$"):
+        chosen(parse(CARTPOLE, [*overrides, f"{KEY}=true"]), described)
+
+
+def test_an_environment_without_the_pair_is_named() -> None:
+    described = msgspec.structs.replace(DESCRIPTION, inexact="the environment my:Game cannot be saved")
+    assert hindrances(parse(CARTPOLE), described) == ["env.id: the environment my:Game cannot be saved"]
+
+
+def test_large_blocks_are_saved_when_that_is_asked_for() -> None:
+    large = msgspec.structs.replace(DESCRIPTION, observation_shape=(MOST_BYTES // 4 // 17 // 16,))
+    found = chosen(parse(CARTPOLE), large)
+    assert not found.value and "write true" in found.why
+    assert chosen(parse(CARTPOLE, [f"{KEY}=true"]), large).value
+
+
+def test_a_plan_says_what_was_decided_and_a_topology_keeps_the_question() -> None:
+    for overrides, exact in (([], True), (["simulators.blocks=2"], False)):
+        made = plan(parse(CARTPOLE, overrides), DESCRIPTION)
+        assert made.exact is exact
+        (said,) = (choice for choice in made.choices if choice.key == KEY)
+        assert said.value is exact
+        assert check.as_json(made, ADDRESSES)["choices"][-1] == {"key": KEY, "value": exact, "why": said.why}
+        assert made.topology.checkpoint.exact == "auto"
+
+
+def test_simulators_go_on_where_they_stood_only_if_they_are_the_same() -> None:
+    own = {"inexact": "", "rollouts": 3, "simulators": [{"role": "simulator"}], "weights": "0a"}
+    saved = {**own, "depends_on": depends_on(parse(CARTPOLE))}
+
+    def why(*overrides: str, state: dict[str, Any] = saved) -> str:
+        return begins_anew([state], [["simulator-0"]], parse(CARTPOLE, overrides))
+
+    for unchanged in ("total_steps=9", "optimizer.learning_rate=0.1", "checkpoint.keep=9", "algorithm.entropy_cost=1"):
+        assert why(unchanged) == ""
+    assert why("env.time_limit_steps=9") == "env.time_limit_steps was 0 and is 9"
+    for other in ("seed=9", "simulators.envs=4", "inference.count=1", "algorithm.horizon=3", "learners.count=2"):
+        assert why(other).startswith(other.partition("=")[0] + " was ")
+    assert why(state={}) == "the checkpoint is not exact: its version saved no snapshots"
+    assert why(state={**saved, "inexact": "simulator-0 has ended"}) == (
+        "the checkpoint is not exact: simulator-0 has ended"
+    )
+    attached = {**saved, "simulators": [{"role": "simulator"}, {"role": "simulator", "number": 7}]}
+    assert why(state=attached) == (
+        "the checkpoint is of simulator-0 and simulator-7, and the run begins with simulator-0"
+    )
+    assert why(state={**saved, "simulators": []}) == ""  # nobody had begun
+    for older in ({**saved, "simulators": ["simulator-0"]}, {key: saved[key] for key in saved if key != "rollouts"}):
+        assert why(state=older).startswith("the checkpoint was saved by a version that called its rollouts")
+
+
+def test_learners_in_step_go_on_from_one_moment() -> None:
+    topology = parse(CARTPOLE, ["learners.count=2", "simulators.count=1"])
+    names = [["simulator-0"], ["simulator-1"]]
+    saved = {"inexact": "", "rollouts": 3, "depends_on": depends_on(topology)}
+    one, other = ({**saved, "simulators": [{"role": "simulator", "number": number}]} for number in range(2))
+    assert begins_anew([{**one, "weights": "0a"}, {**other, "weights": "0a"}], names, topology) == ""
+    assert "not of one moment" in begins_anew([{**one, "weights": "0a"}, {**other, "weights": "0b"}], names, topology)

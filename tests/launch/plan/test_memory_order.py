@@ -1,0 +1,45 @@
+"""Processors whose memory order is not served: a run does not start on one unless it is told to."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from launch.cli import app
+from launch.commands import doctor
+from launch.errors import RunError
+from launch.plan.memory_order import disorder, refuse_disorder
+from launch.topology.load import parse
+
+TEXT = "env: {id: CartPole-v1}\n"
+
+
+@pytest.mark.parametrize("machine", ["aarch64", "arm64", "riscv64", "ppc64le", "i686"])
+def test_a_run_starts_elsewhere_only_when_it_is_told_to(machine: str) -> None:
+    with pytest.raises(RunError) as refused:
+        refuse_disorder(parse(TEXT), machine)
+    assert f"processor {machine}: " in str(refused.value)
+    assert "use an x86-64 machine, or accept it with supervision.any_memory_order: true" in str(refused.value)
+    refuse_disorder(parse(TEXT, ["supervision.any_memory_order=true"]), machine)
+    assert disorder(machine)
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "AMD64"])
+def test_nothing_is_said_where_it_is_served(machine: str) -> None:
+    refuse_disorder(parse(TEXT), machine)
+    assert disorder(machine) == ""
+
+
+def test_run_and_doctor_agree_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    (tmp_path / "cart.yaml").write_text(TEXT)
+    new = tmp_path / "new"
+    refused = CliRunner().invoke(app, ["run", str(tmp_path / "cart.yaml"), "--run-dir", str(new)])
+    assert refused.exit_code == 2
+    assert refused.stderr.startswith("actorlearn: processor aarch64: ") and len(refused.stderr.splitlines()) == 1
+    assert not new.exists()
+    finding = doctor._platform()
+    assert finding.verdict == doctor.STOP and "supervision.any_memory_order: true" in finding.way_out

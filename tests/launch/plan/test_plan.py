@@ -1,0 +1,295 @@
+"""The plan: who gets which row, name and seeds, in runs that begin and in runs that change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from actorlearn.address import Shm
+from actorlearn.memory.progress import ROWS
+from actorlearn.memory.shared import segment_bytes
+from actorlearn.parameters.mixing import GraphSettings
+from actorlearn.parameters.settings import GossipExchange, SyncExchange
+from actorlearn.replay.rows import replay_fields
+from actorlearn.wire.identity import ProcessId
+from actorlearn.worker.settings import EvaluatorSettings, SimulatorSettings, TrainerSettings
+from launch.commands import check
+from launch.plan.plan import Plan, plan
+from launch.plan.processes import PlannedProcess
+from launch.plan.roles import server_of
+from launch.supervision.membership import Membership
+from launch.topology.load import TopologyError, parse
+from tests.launch.described import DESCRIPTION
+from tests.launch.opened import ADDRESSES, NEW, told
+
+
+def planned(*overrides: str) -> Plan:
+    topology = parse("env: {id: CartPole-v1}", ["simulators.count=2", *overrides])
+    return plan(topology, DESCRIPTION)
+
+
+def living(*overrides: str) -> Membership:
+    """The processes of a run that has just begun."""
+    return Membership(planned(*overrides), NEW)
+
+
+def rows(processes: Iterable[PlannedProcess]) -> list[int]:
+    return [process.index for process in processes]
+
+
+def remove(made: Membership, name: str) -> None:
+    made.remove(made.named(name))
+
+
+def env_seeds(made: Plan, name: str, incarnation: int = 0) -> list[int]:
+    settings = told(made, name, incarnation)
+    assert isinstance(settings, SimulatorSettings)
+    return settings.env_seeds
+
+
+def test_more_processes_than_rows_are_refused_in_one_line() -> None:
+    most = ROWS - 2  # a trainer and an inference server
+    assert rows(planned(f"simulators.count={most}", "inference.count=1").processes) == list(range(ROWS))
+    with pytest.raises(
+        TopologyError, match=f"simulators.count {most + 1}, .* 257 processes, .* at most 256; write"
+    ) as e:
+        planned(f"simulators.count={most + 1}", "inference.count=1")
+    assert "\n" not in str(e.value)
+    with pytest.raises(TopologyError, match="1026 processes"):
+        planned("simulators.count=1024", "inference.count=1")
+
+
+def test_simulators_come_and_go_for_ever_and_no_name_comes_back() -> None:
+    made = living()
+    names = {process.name for process in made.listed}
+    for _ in range(ROWS):
+        for process in made.add_simulators(3):
+            assert process.name not in names
+            names.add(process.name)
+            made.remove(process)
+        assert len(made.listed) == len(set(rows(made.listed))) == 3
+    assert "simulator-769" in names
+
+
+def test_a_replay_has_no_room_for_more_simulators_than_it_was_made_for() -> None:
+    made = living("algorithm.name=dqn")
+    with pytest.raises(TopologyError, match=r"attach 1 simulators: a replay has room for 2 simulators of a learner"):
+        made.add_simulators(1)
+    assert len(made.listed) == len(planned("algorithm.name=dqn").processes)
+    remove(made, "simulator-0")
+    assert [process.id.learner for process in made.add_simulators(1)] == [0]
+
+
+def test_a_free_row_is_used_again_and_no_row_twice() -> None:
+    made = living()
+    row = made.named("simulator-0").index
+    made.add_simulators(2)
+    remove(made, "simulator-0")
+    (new,) = made.add_simulators(1)
+    assert (new.name, new.index) == ("simulator-4", row)
+    assert len(set(rows(made.listed))) == len(made.listed)
+
+
+def test_a_full_run_says_how_many_still_fit() -> None:
+    made = living(f"simulators.count={ROWS - 4}", "inference.count=1")
+    with pytest.raises(
+        TopologyError, match="attach 3 simulators: .* at most 256 .* has 254; attach at most 2, or detach"
+    ):
+        made.add_simulators(3)
+    assert [process.index for process in made.add_simulators(2)] == [ROWS - 2, ROWS - 1]
+
+
+def test_seeds_follow_the_name_alone() -> None:
+    """Evaluators and inference servers, and rows that are used again, change no simulator's games."""
+    seeds = env_seeds(planned(), "simulator-1")
+    for overrides in (["evaluator.count=1"], ["inference.count=2"], ["inference.count=0", "evaluator.count=1"]):
+        assert env_seeds(planned(*overrides), "simulator-1") == seeds
+    assert living("evaluator.count=1").named("simulator-1").index == living().named("simulator-1").index
+    others = [env_seeds(planned(), "simulator-0"), env_seeds(planned(), "simulator-1", 1)]
+    others.append(env_seeds(planned("seed=7"), "simulator-1"))
+    assert all(other != seeds for other in others)
+
+
+# Several learners -----------------------------------------------------------------------------------------------------
+
+
+def test_each_learner_has_a_trainer_servers_and_simulators_of_its_own() -> None:
+    made = planned("learners.count=2", "inference.count=2", "evaluator.count=1")
+    assert [(process.name, process.id.learner) for process in made.processes] == [
+        *(("trainer-0", 0), ("trainer-1", 1)),
+        *(("inference-0", 0), ("inference-1", 0), ("inference-2", 1), ("inference-3", 1)),
+        *(("simulator-0", 0), ("simulator-1", 0), ("simulator-2", 1), ("simulator-3", 1)),
+        ("evaluator-0", 0),
+    ]
+    for name, learner, server in (("simulator-0", 0, 0), ("simulator-1", 0, 1), ("simulator-3", 1, 3)):
+        settings = told(made, name)
+        assert isinstance(settings, SimulatorSettings)
+        assert settings.weights == ADDRESSES.own("weights", learner)
+        assert settings.rollouts == ADDRESSES.own("rollouts", learner)
+        assert settings.trainer_wakeup == ADDRESSES.wakeup(ProcessId("trainer", learner))
+        assert settings.inference_wakeup == ADDRESSES.wakeup(ProcessId("inference", server))
+        assert settings.id.learner == learner
+
+
+def test_who_comes_later_is_dealt_to_the_learners_in_turn() -> None:
+    made = living("learners.count=2", "inference.count=1")
+    new = made.add_simulators(3)
+    assert [(process.name, process.id.learner) for process in new] == [
+        ("simulator-4", 0),
+        ("simulator-5", 1),
+        ("simulator-6", 0),
+    ]
+    assert [
+        server_of(planned("learners.count=2", "inference.count=1").topology, process.id).number for process in new
+    ] == [0, 1, 0]
+
+
+def test_no_two_simulators_of_any_learner_play_the_same_games() -> None:
+    made = planned("learners.count=3")
+    seeds = [seed for number in range(6) for seed in env_seeds(made, f"simulator-{number}")]
+    assert len(set(seeds)) == len(seeds)
+
+
+def test_gossip_has_messages_and_counts_and_numbers_its_trainers() -> None:
+    made = planned("mode=gossip", "gossip.graph=[[1], [0]]", "gossip.gradient_every=5", "seed=3")
+    names = [segment.name for segment in made.segments]
+    assert names[:6] == ["weights-0", "rollouts-0", "account-0", "messages-0", "gradients-0", "counts"]
+    settings = told(made, "trainer-0")
+    assert isinstance(settings, TrainerSettings)
+    exchange = settings.exchange
+    assert isinstance(exchange, GossipExchange)
+    assert (exchange.rank, exchange.learners, exchange.gradient_every) == (0, 1, 5)
+    assert exchange.messages == Shm(path=ADDRESSES.own("messages", "{}"))
+    assert exchange.counts == Shm(path=ADDRESSES.segment("counts"))
+    assert exchange.log == str(ADDRESSES.run_dir / "exchanges-0.jsonl")
+    assert exchange.graph == GraphSettings(name="lists", lists=((1,), (0,)))
+    assert planned("mode=gossip", "seed=3").graph == GraphSettings(name="ring", seed=3)
+
+
+def test_learners_in_step_have_room_for_the_gradients_of_all() -> None:
+    made = planned("mode=sync", "learners.count=3")
+    floats = -(-made.description.weights // 16) * 16  # whole cache lines
+    (segment,) = (segment for segment in made.segments if segment.name == "gradients")
+    assert 4 * 2 * 3 * floats <= segment.bytes <= 4 * 2 * 3 * floats + 20_000
+    settings = told(made, "trainer-1")
+    assert isinstance(settings, TrainerSettings)
+    assert isinstance(settings.exchange, SyncExchange)
+    assert settings.exchange.gradients == Shm(path=ADDRESSES.segment("gradients"))
+    for overrides in (["learners.count=1"], ["learners.count=2", "mode=async"]):
+        assert "gradients" not in [segment.name for segment in planned(*overrides).segments]
+
+
+def test_who_listens_is_in_the_plan() -> None:
+    two = ["learners.count=2", "inference.count=1", "evaluator.count=1"]
+    for mode in ("sync", "async", "gossip"):
+        made = planned(*two, f"mode={mode}")
+        assert made.sockets(ADDRESSES) == [ADDRESSES.control]
+    made = planned(*two, "mode=gossip", "gossip.transport=zmq")
+    messages = [ADDRESSES.places.socket(f"messages-{learner}").endpoint for learner in range(2)]
+    assert made.sockets(ADDRESSES) == [ADDRESSES.control, *messages]
+    listens = told(made, "trainer-1").exchange.listens
+    assert listens and listens.endpoint == messages[1]
+
+
+# Learners that come and go --------------------------------------------------------------------------------------------
+
+
+GOSSIP = ("mode=gossip", "learners.count=2", "inference.count=1", "gossip.gradient_every=1")
+
+
+def test_a_learner_that_comes_has_processes_of_its_own() -> None:
+    made = living(*GOSSIP)
+    new = made.add_learners(2)
+    assert [(process.name, process.id.learner) for process in new] == [
+        *(("trainer-2", 2), ("trainer-3", 3), ("inference-2", 2), ("inference-3", 3)),
+        *(("simulator-4", 2), ("simulator-5", 2), ("simulator-6", 3), ("simulator-7", 3)),
+    ]
+    assert len(set(rows(made.listed))) == len(made.listed) == 16
+    settings = told(planned(*GOSSIP), made.named("simulator-6").id)
+    assert isinstance(settings, SimulatorSettings)
+    assert (settings.weights, settings.rollouts) == (ADDRESSES.own("weights", 3), ADDRESSES.own("rollouts", 3))
+    assert settings.trainer_wakeup == ADDRESSES.wakeup(ProcessId("trainer", 3))
+    assert settings.inference_wakeup == ADDRESSES.wakeup(ProcessId("inference", 3))
+    trainer = told(planned(*GOSSIP), made.named("trainer-3").id)
+    assert isinstance(trainer, TrainerSettings)
+    assert isinstance(trainer.exchange, GossipExchange)
+    assert trainer.exchange.rank == trainer.learner == 3
+
+
+def test_a_learner_that_leaves_takes_its_number_with_it() -> None:
+    made = living(*GOSSIP)
+    for process in [process for process in made.listed if process.id.learner == 0]:
+        made.remove(process)
+    assert made.add_learners(1)[0].name == "trainer-2"
+    assert [process.id.learner for process in made.add_simulators(4)] == [1, 2, 1, 2]
+
+
+def test_learners_come_until_there_is_no_room() -> None:
+    made = living(*GOSSIP)
+    with pytest.raises(TopologyError, match="attach 62 learners: .* at most 256 .* has 10; attach at most 49") as error:
+        living("mode=gossip", "learners.count=2", "simulators.count=4").add_learners(62)
+    assert "\n" not in str(error.value)
+    with pytest.raises(TopologyError, match="attach 63 learners: .* at most 64 .* has had 2; attach at most 62"):
+        made.add_learners(63)
+    for _ in range(62):
+        for process in made.add_learners(1):
+            made.remove(process)
+    with pytest.raises(TopologyError, match="has had 64; attach at most 0, or start another run"):
+        made.add_learners(1)
+
+
+def test_a_learner_that_no_list_names_is_not_attached() -> None:
+    made = living("mode=gossip", "learners.count=2", "gossip.graph=[[2], [0], [1]]")
+    assert made.add_learners(1)[0].name == "trainer-2"
+    with pytest.raises(TopologyError, match="attach 1 learners: .* 0 to 2, and the next is 3, .* longer lists"):
+        made.add_learners(1)
+
+
+def test_a_learner_that_replays_has_a_replay_and_says_what_it_takes() -> None:
+    keys = ["simulators.envs=4", "learners.count=2", "replay.capacity_steps=1001"]
+    topology = parse("{env: {id: CartPole-v1}, algorithm: {name: dqn}}", ["simulators.count=2", *keys])
+    made = plan(topology, DESCRIPTION)
+    found = {segment.name: segment for segment in made.segments if segment.name.startswith("replay")}
+    assert found.keys() == {"replay-0", "replay-1"}
+    assert "8 rings of 126 + 5 rows" in found["replay-0"].what  # 1001 / 8, and a rollout of 4 with one row more
+    settings = told(made, "trainer-1")
+    assert isinstance(settings, TrainerSettings) and settings.replay is not None
+    assert settings.replay.secondary == ""
+    assert settings.replay.segment.endswith("replay-1")
+    assert found["replay-1"].bytes == segment_bytes(replay_fields(settings.replay.shape))
+    assert settings.rollout_steps == 4 * 2 * 8  # horizon, learners, environments of each
+    assert settings.replay.numbers.capacity_steps == 1001
+
+
+def test_a_secondary_learner_has_weights_of_its_own_that_the_evaluator_plays() -> None:
+    topology = parse(
+        "{env: {id: CartPole-v1}, algorithm: {name: dqn}}", ["evaluator.count=1", "replay.secondary_batch_size=64"]
+    )
+    made = plan(topology, DESCRIPTION)
+    sizes = {segment.name: segment.bytes for segment in made.segments}
+    assert sizes["secondary-0"] == sizes["weights-0"]
+    trainer, evaluator = (told(made, name) for name in ("trainer", "evaluator-0"))
+    assert isinstance(trainer, TrainerSettings) and trainer.replay is not None
+    assert isinstance(evaluator, EvaluatorSettings)
+    assert trainer.replay.secondary == evaluator.secondary == ADDRESSES.segment("secondary-0")
+    assert trainer.replay.numbers.secondary_batch_size == 64
+
+
+def test_check_tells_the_optimizers_numbers_of_several_learners_larger_batches() -> None:
+    keys = ["learners.count=4", "learners.rate_scaling=sqrt"]
+    larger = ["replay.batch_size=128", "replay.base_batch_size=32"]
+    numbers = {}
+    for name in ("dqn", "a2c"):
+        own = [*keys, *larger] if name == "dqn" else keys
+        topology = parse(f"{{env: {{id: CartPole-v1}}, algorithm: {{name: {name}}}}}", own)
+        made = plan(topology, DESCRIPTION)
+        found = check.optimizer(made)
+        numbers[name] = [found[key] / getattr(topology.optimizer, key) for key in ("learning_rate", "epsilon")]
+    assert numbers == {"dqn": [4.0, 0.25], "a2c": [2.0, 1.0]}
+
+
+def test_a_learner_that_does_not_has_none() -> None:
+    assert not [segment for segment in planned().segments if segment.name.startswith("replay")]
+    settings = told(planned(), "trainer")
+    assert isinstance(settings, TrainerSettings) and settings.replay is None

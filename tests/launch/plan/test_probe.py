@@ -1,0 +1,62 @@
+"""The child that describes an environment: it ends with Ctrl-C, and within a limit, without a traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from launch.plan import probe
+from launch.topology.load import TopologyError, parse
+from tests.sizes import ROOT
+
+SLOW = "import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(60)\n"
+
+
+@pytest.fixture
+def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with an environment that takes a minute to import, as slow:Env."""
+    (tmp_path / "slow.py").write_text(SLOW)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{tmp_path}")
+    return tmp_path
+
+
+def gone(pid: int, within_s: float = 5.0) -> bool:
+    deadline_s = time.monotonic() + within_s
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+    return not Path(f"/proc/{pid}").exists()
+
+
+def test_an_environment_that_is_never_made_is_one_line(slow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "LIMIT_S", 0.5)
+    with pytest.raises(TopologyError, match=r"env.id 'slow:Env': not described within 0.5 s; ") as caught:
+        probe.describe(parse("env: {id: 'slow:Env'}"))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.nightly
+def test_ctrl_c_while_the_environment_is_described(slow: Path) -> None:
+    (slow / "slow.yaml").write_text("env: {id: 'slow:Env'}\n")
+    command = [sys.executable, "-m", "launch", "run", "slow.yaml", "--run-dir", "new"]
+    # Ctrl-C must be heard even where the tests run in the background of a shell, which ignores it for its children.
+    code = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        deadline_s = time.monotonic() + 50
+        while not (pid := (slow / "pid").read_text() if (slow / "pid").exists() else ""):
+            assert time.monotonic() < deadline_s and run.poll() is None
+            time.sleep(0.05)
+        os.kill(run.pid, signal.SIGINT)
+        _, stderr = run.communicate(timeout=10)
+    assert run.returncode == 130, stderr
+    assert "Traceback" not in stderr
+    assert gone(int(pid))
+    assert not (slow / "new").exists()

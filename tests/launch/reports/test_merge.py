@@ -1,0 +1,82 @@
+"""Rows of several learners: what is counted once, added up, weighed and averaged."""
+
+from __future__ import annotations
+
+from launch.reports.merge import LearnerRows, merged
+
+A = {"time_s": 2.0, "env_steps": 100, "env_steps_per_s": 30.0, "episodes": 300, "episode_return_mean": 1.0, "loss": 2.0}
+B = {"time_s": 2.5, "env_steps": 110, "env_steps_per_s": 10.0, "episodes": 50, "episode_return_mean": 4.0, "loss": 4.0}
+
+
+def test_one_learners_row_is_the_row() -> None:
+    assert merged({"trainer": A}) == A
+    assert LearnerRows(1.0).add("trainer", A, 0.0) == A
+
+
+def test_totals_are_counted_once_rates_are_added_and_games_weigh() -> None:
+    row = merged({"trainer-0": A, "trainer-1": B})
+    assert (row["time_s"], row["env_steps"], row["env_steps_per_s"], row["episodes"]) == (2.5, 110, 40.0, 350)
+    assert row["episode_return_mean"] == (100 * 1.0 + 50 * 4.0) / 150  # each mean is of the last 100 games at most
+    assert row["loss"] == 3.0
+    assert row["learners"]["trainer-1"] == {"env_steps_per_s": 10.0, "episode_return_mean": 4.0}
+
+
+def test_a_mean_of_no_games_weighs_nothing() -> None:
+    row = merged({"trainer-0": {**A, "episodes": 0, "episode_return_mean": None}, "trainer-1": B})
+    assert row["episode_return_mean"] == 4.0
+
+
+def test_learners_that_name_different_stragglers_do_not_name_a_third() -> None:
+    saw = [{"straggler": rank, "straggler_share": share} for rank, share in ((2, 0.75), (0, 0.25), (2, 0.5))]
+    row = merged({f"trainer-{number}": {**A, **said} for number, said in enumerate(saw)})
+    assert (row["straggler"], row["straggler_share"]) == (2, 0.75)
+
+
+def test_a_row_is_given_by_the_first_learner_that_speaks() -> None:
+    rows = LearnerRows(1.0)
+    assert rows.add("trainer-1", B, 0.0) is not None  # alone so far
+    assert rows.add("trainer-0", A, 0.5) is not None
+    assert rows.add("trainer-1", B, 1.0) is None
+
+
+def test_a_silent_learner_adds_no_rate_but_keeps_its_games() -> None:
+    rows = LearnerRows(1.0)
+    rows.add("trainer-0", A, 0.0)
+    rows.add("trainer-1", B, 0.0)
+    row = rows.add("trainer-1", B, 9.0)
+    assert row is not None
+    assert (row["env_steps_per_s"], row["episodes"]) == (10.0, 350)
+
+
+def test_of_a_learner_that_has_left_only_the_totals_go_on() -> None:
+    rows = LearnerRows(1.0)
+    rows.add("trainer-0", B, 0.0)
+    rows.add("trainer-1", A, 0.5)
+    rows.leave("trainer-0")
+    assert rows.add("trainer-1", {**A, "env_steps": 105}, 1.0) == {
+        **A,
+        "time_s": 2.5,
+        "env_steps": 110,
+        "episodes": 350,
+    }
+    row = rows.add("trainer-1", {**A, "time_s": 3.0, "env_steps": 120, "episodes": 301}, 1.5)
+    assert row == {**A, "time_s": 3.0, "env_steps": 120, "episodes": 351}
+    rows.leave("simulator-0")  # has never had a row
+
+
+def test_totals_never_fall_whoever_comes_and_goes() -> None:
+    rows, said = LearnerRows(1.0), []
+    for step, name in enumerate(("trainer-0", "trainer-1", "trainer-0", "trainer-2", "trainer-1", "trainer-2")):
+        said.append(rows.add(name, {**A, "env_steps": 100 + step, "episodes": 10 + step}, step / 4))
+        if step in (2, 4):
+            rows.leave(name)
+    given = [row for row in said if row is not None]
+    assert [row["episodes"] for row in given] == [10, 12 + 11, 12 + 14 + 13, 12 + 14 + 15]
+    for key in ("env_steps", "episodes"):
+        assert [row[key] for row in given] == sorted(row[key] for row in given)
+
+
+def test_what_nobody_registered_is_averaged_and_what_is_no_number_is_the_first_ones() -> None:
+    told = {"mine": 1.0, "device": "cpu", "gradient_cosine": {"0-1": 0.5}}
+    row = merged({"trainer-0": {**A, **told}, "trainer-1": {**B, "mine": 4.0, "device": "cuda", "only_here": 3.0}})
+    assert (row["mine"], row["device"], row["gradient_cosine"], row["only_here"]) == (2.5, "cpu", {"0-1": 0.5}, 3.0)

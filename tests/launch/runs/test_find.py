@@ -1,0 +1,178 @@
+"""Runs are found by folder, name and beginning of a name; a run is alive only while its own supervisor is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch.errors import RunError
+from launch.runs import find
+from launch.runs.jsonl import Lines
+from launch.runs.membership import attached_before
+from tests.launch.runs.folders import make_run, me
+
+
+@pytest.fixture(autouse=True)
+def no_other_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(find, "living_runs", list)
+
+
+def test_a_run_is_found_by_folder_name_and_beginning(tmp_path: Path) -> None:
+    pong = make_run(tmp_path, "pong-20260101-000000")
+    make_run(tmp_path, "breakout-20260101-000000")
+    for word in (str(pong), "pong-20260101-000000", "pong", "p"):
+        assert find.find(word, tmp_path).path == pong
+
+
+def test_an_exact_name_wins_over_longer_ones(tmp_path: Path) -> None:
+    exact = make_run(tmp_path, "pong")
+    make_run(tmp_path, "pong-again")
+    assert find.find("pong", tmp_path).path == exact
+
+
+def test_an_ambiguous_beginning_names_the_runs(tmp_path: Path) -> None:
+    make_run(tmp_path, "pong-1")
+    make_run(tmp_path, "pong-2")
+    with pytest.raises(RunError, match="beginning of 2 runs: say more of pong-2, pong-1"):
+        find.find("pong", tmp_path)
+
+
+def test_without_a_word_the_newest_is_meant(tmp_path: Path) -> None:
+    make_run(tmp_path, "a-new", age_s=10)
+    make_run(tmp_path, "b-old", age_s=20)
+    assert find.find(None, tmp_path).name == "a-new"
+
+
+def test_without_a_word_a_living_run_comes_first(tmp_path: Path) -> None:
+    make_run(tmp_path, "new", age_s=10)
+    make_run(tmp_path, "living", age_s=20, **me())
+    assert find.find(None, tmp_path).name == "living"
+
+
+def test_no_runs_at_all_says_how_to_start_one(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="there are no runs in .*; start one with `actorlearn run TOPOLOGY`"):
+        find.find(None, tmp_path / "runs")
+
+
+def test_an_unknown_name_lists_those_there_are(tmp_path: Path) -> None:
+    make_run(tmp_path, "pong-1")
+    with pytest.raises(RunError, match="'zong' is no run: .* pong-1"):
+        find.find("zong", tmp_path)
+
+
+def test_a_folder_without_a_run_in_it_is_none(tmp_path: Path) -> None:
+    assert find.read(tmp_path) is None
+
+
+def test_a_run_of_this_process_is_alive(tmp_path: Path) -> None:
+    run = find.find(str(make_run(tmp_path, "pong", **me())))
+    assert run.alive
+    assert run.status == "running"
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {},
+        {"supervisor_pid": os.getpid()},
+        {"supervisor_pid": os.getpid(), "supervisor_started": 1},
+        {"supervisor_pid": "1", "supervisor_started": None},
+        {"supervisor_pid": 2**22 + 1, "supervisor_started": None},
+    ],
+)
+def test_a_reused_or_missing_process_id_is_not_alive(tmp_path: Path, meta: dict[str, Any]) -> None:
+    run = find.find(str(make_run(tmp_path, "pong", **meta)))
+    assert not run.alive
+    assert run.status == "died"
+
+
+def test_a_zombie_is_not_alive(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert find.start_time(child.pid) is None
+
+
+def test_an_ended_run_has_the_status_of_its_summary(tmp_path: Path) -> None:
+    path = make_run(tmp_path, "pong")
+    (path / "summary.json").write_text('{"status": "finished"}')
+    assert find.find(str(path)).status == "finished"
+
+
+def test_a_dead_run_cannot_be_asked(tmp_path: Path) -> None:
+    path = make_run(tmp_path, "pong")
+    with pytest.raises(RunError, match=r"pong is not alive \(died\); .* `actorlearn resume pong`"):
+        find.find_living(str(path))
+
+
+def test_without_a_word_the_only_living_run_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [find.Run(make_run(tmp_path, name, **me()), me()) for name in ("one", "two")]
+    for living, expected in (
+        (found[:1], "one"),
+        ([], "no run is alive"),
+        (found, "2 runs are alive: name one of two, one"),
+    ):
+        monkeypatch.setattr(find, "living", lambda living=living: living)
+        if len(living) == 1:
+            assert find.find_living(None).name == expected
+        else:
+            with pytest.raises(RunError, match=expected):
+                find.find_living(None)
+
+
+def test_living_runs_are_found_wherever_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, dead = make_run(tmp_path / "far" / "away", "pong", **me()), make_run(tmp_path, "dead")
+    shared = []
+    for i, text in enumerate((str(here), str(dead), "relative", str(tmp_path / "nowhere"))):
+        shared.append(tmp_path / f"shm-{i}")
+        shared[-1].mkdir()
+        (shared[-1] / "run").write_text(text + "\n")
+    shared.append(tmp_path / "just-being-made")
+    monkeypatch.setattr(find, "living_runs", lambda: shared)
+    assert [run.path for run in find.living()] == [here]
+    assert find.find("po", tmp_path / "runs").path == here
+
+
+def test_lines_are_given_once_and_only_whole(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    lines = Lines(path)
+    assert list(lines.new()) == []
+    assert lines.last() is None
+    path.write_text('{"a": 1}\n{"a": 2}\n{"a":')
+    assert list(lines.new()) == [{"a": 1}, {"a": 2}]
+    assert list(lines.new()) == []
+    path.write_text('{"a": 1}\n{"a": 2}\n')  # the cut line is removed before a resumed run writes on
+    with path.open("a") as file:
+        file.write('{"a": 3}\nnonsense\n[4]\n')
+    assert list(lines.new()) == [{"a": 3}]
+    assert lines.last() == {"a": 3}
+
+
+def test_who_was_attached_in_the_last_life_and_stayed(tmp_path: Path) -> None:
+    told = [
+        ("spawned", "trainer", 0),
+        ("attached", "simulator-2", 0),  # of an earlier life
+        ("spawned", "trainer", 0),
+        ("attached", "simulator-2", 0),
+        ("attached", "simulator-3", 0),
+        ("attached", "simulator-4", 0),
+        ("spawned", "trainer", 1),  # brought back, in the same life
+        ("detached", "simulator-3", 0),
+        ("restarted", "simulator-4", 1),
+        ("attached", "trainer-2", 0),
+        ("attached", "simulator-5", 0, "with trainer-2"),
+    ]
+    path = tmp_path / "events.jsonl"
+    assert attached_before(path) == []
+    keys = ("kind", "process", "incarnation", "cause")
+    lines = [json.dumps(dict(zip(keys, event, strict=False))) for event in told]
+    path.write_text("\n".join(lines) + "\n")
+    assert attached_before(path) == ["simulator-2", "simulator-4", "trainer-2"]
+    for begun in (lines[0], json.dumps({"kind": "resumed"})):  # without its first trainer, perhaps
+        path.write_text("\n".join(lines[:2]) + "\n" + begun + "\n")
+        assert attached_before(path) == []

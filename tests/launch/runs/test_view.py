@@ -1,0 +1,132 @@
+"""A run as it is seen from outside, whole, young, damaged or living; and as rows and events come one by one."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch.errors import FailedError
+from launch.runs import find, view
+from launch.runs.find import Run
+from launch.runs.view import EVENTS_KEPT, RunReader, RunView, glance, identified
+from tests.launch.runs.folders import me
+
+ROWS = [
+    {"time_s": 2.0 * n, "env_steps": 40 * n, "env_steps_per_s": 20.0, "episode_return_mean": score, "loss": 0.5}
+    for n, score in enumerate([None, 3.0, 1.0])
+]
+EVALUATED = {"kind": "evaluated", "process": "evaluator-0", "mean": 3.5, "returns": [3.0, 4.0], "env_steps": 40}
+EVENTS: list[dict[str, Any]] = [
+    {"kind": "chosen", "process": "", "key": "trainer.threads", "value": 1, "why": "small"},
+    {"kind": "died", "process": "simulator-1", "cause": "killed by signal 9"},
+    {**EVALUATED, "policy_version": 3},
+    {"kind": "saved", "process": "trainer", "env_steps": 80},
+    {"kind": "finished", "process": ""},
+]
+SUMMARY = {"status": "finished", "wall_time_s": 61.0, "env_steps": 80, "env_steps_per_s": 1.5}
+
+
+def folder(at: Path, **meta: Any) -> Run:
+    """A run of 80 steps of 100, saved by two learners."""
+    for checkpoint in ("000000000080", "000000000000", "learner-1/000000000040"):
+        (at / "checkpoints" / checkpoint).mkdir(parents=True)
+    (at / "topology.yaml").write_text("name: pong\ntotal_steps: 100\nenv: {id: ALE/Pong-v5}\n")
+    (at / "meta.json").write_text(json.dumps({"run_id": "abc", "version": "0.1.0", **meta}))
+    (at / "summary.json").write_text(json.dumps(SUMMARY))
+    for name, lines in (("metrics.jsonl", ROWS), ("events.jsonl", EVENTS)):
+        (at / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = find.read(at)
+    assert found is not None
+    return found
+
+
+def test_an_ended_run_is_seen_whole(tmp_path: Path) -> None:
+    seen = RunReader(folder(tmp_path / "pong-1")).look()
+    assert (seen.name, seen.env_id, seen.total_steps, seen.meta["run_id"]) == ("pong-1", "ALE/Pong-v5", 100, "abc")
+    assert (seen.status, seen.has_ended, seen.elapsed_s, seen.processes) == ("finished", True, 61.0, ())
+    assert (seen.row, seen.env_steps, seen.share_done, seen.best_return) == (ROWS[-1], 80, 0.8, 3.0)
+    assert [event["kind"] for event in seen.events] == ["died", "evaluated", "saved", "finished"]
+    assert (seen.alarm, seen.choices) == (EVENTS[1], (EVENTS[0],))
+    assert [(one["mean"], one["episodes"], one["env_steps"]) for one in seen.evaluations] == [(3.5, 2, 40)]
+    names = [str(path.relative_to(tmp_path / "pong-1" / "checkpoints")) for path in seen.checkpoints]
+    assert names == ["000000000000", "learner-1/000000000040", "000000000080"]
+    assert (seen.final("env_steps_per_s"), seen.final("loss")) == (1.5, 0.5)
+    assert json.loads(json.dumps(seen.as_json()))["left_s"] is None
+
+
+def test_a_look_adds_what_was_written_since_the_last(tmp_path: Path) -> None:
+    run = folder(tmp_path / "pong-1")
+    reader = RunReader(run)
+    before = reader.look()
+    with (run.path / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(ROWS[1] | {"env_steps": 90}) + "\n" + '{"env_steps": 95, "cut')
+    assert reader.look().env_steps == 90
+    assert before.env_steps == 80, "a view does not change"
+
+
+def test_a_glance_has_the_newest_report_and_what_the_run_is(tmp_path: Path) -> None:
+    run = folder(tmp_path / "pong-1")
+    seen = glance(run)
+    assert (seen.status, seen.row, seen.final("env_steps_per_s"), seen.events) == ("finished", ROWS[-1], 1.5, ())
+    assert (identified(run).env_id, identified(run).row) == ("ALE/Pong-v5", {})
+
+
+def test_what_is_damaged_is_absent_and_hides_nothing_else(tmp_path: Path) -> None:
+    run = folder(tmp_path / "pong-1")
+    (run.path / "topology.yaml").write_text("env: &a [*a]\n")
+    (run.path / "summary.json").write_text("[")
+    with (run.path / "metrics.jsonl").open("a") as file:
+        file.write('nonsense\n[4]\n{"env_steps": 88, "loss": "k", "episode_return_mean": 1e200, "mine": [[[[1]]]]}\n')
+    seen = RunReader(run).look()
+    assert (seen.env_id, seen.total_steps, seen.topology, seen.share_done, seen.left_s) == ("", None, {}, 0.0, None)
+    assert (seen.status, seen.row, seen.summary) == ("died", {"env_steps": 88, "mine": [[[[1]]]]}, {})
+    assert seen.evaluations and seen.checkpoints
+
+
+def test_a_topology_of_before_is_shown_as_it_is(tmp_path: Path) -> None:
+    run = folder(tmp_path / "pong-1")
+    (run.path / "topology.yaml").write_text("total_steps: 7\nenv: {id: CartPole-v1}\nlearners: {round: 3}\n")
+    assert (identified(run).total_steps, identified(run).env_id) == (7, "CartPole-v1")
+
+
+def test_an_empty_folder_of_a_run_just_begun_is_a_view(tmp_path: Path) -> None:
+    (tmp_path / "meta.json").write_text("{}")
+    run = find.read(tmp_path)
+    assert run is not None
+    seen = RunReader(run).look()
+    assert (seen.status, seen.row, seen.events, seen.checkpoints, seen.elapsed_s) == ("died", {}, (), (), None)
+
+
+def test_a_living_run_has_the_processes_that_its_supervisor_tells_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = [[{"name": "trainer", "busy": "very", "pid": 7}, "nonsense"], None, []]
+
+    def ask(*_: Any, **__: Any) -> Any:
+        if (processes := told.pop(0)) is None:
+            raise FailedError("busy")
+        return type("Reply", (), {"data": {"processes": processes}})
+
+    monkeypatch.setattr(view, "ask", ask)
+    run = folder(tmp_path / "pong-1", **me())
+    os.utime(run.path / "metrics.jsonl")
+    reader = RunReader(run)
+    seen = reader.look()
+    assert (seen.status, seen.summary, seen.processes) == ("running", {}, [{"name": "trainer", "pid": 7}])
+    assert seen.elapsed_s is not None and 4.0 <= seen.elapsed_s < 60.0
+    assert seen.left_s == pytest.approx(1.0)
+    assert reader.look().processes == seen.processes, "a busy supervisor answers the next time"
+    assert reader.look().processes == []
+    told.append(None)
+    assert glance(run).processes is None
+
+
+def test_only_the_newest_events_are_kept() -> None:
+    seen = RunView("pong")
+    for number in range(2 * EVENTS_KEPT):
+        seen = seen.with_event({"kind": "saved", "env_steps": number})
+    assert [event["env_steps"] for event in seen.events] == list(range(EVENTS_KEPT, 2 * EVENTS_KEPT))

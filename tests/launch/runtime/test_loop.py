@@ -1,0 +1,459 @@
+"""The runner between supervisor and world, without processes: consoles that fail, rows that become free."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from actorlearn.parameters.checkpoint_folders import seal
+from actorlearn.wire.messages import Evaluated
+from launch.commands import run
+from launch.errors import FailedError, RunError
+from launch.plan.segments import replay_shape
+from launch.reports import evaluations
+from launch.runs.jsonl import read_object
+from launch.runtime import loop
+from launch.runtime.loop import Runner
+from launch.supervision import events as ev
+from launch.topology.load import load, parse
+from tests.failing_disk import TROUBLES, FailingDisk
+from tests.launch.described import DESCRIPTION
+from tests.launch.opened import opened, ready
+
+FILES = ("events.jsonl", "metrics.jsonl")
+
+
+class Broken:
+    """A console on a terminal that is closed after some calls, once it is told so."""
+
+    def __init__(self, number: int = errno.EIO) -> None:
+        self.left, self.number = sys.maxsize, number
+        self.called = 0
+
+    def breaks_after(self, calls: int) -> None:
+        self.called, self.left = 0, calls
+
+    def _call(self) -> None:
+        self.called += 1
+        if self.called > self.left:
+            raise OSError(self.number, os.strerror(self.number))
+
+    def event(self, _note: ev.Note) -> None:
+        self._call()
+
+    def row(self, _row: Mapping[str, Any]) -> None:
+        self._call()
+
+    def processes(self, _processes: Sequence[Mapping[str, Any]]) -> None:
+        self._call()
+
+    def close(self) -> None:
+        self._call()
+
+
+@contextmanager
+def runner(folder: Path, console: ev.Console | None, resume: bool = False, *overrides: str) -> Iterator[Runner]:
+    topology = parse("env: {id: CartPole-v1}", ["simulators.count=2", *overrides])
+    with ready(folder, topology, console, resume) as run:
+        yield run
+
+
+Step = ev.Action | Callable[[], object]
+
+
+@pytest.fixture
+def lead(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[ev.Event]]:
+    """Let a run live to its end under a supervisor that says these actions, one each turn; what it was told.
+
+    A step that is no action is called instead, and what comes of an action is shown to ``look`` at once.
+    """
+    monkeypatch.setattr(loop, "TURN_S", 0.0)
+
+    def live(run: Runner, *steps: Step, status: str = "stopped", look: Callable[[ev.Event], object] = id) -> Any:
+        told: list[ev.Event] = []
+        left = deque([*steps, ev.Done(status, 0)])
+
+        def handle(event: ev.Event, _now_s: float) -> list[ev.Action]:
+            told.append(event)
+            look(event)
+            if not isinstance(event, ev.Begin | ev.Tick):
+                return []
+            step = left.popleft()
+            return [step] if not callable(step) else [a for a in (step(),) if isinstance(a, ev.Spawn)]
+
+        monkeypatch.setattr(run.supervisor, "handle", handle)
+        assert run.run() == 0
+        return told
+
+    return live
+
+
+Lead = Callable[..., list[ev.Event]]
+
+
+def saved(folder: Path, **state: Any) -> None:
+    """A whole checkpoint without tensors."""
+    folder.mkdir(parents=True)
+    seal(folder, int(folder.name), state)
+
+
+def notes(folder: Path) -> list[tuple[str, str]]:
+    rows = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    return [(row["kind"], row.get("cause", "")) for row in rows]
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EPIPE, errno.ENOSPC])
+def test_a_console_that_fails_is_let_go_and_the_run_goes_on(tmp_path: Path, lead: Lead, number: int) -> None:
+    console = Broken(number)
+    with runner(tmp_path / "run", console) as run:
+        one, two = (ev.Note("stopping", cause=cause) for cause in ("one", "two"))
+        lead(run, lambda: console.breaks_after(1), one, ev.Row("trainer", {"env_steps": 5}), two)
+    assert console.called == 2
+    said = notes(tmp_path / "run")
+    assert said[said.index(("stopping", "one")) :] == [
+        ("stopping", "one"),
+        ("warned", f"nothing is shown any more: [Errno {number}] {os.strerror(number)}; the run goes on"),
+        ("stopping", "two"),
+    ]
+    assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text())["env_steps"] == 5
+
+
+@pytest.mark.parametrize("number", TROUBLES)
+def test_a_full_disk_and_a_console_on_it_are_survived_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lead: Lead, number: int
+) -> None:
+    console, disk = Broken(number), FailingDisk(monkeypatch, tmp_path, number)
+
+    def both() -> None:
+        disk.room = 0
+        console.breaks_after(0)
+
+    with runner(tmp_path / "run", console) as run:
+        lead(run, both, *(ev.Row("trainer", {"env_steps": steps}) for steps in range(3)))
+    assert console.called == 1
+
+
+@pytest.mark.parametrize("number", TROUBLES)
+def test_a_disk_that_takes_nothing_is_told_once_and_what_it_missed_is_written_when_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lead: Lead, number: int
+) -> None:
+    console, disk = Heard(), FailingDisk(monkeypatch, tmp_path, number)
+    before: list[Any] = []
+
+    def fill() -> None:
+        before.extend(notes(tmp_path / "run"))
+        console.notes.clear()
+        disk.room = 30
+
+    row = ev.Row("trainer", {"env_steps": 5})
+    one, two, three = (ev.Note("stopping", cause=cause) for cause in ("one", "two", "three"))
+    with runner(tmp_path / "run", console) as run:
+        lead(run, fill, one, row, two, row, disk.heals, three, ev.Row("trainer", {"env_steps": 6}))
+    lost = [f"{name} cannot be written: {os.strerror(number)}; the run goes on" for name in FILES]
+    again = [f"{name} is written again" for name in FILES]
+    said = [note.cause for note in console.notes if note.kind == "warned"]
+    assert said == [*lost, *again]
+    causes = [cause for _, cause in notes(tmp_path / "run")[len(before) :]]
+    assert sorted(causes) == sorted(["one", "two", "three", *said])
+    rows = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["env_steps"] for line in rows] == [5, 5, 6]
+
+
+def test_a_summary_that_cannot_be_written_is_told_and_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lead: Lead
+) -> None:
+    console, disk = Heard(), FailingDisk(monkeypatch, tmp_path)
+    with runner(tmp_path / "run", console) as run:
+        lead(run, lambda: setattr(disk, "room", 0))
+    assert "summary.json cannot be written: No space left on device" in console.notes[-1].cause
+    assert not [path for path in (tmp_path / "run").iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("number", "for_good"), [(errno.ENOSPC, False), (errno.EDQUOT, True), (errno.EIO, False)])
+def test_whichever_write_of_a_life_fails_the_run_can_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lead: Lead, number: int, for_good: bool
+) -> None:
+    """The supervisor's, from the folder to the summary: one of them, or one and all that follow."""
+    folder, disk = tmp_path / "run", FailingDisk(monkeypatch, tmp_path, number)
+
+    def life(resume: bool) -> None:
+        with runner(folder, None, resume) as run:
+            monkeypatch.setattr(run.spawner, "spawn", lambda *_: 4711)
+            attached, spawn = ev.Note("attached", "simulator-2"), ev.Spawn("simulator-0", 0)
+            lead(run, attached, spawn, ev.Row("trainer", {"env_steps": 5}))
+
+    life(False)
+    saved(folder / "checkpoints" / "20")
+    for call in range(200):
+        disk.fails(lambda made, call=call: made >= call if for_good else made == call)  # type: ignore[misc]
+        with suppress(FailedError, OSError):  # refused before anything was started
+            life(True)
+        calls = len(disk.calls)
+        disk.heals()
+        assert load(folder / "topology.yaml").env.id == "CartPole-v1"
+        assert read_object(folder / "meta.json")["run_id"]
+        for lines in FILES:
+            assert all(json.loads(line) for line in (folder / lines).read_text().splitlines())
+        assert list(folder.rglob(".*")) == []
+        if call >= calls:
+            break
+    assert 15 < call < 200
+    life(True)
+    assert read_object(folder / "summary.json")["status"] == "stopped"
+
+
+@pytest.mark.parametrize("number", TROUBLES)
+def test_a_process_that_finds_no_room_for_its_settings_comes_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lead: Lead, number: int
+) -> None:
+    started: list[str] = []
+    disk = FailingDisk(monkeypatch, tmp_path, number)
+    with runner(tmp_path / "run", None) as run:
+        monkeypatch.setattr(run.spawner, "spawn", lambda name, *_: started.append(name) or 4711)
+        before = sorted(run.workspace.addresses.shm.iterdir())
+
+        def spawn(fails_from: int) -> ev.Spawn:
+            disk.fails(lambda made: made >= fails_from)
+            return ev.Spawn("simulator-0", 0)
+
+        def look(event: ev.Event) -> None:
+            if isinstance(event, ev.NotSpawned):
+                assert event.passing and os.strerror(number) in event.reason
+                assert sorted(run.workspace.addresses.shm.iterdir()) == before
+                assert list((tmp_path / "run" / "settings").iterdir()) == []
+
+        told = lead(run, *(partial(spawn, call) for call in range(4)), look=look)
+    came = [type(event) for event in told if isinstance(event, ev.Spawned | ev.NotSpawned)]
+    assert came == [ev.NotSpawned] * 3 + [ev.Spawned]  # open, write, rename
+    assert started == ["simulator-0"]
+
+
+class Heard:
+    """A console that remembers its events."""
+
+    def __init__(self) -> None:
+        self.notes: list[ev.Note] = []
+
+    def event(self, note: ev.Note) -> None:
+        self.notes.append(note)
+
+    def row(self, _row: Mapping[str, Any]) -> None:
+        pass
+
+    def processes(self, _processes: Sequence[Mapping[str, Any]]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_the_end_tells_best_and_last_evaluation_of_all_lives(tmp_path: Path, lead: Lead) -> None:
+    def evaluated(env_steps: int, *returns: float) -> ev.Note:
+        message = Evaluated(policy_version=1, env_steps=env_steps, returns=list(returns))
+        return ev.Note("evaluated", "evaluator-0", fields=evaluations.event_fields(message))
+
+    console, said = Heard(), []
+    saved(tmp_path / "run" / "checkpoints" / "20")
+    for life, returns in enumerate([(), (8.0, 9.0), (2.0, 3.0)]):
+        with runner(tmp_path / "run", console, life > 0) as run:
+            lead(run, *([evaluated(1_000 * life, *returns)] if returns else []), status="finished")
+        said.append(read_object(tmp_path / "run" / "summary.json")["evaluations"] or {})
+    assert [told.get("count") for told in said] == [None, 1, 2]
+    assert (said[-1]["best"]["mean"], said[-1]["best"]["env_steps"]) == (8.5, 1_000)
+    assert (said[-1]["last"]["mean"], said[-1]["last"]["episodes"]) == (2.5, 2)
+    once = "best 8.5 over 2 games at 1,000 steps, last"
+    assert [note.cause for note in console.notes if not note.process and note.kind == "evaluated"] == [
+        f"{once} 8.5 over 2 games at 1,000 steps; 1 in all",
+        f"{once} 2.5 over 2 games at 2,000 steps; 2 in all",
+    ]
+
+
+def test_rows_of_simulators_that_have_left_are_free(tmp_path: Path, lead: Lead) -> None:
+    with runner(tmp_path / "run", None) as run:
+        before = list(run.membership.listed)
+
+        def enlarge() -> None:
+            assert run.membership.listed == before
+            run.membership.add_simulators(2)  # asked for, and never started: the run was about to end
+            run.environments["simulator-2"] = {}
+
+        lead(run, lambda: None, enlarge)
+        assert run.membership.listed == before
+        assert run.environments == {}
+
+
+def test_a_resumed_run_says_who_is_missing(tmp_path: Path, lead: Lead) -> None:
+    saved(tmp_path / "run" / "checkpoints" / "20")
+    events = [("spawned", "trainer", 0), ("attached", "simulator-2", 0), ("attached", "simulator-3", 0)]
+    rows = [{"kind": kind, "process": process, "incarnation": i} for kind, process, i in events]
+    (tmp_path / "run" / "events.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for resume in (False, True):
+        with runner(tmp_path / "run", None, resume) as run:
+            assert run.attached_before == (["simulator-2", "simulator-3"] if resume else [])
+            lead(run)
+    said = [cause for kind, cause in notes(tmp_path / "run")[len(events) :] if kind == "resumed"]
+    assert said == [
+        "at 20 steps, from checkpoints/20, where simulators begin new games: the checkpoint is not exact: "
+        "its version saved no snapshots",
+        "attached earlier and not part of it: simulator-2, simulator-3; attach as many again if wanted",
+    ]
+
+
+def test_a_run_says_what_was_left_to_the_machine_and_why(tmp_path: Path, lead: Lead) -> None:
+    with runner(tmp_path / "run", None) as run:
+        lead(run)
+        assert run.plan.choices
+    chosen = [cause for kind, cause in notes(tmp_path / "run") if kind == "chosen"]
+    assert chosen == [str(choice) for choice in run.plan.choices]
+    assert any(said.startswith("trainer.threads: 1, because ") for said in chosen)
+
+
+@pytest.mark.parametrize("all_of_them", [False, True])
+def test_a_learner_that_was_detached_does_not_come_back_with_its_old_weights(
+    tmp_path: Path, lead: Lead, all_of_them: bool
+) -> None:
+    (tmp_path / "run").mkdir()
+    events = [
+        *(("spawned", f"trainer-{k}") for k in range(3)),
+        *(("detached", name) for name in ("trainer-0", "trainer-2", "inference-2", "trainer-7")),
+        *(("spawned", f"trainer-{k}") for k in range(2)),  # another life, in which trainer-0 was wanted all the same
+        *((("detached", "trainer-0"), ("detached", "trainer-1")) if all_of_them else ()),
+    ]
+    rows = [{"kind": kind, "process": process, "incarnation": 0} for kind, process in events]
+    (tmp_path / "run" / "events.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    gossip = ("mode=gossip", "learners.count=3", "evaluator.count=1")
+    saved(tmp_path / "run" / "checkpoints" / "20")
+    with runner(tmp_path / "run", None, True, *gossip) as run:
+        lead(run)
+        there = [0, 1, 2] if all_of_them else [0, 1]
+        assert [p.id.learner for p in run.membership.listed if p.id.role == "trainer"] == there
+        assert {p.id.learner for p in run.membership.listed if p.id.role == "simulator"} == set(there)
+        assert any(p.id.role == "evaluator" for p in run.membership.listed)
+        assert (run.workspace.addresses.shm / "weights-2").exists() == all_of_them
+    began, *said = [cause for kind, cause in notes(tmp_path / "run")[len(events) :] if kind == "resumed"]
+    left_out = "detached earlier and not part of it: trainer-2; attach as many again if wanted"
+    assert began.startswith("at 20 steps, from checkpoints/20, where simulators begin new games: mode: gossip: ")
+    assert said == ([] if all_of_them else [left_out])
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("replay.capacity_steps=3000", "replay.capacity_steps: the replay would have size 1500, and the one saved in "),
+        ("simulators.envs=3", "simulators.count x simulators.envs: the replay would have rings 3, and "),
+        ("algorithm.horizon=9", "algorithm.horizon: the replay would have margin 10, and "),
+        ("replay.prioritised=true", "replay.prioritised: the replay would have prioritised True, and "),
+        ("replay.secondary_batch_size=64", "replay.secondary_batch_size: 64, but "),
+    ],
+)
+def test_a_run_whose_replay_was_saved_is_not_resumed_with_another(tmp_path: Path, override: str, said: str) -> None:
+    keys = ["algorithm.name=dqn", "replay.capacity_steps=2000", "simulators.count=1", "simulators.envs=2"]
+    own, other = (parse("env: {id: CartPole-v1}", [*keys, *more]) for more in ((), (override,)))
+    for steps, topology in ((20, other), (30, own)):  # only the newest is gone on with
+        shape = msgspec.to_builtins(replay_shape(topology, DESCRIPTION, topology.replay))
+        saved(tmp_path / "run" / "checkpoints" / f"{steps:012}", replay={"shape": shape})
+    with opened(tmp_path / "run", own, True):
+        pass
+    with pytest.raises(RunError, match=said) as refused, opened(tmp_path / "run", other, True):
+        pass
+    assert str(refused.value).endswith(", or start a new run")
+
+
+def test_a_closed_standard_output_does_not_change_the_exit_status() -> None:
+    code = (
+        "import contextlib, sys; from launch.commands import run\n"
+        "with contextlib.suppress(OSError): print('x', flush=True)\n"
+        "run.close_screen(None); sys.exit(3)"
+    )
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (3, "")
+
+
+def test_a_console_that_cannot_be_closed_is_let_go() -> None:
+    console = Broken()
+    console.breaks_after(0)
+    run.close_screen(console)
+
+
+def test_learners_are_made_before_they_are_started_and_leave_nothing(tmp_path: Path, lead: Lead) -> None:
+    with runner(tmp_path / "run", None, False, "mode=gossip") as run:
+        before = sorted(path.name for path in run.workspace.addresses.shm.iterdir())
+
+        def look(event: ev.Event) -> None:
+            if isinstance(event, ev.Enlarged):
+                assert [process.name for process in event.processes] == ["trainer-1", "simulator-2", "simulator-3"]
+                assert run.environments.keys() == {"simulator-2", "simulator-3"}
+                assert Path(run.workspace.addresses.own("weights", 1)).exists()
+
+        def left() -> None:  # they were asked for, and never started
+            assert sorted(path.name for path in run.workspace.addresses.shm.iterdir()) == before
+
+        enlarge = ev.Enlarge("cli-1", 0, ("env.time_limit_steps=200",), learners=1)
+        row, other = (
+            ev.Row("trainer-1", {"env_steps": 5, "episodes": 2}),
+            ev.Row("trainer-0", {"env_steps": 4, "episodes": 1}),
+        )
+        told = lead(run, enlarge, row, left, other, look=look)
+        assert [event for event in told if isinstance(event, ev.Enlarged)]
+        assert (run.last_row["env_steps"], run.last_row["episodes"]) == (5, 3)
+
+
+def test_what_is_not_for_the_environment_changes_no_learner(tmp_path: Path, lead: Lead) -> None:
+    with runner(tmp_path / "run", None, False, "mode=gossip") as run:
+        told = lead(run, ev.Enlarge("cli-1", 0, ("simulators.count=4",), learners=1))
+        (refused,) = (event for event in told if isinstance(event, ev.NotEnlarged))
+        assert "only env.* can be changed" in refused.reason
+        assert len(run.membership.listed) == 3
+
+
+def test_a_resumed_run_goes_on_from_the_newest_checkpoint_and_gives_no_number_again(tmp_path: Path) -> None:
+    for name, seconds in (("500", 3.0), ("learner-1/700", 5.0), ("learner-4/90", 1.0)):
+        saved(tmp_path / "run" / "checkpoints" / name, elapsed_s=seconds)
+    with runner(tmp_path / "run", None, True, "mode=gossip", "learners.count=2") as run:
+        assert run.resumption.env_steps == 700
+        assert run.resumption.checkpoints == ("checkpoints/500", "checkpoints/learner-1/700")
+        assert run.membership.add_learners(1)[0].name == "trainer-5"
+
+
+def test_a_resumed_run_says_at_which_whole_checkpoint_it_goes_on(tmp_path: Path) -> None:
+    root = tmp_path / "run" / "checkpoints"
+    for steps in (0, 20, 30):
+        saved(root / str(steps), elapsed_s=steps)
+    (root / "30" / "manifest.json").write_text("{}")
+    with runner(tmp_path / "run", None, True) as run:
+        assert (run.resumption.env_steps, run.resumption.checkpoints) == (20, ("checkpoints/20",))
+        assert read_object(tmp_path / "run" / "meta.json")["resumed_at"] == 20
+        assert read_object(tmp_path / "run" / "meta.json")["resumed_from"] == ["checkpoints/20"]
+
+
+def test_a_run_is_not_begun_anew_because_what_it_saved_is_damaged(tmp_path: Path) -> None:
+    root = tmp_path / "run" / "checkpoints"
+    for steps in (0, 30):
+        saved(root / str(steps))
+    (root / "30" / "manifest.json").write_text("{}")
+    with pytest.raises(RunError, match=r"checkpoints/30: manifest.json is not.*remove the damaged ones to begin at"):
+        runner(tmp_path / "run", None, True).__enter__()
+    shutil.rmtree(root / "30")
+    with runner(tmp_path / "run", None, True) as run:
+        assert run.resumption.env_steps == 0
+
+
+def test_a_run_that_has_learned_more_than_is_wanted_is_not_resumed(tmp_path: Path) -> None:
+    saved(tmp_path / "run" / "checkpoints" / "30")
+    with pytest.raises(RunError, match=r"total_steps = 20: run has learned from 30 steps already; write a larger one"):
+        runner(tmp_path / "run", None, True, "total_steps=20").__enter__()

@@ -1,0 +1,158 @@
+"""What a run stands on: signals as it hears them, and those it must not hear; a folder on a disk that takes nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from actorlearn.memory.fields import Field
+from actorlearn.memory.shared import Segment, SharedMemoryFull
+from actorlearn.parameters.checkpoint_folders import seal
+from actorlearn.wire.identity import ProcessId
+from launch.errors import FailedError
+from launch.runs.jsonl import read_object
+from launch.runtime.signals import SIGNALS, Signals
+from launch.runtime.workspace import Workspace
+from launch.topology.load import load, parse
+from tests.failing_disk import TROUBLES, FailingDisk
+from tests.launch.opened import opened
+
+
+@contextmanager
+def handled(number: int, handler: signal.Handlers) -> Iterator[None]:
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+def test_signals_are_told_in_order_and_given_back() -> None:
+    before = [signal.getsignal(number) for number in SIGNALS]
+    with handled(signal.SIGHUP, signal.SIG_DFL), handled(signal.SIGINT, signal.SIG_DFL):
+        signals = Signals()
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            os.kill(os.getpid(), number)
+        assert signals.read() == [signal.SIGTERM, signal.SIGHUP, signal.SIGINT]
+        assert signals.read() == []
+        signals.close()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_that_was_ignored_stays_ignored(number: int) -> None:
+    with handled(number, signal.SIG_IGN):
+        signals = Signals()
+        os.kill(os.getpid(), number)
+        assert signals.read() == []
+        assert signal.getsignal(number) is signal.SIG_IGN
+        signals.close()
+        assert signal.getsignal(number) is signal.SIG_IGN
+
+
+def laid(folder: Path, resume: bool, *overrides: str) -> None:
+    """A run whose ground is laid, and that then ends at once."""
+    with opened(folder, parse("env: {id: CartPole-v1}", ["simulators.count=2", *overrides]), resume):
+        pass
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("number", TROUBLES)
+def test_a_resume_on_a_full_disk_is_refused_and_empties_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """At each call that writes, one after the other, and at all that follow it."""
+    laid(tmp_path, False)
+    (tmp_path / "summary.json").write_text('{"status": "stopped"}')
+    (tmp_path / "checkpoints" / "20").mkdir()
+    seal(tmp_path / "checkpoints" / "20", 20, {})
+    before, disk = contents(tmp_path), FailingDisk(monkeypatch, tmp_path, number)
+    for calls in range(100):
+        disk.fails(lambda made, calls=calls: made >= calls)  # type: ignore[misc]
+        try:
+            laid(tmp_path, True, "total_steps=123456")
+        except FailedError as error:
+            assert os.strerror(number) in str(error) and "\n" not in str(error)
+        else:
+            break
+        after = contents(tmp_path)
+        assert after.keys() == before.keys()
+        assert after["summary.json"] == before["summary.json"]
+        assert load(tmp_path / "topology.yaml").total_steps in (123456, 500_000)
+        assert read_object(tmp_path / "meta.json")["run_id"]
+        if "replace" not in disk.calls[:calls]:
+            assert after == before
+    assert calls > 8
+    disk.heals()
+    laid(tmp_path, True)
+    assert read_object(tmp_path / "meta.json")["ended"]
+
+
+@pytest.mark.parametrize("number", TROUBLES)
+def test_a_new_run_on_a_full_disk_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    disk = FailingDisk(monkeypatch, tmp_path, number)
+    for calls in range(1, 100):
+        disk.fails(lambda made, calls=calls: made >= calls)  # type: ignore[misc]
+        try:
+            laid(tmp_path / "run", False)
+        except FailedError as error:
+            assert f"{tmp_path / 'run'}" in str(error)
+            assert not (tmp_path / "run").exists()
+        else:
+            break
+    assert calls > 8
+
+
+# Segments of learners that come and go -------------------------------------------------------------------------------
+
+GOSSIP = ("mode=gossip", "learners.count=2", "simulators.count=2", "inference.count=1", "gossip.gradient_every=1")
+
+
+def segments(workspace: Workspace) -> set[str]:
+    return {path.name for path in workspace.addresses.shm.iterdir()}
+
+
+@pytest.fixture
+def gossiping(tmp_path: Path) -> Iterator[Workspace]:
+    """Of two learners that gossip."""
+    with opened(tmp_path / "run", parse("env: {id: CartPole-v1}", list(GOSSIP))) as (_, _, workspace):
+        yield workspace
+
+
+def test_a_learner_has_segments_of_its_own_while_it_is_there(gossiping: Workspace) -> None:
+    before = segments(gossiping)
+    kinds = {name.removesuffix("-0") for name in before if name.endswith("-0")}
+    assert {"weights", "rollouts", "messages", "gradients"} <= kinds
+    gossiping.create_learners([2, 3])
+    assert segments(gossiping) - before == {f"{kind}-{learner}" for kind in kinds for learner in (2, 3)}
+    gossiping.drop_learner(0)
+    assert before - segments(gossiping) == {f"{kind}-0" for kind in kinds}
+    member = gossiping.create_member(ProcessId("simulator", 6, 3))
+    assert member.server == 3 and Path(member.segment).exists()
+    gossiping.drop_member(member)
+    assert not Path(member.segment).exists()
+
+
+def test_learners_without_room_in_memory_leave_nothing(gossiping: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, make = segments(gossiping), Segment.create
+
+    def full(path: Path, fields: list[Field]) -> Segment:
+        if path.name == "messages-3":
+            raise SharedMemoryFull("full")
+        return make(path, fields)
+
+    monkeypatch.setattr(Segment, "create", full)
+    with pytest.raises(SharedMemoryFull):
+        gossiping.create_learners([2, 3])
+    assert segments(gossiping) == before

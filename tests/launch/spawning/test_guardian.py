@@ -1,0 +1,142 @@
+"""What a guarded process has started itself ends with it, or with the run, however it was started; nobody is left."""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from launch.spawning import guardian
+from launch.spawning.guardian import ROLE_MARK, Guardian
+from tests.runaways import COUNT, command, lives, new_name, sleepers
+from tests.system.launched import within
+
+SUPERVISOR = """
+import sys, time
+from launch.spawning.guardian import Guardian
+guardian = Guardian("run")
+print(guardian.pid, flush=True)
+guardian.start(sys.argv[1:], {"ACTORLEARN_PROCESS": "simulator-0.0"}, 1, 2)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def name() -> str:
+    return new_name()
+
+
+@pytest.fixture
+def guarded() -> Iterator[Guardian]:
+    running = Guardian("test")
+    yield running
+    running.close()
+
+
+def begin(guarded: Guardian, *command: str, role: str = "simulator-0.0") -> tuple[int, int]:
+    return guarded.start(command, {ROLE_MARK: role}, 2, 2)
+
+
+def end(guarded: Guardian, pid: int, pidfd: int) -> int:
+    assert select.select([pidfd], [], [], 30.0)[0]
+    os.close(pidfd)
+    return guarded.returncode(pid)
+
+
+@pytest.fixture
+def open_files() -> Iterator[list[int]]:
+    """As many as this process had better have, for as long as a test takes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4_096)), hard))
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+    yield files
+    for file in files:
+        os.close(file)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.nightly
+def test_nothing_is_left_of_a_supervisor_that_is_killed() -> None:
+    for _ in range(20):
+        name = new_name()
+        with subprocess.Popen([sys.executable, "-c", SUPERVISOR, *command(name)], stdout=subprocess.PIPE) as run:
+            assert run.stdout
+            guard = int(run.stdout.readline())
+            assert within(30.0, lambda name=name: len(sleepers(name)) == COUNT)
+            run.kill()
+        assert within(10.0, lambda guard=guard: not lives(guard))
+        assert sleepers(name) == []
+
+
+def test_what_a_role_has_started_ends_with_the_role_and_the_others_go_on(guarded: Guardian, name: str) -> None:
+    another = new_name()
+    role, other = begin(guarded, *command(name)), begin(guarded, *command(another), role="simulator-1.0")
+    assert within(30.0, lambda: len(sleepers(name)) == len(sleepers(another)) == COUNT)
+    guarded.kill(role[0])
+    assert end(guarded, *role) == -signal.SIGKILL
+    assert within(10.0, lambda: len(sleepers(name)) == 1)
+    assert sleepers(name)[0].environ() == {}  # it cannot be known whose it is
+    assert len(sleepers(another)) == COUNT
+    guarded.close()
+    assert sleepers(name) == sleepers(another) == []
+    os.close(other[1])
+
+
+def test_orphans_are_buried(guarded: Guardian, name: str) -> None:
+    role = begin(guarded, "/bin/sh", "-c", "for n in 1 2 3; do (setsid sleep 0.1 &); done; exec sleep $0", name)
+    assert within(30.0, lambda: [p.cmdline() for p in psutil.Process(guarded.pid).children()] == [["sleep", name]])
+    guarded.kill(role[0])
+    assert end(guarded, *role) == -signal.SIGKILL
+    assert within(10.0, lambda: psutil.Process(guarded.pid).children() == [])
+
+
+def test_processes_that_start_one_another_again_are_ended(guarded: Guardian, name: str) -> None:
+    again = 'while :; do setsid sleep "$0"; done'
+    role = begin(guarded, "/bin/sh", "-c", f"({again}) & ({again}) & {again}", name)
+    assert within(30.0, lambda: len(sleepers(name)) == 3)
+    guarded.close()
+    assert sleepers(name) == []
+    os.close(role[1])
+
+
+def test_a_command_is_not_waited_for_by_its_output(name: str) -> None:
+    """An environment that starts a process had the describing child's output held open until the limit."""
+    done = guardian.run(["/bin/sh", "-c", 'sleep "$0" & echo out; echo err >&2; exit 3', name], 30.0)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
+    assert sleepers(name) == []
+
+
+def test_a_command_is_run_by_who_has_more_files_open_than_select_can_count(open_files: list[int]) -> None:
+    assert max(open_files) > 1_024
+    assert guardian.run([sys.executable, "-c", "print(1)"]).stdout == "1\n"
+
+
+def test_a_command_has_a_limit(name: str) -> None:
+    with pytest.raises(subprocess.TimeoutExpired):
+        guardian.run(command(name), 0.2)
+    assert sleepers(name) == []
+
+
+def test_a_run_without_a_guardian_is_ended_by_its_mark(name: str) -> None:
+    run_id = new_name()
+    with subprocess.Popen(command(name), env={**os.environ, guardian.RUN_MARK: run_id}) as role:
+        assert within(30.0, lambda: len(sleepers(name)) == COUNT)
+        guardian.end_marked(run_id)
+        assert within(10.0, lambda: len(sleepers(name)) == 1)
+        assert role.wait() == -signal.SIGKILL
+        sleepers(name)[0].kill()  # the one without a mark
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP])
+def test_a_guardian_heeds_no_signal_that_its_children_do(guarded: Guardian, name: str, sent: signal.Signals) -> None:
+    role = begin(guarded, "/bin/sleep", name)
+    os.kill(guarded.pid, sent)
+    os.kill(role[0], signal.SIGTERM)
+    assert end(guarded, *role) == -signal.SIGTERM

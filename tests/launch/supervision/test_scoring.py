@@ -1,0 +1,129 @@
+"""Histories of the end of runs with evaluators: the final weights are played before everything ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from actorlearn.wire.messages import Evaluated
+from launch.supervision import events as ev
+from tests.identities import trainer
+from tests.launch.supervision.story import (
+    KILL,
+    OTHERS,
+    REST,
+    ROLES,
+    TERM,
+    TWO,
+    Story,
+    asked,
+    exits,
+    finished,
+    received,
+    running,
+    up,
+)
+
+SCORE = Evaluated(policy_version=9, env_steps=500, returns=[2.0])
+SCORED = [received("evaluator-0", SCORE), finished("evaluator-0", "scored")]
+FINISHED = ev.Done("finished", 0, summary={"env_steps": 500})
+
+
+def scoring() -> Story:
+    """A run that has come to its total steps; all but the evaluator have gone."""
+    story = running().at(2, finished("trainer", "total_steps", env_steps=500))
+    return story.at(2.1, ev.Exited("trainer", 0, 0), *exits(REST, 0))
+
+
+def test_the_evaluator_plays_the_final_weights_while_all_others_go() -> None:
+    story = running().at(2, finished("trainer", "total_steps", env_steps=500))
+    assert {(kill.name, kill.signal) for kill in story.did(ev.Kill)} == {(name, TERM) for name in REST}
+    order = story.orders["evaluator-0.0"]
+    assert (order.phase, order.members) == ("score", [])
+    said = "the final weights, by evaluator-0, for 30 minutes at most; Ctrl-C ends the run without their score"
+    assert story.notes == [("scoring", "", 0, said)]
+    story.at(2.1, ev.Exited("trainer", 0, 0), *exits(REST, 0))
+    assert [note[0] for note in story.notes] == ["ended"] * len(OTHERS)
+    assert story.at(300, ev.Tick()).did(ev.Kill) == []
+    assert story.done is None
+    story.at(301, *SCORED)
+    assert story.notes == [("evaluated", "evaluator-0", 0, "2.0 over 1 games at 500 steps")]
+    assert story.did(ev.Kill) == []
+    assert story.at(301.1, ev.Exited("evaluator-0", 0, 0)).done == FINISHED
+
+
+def test_an_evaluator_that_has_not_come_yet_is_awaited_and_told() -> None:
+    story = Story().at(0, ev.Begin()).at(1, *up(*(name for name in ROLES if name != "evaluator-0")))
+    story.at(2, finished("trainer", "total_steps", env_steps=500)).at(2.1, ev.Exited("trainer", 0, 0), *exits(REST))
+    assert story.at(4, *up("evaluator-0")).orders["evaluator-0.0"].phase == "score"
+    assert story.at(5, *SCORED, ev.Exited("evaluator-0", 0, 0)).done == FINISHED
+
+
+def test_several_evaluators_are_all_awaited() -> None:
+    story = running({**ROLES, "evaluator-1": "evaluator"}).at(2, finished("trainer", "total_steps", env_steps=500))
+    story.at(3, ev.Exited("trainer", 0, 0), *exits(REST), *SCORED, ev.Exited("evaluator-0", 0, 0))
+    assert story.notes[-1] == ("ended", "evaluator-0", 0, "exit 0")
+    assert story.supervisor.phase == "scoring"
+    assert story.at(4, finished("evaluator-1", "scored"), ev.Exited("evaluator-1", 0, 0)).done == FINISHED
+
+
+@pytest.mark.parametrize("stalled", [False, True])
+def test_an_evaluator_that_dies_over_the_final_weights_keeps_nobody(stalled: bool) -> None:
+    story = scoring()
+    if stalled:
+        assert story.at(40, ev.Stalled("evaluator-0", 0, 30.0)).did(ev.Kill) == [ev.Kill("evaluator-0", 0, KILL)]
+    story.at(41, ev.Exited("evaluator-0", 0, -9))
+    assert story.notes[0] == ("died", "evaluator-0", 0, "hang" if stalled else "signal 9")
+    assert story.done == FINISHED
+    assert story.at(60, ev.Tick()).did(ev.Spawn) == []
+
+
+def test_the_final_weights_are_awaited_for_half_an_hour() -> None:
+    story = scoring()
+    assert story.at(1801.9, ev.Tick()).did(ev.Kill) == []
+    story.at(1802, ev.Tick())
+    assert story.did(ev.Kill) == [ev.Kill("evaluator-0", 0, TERM)]
+    assert story.notes == [("warned", "", 0, "no score of the final weights in 1800 s: the run has none")]
+    assert story.at(1802.1, ev.Exited("evaluator-0", 0, 0)).done == FINISHED
+
+
+@pytest.mark.parametrize("event", [ev.Interrupted(), ev.Interrupted(hangup=True), asked("stop")])
+def test_who_will_not_wait_for_the_last_score_ends_a_run_that_is_finished(event: ev.Event) -> None:
+    story = scoring().at(3, event)
+    assert story.did(ev.Kill) == [ev.Kill("evaluator-0", 0, TERM)]
+    assert [note[0] for note in story.notes] == ["stopping"]
+    assert story.at(3.1, ev.Exited("evaluator-0", 0, 0)).done == FINISHED
+
+
+@pytest.mark.parametrize("events", [[ev.Interrupted()] * 2, [asked("kill")]])
+def test_nor_does_it_wait_for_the_evaluator_to_end(events: list[ev.Event]) -> None:
+    story = scoring().at(3, *events)
+    assert story.did(ev.Kill)[-1] == ev.Kill("evaluator-0", 0, KILL)
+    assert story.done == FINISHED
+
+
+@pytest.mark.parametrize("reason", ["drained", "total_steps"])
+def test_a_run_that_was_told_to_stop_plays_no_final_weights(reason: str) -> None:
+    story = running().at(2, ev.Interrupted()).at(3, finished("trainer", reason))
+    assert {(kill.name, kill.signal) for kill in story.did(ev.Kill)} == {(name, TERM) for name in OTHERS}
+    assert story.supervisor.phase == "ending"
+
+
+def test_nobody_asks_anything_of_a_run_whose_final_weights_are_played() -> None:
+    story = running().at(1.5, asked("save")).at(2, finished("trainer", "total_steps"))
+    assert [answer.reply.ok for answer in story.did(ev.Answer)] == [False]
+    story.at(3, asked("save"))
+    assert story.reply.text == "save: the run is scoring; resume it when it has ended"
+
+
+def test_the_final_weights_are_those_of_all_learners_that_have_finished() -> None:
+    story = Story({**TWO, "evaluator-0": "evaluator"}, mode="gossip").at(0, ev.Begin())
+    story.then(*up(*TWO, "evaluator-0")).at(2, finished("trainer-1", "total_steps", env_steps=500))
+    assert story.at(2.1, ev.Exited("trainer-1", 0, 0)).orders["evaluator-0.0"].learners == [trainer("trainer-0")]
+    story.at(3, finished("trainer-0", "drained", env_steps=500))
+    assert story.orders["evaluator-0.0"].learners == [trainer("trainer-0"), trainer("trainer-1")]
+    order = story.supervisor.order
+    story.at(3.1, *exits(["trainer-0", "simulator-0", "simulator-1"], 0))
+    assert story.supervisor.order == order
+    story.at(4, *SCORED, ev.Exited("evaluator-0", 0, 0))
+    assert story.done is not None and (story.done.status, story.done.exit_code) == ("finished", 0)
+    assert not [note for note in story.ever(ev.Note) if note.kind == "died"]

@@ -1,0 +1,499 @@
+"""Topologies that are wrong: each gives one line with the place, the value, the rule and the way out, and soon."""
+
+from __future__ import annotations
+
+import os
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from launch.topology.load import TopologyError, load, parse
+from launch.topology.strict_yaml import MAX_BYTES
+
+OK = "env: {id: CartPole-v1}\n"
+DQN = OK + "algorithm: {name: dqn}\n"
+SECONDS = 1.0
+"""FAULTS S1: a hostile topology is refused within a second and 50 MB."""
+
+# text of the file, fragments of the error: place, value, rule, way out
+FILES: dict[str, tuple[str | bytes, list[str]]] = {
+    # --- not the YAML we read
+    "alias": ("a: &x 1\nb: *x\n", ["t:1", "&x", "anchors are not used", "write the value out"]),
+    "alias alone": ("b: *x\n", ["t:1", "*x", "aliases are not used", "write the value out"]),
+    "alias bomb": (
+        "a: &a [x, x, x]\nb: &b [*a, *a, *a]\nc: [*b, *b, *b]\n",
+        ["t:1", "&a", "anchors are not used", "write the value out"],
+    ),
+    "tag": ("env: !!python/object/apply:os.system ['true']\n", ["t:1", "os.system", "tags are not used", "remove"]),
+    "plain tag": (OK + "seed: !!int '3'\n", ["t:2", "tag:yaml.org,2002:int", "tags are not used", "remove the tag"]),
+    "tag without a name": (OK + "seed: ! 3\n", ["t:2", "tag !", "tags are not used", "remove the tag"]),
+    "merge key": ("env: {<<: {id: x}}\n", ["t:1", "<<", "merge keys are not used", "write the merged keys out"]),
+    "duplicate key": (OK + "seed: 1\nseed: 2\n", ["t:3", "'seed'", "line 2", "keep one"]),
+    "duplicate section": (OK + "env: {id: ALE/Pong-v5}\n", ["t:2", "'env'", "line 1", "keep one"]),
+    "two documents": (OK + "---\nseed: 1\n", ["t:2", "---", "one document", "keep one"]),
+    "directive": ("%YAML 1.1\n---\n" + OK, ["t:1", "%", "directives are not used", "remove"]),
+    "key is a list": ("? [a]\n: 1\n", ["t:1", "keys are words", "write 'key: value'"]),
+    "key is a number": ("1: 2\n", ["t:1", "1", "keys are words", "topology.schema.json"]),
+    "key is null": ("~: 2\n", ["t:1", "null", "keys are words", "topology.schema.json"]),
+    "deep flow": ("[" * 5_000, ["t:1", "level 21", "at most 20 deep", "flatten"]),
+    "deep block": ("- " * 200 + "x", ["t:1", "level 21", "at most 20 deep", "flatten"]),
+    "deep keys": ("".join(" " * n + "a:\n" for n in range(40)), ["t:21", "level 21", "at most 20 deep", "flatten"]),
+    "many values": ("a: [" + "1," * 3_000 + "]", ["t:1", "value 2001", "at most 2000", "is this the file"]),
+    "huge": (OK + "#" * MAX_BYTES, ["t:1", f"{MAX_BYTES + len(OK)} bytes", "at most 262144 bytes", "is this the file"]),
+    "huge value": (OK + "name: " + "x" * 200_000 + "\n", ["t:2", "'xxx", "...", "1 to 64", "pong-1"]),
+    "huge key": (OK + "? " + "x" * 200_000 + "\n: 1\n", ["t:2", "has no key", "remove it"]),
+    "spaces only": (OK + " " * 200_000 + "\t:", ["t:2", "not valid YAML", "check indentation"]),
+    "not UTF-8": (b"env: {id: x}\nname: \xff\n", ["t:2", "0xff", "UTF-8", "save the file as UTF-8"]),
+    "UTF-16": ((OK).encode("utf-16"), ["t:1", "0xff", "UTF-8", "save the file as UTF-8"]),
+    "binary": (b"\x00\x01\x02\x03", ["t:1", "character", "not valid YAML", "check"]),
+    "surrogate escape": (OK + 'name: "\\ud800"\n', ["t:2", "ud800", "1 to 64", "pong-1"]),
+    "escape beyond Unicode": (OK + 'name: "\\UFFFFFFFF"\n', ["t:1", "not valid YAML", "check"]),
+    "tab": ("env:\n\tid: x\n", ["t:2", "'id: x'", "not valid YAML", "column 1"]),
+    "open bracket": ("env: [", ["t:1", "'env: ['", "not valid YAML", "brackets"]),
+    "open quote": ("env: 'x\n\n", ["t:", "not valid YAML", "quotes"]),
+    "text": ("hello\n", ["t:1", "'hello'", "a mapping of keys", "start with 'env:"]),
+    "list": ("- env\n", ["t:1", "['env']", "a mapping of keys", "start with"]),
+    "nan": (OK + "algorithm: {discount: .nan}\n", ["t:2", ".nan", "numbers here are finite", "write a finite"]),
+    "inf": (OK + "report:\n  every_s: -.inf\n", ["t:3", "-.inf", "numbers here are finite", "write a finite"]),
+    "1e999": (OK + "report:\n  every_s: 1e999\n", ["t:3", "1e999", "numbers here are finite", "smaller"]),
+    "octal of YAML 1.1": (OK + "seed: 0777\n", ["t:2", "0777", "starts with no zero", "0o for octal"]),
+    "endless integer": (OK + "seed: " + "9" * 5_000, ["t:2", "999", "at most 24 characters", "smaller"]),
+    # --- unknown keys
+    "unknown key": (OK + "sead: 1\n", ["t:2", "sead = 1", "no key 'sead'", "did you mean seed?"]),
+    "unknown section": (OK + "simulator: {count: 1}\n", ["t:2", "simulator", "no key", "did you mean simulators?"]),
+    "unknown key in a section": (
+        OK + "optimizer:\n  learning_rat: 1\n",
+        ["t:3", "optimizer.learning_rat = 1", "no key", "did you mean optimizer.learning_rate?"],
+    ),
+    "key in no section": (OK + "learning_rate: 1\n", ["t:2", "no key", "did you mean optimizer.learning_rate?"]),
+    "key in another section": (
+        OK + "trainer: {learning_rate: 1}\n",
+        ["t:2", "section trainer has no key 'learning_rate'", "did you mean optimizer.learning_rate?"],
+    ),
+    "key like nothing": (OK + "zzzzzz: 1\n", ["t:2", "zzzzzz = 1", "no key 'zzzzzz'", "the keys are name, seed"]),
+    "on": (OK + "on: true\n", ["t:2", "on = true", "no key 'on'", "the keys are"]),
+    "line break in a key": (OK + '"a\\nb": 1\n', ["t:2", "a\\nb", "no key", "remove it"]),
+    # --- wrong kinds of value
+    "no environment": ("seed: 1\n", ["t:1", "env.id is missing", "names its environment", "add env:"]),
+    "no environment id": ("env: {stack: 1}\n", ["t:1", "env.id is missing", "names its environment", "add env:"]),
+    "empty file": ("", ["t:1", "env.id is missing", "names its environment", "add env:"]),
+    "empty section": (OK + "model:\n", ["t:2", "model = null", "must be a mapping with keys name", "{name: ...}"]),
+    "value for a section": (OK + "model: nips\n", ["t:2", "model = 'nips'", "must be a mapping", "{name: nips}"]),
+    "list for a section": (OK + "model: [nips]\n", ["t:2", "model = ['nips']", "must be a mapping", "{name: ...}"]),
+    "empty value": ("env:\n  id:\n", ["t:2", "env.id = null", "must be text", "write a value"]),
+    "text for an integer": (OK + "seed: one\n", ["t:2", "seed = 'one'", "an integer", "such as 8", "default 1"]),
+    "quoted integer": (OK + "seed: '1'\n", ["t:2", "seed = '1'", "an integer", "without quotes"]),
+    "truth for an integer": (OK + "seed: true\n", ["t:2", "seed = true", "an integer", "default 1"]),
+    "fraction for an integer": (OK + "seed: 1.5\n", ["t:2", "seed = 1.5", "an integer", "whole number"]),
+    "1e6 for an integer": (OK + "total_steps: 1e6\n", ["t:2", "1000000.0", "an integer", "write 1_000_000"]),
+    "odd groups of digits": (OK + "total_steps: 10_00\n", ["t:2", "'10_00'", "an integer", "250_000"]),
+    "list for an integer": (OK + "seed: [1]\n", ["t:2", "seed = [1]", "an integer", "whole number"]),
+    "mapping for an integer": (OK + "seed: {a: 1}\n", ["t:2", "seed = {'a': 1}", "an integer", "whole number"]),
+    "text for a number": (OK + "algorithm: {discount: high}\n", ["t:2", "'high'", "a number", "such as 0.5"]),
+    "truth for a number": (OK + "algorithm: {discount: true}\n", ["t:2", "true", "a number", "default 0.99"]),
+    "yes for truth": (OK + "evaluator: {greedy: yes}\n", ["t:2", "'yes'", "true or false", "without quotes"]),
+    "1 for truth": (OK + "evaluator: {greedy: 1}\n", ["t:2", "= 1", "true or false", "write true or false"]),
+    "number for text": (OK + "name: 12\n", ["t:2", "name = 12", "text", "quoted if it looks like a number"]),
+    "truth for text": (OK + "name: true\n", ["t:2", "name = true", "text", "quoted"]),
+    "number for a list": (OK + "model: {hidden_sizes: 64}\n", ["t:2", "= 64", "a list", "[64, 64]"]),
+    # --- arguments and wrappers of an environment
+    "arguments in a list": (
+        OK.replace("}", ", kwargs: [6]}"),
+        ["t:1", "env.kwargs = [6]", "a mapping of arguments", "{size: 6}"],
+    ),
+    "argument without a name": (
+        OK.replace("}", ", kwargs: {a-b: 6}}"),
+        ["t:1", "env.kwargs", "names as in Python", "'a-b'", "{size: 6}"],
+    ),
+    "wrappers in a word": (OK.replace("}", ", wrappers: x}"), ["t:1", "env.wrappers = 'x'", "must be a list"]),
+    "wrapper without a class": (
+        OK.replace("}", ", wrappers: [TimeLimit]}"),
+        ["t:1", "env.wrappers[0].name = 'TimeLimit'", "package.module:Class", "gymnasium.wrappers:TimeLimit"],
+    ),
+    "wrapper without a name": (
+        "env:\n  id: CartPole-v1\n  wrappers:\n  - kwargs: {a: 1}\n",
+        ["t:4", "env.wrappers[0].name is missing", "env.wrappers[0] needs it", "{name: ...}"],
+    ),
+    "wrapper with other keys": (
+        "env:\n  id: CartPole-v1\n  wrappers:\n  - {name: 'a:B', args: 1}\n",
+        ["t:4", "env.wrappers[0].args = 1", "no key 'args'", "did you mean env.wrappers[0].kwargs?"],
+    ),
+    "wrapper of a number": (
+        OK.replace("}", ", wrappers: [3]}"),
+        ["t:1", "env.wrappers[0] = 3", "a mapping with keys name, kwargs", "{name: ...}"],
+    ),
+    "arguments of an Atari game": (
+        "env:\n  id: ALE/Pong-v5\n  kwargs: {mode: 1}\n",
+        ["t:3", "env.kwargs = {'mode': 1}", "env of ALE/Pong-v5 has no key 'kwargs'", "only gymnasium has it"],
+    ),
+    # --- values out of range
+    "unknown way with lag": (
+        OK + "algorithm: {on_policy_lag: drp}\n",
+        ["t:2", "= 'drp'", "wait or drop", "did you mean drop?"],
+    ),
+    "unknown reset": (OK + "simulators: {reset: never}\n", ["t:2", "= 'never'", "inside or wait", "default 'inside'"]),
+    "unknown reduction": (
+        OK + "algorithm: {reduction: mena}\n",
+        ["t:2", "'mena'", "mean or sum", "did you mean mean?"],
+    ),
+    "decay of 1": (
+        OK + "optimizer: {name: rmsprop, decay: 1.0}\n",
+        ["t:2", "optimizer.decay = 1.0", "at least 0 and less than 1", "default 0.99"],
+    ),
+    "key of another algorithm": (
+        OK + "algorithm: {name: a2c, epsilon_steps: 10}\n",
+        ["t:2", "algorithm.epsilon_steps = 10", "algorithm a2c has no key", "remove it; only c51 and dqn have it"],
+    ),
+    "key of another optimizer": (
+        OK + "optimizer: {centered: true}\n",
+        ["t:2", "optimizer adam has no key 'centered'", "only rmsprop has it"],
+    ),
+    "replay of nobody": (
+        OK + "replay: {batch_size: 8}\n",
+        ["t:2", "algorithm a2c learns from no replay", "remove the section", "c51 and dqn"],
+    ),
+    "range without length": (
+        OK + "algorithm: {name: c51, value_min: 3, value_max: 2}\n",
+        ["t:2", "algorithm.value_max = 2", "must be above value_min, 3", "write another"],
+    ),
+    "algorithm that is not installed": (
+        OK + "algorithm: {name: 'no_such_one:Own'}\n",
+        ["t:2", "algorithm.name = 'no_such_one:Own'", "no package 'no_such_one' is installed", "PYTHONPATH"],
+    ),
+    "value that is called otherwise": (
+        OK + "simulators: {weights: round}\n",
+        ["t:2", "simulators.weights = 'round'", "it is called rollout now", "write rollout"],
+    ),
+    "one beta": (OK + "optimizer: {betas: [0.9]}\n", ["t:2", "= [0.9]", "at least 2 items", "list of that length"]),
+    "beta of 1": (OK + "optimizer: {betas: [0.9, 1]}\n", ["t:2", "betas[1] = 1", "less than 1", "in that range"]),
+    "empty layer": (OK + "model: {hidden_sizes: [0]}\n", ["t:2", "hidden_sizes[0] = 0", "at least 1", "range"]),
+    "many layers": (OK + "model: {hidden_sizes: [" + "1," * 17 + "]}", ["t:2", "at most 16 items", "length"]),
+    "always sticky": ("env: {id: ALE/Pong-v5, repeat_action_probability: 1}", ["t:1", "= 1", "less than 1", "default"]),
+    # --- words that are not in the list
+    "unknown mode": (OK + "mode: snyc\n", ["t:2", "mode = 'snyc'", "must be sync", "did you mean sync?"]),
+    "unknown graph": (OK + "gossip: {graph: rong}\n", ["t:2", "'rong'", "or lists of in-peers", "did you mean ring?"]),
+    "graph of none": (OK + "gossip: {graph: []}\n", ["t:2", "= []", "or lists of in-peers", "[[2], [0], [1]]"]),
+    "in-peer of itself": (OK + "gossip: {graph: [[0]]}\n", ["t:2", "= [[0]]", "learner 0", "others of 0 to 0"]),
+    "in-peer twice": (OK + "gossip: {graph: [[], [0, 0]]}\n", ["t:2", "learner 1", "each once"]),
+    "in-peers no list": (
+        OK + "gossip: {graph: [1, 0]}\n",
+        ["t:2", "gossip.graph[0] = 1", "must be a list", "write for example [2]"],
+    ),
+    "learner without in-peers": (
+        OK + "mode: gossip\nlearners: {count: 3}\ngossip: {graph: [[1], [0]]}\n",
+        ["t:4", "gossip.graph = [[1], [0]]", "2 lists are too few for 3 learners", "write 3 lists"],
+    ),
+    "no learner": (OK + "learners: {count: 0}\n", ["t:2", "learners.count = 0", "1"]),
+    "unknown model": (
+        OK + "model: {name: nipz}\n",
+        ["t:2", "'nipz'", "a3c, dqn-net, gala, impala, mlp, nature, nips or package.module:Name", "did you mean nips?"],
+    ),
+    "path as model": (OK + "model: {name: ../x.py}\n", ["t:2", "'../x.py'", "package.module:Name", "for example"]),
+    "unknown algorithm": (OK + "algorithm: {name: a2d}\n", ["t:2", "'a2d'", "a2c, c51, dqn", "did you mean a2c?"]),
+    "unknown optimizer": (
+        OK + "optimizer: {name: adma}\n",
+        ["t:2", "'adma'", "adam, rmsprop", "did you mean adam?"],
+    ),
+    "unknown preset": ("env: {id: ALE/Pong-v5, preset: pac}", ["t:1", "'pac'", "dqn or paac", "did you mean paac?"]),
+    "unknown init": (OK + "model: {init: zeros}\n", ["t:2", "'zeros'", "torch or orthogonal", "write torch"]),
+    "unknown device": (OK + "trainer: {device: gpu}\n", ["t:2", "'gpu'", "cpu, cuda or cuda:0", "write cpu"]),
+    "odd device": (OK + "trainer: {device: 'cuda:01'}\n", ["t:2", "'cuda:01'", "cpu, cuda or cuda:0", "write cpu"]),
+    "space in the id": ("env: {id: 'A B'}\n", ["t:1", "'A B'", "a gymnasium id", "ALE/Pong-v5"]),
+    "line break in the id": ('env: {id: "A\\nB"}\n', ["t:1", "'A\\nB'", "a gymnasium id", "ALE/Pong-v5"]),
+    "path as name": (OK + "name: ../../etc\n", ["t:2", "'../../etc'", "1 to 64 letters", "pong-1"]),
+    "dots as name": (OK + "name: ..\n", ["t:2", "'..'", "1 to 64 letters", "pong-1"]),
+    "line break after the name": (OK + 'name: "x\\n"\n', ["t:2", "'x\\n'", "1 to 64 letters", "pong-1"]),
+    "NUL in the name": (OK + 'name: "x\\0"\n', ["t:2", "'x\\x00'", "1 to 64 letters", "pong-1"]),
+    "other letters in the name": (OK + "name: pöng\n", ["t:2", "'pöng'", "1 to 64 letters", "pong-1"]),
+    "no name": (OK + "name: ''\n", ["t:2", "name = ''", "1 to 64 letters", "pong-1"]),
+    "long name": (OK + f"name: {'x' * 65}\n", ["t:2", "'xxx", "1 to 64 letters", "pong-1"]),
+    # --- rules about several fields
+    "less time for who computes": (
+        OK + "supervision: {trainer_hang_s: 60, trainer_spin_s: 20}\n",
+        ["t:2", "supervision.trainer_spin_s = 20", "trainer_hang_s is 60", "write 60 or more"],
+    ),
+    "a delay that shrinks": (
+        OK + "supervision: {restart_delay_s: 5, longest_restart_delay_s: 1}\n",
+        ["t:2", "supervision.longest_restart_delay_s = 1", "restart_delay_s is 5", "write 5 or more"],
+    ),
+    "odd groups": (
+        OK + "simulators: {envs: 9, groups: 2}\n",
+        ["t:2", "simulators.envs = 9", "no multiple of 2 (groups)", "write envs: 8 or 10"],
+    ),
+    "more groups than environments": (
+        OK + "simulators: {envs: 1, groups: 4}\n",
+        ["t:2", "simulators.envs = 1", "no multiple of 4", "write envs: 4,"],
+    ),
+    "more parts than environments": (
+        OK + "algorithm: {minibatches: 9}\nsimulators: {count: 2, envs: 4}\n",
+        ["t:2", "algorithm.minibatches = 9", "whole environments, and there are 8", "1 to 8"],
+    ),
+    "more parts than transitions": (
+        OK + "algorithm: {name: ppo, horizon: 2, minibatches: 17}\nsimulators: {count: 2, envs: 4}\n",
+        ["t:2", "algorithm.minibatches = 17", "transitions, and there are 16", "1 to 16"],
+    ),
+    "idle inference servers": (
+        OK + "simulators: {count: 2}\ninference: {count: 3}\n",
+        ["t:3", "inference.count = 3", "simulators.count is 2", "1 to 2"],
+    ),
+    "batch that does not divide": (
+        OK + "simulators: {count: 2, envs: 8}\nalgorithm: {batch_steps: 1_000}\n",
+        ["t:3", "algorithm.batch_steps = 1000", "no multiple of 16", "write 992 or 1008"],
+    ),
+    "batch smaller than a row": (
+        OK + "simulators: {count: 2, envs: 8}\nalgorithm: {batch_steps: 10}\n",
+        ["t:3", "algorithm.batch_steps = 10", "no multiple of 16", "write 16,"],
+    ),
+    "two horizons": (
+        OK + "simulators: {count: 2, envs: 8}\nalgorithm: {batch_steps: 160, horizon: 5}\n",
+        [
+            "t:3",
+            "algorithm.horizon = 5",
+            "160 steps (batch_steps) of 16 environments are 10 of each",
+            "leave the horizon",
+        ],
+    ),
+    "batches without a server": (
+        OK + "inference: {count: 0, batch_rows: 4}\n",
+        ["t:2", "inference.batch_rows = 4", "inference.count is 0", "write inference.count: 1"],
+    ),
+    "batches that never fill": (
+        OK + "simulators: {count: 3, envs: 4}\ninference: {count: 2, batch_rows: 5}\n",
+        ["t:3", "inference.batch_rows = 5", "answers 4 environments", "0 to 4"],
+    ),
+    # --- value learning, and weights of a rollout
+    "batch larger than what is stored first": (
+        DQN + "replay: {batch_size: 64, learning_starts_steps: 63}\n",
+        ["t:3", "replay.learning_starts_steps = 63", "64 transitions (batch_size)", "write 64 or more"],
+    ),
+    "returns longer than what is stored first": (
+        OK + "algorithm: {name: dqn, n_step: 40, horizon: 2}\nsimulators: {count: 4, envs: 8}\n",
+        ["t:", "replay.learning_starts_steps = 1000", "40 steps later (n_step)", "32 environments", "1216 or more"],
+    ),
+    "batch larger than the replay": (
+        DQN + "replay: {batch_size: 900, capacity_steps: 899}\n",
+        ["t:3", "replay.capacity_steps = 899", "holds a batch", "write 900 or more"],
+    ),
+    "secondary batch larger than what is stored first": (
+        DQN + "replay: {secondary_batch_size: 2048}\n",
+        ["t:", "replay.learning_starts_steps = 1000", "2048 transitions (secondary_batch_size)", "write 2048 or more"],
+    ),
+    "secondary learner and several": (
+        DQN + "replay: {secondary_batch_size: 32}\nlearners: {count: 2}\n",
+        ["t:3", "replay.secondary_batch_size = 32", "2 learners in mode sync", "or 0"],
+    ),
+    "rings shorter than a rollout": (
+        DQN + "replay: {capacity_steps: 55}\nsimulators: {count: 2, envs: 4}\n",
+        ["t:3", "replay.capacity_steps = 55", "8 environments", "(7 rows)", "write 56 or more"],
+    ),
+    "target within a rollout": (
+        DQN + "simulators: {count: 2, envs: 4, weights: rollout}\n",
+        ["t:", "algorithm.target_every_steps = 1000", "horizon 4 x 8 environments", "write 1024", "newest"],
+    ),
+    "memory and replay": (DQN + "model: {recurrence: gru}\n", ["t:3", "'gru'", "no memories", "another algorithm"]),
+    "statistics and replay": (
+        DQN + "model: {normalize_observation: true}\n",
+        ["t:3", "model.normalize_observation = true", "whole batches", "leave it out"],
+    ),
+    "epochs and replay": (
+        OK + "algorithm: {name: dqn, epochs: 4}\n",
+        ["t:2", "algorithm.epochs = 4", "at least 0 and at most 1", "default 1"],
+    ),
+    "parts of a batch and replay": (
+        OK + "algorithm: {name: c51, minibatches: 4}\n",
+        ["t:2", "algorithm c51 has no key 'minibatches'", "remove it; only a2c, impala and ppo have it"],
+    ),
+    "old transitions and replay": (
+        OK + "algorithm: {name: dqn, on_policy_lag: drop}\n",
+        ["t:2", "algorithm dqn has no key 'on_policy_lag'", "remove it; only a2c, impala and ppo have it"],
+    ),
+    "noise that is not learned with": (
+        OK + "model: {noisy: 0.5}\n",
+        ["t:2", "model.noisy = 0.5", "c51 and dqn alone", "a2c", "write 0.0"],
+    ),
+    "more rollouts than versions": (
+        OK + "simulators: {weights: rollout, blocks: 4}\n",
+        ["t:2", "simulators.weights = 'rollout'", "3 versions", "4 rollouts", "blocks: 3 or less"],
+    ),
+    "rows of several rollouts": (
+        OK + "simulators: {weights: rollout}\ninference: {count: 1, batch_rows: 2}\n",
+        ["t:2", "simulators.weights = 'rollout'", "batch_rows", "leave both at 0"],
+    ),
+    "no deadline": (
+        OK + "inference: {deadline_ms: null}\n",
+        ["t:2", "deadline_ms = null", "must be a number", "default 10.0"],
+    ),
+    "long tag": ("!" * 200_000, ["t:1", "!!!", "...", "tags are not used", "remove the tag"]),
+    "several": (OK + "seed: -1\nmode: x\n", ["t:2", "seed = -1", "at least 0", "(and 1 more)"]),
+}
+
+# key, value, rule: one of each kind of bound
+RANGES = [
+    ("seed", "-1", "at least 0 and at most 2_147_483_647"),
+    ("seed", "2147483648", "at least 0 and at most 2_147_483_647"),
+    ("total_steps", "0", "at least 1 and at most 1_000_000_000_000"),
+    ("algorithm.discount", "1.1", "at least 0 and at most 1"),
+    ("optimizer.learning_rate", "0", "more than 0 and at most 1_000"),
+    ("algorithm.reward_clip", "0", "more than 0 and at most 1_000_000"),
+    ("algorithm.max_policy_lag", "-1", "at least 0 and at most 1_000"),
+    ("simulators.count", "10000", "at least 1 and at most 1_024"),
+    ("report.every_s", "0", "at least 0.1 and at most 3_600"),
+]
+
+# override, fragments of the error
+OVERRIDES: dict[str, tuple[str, list[str]]] = {
+    "no value": ("seed", ["'seed'", "an override is key=value", "simulators.count=4"]),
+    "no key": ("=3", ["'=3'", "an override is key=value", "simulators.count=4"]),
+    "empty part": ("simulators..count=3", ["'simulators..count=3'", "key=value", "simulators.count=4"]),
+    "nothing": ("", ["''", "an override is key=value", "simulators.count=4"]),
+    "unknown section": ("simulator.count=4", ["'simulator.count=4'", "no key 'simulator'", "did you mean simulators?"]),
+    "unknown key": ("simulators.cuont=4", ["no key 'cuont'", "did you mean simulators.count?"]),
+    "key without its section": ("horizon=4", ["no key 'horizon'", "did you mean algorithm.horizon?"]),
+    "key as others call it": ("lr=4", ["no key 'lr'", "did you mean optimizer.learning_rate?"]),
+    "the same in a section": ("algorithm.gamma=4", ["no key 'gamma'", "did you mean algorithm.discount?"]),
+    "key like one of another section": ("optimizer.horizn=4", ["no key 'horizn'", "did you mean algorithm.horizon?"]),
+    "too deep": ("seed.low=4", ["seed is one value, not a section", "write seed=VALUE"]),
+    "far too deep": ("env.id.x=4", ["env.id is one value, not a section", "write env.id=VALUE"]),
+    "empty value": ("seed=", ["seed = null", "an integer", "write a value", "default 1"]),
+    "text": ("simulators.count=four", ["simulators.count = 'four'", "an integer", "such as 8"]),
+    "fraction": ("simulators.count=4.0", ["simulators.count = 4.0", "an integer", "write 4"]),
+    "section": ("env=CartPole-v1", ["env = 'CartPole-v1'", "must be a mapping with keys id", "{id: CartPole-v1}"]),
+    "mode": ("mode=gosip", ["mode = 'gosip'", "sync or async or gossip", "did you mean gossip?"]),
+    "tag": ("seed=!!int 3", ["seed=!!int 3", "tags are not used", "remove the tag"]),
+    "alias": ("seed=*x", ["*x", "aliases are not used", "write the value out"]),
+    "open bracket": ("model.hidden_sizes=[1", ["'[1'", "not valid YAML", "brackets"]),
+    "argument of a value": ("env.id.x=1", ["env.id.x=1", "env.id is one value", "env.id=VALUE"]),
+    "argument in an argument": ("env.kwargs.a.b=1", ["env.kwargs.a is 3, no mapping", "env.kwargs.a={...}"]),
+    "line breaks": ("name=a\n\nb\x1b[31m", ["name=a", "not valid YAML", "check"]),
+    "duplicate": ("env={id: a, id: b}", ["'id'", "a key stands once", "keep one"]),
+    "long path": ("env.id" + ".a" * 100_000 + "=1", ["env.id.a.a", "one value, not a section", "=VALUE"]),
+    "long": ("name=" + "x" * 300_000, ["300000 bytes", "at most 262144 bytes", "is this the file"]),
+}
+
+
+def refusal(text: str | bytes, overrides: list[str], source: str = "t") -> str:
+    """Return the error, having checked that it is one short line, soon."""
+    started = time.process_time()
+    with pytest.raises(TopologyError) as caught:
+        parse(text, overrides, source)
+    assert time.process_time() - started < SECONDS
+    line = str(caught.value)
+    assert line.isprintable()
+    assert len(line) < 600
+    return line
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_bad_file(kind: str) -> None:
+    text, fragments = FILES[kind]
+    line = refusal(text, [])
+    assert line.startswith(fragments[0])
+    for fragment in fragments[1:]:
+        assert fragment in line
+
+
+@pytest.mark.parametrize(("key", "value", "rule"), RANGES)
+def test_number_out_of_range(key: str, value: str, rule: str) -> None:
+    section, _, name = key.rpartition(".")
+    line = refusal(OK + (f"{section}: {{{name}: {value}}}\n" if section else f"{name}: {value}\n"), [])
+    assert line.startswith(f"t:2: {key} = {value}: must be {rule}; write a number in that range, or leave the key out")
+
+
+@pytest.mark.parametrize("kind", OVERRIDES)
+def test_bad_override(kind: str) -> None:
+    override, fragments = OVERRIDES[kind]
+    line = refusal(OK.replace("}", ", kwargs: {a: 3}}"), [override])
+    assert line.startswith("command line")
+    for fragment in fragments:
+        assert fragment in line
+
+
+def test_an_override_of_a_broken_section_blames_the_section() -> None:
+    assert refusal(OK + "model: 3\n", ["model.name=mlp"]).startswith("t:2: model = 3: must be a mapping")
+
+
+def test_an_override_that_breaks_a_rule_is_blamed() -> None:
+    line = refusal(OK + "simulators: {envs: 8}\n", ["simulators.envs=9", "simulators.groups=2"])
+    assert line.startswith("command line: simulators.envs = 9: ")
+
+
+@pytest.mark.nightly
+def test_a_hostile_topology_takes_little_memory() -> None:
+    tracemalloc.start()
+    try:
+        for text in (FILES[kind][0] for kind in ("huge", "huge value", "many values", "deep flow")):
+            with pytest.raises(TopologyError):
+                parse(text)
+        assert tracemalloc.get_traced_memory()[1] < 50 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_source_with_a_line_break_stays_on_one_line() -> None:
+    assert refusal("seed: x", [], "a\nb").startswith("a\\nb:1")
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    cases = {
+        tmp_path / "missing.yaml": "No such file",
+        tmp_path: "regular file",
+        pipe: "regular file",
+        Path("/dev/zero"): "regular file",
+        "nul\0.yaml": "null byte",
+    }
+    for path, rule in cases.items():
+        with pytest.raises(TopologyError, match=rule) as caught:
+            load(path)
+        assert str(caught.value).isprintable()
+        assert "configs" in str(caught.value)
+
+
+def test_a_huge_file_is_not_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "huge.yaml"
+    with path.open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(TopologyError, match="at most 262144 bytes"):
+        load(path)
+
+
+def test_a_default_is_told_where_it_is_what_leaving_the_key_out_gives() -> None:
+    for text, override in ((OK, "total_steps=6M"), (OK + "total_steps: 5_000\n", "seed=x"), (OK + "seed: x\n", "")):
+        assert "or leave the key out for the default" in refusal(text, [override] if override else [])
+    line = refusal(OK + "total_steps: 5_000\n", ["total_steps=6M"])
+    assert "default" not in line and "write a whole number" in line
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "reading"),
+    [
+        (["learners.chunks=5"], "learners.chunks = 5: 1 learner in mode sync", "async"),
+        (
+            ["learners.count=2", "learners.local_steps=3"],
+            "learners.local_steps = 3: 2 learners in mode",
+            "async or gossip",
+        ),
+        (["mode=gossip", "learners.pull_rows=8"], "learners.pull_rows = 8: 1 learner in mode gossip", "async"),
+        (["mode=async", "gossip.graph=complete"], "gossip.graph = 'complete': 1 learner in mode async", "gossip"),
+    ],
+)
+def test_what_only_another_mode_reads_is_refused_where_it_says_something(
+    changes: list[str], key: str, reading: str
+) -> None:
+    line = refusal(OK, changes)
+    assert key in line and f"leave it out, or write mode: {reading}" in line, line
+    parse(OK, ["learners.chunks=3", "gossip.graph=ring"])  # what all say who say nothing
+
+
+def test_local_steps_of_a_store_are_adams() -> None:
+    several = ["mode=async", "learners.count=2", "learners.local_steps=2"]
+    line = refusal(OK, [*several, "optimizer.name=rmsprop"])
+    assert (
+        "learners.local_steps = 2: in mode async several are Adam's" in line
+        and "write 1, or optimizer.name: adam" in line
+    )
+    parse(OK, [*several, "optimizer.name=adam"])
+    parse(OK, ["mode=gossip", *several[1:], "optimizer.name=rmsprop"])

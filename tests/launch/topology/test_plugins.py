@@ -1,0 +1,67 @@
+"""An algorithm that nobody has shipped gets the rules of its kind: those of a replay, if it learns from one."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from actorlearn.algorithms.a2c import A2C
+from actorlearn.algorithms.dqn import DQN
+from launch.machine.cores import Cores
+from launch.plan.auto import choose
+from launch.topology.load import TopologyError, parse
+
+CARTPOLE = "env: {id: CartPole-v1}"
+REPLAYED, PLAYED = (f"algorithm.name={__name__}:{name}" for name in ("Replayed", "Played"))
+
+
+class Replayed(DQN):
+    """A stranger's value learning; its settings are DQN's."""
+
+
+class Played(A2C):
+    """A stranger's policy gradient, which says something of itself."""
+
+    by_ratio = True
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        (["replay.batch_size=2000"], "an update draws 2000 transitions"),
+        (["replay.capacity_steps=40"], "it holds a batch, and of each of"),
+        (["model.recurrence=lstm"], "single transitions are replayed"),
+        (
+            ["simulators.weights=rollout", "algorithm.target_every_steps=7"],
+            "with simulators.weights: rollout it is whole rollouts",
+        ),
+    ],
+)
+def test_a_strangers_algorithm_with_a_replay_is_held_to_the_rules_of_replays(keys: list[str], says: str) -> None:
+    with pytest.raises(TopologyError, match=says):
+        parse(CARTPOLE, [REPLAYED, *keys])
+    assert parse(CARTPOLE, [REPLAYED]).replay
+
+
+def test_noise_is_for_who_learns_from_a_replay_whoever_that_is() -> None:
+    assert parse(CARTPOLE, [REPLAYED, "model.noisy=0.5"]).model.noisy == 0.5
+    with pytest.raises(TopologyError, match="noise is drawn for"):
+        parse(CARTPOLE, [PLAYED, "model.noisy=0.5"])
+
+
+def test_what_a_class_says_of_itself_decides_what_auto_means() -> None:
+    topology = parse(CARTPOLE, [PLAYED, "trainer.precision=bf16"])
+    chosen, _ = choose(topology, (), Cores(2))
+    assert chosen.inference.precision == "bf16", "the trainer's: it compares the probabilities of both"
+    assert choose(parse(CARTPOLE, ["trainer.precision=bf16"]), (), Cores(2))[0].inference.precision == "fp32"
+
+
+def test_a_name_that_leads_nowhere_is_refused_in_one_line() -> None:
+    with pytest.raises(TopologyError, match="nowhere") as refused:
+        parse(CARTPOLE, ["algorithm.name=nowhere.at_all:Name"])
+    assert "\n" not in str(refused.value)
+
+
+def test_its_settings_are_those_of_what_it_is_derived_from() -> None:
+    topology = parse(CARTPOLE, [REPLAYED, "algorithm.huber_delta=0.5"])
+    assert msgspec.to_builtins(topology.algorithm)["huber_delta"] == 0.5

@@ -1,0 +1,57 @@
+"""A learner of a tiny network, and a batch for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from actorlearn.algorithms.interface import Batch
+from actorlearn.learning.update import Learning
+from actorlearn.models.specs import ModelSettings
+from actorlearn.wire.identity import ProcessId
+from actorlearn.worker.settings import PolicySettings, TrainerSettings
+from tests import named
+
+HORIZON, ENVIRONMENTS = 3, 8
+
+
+def learning(model: ModelSettings | None = None, norms: bool = False, **algorithm: Any) -> Learning:
+    policy = PolicySettings(
+        observation_shape=(2,),
+        observation_dtype="float32",
+        actions=2,
+        model=model or named.model(name="mlp", hidden_sizes=[4]),
+        algorithm=named.algorithm(horizon=HORIZON, **algorithm),
+    )
+    nowhere = dict.fromkeys(
+        ("run_id", "control", "progress", "wakeup", "weights", "rollouts", "account", "run_dir"), ""
+    )
+    return Learning(
+        TrainerSettings(
+            **nowhere,
+            **dict.fromkeys(("index", "checkpoint_every_steps", "checkpoint_keep"), 0),
+            **{"id": ProcessId("trainer"), "seed": 5, "policy": policy, "device": "cpu", "precision": "fp32"},
+            **{"layout": "plain", "compile": False, "total_steps": 1000, "blocks": 1, "frames_per_step": 1},
+            **{"report_every_s": 1.0, "began_s": 0.0, "resume": False, "norms": norms},
+            optimizer=named.optimizer(name="adam", learning_rate=1e-2),
+        )
+    )
+
+
+def batch() -> Batch:
+    generator = torch.Generator().manual_seed(0)
+    shape = (HORIZON, ENVIRONMENTS)
+    no = torch.zeros(shape, dtype=torch.bool)
+    return Batch(
+        observation=torch.rand((HORIZON + 1, ENVIRONMENTS, 2), generator=generator),
+        action=torch.randint(2, shape, generator=generator),
+        reward=torch.arange(HORIZON * ENVIRONMENTS, dtype=torch.float32).view(shape),
+        terminated=no,
+        truncated=no,
+        life_lost=no,
+        first=torch.zeros((HORIZON + 1, ENVIRONMENTS), dtype=torch.bool),
+        valid=~no,
+        policy_version=torch.zeros(shape, dtype=torch.int64),
+        columns={"extra": torch.arange(HORIZON * ENVIRONMENTS).view(shape)},
+    )

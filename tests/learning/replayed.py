@@ -1,0 +1,101 @@
+"""Learners with a replay, and a simulator that is played by hand to fill it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from actorlearn.algorithms.interface import Batch
+from actorlearn.learning.make import make
+from actorlearn.learning.replay import ReplayLearning
+from actorlearn.memory.account import Account, account_fields
+from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
+from actorlearn.memory.shared import Segment
+from actorlearn.metrics.episodes import Episodes
+from actorlearn.processes.replay_batches import ReplayBatches
+from actorlearn.replay.rows import ReplayShape, replay_fields
+from actorlearn.replay.settings import ReplaySettings
+from actorlearn.wire.messages import Member
+from actorlearn.worker.settings import ReplayPlace
+from tests import named
+from tests.identities import process
+from tests.learning.made import learning
+
+ENVS, HORIZON = 2, 5
+
+SHAPE = ReplayShape(
+    rings=ENVS, size=100, margin=HORIZON + 1, stack=1, observation_shape=(2,), observation_dtype="float32", actions=2
+)
+
+
+def replaying(folder: Path, numbers: dict[str, Any] | None = None, **algorithm: Any) -> ReplayLearning:
+    """A learner with a replay in this folder, which may be there already; a rollout has 10 steps of all learners.
+
+    The weights of its secondary, if it has one, go into this folder too.
+    """
+    settings = learning().settings
+    chosen = {"name": "dqn", "reward_clip": None, "target_every_steps": 20, "horizon": HORIZON} | algorithm
+    policy = msgspec.structs.replace(settings.policy, algorithm=named.algorithm(**chosen))
+    of_replay = {"batch_size": 4, "ratio": 2.0, "learning_starts_steps": 10} | (numbers or {})
+    shape = msgspec.structs.replace(SHAPE, prioritised=of_replay.get("prioritised", False))
+    place = ReplayPlace(
+        segment=str(folder / "replay"),
+        shape=shape,
+        numbers=ReplaySettings(**of_replay),
+        secondary=str(folder / "secondary"),
+    )
+    if not (folder / "replay").exists():
+        Segment.create(folder / "replay", replay_fields(shape)).close()
+    made = make(msgspec.structs.replace(settings, policy=policy, rollout_steps=HORIZON * ENVS, replay=place))
+    assert isinstance(made, ReplayLearning)
+    return made
+
+
+class Played:
+    """One simulator's blocks, with rollouts of random rows in which no game ends, and the batches made of them."""
+
+    def __init__(self, folder: Path, learner: ReplayLearning) -> None:
+        shape = BlockShape(
+            groups=1,
+            blocks=2,
+            horizon=HORIZON,
+            envs_per_group=ENVS,
+            observation_shape=(2,),
+            observation_dtype="float32",
+            actions=2,
+        )
+        path = folder / "simulator-0.0"
+        self.blocks = Blocks(Segment.open(path) if path.exists() else make_segment(path, shape))
+        rollouts = Rollouts(Segment.create(folder / f"rollouts-{len(list(folder.iterdir()))}", rollouts_fields()))
+        account = Account(Segment.create(folder / f"account-{len(list(folder.iterdir()))}", account_fields()))
+        self.batches = ReplayBatches(rollouts, account, 2, "cpu", learner.replay, Episodes())
+        self.blocks.mark_ready()
+        member = Member(id=process("simulator-0"), segment=str(path))
+        self.batches.follow([member], [])
+        self.batches.open_next()
+
+    def rollout(self, number: int) -> Batch:
+        """Play a rollout, whose row 0 is row T of the one before, and store it."""
+        random = np.random.default_rng(number)
+        before = {name: self.blocks.last_row(name, 0, number - 1).copy() for name in ("observation", "reward")}
+        for name in ("terminated", "truncated", "life_lost", "first"):
+            self.blocks.block(name, 0, number)[:] = False
+        for name in ("observation", "reward"):
+            column = self.blocks.block(name, 0, number)
+            column[:] = random.normal(size=column.shape)
+            column[0] = before[name] if number else column[0]
+        action = self.blocks.block("action", 0, number)
+        action[:] = random.integers(2, size=action.shape)
+        self.blocks.mark_completed(0, number)
+        return self.take(number)
+
+    def take(self, number: int) -> Batch:
+        self.batches.account.rollouts_learned = number
+        parts = self.batches.parts()
+        assert parts
+        batch = self.batches.take(parts)
+        self.batches.keep()
+        return batch

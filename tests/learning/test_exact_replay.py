@@ -1,0 +1,206 @@
+"""Value learning that is saved and restored, at every rollout and in the middle of passes, and goes on bit for bit.
+
+Simulators are played by hand: the blocks of one history, which come again after a restore under other names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+
+from actorlearn.learning.make import make
+from actorlearn.learning.replay import ReplayLearning
+from actorlearn.memory.account import Account, account_fields
+from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
+from actorlearn.memory.shared import Segment
+from actorlearn.metrics.episodes import Episodes
+from actorlearn.parameters import checkpoint
+from actorlearn.parameters.interface import Stopped
+from actorlearn.parameters.published import weights_fields
+from actorlearn.processes.batches import steps_in
+from actorlearn.processes.replay_batches import ReplayBatches
+from actorlearn.replay.rows import ReplayShape, replay_fields
+from actorlearn.replay.settings import ReplaySettings
+from actorlearn.wire.messages import Member
+from actorlearn.worker.settings import ReplayPlace
+from tests import named
+from tests.identities import peer
+from tests.learning.made import learning
+from tests.replay.ledger import ENVS, LedgerEnv, Simulated
+
+HORIZON, ROLLOUTS = 5, 9
+CASES: dict[str, dict[str, Any]] = {
+    "uniform": {},
+    "prioritised": {"numbers": {"prioritised": True}, "algorithm": {"n_step": 3, "double": True}, "reset": "wait"},
+    "stacks": {"stack": 3, "algorithm": {"n_step": 2, "target_every_steps": 7}},
+    "secondary": {"numbers": {"secondary_batch_size": 8}},
+    "rainbow": {
+        "stack": 2,
+        "numbers": {"prioritised": True, "secondary_batch_size": 3},
+        "algorithm": {"name": "c51", "n_step": 3, "double": True, "dueling": True},
+        "model": {"noisy": 0.5},
+    },
+}
+
+
+class Course:
+    """A learner of one case, and simulators that play one history to it, from a rollout on."""
+
+    def __init__(self, folder: Path, case: dict[str, Any], history: list[dict[str, np.ndarray]], incarnation: int = 0):
+        folder.mkdir()
+        self.history, stack = history, case.get("stack", 1)
+        observations: dict[str, Any] = {"observation_shape": (stack, 3), "observation_dtype": "float32", "actions": 4}
+        numbers = ReplaySettings(
+            **{"batch_size": 4, "ratio": 2.0, "learning_starts_steps": 10, "save": True} | case.get("numbers", {})
+        )
+        shape = ReplayShape(
+            rings=ENVS, size=24, margin=HORIZON + 1, stack=stack, prioritised=numbers.prioritised, **observations
+        )
+        paths = {name: str(folder / name) for name in ("replay", "secondary")}
+        Segment.create(folder / "replay", replay_fields(shape)).close()
+        settings, of = learning().settings, {"name": "dqn", "target_every_steps": 20, "horizon": HORIZON}
+        policy = msgspec.structs.replace(
+            settings.policy,
+            **observations,
+            algorithm=named.algorithm(**{**of, **case.get("algorithm", {})}),
+            model=named.model(name="mlp", hidden_sizes=[8], **case.get("model", {})),
+        )
+        place = ReplayPlace(segment=paths["replay"], shape=shape, numbers=numbers, secondary=paths["secondary"])
+        Segment.create(folder / "secondary", weights_fields(1)).close()
+        settings = msgspec.structs.replace(
+            settings, policy=policy, replay=place, rollout_steps=HORIZON * ENVS, id=settings.id.again(incarnation)
+        )
+        made = make(settings)
+        assert isinstance(made, ReplayLearning)
+        self.learner, self.rollouts_learned, self.used = made, 0, 0
+        self.folder, self.peer, self.block = folder, f"simulator-0.{incarnation}", {**observations}
+
+    def begin(self) -> None:
+        """Take a place from the rollout to be learned next."""
+        shape = BlockShape(groups=1, blocks=2, horizon=HORIZON, envs_per_group=ENVS, **self.block)
+        path = self.folder / self.peer
+        self.blocks = Blocks(make_segment(path, shape))
+        words = (Segment.create(self.folder / "rollouts", rollouts_fields()), account_fields())
+        account = Account(Segment.create(self.folder / "account", words[1]))
+        self.batches = ReplayBatches(Rollouts(words[0]), account, 2, "cpu", self.learner.replay, Episodes())
+        self.blocks.mark_ready()
+        member = Member(id=peer(self.peer), segment=str(path))
+        self.batches.follow([member], [])
+        account.rollouts_learned = self.rollouts_learned
+        self.batches.open_next()
+
+    def learn(self, going_on: Callable[[], bool] = lambda: True) -> dict[str, Any]:
+        """Play and learn one rollout; says what has come of it."""
+        rollout = self.rollouts_learned
+        for name, rows in self.history[rollout].items():
+            self.blocks.block(name, 0, rollout)[:] = rows
+        self.blocks.mark_completed(0, rollout)
+        parts = self.batches.parts()
+        assert parts
+        batch = self.batches.take(parts)
+        self.learner.updates_from(batch, self.used, self.used)
+        self.batches.keep()
+        told = self.learner.pass_over(batch, self.used, rollout, going_on)
+        self.rollouts_learned, self.used = rollout + 1, self.used + steps_in(batch)
+        self.batches.account.rollouts_learned = self.rollouts_learned
+        self.batches.open_next()
+        return {**told, **{name: tensor.clone() for name, tensor in self.learner.tensors().items()}}
+
+    def save(self, directory: Path) -> None:
+        state = {"learned": self.rollouts_learned, "used": self.used}
+        checkpoint.save(directory, self.rollouts_learned, self.learner.tensors(), state, 1, self.learner.save)
+
+    def restore(self, directory: Path, goes_on: bool = True) -> None:
+        saved = checkpoint.newest(directory)
+        self.learner.restore(saved, goes_on)
+        self.rollouts_learned, self.used = saved.state["learned"], saved.state["used"]
+
+
+def history(folder: Path, case: dict[str, Any]) -> list[dict[str, np.ndarray]]:
+    game = Simulated(folder, LedgerEnv(case.get("stack", 1), 3), HORIZON, case.get("reset", "inside"), 0)
+    return [{name: column.copy() for name, column in game.play()[1].items()} for _ in range(ROLLOUTS)]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=name, marks=[] if name == "uniform" else pytest.mark.nightly)
+        for name, case in CASES.items()
+    ],
+)
+def test_restored_at_any_rollout_and_minibatch_it_goes_on_bit_for_bit(tmp_path: Path, case: dict[str, Any]) -> None:
+    rollouts = history(tmp_path, case)
+    whole, said, places = Course(tmp_path / "whole", case, rollouts), [], []
+
+    def going_on() -> bool:
+        """Save in the midst of a pass, as who is told to end there does."""
+        calls = len(places)
+        if calls % 4 == 1:
+            places.append(tmp_path / f"{whole.rollouts_learned}-among")
+            whole.save(places[-1])
+        else:
+            places.append(tmp_path)
+        return True
+
+    whole.begin()
+    for rollout in range(ROLLOUTS):
+        said.append(whole.learn(going_on))
+        whole.save(tmp_path / f"{rollout + 1}-over")
+    saves = sorted({place for place in places if place != tmp_path} | set(tmp_path.glob("*-over")))
+    assert (
+        sum("among" in place.name for place in saves) >= 4 and sum("over" in place.name for place in saves) == ROLLOUTS
+    )
+    for number, place in enumerate(saves):
+        again = Course(tmp_path / f"again-{number}", case, rollouts, incarnation=1 + number)
+        again.restore(place)
+        again.begin()
+        for rollout in range(again.rollouts_learned, min(again.rollouts_learned + 3, ROLLOUTS)):
+            for name, value in again.learn().items():
+                before = said[rollout][name]
+                if name.endswith("minibatches"):  # of a pass that was broken off, those that were left
+                    continue
+                assert torch.equal(value, before) if isinstance(value, torch.Tensor) else value == before, (place, name)
+    assert sum(not torch.equal(said[-1][n], said[-2][n]) for n in said[0] if n.startswith("weights")) > 0
+
+
+def test_where_simulators_begin_anew_the_rollout_that_was_begun_is_stored_again(tmp_path: Path) -> None:
+    """A trainer told to end within a pass has stored a rollout, and not learned it: it plays another one as that."""
+    rollouts = history(tmp_path, {})
+    made = Course(tmp_path / "made", {}, rollouts)
+    made.begin()
+    for _ in range(4):
+        made.learn()
+    with pytest.raises(Stopped):
+        made.learn(lambda: False)
+    assert (made.rollouts_learned, made.learner.replay.rollouts) == (4, 5)
+    made.save(tmp_path / "saved")
+    for goes_on in (False, True):
+        other = [{**block, "reward": block["reward"] + 100} for block in rollouts]
+        again = Course(tmp_path / f"again-{goes_on}", {}, other, incarnation=1)
+        again.restore(tmp_path / "saved", goes_on)
+        assert again.learner.replay.rollouts == 4 + goes_on
+        again.begin()
+        again.learn()
+        stored = again.learner.replay.sample(500, np.random.default_rng(0)).reward
+        assert (stored == 1.0).any() and again.learner.replay.rollouts == 5
+
+
+def test_a_trainer_started_again_within_a_run_takes_the_random_numbers_of_its_checkpoint(tmp_path: Path) -> None:
+    """Its replay, in shared memory, is newer."""
+    made = Course(tmp_path / "made", {"numbers": {"save": False, "secondary_batch_size": 8}}, history(tmp_path, {}))
+    made.begin()
+    for _ in range(4):
+        made.learn()
+    made.save(tmp_path / "saved")
+    again = make(msgspec.structs.replace(made.learner.settings, id=made.learner.settings.id.again(7)))
+    assert isinstance(again, ReplayLearning)
+    again.restore(checkpoint.newest(tmp_path / "saved"))
+    for one, two in ((again, made.learner), (again.secondary, made.learner.secondary)):  # type: ignore[attr-defined]
+        assert one.random.bit_generator.state == two.random.bit_generator.state
+    assert again.replay.rollouts == 4

@@ -1,0 +1,70 @@
+"""Learners are made, and their process made ready, in one way for trainers and measurements."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from actorlearn.learning.make import make
+from actorlearn.learning.replay import ReplayLearning
+from actorlearn.memory.account import Account, account_fields
+from actorlearn.memory.shared import Segment
+from actorlearn.parameters.interface import Place
+from tests.learning.made import learning
+
+TRAINED = """
+from unittest import mock
+from actorlearn.processes import trainer
+with mock.patch.object(trainer, "Worker"), mock.patch.object(trainer, "Segment"), \\
+     mock.patch.object(trainer, "Account"), mock.patch.object(trainer, "Peers", lambda *_: computed()):
+    trainer.run(settings)
+"""
+MEASURED = """
+from types import SimpleNamespace
+from actorlearn.tasks import measure
+with mock.patch.object(measure, "measured", lambda *_: computed()):
+    measure.learn(SimpleNamespace(trainer=settings, environments=2, seconds=0.0))
+"""
+CODE = """
+import sys
+from threading import Thread
+from unittest import mock
+import torch
+from tests.learning.made import learning
+settings = learning().settings
+torch.set_num_threads(2)
+
+def small():
+    print(torch.full((1 << 10,), 1e-38).mul_(0.1).count_nonzero().item())
+
+def computed():
+    print(torch.get_num_threads())
+    small()
+    thread = Thread(target=small)
+    thread.start()
+    thread.join()
+    sys.exit()
+"""
+
+
+@pytest.mark.parametrize("of", [TRAINED, MEASURED], ids=["trainer", "measure"])
+def test_trainers_and_measurements_compute_alike(of: str) -> None:
+    """One thread of torch's, and numbers too small to be normal are zeros, also in threads that are started later.
+
+    In processes of their own, because that is how they compute from then on.
+    """
+    told = subprocess.run([sys.executable, "-c", CODE + of], capture_output=True, text=True, check=False)
+    assert told.stdout == "1\n0\n0\n", told.stderr
+
+
+def test_without_a_replay_batches_are_learned_from_and_the_account_says_where_it_is(tmp_path: Path) -> None:
+    account = Account(Segment.create(tmp_path / "account", account_fields()))
+    made = make(learning().settings, account)
+    assert not isinstance(made, ReplayLearning) and made.replay is None
+    account.rollouts_learned, account.counts.used = 3, 7
+    assert made.learner.place() == made.place() == Place(3, 7)
+    assert torch.equal(made.weights, learning().weights)  # drawn from the seed

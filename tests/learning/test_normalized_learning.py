@@ -1,0 +1,74 @@
+"""Learning and acting with normalised observations: observed once a batch, saved, and used by whoever plays."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+from actorlearn.acting.policy import Policy
+from actorlearn.algorithms.interface import Batch
+from actorlearn.learning.update import Learning
+from actorlearn.parameters import checkpoint
+from tests import named
+from tests.learning.made import ENVIRONMENTS, HORIZON, batch, learning
+
+NORMALIZED = named.model(name="mlp", hidden_sizes=[4], normalize_observation=True)
+
+
+def shifted(rollout: int) -> Batch:
+    """Observations far from 0, other ones in every rollout."""
+    observation = batch().observation * (1.0 + rollout) + 100.0
+    columns = {name: torch.zeros(HORIZON, ENVIRONMENTS) for name in ("log_prob", "value")}
+    valid = batch().valid.clone()
+    valid[2, 3] = False
+    observation[2, 3] = 1e6  # nobody acted upon it
+    return dataclasses.replace(batch(), observation=observation, valid=valid, columns=columns)
+
+
+def resumed(folder: Path, made: Learning, **algorithm: int) -> Learning:
+    """Another one, from what the first saved."""
+    checkpoint.save(folder, 0, made.tensors(), {}, keep=1)
+    other = learning(NORMALIZED, **algorithm)
+    other.restore(checkpoint.newest(folder))
+    return other
+
+
+@pytest.mark.parametrize("name", ["a2c", "ppo"])
+def test_rows_are_observed_once_and_the_optimizer_sees_parameters_alone(name: str) -> None:
+    made = learning(NORMALIZED, name=name, epochs=3, minibatches=2)
+    parameters = made.gradients.numel()
+    assert made.weights.numel() == parameters + 1 + 2 + 2
+    assert all(tensor.numel() <= parameters for tensor in made.exchange.state().values())
+    for rollout in range(2):
+        made.learn(shifted(rollout), 0, rollout)
+    assert made.network.number == 2 * (HORIZON * ENVIRONMENTS - 1)
+    seen = torch.cat([shifted(rollout).observation[:-1][shifted(rollout).valid] for rollout in range(2)])
+    torch.testing.assert_close(made.weights[parameters + 1 : parameters + 3], seen.mean(0))
+    torch.testing.assert_close(made.weights[parameters + 3 :], seen.var(0, correction=0), rtol=1e-3, atol=1e-3)
+
+
+def test_learning_goes_on_from_a_checkpoint_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    made = learning(NORMALIZED, epochs=2, minibatches=2)
+    made.learn(shifted(0), 0, 0)
+    other = resumed(tmp_path, made, epochs=2, minibatches=2)
+    assert other.sha256() == made.sha256()
+    for one in (made, other):
+        one.learn(shifted(1), 100, 1)
+    assert other.sha256() == made.sha256()
+
+
+def test_who_plays_from_a_checkpoint_sees_what_the_learner_saw(tmp_path: Path) -> None:
+    made = learning(NORMALIZED)
+    made.learn(shifted(0), 0, 0)
+    policy = Policy(made.settings.policy, "cpu", seed=99, stream=0)
+    checkpoint.save(tmp_path, 0, made.tensors(), {}, keep=1)
+    policy.network.load_state_dict(checkpoint.newest(tmp_path).section("weights"))
+    seen = shifted(3).observation[0]
+    for head, output in policy.network(seen).items():
+        torch.testing.assert_close(output, made.network(seen)[head], rtol=0.0, atol=0.0)
+    unaware = learning(NORMALIZED)
+    unaware.parameters.copy_(made.parameters)
+    assert not torch.allclose(unaware.network(seen)["value"], made.network(seen)["value"])

@@ -1,0 +1,95 @@
+"""What a trainer takes up from checkpoints: its own things, and from the newest of all those that learners share."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+
+from actorlearn.learning.resuming import resumed
+from actorlearn.parameters import checkpoint
+from actorlearn.parameters.checkpoint_folders import CheckpointError
+from actorlearn.parameters.modes import MODES, Asked, Places
+from actorlearn.parameters.settings import GossipSettings, LearnersSettings
+from actorlearn.wire.identity import ProcessId
+from actorlearn.worker.settings import TrainerSettings
+from tests import named
+from tests.learning.made import learning
+
+ASKED = Asked(LearnersSettings(count=2), GossipSettings(), "adam", 0)
+
+
+def settings(run_dir: Path, learner: int, mode: str) -> TrainerSettings:
+    exchange = MODES[mode].exchange(learner, 0, ASKED, Places(run_dir, run_dir, run_dir))
+    changed: dict[str, Any] = {
+        "run_dir": str(run_dir),
+        "id": ProcessId("trainer", learner, learner),
+        "exchange": exchange,
+        "resume": True,
+    }
+    made = learning().settings
+    return msgspec.structs.replace(made, **changed, optimizer=named.optimizer(name="adam"))
+
+
+def save(run_dir: Path, learner: int, env_steps: int) -> Path:
+    names = ("weights.a", "optimizer.mean", "optimizer.square", "optimizer.steps", "target.a", "replay.counters")
+    tensors = {name: torch.full((2,), float(env_steps)) for name in names}
+    state = dict.fromkeys(("env_steps", "updates", "own_steps", "learned", "policy_version"), env_steps)
+    directory = settings(run_dir, learner, "alone").checkpoints
+    return checkpoint.save(directory, env_steps, tensors, state, keep=9)
+
+
+def test_a_store_is_filled_from_the_newest_of_all_whoever_comes_first(tmp_path: Path) -> None:
+    save(tmp_path, 0, 40), save(tmp_path, 1, 50)
+    for learner, own in ((0, 40), (1, 50)):
+        saved, warnings = resumed(settings(tmp_path, learner, "async"), lambda: None)
+        assert warnings == []
+        of = {name: float(tensor[0]) for name, tensor in saved.tensors.items()}
+        shared = dict.fromkeys(("weights.a", "optimizer.mean", "optimizer.square"), 50)
+        assert of == {**dict.fromkeys(("optimizer.steps", "target.a", "replay.counters"), own), **shared}
+        learned = dict.fromkeys(("env_steps", "updates"), 50)
+        assert saved.state == {**dict.fromkeys(("own_steps", "learned", "policy_version"), own), **learned}
+        assert int(saved.path.name) == own  # where its replay lies
+
+
+@pytest.mark.parametrize("mode", ["alone", "sync", "gossip"])
+def test_others_go_on_with_their_own(tmp_path: Path, mode: str) -> None:
+    save(tmp_path, 0, 40), save(tmp_path, 1, 50)
+    saved, _ = resumed(settings(tmp_path, 0, mode), lambda: None)
+    assert saved.state["env_steps"] == float(saved.tensors["weights.a"][0]) == 40
+
+
+def test_the_damaged_one_is_named_and_a_fresh_start_is_refused(tmp_path: Path) -> None:
+    save(tmp_path, 0, 0), save(tmp_path, 0, 20)
+    beats: list[int] = []
+    (save(tmp_path, 0, 30) / "tensors.safetensors").write_bytes(b"")
+    saved, (warning,) = resumed(settings(tmp_path, 0, "alone"), lambda: beats.append(1))
+    assert saved.state["env_steps"] == 20 and beats
+    assert warning == (
+        "checkpoints/000000000030 is damaged, checkpoints/000000000020 is used: "
+        "tensors.safetensors has 0 bytes, its manifest says 456"
+    )
+    (tmp_path / "checkpoints" / "000000000020" / "manifest.json").unlink()
+    with pytest.raises(CheckpointError, match=r"only that of step 0 is valid .*30: tensors.*20: .*No such file"):
+        resumed(settings(tmp_path, 0, "alone"), lambda: None)
+
+
+def test_another_is_taken_where_a_peer_replaces_what_was_chosen(tmp_path: Path) -> None:
+    """A learner that lives keeps one checkpoint, and saves the next while this one looks at its own."""
+    save(tmp_path, 0, 40)
+    chosen = save(tmp_path, 1, 50)
+    beats: list[int] = []
+
+    def beat() -> None:
+        beats.append(1)
+        if len(beats) == 2:  # the peer's has been looked at, and our own is
+            shutil.rmtree(chosen)
+            save(tmp_path, 1, 60)
+
+    saved, warnings = resumed(settings(tmp_path, 0, "async"), beat)
+    assert saved.state["env_steps"] == float(saved.tensors["weights.a"][0]) == 60
+    assert warnings == [] and not chosen.exists()

@@ -1,0 +1,57 @@
+"""What is too old to be learned from, against a loop over all transitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actorlearn.algorithms.interface import Batch
+from actorlearn.learning.staleness import dropped_beyond, lags, open_rollouts, without_stale
+from actorlearn.processes.batches import steps_in
+from tests import named
+
+VERSION = 10
+transitions = st.lists(st.lists(st.tuples(st.integers(5, VERSION), st.booleans()), min_size=3, max_size=3), min_size=1)
+
+
+def batch(cells: list[list[tuple[int, bool]]]) -> Batch:
+    """Policy version and validity of each transition [T][B]; the rest is of no interest."""
+    version = torch.tensor([[version for version, _ in row] for row in cells])
+    valid = torch.tensor([[valid for _, valid in row] for row in cells])
+    nothing: Any = torch.zeros(valid.shape)
+    return Batch(
+        **dict.fromkeys(("observation", "action", "reward", "terminated", "truncated", "life_lost", "first"), nothing),
+        valid=valid,
+        policy_version=version,
+    )
+
+
+@given(cells=transitions, most=st.integers(0, 6))
+def test_exactly_the_transitions_that_are_too_old_are_dropped(cells: list[list[tuple[int, bool]]], most: int) -> None:
+    whole = batch(cells)
+    fresh = without_stale(whole, VERSION, dropped_beyond(named.algorithm(max_policy_lag=most, on_policy_lag="drop")))
+    kept = [[valid and VERSION - version <= most for version, valid in row] for row in cells]
+    assert fresh.valid.tolist() == kept
+    assert steps_in(fresh) == sum(map(sum, kept))
+    assert lags(fresh, VERSION).tolist() == [
+        VERSION - version
+        for row, kept_row in zip(cells, kept, strict=True)
+        for (version, _), k in zip(row, kept_row, strict=True)
+        if k
+    ]
+
+
+@pytest.mark.parametrize("way", [{}, {"max_policy_lag": 0, "on_policy_lag": "wait"}, {"on_policy_lag": "drop"}])
+def test_nothing_is_dropped_unasked(way: dict[str, Any]) -> None:
+    whole = batch([[(5, True), (10, False), (9, True)]])
+    assert without_stale(whole, VERSION, dropped_beyond(named.algorithm(**way))) is whole
+
+
+def test_waiting_opens_fewer_rollouts_and_dropping_does_not() -> None:
+    assert open_rollouts(4, named.algorithm()) == 4
+    assert [open_rollouts(4, named.algorithm(max_policy_lag=most)) for most in (0, 1, 3, 9)] == [1, 2, 4, 4]
+    assert open_rollouts(4, named.algorithm(max_policy_lag=0, on_policy_lag="drop")) == 4

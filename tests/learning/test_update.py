@@ -1,0 +1,149 @@
+"""Learning from one batch: passes, minibatches, precision."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from actorlearn.algorithms.a2c import A2C
+from actorlearn.algorithms.interface import Batch
+from actorlearn.learning.update import Learning, Update
+from actorlearn.parameters.interface import Stopped
+from tests.learning.made import ENVIRONMENTS, HORIZON, batch, learning
+
+NOTHING = Update(loss=0.0, gradient_norm=0.0, learning_rate=0.0, taken=True, metrics={})
+
+
+def learned_from(
+    made: Learning, monkeypatch: pytest.MonkeyPatch, going_on: Callable[[], bool] = lambda: True
+) -> list[Batch]:
+    """The batches of the updates of one rollout."""
+    parts: list[Batch] = []
+    update = made.update
+    monkeypatch.setattr(made, "update", lambda part, env_steps: parts.append(part) or update(part, env_steps))
+    made.pass_over(made.prepare(batch()), 0, 7, going_on)
+    made.exchange.settle()
+    return parts
+
+
+def test_a_pass_asks_between_updates_whether_it_goes_on_and_is_broken_off_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, asked = learning(epochs=2, minibatches=3), itertools.count(1)
+    assert len(learned_from(made, monkeypatch, lambda: next(asked) > 0)) == 6
+    assert next(asked) == 6  # one update alone asks nobody
+
+    asked = itertools.count(1)
+    with pytest.raises(Stopped):
+        learned_from(made, monkeypatch, lambda: next(asked) < 4)
+    assert next(asked) == 5
+
+
+def test_an_epoch_learns_from_every_environment_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = learned_from(learning(epochs=2, minibatches=3), monkeypatch)
+    assert [part.action.shape[1] for part in parts] == [3, 3, 2, 3, 3, 2]
+    whole = batch()
+    for epoch in (parts[:3], parts[3:]):
+        together = torch.cat([part.columns["extra"] for part in epoch], 1)
+        assert sorted(together[0].tolist()) == whole.columns["extra"][0].tolist()
+        for part in epoch:
+            chosen = part.columns["extra"][0]
+            torch.testing.assert_close(part.observation, whole.observation[:, chosen])
+            torch.testing.assert_close(part.reward, whole.reward[:, chosen])
+
+
+def test_parts_depend_on_seed_and_rollout_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (learned_from(learning(minibatches=4), monkeypatch) for _ in range(2))
+    for one, again in zip(first, second, strict=True):
+        torch.testing.assert_close(one.reward, again.reward)
+    other = learning(minibatches=4)
+    orders = []
+    for rollout in (7, 8):
+        parts: list[Batch] = []
+        monkeypatch.setattr(other, "update", lambda part, _, parts=parts: parts.append(part) or NOTHING)
+        other.learn(batch(), 0, rollout)
+        orders.append([tuple(part.columns["extra"][0].tolist()) for part in parts])
+    assert orders[0] != orders[1]
+
+
+def test_no_epoch_changes_nothing() -> None:
+    made = learning(epochs=0)
+    before = made.sha256()
+    assert made.learn(batch(), 0, 0) == {}
+    assert made.sha256() == before
+
+
+def test_one_part_is_the_batch_itself() -> None:
+    whole, parts = learning(), learning(minibatches=1, epochs=1)
+    whole.update(batch(), 0)
+    parts.learn(batch(), 0, 0)
+    assert whole.sha256() == parts.sha256()
+
+
+def test_a_part_that_is_not_finite_is_skipped_counted_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = learning(minibatches=4, reward_clip=None)
+    good, bad = batch(), batch()
+    bad.reward[0, 3] = float("inf")
+    for expected in (1, 2):
+        before = made.sha256()
+        numbers = made.learn(bad, 0, 0)
+        assert not np.isfinite(numbers["loss"])
+        assert made.skipped == expected
+        assert made.sha256() != before, "the other three parts were learned from"
+    assert np.isfinite(made.learn(good, 0, 0)["loss"])
+    assert made.skipped == 0
+
+
+def test_more_parts_than_environments_are_as_many_as_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(learned_from(learning(minibatches=100), monkeypatch)) == ENVIRONMENTS
+
+
+class Halved(A2C):
+    """Learns from the first half of the rows, and from what it worked out before the epochs."""
+
+    prepared_rows = 1
+
+    def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
+        assert outputs["value"].shape == (1, ENVIRONMENTS, 1) and not outputs["value"].requires_grad
+        longer = {name: getattr(batch, name)[:2] for name in ("observation", "first")}
+        names = [name for name in Batch.__slots__ if name not in (*longer, "columns")]
+        rows = {name: getattr(batch, name)[:1] for name in names}
+        return Batch(**rows, **longer, columns={"last": outputs["value"].squeeze(-1)})
+
+    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
+        loss, _ = super().loss(outputs, batch, progress)
+        return loss, {"progress": torch.tensor(progress), "last": batch.columns["last"].sum()}
+
+
+def test_an_algorithm_prepares_a_batch_once_and_learns_from_what_it_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = learning(name=f"{__name__}:Halved", epochs=2, minibatches=2)
+    value = made.outputs(batch(), 1)["value"].detach().sum()
+    parts: list[Batch] = []
+    told: list[dict[str, float]] = []
+    update = made.update
+
+    def watched(part: Batch, env_steps: int) -> Update:
+        parts.append(part)
+        made_of_it = update(part, env_steps)
+        told.append(made_of_it.reported())
+        return made_of_it
+
+    monkeypatch.setattr(made, "update", watched)
+    made.learn(batch(), 250, rollout=0)
+    assert [tuple(part.observation.shape[:2]) for part in parts] == [(2, 4)] * 4
+    assert [numbers["progress"] for numbers in told] == [0.25] * 4
+    for epoch in (told[:2], told[2:]):  # of the weights before the first epoch, also in the second
+        assert sum(numbers["last"] for numbers in epoch) == pytest.approx(float(value))
+
+
+def test_outputs_of_the_last_rows_are_those_of_all_rows() -> None:
+    made, seen = learning(), batch()
+    whole, last = made.outputs(seen), made.outputs(seen, 2)
+    for name in ("logits", "value"):
+        assert whole[name].shape[:2] == (HORIZON + 1, ENVIRONMENTS)
+        torch.testing.assert_close(last[name], whole[name][-2:])

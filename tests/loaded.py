@@ -1,0 +1,27 @@
+"""What an interpreter has loaded after it has imported something."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+from tests.sizes import ROOT, source_files
+
+# Programs for the peers' own virtual environments: never imported here, so our doors are not theirs.
+PEER_SCRIPTS = ROOT / "launch" / "bench" / "peers" / "scripts"
+
+
+def modules_after(statement: str) -> set[str]:
+    """What a fresh interpreter has loaded after one statement."""
+    program = f"{statement}\nimport sys; print(*sys.modules, sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{statement!r} failed:\n{done.stderr}"
+    return set(done.stdout.split())
+
+
+def import_all(package: str) -> None:
+    """Import every module of a package but its programs and the scripts for the peers' environments."""
+    for file in source_files(package):
+        if file.name != "__main__.py" and PEER_SCRIPTS not in file.parents:
+            importlib.import_module(".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))

@@ -1,0 +1,56 @@
+"""The registry of metrics: complete for what is reported, a default for the rest, and a page that is up to date."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from actorlearn.memory.account import REASONS
+from actorlearn.metrics.energy import Energy
+from actorlearn.metrics.lags import Lags
+from actorlearn.metrics.page import page
+from actorlearn.metrics.registry import DROPPED, GROUPS, METRICS, Kind, Merge, is_registered, metric
+from actorlearn.metrics.timings import SECTIONS
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_no_name_is_registered_twice_and_each_says_what_it_is() -> None:
+    names = [one.name for group in GROUPS.values() for one in group]
+    assert len(names) == len(set(names)) == len(METRICS)
+    assert all(one.description and "|" not in one.description for one in METRICS.values())
+    assert all(one.weight in ("", *METRICS) for one in METRICS.values())
+
+
+def test_what_owners_report_is_registered() -> None:
+    reported = [*Lags().row(), *(f"share_{section}" for section in SECTIONS), *(f"dropped_{why}" for why in REASONS)]
+    assert all(map(is_registered, reported))
+    assert tuple(f"dropped_{why}" for why in REASONS) == DROPPED
+    assert isinstance(Energy().row(0), dict) and is_registered("frames_per_kj")
+
+
+def test_a_metric_that_nobody_registered_is_shown_and_averaged() -> None:
+    mine = metric("temperature_loss")
+    assert not is_registered("temperature_loss")
+    assert (mine.kind, mine.merge, mine.learning, mine.shown_as) == (Kind.GAUGE, Merge.MEAN, True, "temperature loss")
+
+
+def test_the_secondary_learner_s_metrics_are_those_of_the_first() -> None:
+    ours, theirs = metric("gradient_norm"), metric("secondary_gradient_norm")
+    assert (theirs.name, theirs.learning, theirs.merge) == ("secondary_gradient_norm", ours.learning, ours.merge)
+    assert is_registered("secondary_gradient_norm") and not is_registered("secondary_temperature_loss")
+
+
+def test_the_reference_page_is_up_to_date() -> None:
+    told = "docs/metrics.md is old: python -m actorlearn.metrics.page > docs/metrics.md"
+    assert (ROOT / "docs" / "metrics.md").read_text() == page(), told
+
+
+@pytest.mark.parametrize("module", ["actorlearn.metrics.registry", "launch.reports.merge", "launch.reports.format"])
+def test_the_registry_is_a_leaf_without_torch(module: str) -> None:
+    program = f"import sys, {module}; print({{'torch', 'zmq', 'rich'}} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

@@ -1,0 +1,71 @@
+"""Each mode says all that is asked of it, and nothing outside asks for its name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from actorlearn.parameters.modes import ALL_KEYS, MODES, Asked, ModeSpec, Places, Sizes, mode_for, mode_of
+from actorlearn.parameters.settings import GossipSettings, LearnersSettings
+
+PLACES = Places(Path("/dev/shm/run"), Path("/tmp/run"), Path("runs/run"))
+SIZES = Sizes(weights=100, statistics=10, vectors=2)
+every_mode = pytest.mark.parametrize("mode", MODES.values(), ids=MODES.keys())
+
+
+def asked(optimizer: str = "adam", gossip: GossipSettings | None = None, **learners: int) -> Asked:
+    return Asked(LearnersSettings(**{"count": 2, **learners}), gossip or GossipSettings(), optimizer, 7)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("asked_as", "learners", "name"),
+    [
+        *(("sync", 1, "alone"), ("sync", 2, "sync"), ("async", 1, "async")),
+        *(("async", 2, "async"), ("gossip", 1, "gossip"), ("gossip", 9, "gossip")),
+    ],
+)
+def test_a_topology_with_one_learner_in_mode_sync_is_one_that_is_alone(asked_as: str, learners: int, name: str) -> None:
+    assert mode_for(asked_as, learners) is MODES[name]
+
+
+@every_mode
+def test_a_mode_tells_its_learners_what_its_own_exchange_reads(mode: ModeSpec) -> None:
+    told = [mode.exchange(learner, 0, asked(), PLACES) for learner in range(2)]
+    assert all(type(settings) is mode.settings and mode_of(settings) is mode for settings in told)
+    assert mode.in_step == (told[0].together > 0)
+
+
+@every_mode
+def test_what_a_learner_opens_is_laid_out(mode: ModeSpec) -> None:
+    for transport in ("shm", "zmq"):
+        wanted = asked(gossip=GossipSettings(transport=transport, gradient_every=5))  # type: ignore[arg-type]
+        settings = mode.exchange(1, 0, wanted, PLACES)
+        opened = [value for key in settings.__struct_fields__ if hasattr(value := getattr(settings, key), "file")]
+        made = {layout.name for layout in mode.run_segments(wanted, SIZES)}
+        made |= {f"{layout.name}-1" for layout in mode.learner_segments(wanted, SIZES)}
+        met = {"learners"}  # made by those who meet
+        assert {place.of(1).file.name for place in opened} - met == made
+
+
+@every_mode
+def test_a_key_that_some_modes_read_is_unread_in_the_others(mode: ModeSpec) -> None:
+    assert {key for key in ALL_KEYS if not mode.unread(key)} == mode.keys
+    assert not mode.unread("learners.count")
+
+
+def test_rules_of_a_mode_are_asked_in_that_mode_alone() -> None:
+    several = asked("rmsprop", local_steps=2)
+    lists = asked(gossip=GossipSettings(graph=[[1]]))
+    refused = {name: [*mode.refusals(several), *mode.refusals(lists)] for name, mode in MODES.items()}
+    assert {name: [refusal.key for refusal in found] for name, found in refused.items()} == {
+        **{"alone": [], "sync": []},
+        **{"async": ["learners.local_steps"], "gossip": ["gossip.graph"]},
+    }
+
+
+def test_modes_are_known_without_torch() -> None:
+    said = "import sys, actorlearn.parameters.modes; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", said], check=False).returncode == 0

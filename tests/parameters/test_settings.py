@@ -1,0 +1,56 @@
+"""What learners are told of their exchange: what is refused, and that JSON says all of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from actorlearn.address import Ipc, Shm
+from actorlearn.parameters.mixing import GraphSettings
+from actorlearn.parameters.settings import AnyExchange, AsyncExchange, GossipExchange
+
+SYNC = {"mode": "sync", "rendezvous": {"by": "shm", "path": "r"}, "gradients": {"by": "shm", "path": "g"}}
+ASYNC = {"mode": "async", "rank": 0, "learners": 2, "store": {"by": "shm", "path": "s"}}
+GOSSIP = {
+    **{"mode": "gossip", "rank": 0, "learners": 2, "counts": {"by": "shm", "path": "c"}},
+    "messages": {"by": "ipc", "path": "m-{}"},
+}
+
+
+@pytest.mark.parametrize(
+    ("rule", "given"),
+    [
+        (r"Invalid value 'both' - at `\$\.mode`", {"mode": "both"}),
+        (r"exchange\.rank: 2 must be from 0 to 1", {**SYNC, "rank": 2, "learners": 2}),
+        (r"exchange\.rank: 2 must be from 0 to 1", {**ASYNC, "rank": 2}),
+        (r">= 0 - at `\$\.rank`", {**ASYNC, "rank": -1}),
+        (r"<= 63 - at `\$\.rank`", {**GOSSIP, "rank": 64}),
+        (r">= 0 - at `\$\.max_staleness`", {**GOSSIP, "max_staleness": -1}),
+        (r"Invalid value 'nccl' - at `\$\.messages\.by`", {**GOSSIP, "messages": {"by": "nccl", "path": "m"}}),
+        (r">= 1 - at `\$\.gradient_every`", {**GOSSIP, "gradient_every": 0}),
+        (r">= 1 - at `\$\.local_steps`", {**ASYNC, "local_steps": 0}),
+        (r"unknown field `local_steps`", {**SYNC, "local_steps": 1}),
+        (r"unknown field `learners`", {"mode": "alone", "learners": 2}),
+    ],
+)
+def test_what_no_exchange_has_is_refused_by_name(rule: str, given: dict[str, Any]) -> None:
+    with pytest.raises(msgspec.ValidationError, match=rule):
+        msgspec.convert(given, AnyExchange)
+
+
+@pytest.mark.parametrize("given", [{"mode": "alone"}, SYNC, ASYNC, GOSSIP])
+def test_settings_come_back_from_json_as_they_were(given: dict[str, Any]) -> None:
+    settings: AnyExchange = msgspec.convert(given, AnyExchange)
+    assert msgspec.json.decode(msgspec.json.encode(settings), type=AnyExchange) == settings
+    assert settings.mode == given["mode"]
+
+
+def test_only_messages_that_travel_are_listened_for() -> None:
+    messages = {"shm": Shm(path="/dev/shm/messages-{}"), "ipc": Ipc(path="/tmp/messages-{}.sock")}
+    told = {"rank": 3, "learners": 2, "counts": Shm(path="counts"), "graph": GraphSettings()}
+    assert GossipExchange(messages=messages["shm"], **told).listens is None  # type: ignore[arg-type]
+    listens = GossipExchange(messages=messages["ipc"], **told).listens  # type: ignore[arg-type]
+    assert listens and listens.endpoint == "ipc:///tmp/messages-3.sock"
+    assert AsyncExchange(rank=0, learners=1, store=Shm(path="store")).listens is None

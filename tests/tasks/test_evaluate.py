@@ -1,0 +1,50 @@
+"""Which checkpoints an evaluation plays: the run's newest, or the newest of each learner that is still there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from actorlearn.parameters import checkpoint
+from actorlearn.parameters.checkpoint_folders import CheckpointError
+from actorlearn.tasks.evaluate import newest_of_each
+
+
+def save(folder: Path, env_steps: int) -> None:
+    weights = {"weights.w": torch.full((2,), float(env_steps))}
+    checkpoint.save(folder, env_steps, weights, {"env_steps": env_steps, "policy_version": 1}, keep=3)
+
+
+def steps(folder: Path, behind_steps: int | None) -> dict[str, int]:
+    return {name: own.state["env_steps"] for name, own in newest_of_each(folder, behind_steps)[0].items()}
+
+
+def test_the_newest_of_each_learner_and_none_that_has_left(tmp_path: Path) -> None:
+    for folder, env_steps in (("", 100), ("", 900), ("learner-1", 1000), ("learner-2", 300), ("learner-3", 850)):
+        save(tmp_path / folder, env_steps)
+    assert steps(tmp_path, 200) == {"trainer-0": 900, "trainer-1": 1000, "trainer-3": 850}
+    assert steps(tmp_path, 100) == {"trainer-0": 900, "trainer-1": 1000}
+    assert steps(tmp_path, None) == {"trainer-0": 900}
+
+
+def test_a_learner_without_a_valid_checkpoint_is_left_out_and_all_without_are_an_error(tmp_path: Path) -> None:
+    save(tmp_path / "learner-1", 500)
+    (tmp_path / "learner-2" / "000000000700").mkdir(parents=True)
+    assert steps(tmp_path, 100) == {"trainer-1": 500}
+    with pytest.raises(CheckpointError, match="none found"):
+        newest_of_each(tmp_path / "empty", 100)
+    with pytest.raises(CheckpointError, match="none found"):
+        newest_of_each(tmp_path, None)
+
+
+def test_damaged_checkpoints_are_told(tmp_path: Path) -> None:
+    for folder, env_steps in (("", 100), ("", 200), ("learner-1", 150)):
+        save(tmp_path / folder, env_steps)
+    for damaged in ("000000000200", "learner-1/000000000150"):
+        (tmp_path / damaged / "tensors.safetensors").write_bytes(b"")
+    found, (newer, only) = newest_of_each(tmp_path, 100)
+    assert [own.path.name for own in found.values()] == ["000000000100"]
+    assert newer.startswith(f"{tmp_path.name}/000000000200 is damaged, {tmp_path.name}/000000000100 is used: ")
+    assert "learner-1: no valid checkpoint (learner-1/000000000150: tensors.safetensors has 0 bytes" in only

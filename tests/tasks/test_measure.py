@@ -1,0 +1,79 @@
+"""Parts measured alone do what a run does: with any algorithm, with discrete and with Box actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from actorlearn.tasks import measure
+from actorlearn.worker.settings import AloneSettings, SimulatorSettings, TrainerSettings
+from launch.plan.plan import plan
+from launch.plan.probe import describe
+from launch.topology.load import parse
+from tests.launch.opened import told
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Steps of one call of each part, in place of a measurement."""
+    steps: list[int] = []
+
+    def once(call: Callable[[], object], number: int, _seconds: float) -> float:
+        call()
+        steps.append(number)
+        return float(number)
+
+    monkeypatch.setattr(measure, "measured", once)
+    return steps
+
+
+CASES = [
+    *(("a2c", "CartPole-v1"), ("a2c", "Pendulum-v1"), ("ppo", "CartPole-v1"), ("impala", "CartPole-v1")),
+    *(("impala", "Pendulum-v1"), ("dqn", "CartPole-v1"), ("c51", "CartPole-v1")),
+]
+"""Beside the one of ``make test``."""
+
+
+@pytest.mark.parametrize(
+    ("name", "env_id"), [("ppo", "Pendulum-v1"), *(pytest.param(*case, marks=pytest.mark.nightly) for case in CASES)]
+)
+def test_every_part_runs_alone(counted: list[int], tmp_path: Path, env_id: str, name: str) -> None:
+    keys = ["simulators.count=1", "simulators.envs=4", "algorithm.horizon=8"]
+    keys += [] if name in ("dqn", "c51") else ["algorithm.minibatches=2"]
+    settings = measuring(tmp_path, env_id, name, 4, keys)
+    for part in (measure.simulate, measure.infer, measure.learn):
+        part(settings)
+    learned = 4 if settings.trainer.replay else 32  # a minibatch of 32 transitions, each learned from 8 times
+    assert counted == [4, 4, learned]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "keys",
+    [["simulators.envs=256"], ["simulators.envs=64", "algorithm.n_step=60", "replay.learning_starts_steps=4000"]],
+)
+def test_learning_from_a_replay_runs_alone_whatever_its_rings_must_hold(
+    counted: list[int], tmp_path: Path, keys: list[str]
+) -> None:
+    settings = measuring(tmp_path, "CartPole-v1", "dqn", 256, ["simulators.count=1", *keys])
+    measure.learn(settings)
+    assert counted == [4]
+
+
+def measuring(folder: Path, env_id: str, name: str, environments: int, keys: list[str]) -> AloneSettings:
+    """What a process that measures one part is told."""
+    topology = parse(f"env: {{id: {env_id}}}\nalgorithm: {{name: {name}}}\n", keys)
+    made = plan(topology, describe(topology))
+    simulator, trainer = told(made, "simulator-0"), told(made, "trainer")
+    assert isinstance(simulator, SimulatorSettings) and isinstance(trainer, TrainerSettings)
+    return AloneSettings(
+        part="",
+        simulator=simulator,
+        trainer=trainer,
+        device="cpu",
+        threads=1,
+        environments=environments,
+        seconds=0.0,
+    )

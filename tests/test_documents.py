@@ -1,0 +1,60 @@
+"""README and docs: what they name is there, what there is they name, and a newcomer's page stays a page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from launch.topology.load import parse
+from tests.sizes import PACKAGES, ROOT
+
+PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
+PLACE = re.compile(r"`((?:actorlearn|launch|configs|docs|tests)/[\w./-]*)`")
+LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([\w-]+))?\)")
+README_LINES = 130
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link may name of a page: its headings, as Markdown is shown on the web."""
+    headings = [line.lstrip("# ").lower() for line in page.read_text().splitlines() if line.startswith("#")]
+    return {re.sub(r"[^\w -]", "", heading).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_place_that_is_named_exists(page: Path) -> None:
+    missing = sorted({place for place in PLACE.findall(page.read_text()) if not (ROOT / place).exists()})
+    assert not missing, f"{page.name} names {missing}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_to_a_page_and_its_heading(page: Path) -> None:
+    broken = []
+    for target, anchor in LINK.findall(page.read_text()):
+        file = (page.parent / target) if target else page
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            broken.append(f"{target}#{anchor}")
+    assert not broken, f"{page.name} links to {broken}"
+
+
+def test_every_room_has_its_line_in_the_architecture() -> None:
+    told = (ROOT / "docs" / "architecture.md").read_text()
+    rooms = {folder.parent for package in PACKAGES for folder in (ROOT / package).glob("*/__init__.py")}
+    silent = sorted(name for room in rooms if f"| `{(name := room.relative_to(ROOT).as_posix())}/` |" not in told)
+    assert not silent, f"docs/architecture.md has no row for {silent}"
+
+
+def test_the_readme_is_a_page_and_names_every_other() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= README_LINES
+    linked = {target for page in PAGES for target in re.findall(r"\]\((?:docs/)?([\w-]+\.md)", page.read_text())}
+    unknown = sorted(page.name for page in (ROOT / "docs").glob("*.md") if page.name not in linked)
+    assert not unknown, f"no page links to {unknown}"
+
+
+def test_the_topologies_of_the_readme_are_topologies() -> None:
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    assert len(blocks) == 2
+    mine, shown = map(parse, blocks)
+    assert mine.env.id.startswith("minigrid:") and shown.env.id == "ALE/Breakout-v5"

@@ -1,0 +1,182 @@
+"""Registries: what is shipped comes in by entry points, and a stranger's too, or by name; what does not fit is told."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSpec, OffPolicySettings, OnPolicySettings
+from actorlearn.envs.specs import ENVIRONMENTS
+from actorlearn.models.specs import MODELS
+from actorlearn.optim.specs import OPTIMIZERS
+from actorlearn.registry import Registry, Spec
+from tests.loaded import modules_after
+from tests.sizes import ROOT
+
+NAMED: list[Registry[Any]] = [ALGORITHMS, MODELS, OPTIMIZERS]
+
+STRANGERS = """
+import msgspec
+from typing import Annotated
+from actorlearn.algorithms.settings import AlgorithmSpec, OnPolicySettings
+from actorlearn.models.specs import ModelSettings
+
+class Mine:
+    by_ratio = True
+    class Settings(OnPolicySettings, frozen=True, kw_only=True):
+        temperature: Annotated[float, msgspec.Meta(gt=0, description="of the policy")] = 1.0
+    def heads(self): ...
+    columns = act = prepare = loss = heads
+
+class Plain:
+    def heads(self): ...
+    columns = act = prepare = loss = heads
+
+class Replayed(Plain):
+    target_rows = 1
+    epsilon = Plain.heads
+
+class Half:
+    def heads(self): ...
+
+class Wrong(Plain):
+    Settings = ModelSettings
+
+SPEC = AlgorithmSpec(name="mine", settings=Mine.Settings, made_by="strangers:Mine", defaults={"atari": {}})
+number = 3
+"""
+
+
+@pytest.fixture
+def strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / "strangers.py").write_text(STRANGERS)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    sys.modules.pop("strangers", None)
+
+
+def installed(folder: Path, entries: str) -> None:
+    """Make the folder look like where a package is installed that brings these entry points."""
+    info = folder / "strange_rl-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: strange-rl\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(entries)
+
+
+def test_everything_that_is_shipped_can_be_made_and_is_called_what_its_tag_says() -> None:
+    assert set(ALGORITHMS.names()) == {"a2c", "ppo", "impala", "dqn", "c51"}
+    assert set(OPTIMIZERS.names()) == {"rmsprop", "adam"}
+    for registry in [*NAMED, ENVIRONMENTS]:
+        assert [entry.load().name for entry in registry.entries()] == list(registry.names())
+        assert all(callable(spec.load()) or spec.load().make for spec in registry.specs())
+        assert {entry.distribution for entry in registry.entries()} == {"actorlearn"}
+    for registry in NAMED:
+        for spec in registry.specs():
+            written = {"name": spec.name, **msgspec.to_builtins(spec.settings())}
+            assert msgspec.convert(written, spec.settings) == spec.settings()
+            assert spec.settings().name == spec.name
+
+
+@pytest.mark.parametrize("registry", [*NAMED, ENVIRONMENTS], ids=lambda registry: registry.kind)
+def test_every_key_says_what_it_is(registry: Registry[Any]) -> None:
+    for spec in registry.specs():
+        for field in msgspec.inspect.type_info(spec.settings).fields:  # type: ignore[attr-defined]
+            told = getattr(field.type, "extra_json_schema", None) or {}
+            assert told.get("description"), f"{registry.kind} {spec.name}: {field.name}"
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS.names())
+def test_defaults_are_values_that_the_owners_accept(algorithm: str) -> None:
+    spec = ALGORITHMS.spec(algorithm)
+    assert set(spec.defaults) == {"atari", "vector"}
+    for sections in spec.defaults.values():
+        msgspec.convert(sections.get("algorithm", {}), spec.settings)
+    for by_name in spec.optimizers.values():
+        for optimizer, numbers in by_name.items():
+            msgspec.convert(numbers, OPTIMIZERS.spec(optimizer).settings)
+
+
+def test_what_pyproject_says_is_what_is_installed() -> None:
+    installed = [point for point in metadata.entry_points(group="actorlearn.algorithms") if point.dist]
+    if not installed:
+        pytest.skip("installed before it had entry points: install it again")
+    assert {point.name for point in installed} >= set(ALGORITHMS.names())
+
+
+def test_a_strangers_entry_comes_in_by_the_same_door_and_a_broken_one_hides_nobody(
+    strangers: Path,
+) -> None:
+    group = "strangers.of.this.test"
+    installed(strangers, f"[{group}]\nmine = strangers:SPEC\nbroken = nowhere:SPEC\nnone = strangers:number\n")
+    registry = Registry("algorithm", group, AlgorithmSpec)
+    assert registry.names() == ("broken", "mine", "none")
+    assert registry.entries()[0].distribution == "strange-rl"
+    assert registry.spec("mine").settings().name == "mine"
+    with pytest.raises(ValueError, match="no package 'nowhere' is installed"):
+        registry.spec("broken")
+    with pytest.raises(ValueError, match="strangers:number must be an AlgorithmSpec, and is 3"):
+        registry.spec("none")
+    assert [spec.name for spec in registry.specs()] == ["mine"]
+
+
+@pytest.mark.usefixtures("strangers")
+def test_a_strangers_class_brings_settings_of_its_own_or_has_those_of_its_kind() -> None:
+    mine = ALGORITHMS.spec("strangers:Mine")
+    made = msgspec.convert({"name": "strangers:Mine", "temperature": 2.0, "horizon": 7}, mine.settings)
+    assert (made.name, made.horizon, made.temperature) == ("strangers:Mine", 7, 2.0)  # type: ignore[attr-defined]
+    assert mine.by_ratio and not mine.replayed
+    assert mine.load().__name__ == "Mine"
+    assert issubclass(ALGORITHMS.spec("strangers:Plain").settings, OnPolicySettings)
+    replayed = ALGORITHMS.spec("strangers:Replayed")
+    assert replayed.replayed and issubclass(replayed.settings, OffPolicySettings)
+    assert replayed.defaults["vector"]["replay"]
+    spec: Spec = ALGORITHMS.spec("strangers:SPEC")
+    assert (spec.name, spec.made_by, spec.settings().name) == ("strangers:SPEC", "strangers:Mine", "strangers:SPEC")
+
+
+@pytest.mark.usefixtures("strangers")
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("a3c", "must be a2c, c51, dqn, impala, ppo or package.module:Name"),
+        ("strangers:Nobody", "strangers has no 'Nobody'"),
+        ("strangers:Half", "does not fit: it lacks columns, act, prepare, loss"),
+        ("strangers:Wrong", "its Settings must be a subclass of actorlearn.algorithms.settings.OnPolicySettings"),
+        ("strangers:number", "must be a class or an AlgorithmSpec, and is 3"),
+        ("strangers.deep:Name", "'strangers' is not a package|has no module"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_what_is_missing(name: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        ALGORITHMS.spec(name)
+
+
+def test_the_kind_of_an_environment_follows_from_its_id() -> None:
+    assert ENVIRONMENTS.of("ALE/Pong-v5").name == "atari"
+    assert ENVIRONMENTS.of("CartPole-v1").name == ENVIRONMENTS.of("package.module:Class").name == "gymnasium"
+
+
+def test_specs_load_no_torch_and_no_environment() -> None:
+    names = "ALGORITHMS.specs(), MODELS.specs(), OPTIMIZERS.specs(), ENVIRONMENTS.specs()"
+    imports = "\n".join(
+        f"from actorlearn.{module} import {name}"
+        for module, name in (
+            ("algorithms.settings", "ALGORITHMS"),
+            ("models.specs", "MODELS"),
+            ("optim.specs", "OPTIMIZERS"),
+            ("envs.specs", "ENVIRONMENTS"),
+        )
+    )
+    loaded = modules_after(f"{imports}\nassert all(len(found) for found in ({names}))")
+    assert not loaded & {"torch", "gymnasium", "ale_py"}
+
+
+def test_a_checkout_reads_its_own_pyproject() -> None:
+    assert (ROOT / "pyproject.toml").is_file()
+    assert "rmsprop" in OPTIMIZERS.names()
