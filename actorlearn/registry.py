@@ -5,7 +5,7 @@ what it wants of the others, and the class that makes it, which is imported when
 in by entry points, those that are shipped through the same door as a stranger's:
 
     [project.entry-points."actorlearn.algorithms"]
-    sac = "my_package.sac_spec:SPEC"
+    my-ppo = "my_package.my_ppo_spec:SPEC"
 
 A topology may also name a class or a spec that nobody has registered, as "package.module:Name".
 

@@ -1,6 +1,6 @@
 """The update that one batch makes: outputs, loss, gradient, step; epochs over it in parts.
 
-Reads: a ``Batch``. Writes: flat weights and optimizer state. Refuses to know: rollouts, blocks, messages.
+Reads: a ``Batch``, and its rollout's number. Writes: flat weights and optimizer state. Knows no blocks and no messages.
 """
 
 from __future__ import annotations
@@ -169,10 +169,10 @@ class Learning:
                 go_on(going_on)
             self.exchange.step(self.gradients, self.learning_rate(env_steps))
         done = self.consumed.done(self.settings.learner, rollout)
-        for place, chosen in enumerate(self._minibatches(batch, rollout)):
-            if place < done:
+        for index, chosen in enumerate(self._minibatches(batch, rollout)):
+            if index < done:
                 continue
-            if self.exchange.idle + place > done:
+            if self.exchange.idle + index > done:
                 go_on(going_on)
             part = batch if self._parts(batch) == 1 else batch.environments(chosen)
             finite, update = self.finite, self.update(part, env_steps)

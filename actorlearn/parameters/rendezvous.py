@@ -1,6 +1,6 @@
 """Where learners of one machine meet: each says a few numbers, and goes on when all have.
 
-Reads and writes one row of words per learner in shared memory; rings the others' wakeups.
+Reads and writes one row of words per learner in shared memory; wakes the others.
 
 A learner may wait here for minutes, for one that is slow or has not started. So it goes on showing that it is alive,
 the wait can be broken off, and it ends when a peer that has not come yet is dead: each learner holds a lock that the

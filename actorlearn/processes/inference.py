@@ -3,7 +3,7 @@
 Reads: the observation column of rows named by the word ``observed``, also state and first for a recurrent network; the
 newest published weights, or those of a row's rollout.
 Writes: action, the algorithm's own columns and policy_version, and the state of the row after; the word ``acted``;
-rings the simulator.
+wakes the simulator.
 Next: the simulator steps on (stage 1); complete blocks go to ``processes/batches.py``.
 """
 

@@ -1,6 +1,6 @@
 """The simulators whose rollouts a trainer learns: followed as orders list them, woken when they may go on, waited for.
 
-Reads: orders. Writes: through ``processes/batches.py`` the words of membership; wakes the members' wakeups; tells the
+Reads: orders. Writes: through ``processes/batches.py`` the words of membership; wakes the members; tells the
 supervisor whose segments may go.
 """
 
@@ -49,7 +49,7 @@ class Membership:
         self._wakeups.wake_all()
 
     def wait(self) -> None:
-        """Sleep until a member rings or an order comes, POLL_MS at most."""
+        """Sleep until a member wakes it or an order comes, POLL_MS at most."""
         self._waiter.wait(POLL_MS)
 
     def wait_following(self) -> bool:

@@ -1,7 +1,7 @@
 """Stage 1 of 5: steps environments and writes what they return, in place, into blocks.
 
 Reads: the action column of its blocks, written by stage 2.
-Writes: observation, raw reward and boundary columns; the words ``observed`` and ``completed``; rings stages 2 and 3.
+Writes: observation, raw reward and boundary columns; the words ``observed`` and ``completed``; wakes stages 2 and 3.
 Next: ``processes/inference.py`` answers each row with actions.
 """
 

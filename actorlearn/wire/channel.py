@@ -192,7 +192,7 @@ class Pull:
 
 
 class Waiter:
-    """Sleeps until a wakeup rings, a channel has something, or the deadline."""
+    """Sleeps until it is woken, a channel has something, or the deadline."""
 
     def __init__(self, wakeup: Wakeup | None, channel: Router | Dealer | None) -> None:
         """Watch these; None is what a process has not got."""

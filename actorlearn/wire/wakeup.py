@@ -1,7 +1,7 @@
 """Wakeups: how a process that sleeps is told to look at the words in shared memory again.
 
 Reads and writes nothing but one byte in a named pipe, which says nothing and may be lost: whoever sleeps looks again by
-himself after a while. A wakeup belongs to one listener, anybody may ring it, and it outlives both.
+himself after a while. A wakeup belongs to one listener, anybody may wake him, and it outlives both.
 
 A pipe and not a message, because the hand-over of a step is made of wake-ups. On two cores of an AMD EPYC one through
 zmq's ipc took 110 to 170 us, as each side has a thread of zmq's own in between; cheap environments lost a third of
@@ -23,9 +23,9 @@ class Wakeup:
     """The listener's end."""
 
     def __init__(self, path: Path) -> None:
-        """Hang the wakeup up, for this user alone; one that hangs there from an earlier incarnation is used again.
+        """Make the pipe, for this user alone; one that is there from an earlier incarnation is used again.
 
-        What else lies there is removed: a file is never empty to who waits for it, and grows with every ring.
+        What else lies there is removed: a file is never empty to who waits for it, and grows with every byte.
         """
         with suppress(FileNotFoundError):
             if not stat.S_ISFIFO(path.lstat().st_mode):
@@ -46,7 +46,7 @@ class Wakeup:
 
 
 class Wakeups:
-    """The ringers' end: wakeups of several listeners, by the listener's id."""
+    """The wakers' end: wakeups of several listeners, by the listener's id."""
 
     def __init__(self, paths: Mapping[str, str] | None = None) -> None:
         """Nothing is opened before somebody is woken."""
@@ -54,13 +54,13 @@ class Wakeups:
         self._fds: dict[str, int] = {}
 
     def follow(self, paths: Mapping[str, str]) -> None:
-        """Ring these from now on, and no others."""
+        """Wake these from now on, and no others."""
         for listener in [listener for listener in self._fds if listener not in paths]:
             os.close(self._fds.pop(listener))
         self._paths = dict(paths)
 
     def wake(self, listener: str) -> bool:
-        """Wake a listener; False when nobody listens. A wakeup that is full of rings has been heard or will be."""
+        """Wake a listener; False when nobody listens. A pipe that is full has woken its listener or will."""
         try:
             if listener not in self._fds:
                 handle = os.open(self._paths[listener], os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -70,7 +70,7 @@ class Wakeups:
             os.write(self._fds[listener], b"!")
         except BlockingIOError:
             return True
-        except OSError:  # not hung up yet, or its listener has died
+        except OSError:  # not made yet, or its listener has died
             if listener in self._fds:
                 os.close(self._fds.pop(listener))
             return False
@@ -82,5 +82,5 @@ class Wakeups:
             self.wake(listener)
 
     def close(self) -> None:
-        """Ring no more."""
+        """Wake nobody any more."""
         self.follow({})

@@ -73,7 +73,7 @@ class SimulatorSettings(ProcessSettings, frozen=True):
     rollouts: str
     """Path of the rollouts segment, in which the trainer opens rollouts."""
     wakeup: str
-    """Path of its wakeup, which inference server and trainer ring."""
+    """Path of its wakeup, by which inference server and trainer wake it."""
     inference_wakeup: str
     """Path of its inference server's; empty when the simulator runs the policy itself."""
     trainer_wakeup: str
@@ -94,7 +94,7 @@ class SimulatorSettings(ProcessSettings, frozen=True):
 
 
 class InferenceSettings(ProcessSettings, frozen=True):
-    """An inference server: answers the simulators that ring its wakeup."""
+    """An inference server: answers the simulators that wake it."""
 
     wakeup: str
     policy: PolicySettings

@@ -21,7 +21,7 @@ LOOK_S = 0.005
 """Orders are looked for no more often than this: a step of a cheap environment takes less than the look."""
 
 POLL_MS = 50
-"""Longest sleep of any loop before it looks at the words in shared memory again: what a lost ring costs."""
+"""Longest sleep of any loop before it looks at the words in shared memory again: what a lost wakeup costs."""
 
 
 class Worker:

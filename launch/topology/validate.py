@@ -1,6 +1,6 @@
 """Finds everything that is wrong with the values of a topology: walks a raw tree along the types of ``schema.py``.
 
- Yields problems of path, value, rule and way out; where each stood, and how it is said on one line, is for
+Yields problems of path, value, rule and way out; where each stood, and how it is said on one line, is for
 ``messages.py``. Ranges, patterns and words are read from the types, so that nothing is told here a second time; msgspec
 would raise the first problem only, and knows no way out. Rules that tie keys together are in ``rules.py``.
 """

@@ -255,7 +255,7 @@ CLOCK = SimpleNamespace(monotonic=lambda: 0.0, sleep=sleep)
 
 
 class Silent:
-    """For ``Wakeup`` and ``Wakeups``: a ring may be lost, so nothing may depend on it."""
+    """For ``Wakeup`` and ``Wakeups``: a wakeup may be lost, so nothing may depend on it."""
 
     def __init__(self, *_: object) -> None: ...
 

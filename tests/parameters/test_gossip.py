@@ -119,8 +119,8 @@ def test_in_any_order_weights_are_what_the_matrices_say(tmp_path_factory, graph,
         exchange.close()
 
 
-class InRollouts:
-    """A mailbox that makes a rollout of it: nobody mixes before all have posted, nor posts before all have mixed."""
+class InStep:
+    """A mailbox by which all go step by step: nobody mixes before all have posted, nor posts before all have mixed."""
 
     def __init__(self, mailbox, barrier: threading.Barrier) -> None:
         self._mailbox, self._barrier = mailbox, barrier
@@ -141,7 +141,7 @@ def test_in_rollouts_the_mean_moves_as_the_mixing_matrix_says(tmp_path: Path, gr
     for rank, exchange in enumerate(learners):
         exchange.weights += rank  # as if they had begun apart
         exchange.join(0, 0)
-        exchange.mailbox = InRollouts(exchange.mailbox, barrier)
+        exchange.mailbox = InStep(exchange.mailbox, barrier)
     expected = np.stack([exchange.weights.double().numpy() for exchange in learners])
     means = [expected.mean(0)]
     for exchange in range(rollouts):

@@ -27,7 +27,7 @@ ENV = named.env(id="tests.ledger.env:Ledger", time_limit_steps=10)
 
 ROLLOUTS = 7
 
-HORIZON, ENVS, ACTIONS, SEATS = 4, 2, 4, 2
+HORIZON, ENVS, ACTIONS, MEMBERS = 4, 2, 4, 2
 
 COUNTER = itertools.count()
 
@@ -91,7 +91,7 @@ class Play:
         ):  # of each rollout that is open, what it was opened at
             self.rollouts.published(version, version, version)
             self.rollouts.raise_to(version + blocks)
-        self.simulators = [Simulator(self, n, before.folder if before else None) for n in range(SEATS)]
+        self.simulators = [Simulator(self, n, before.folder if before else None) for n in range(MEMBERS)]
         self.batches.follow([simulator.member for simulator in self.simulators], [])
         self.batches.open_next()
 
@@ -101,15 +101,15 @@ class Play:
 
     def event(self, random: np.random.Generator, learn: bool = True) -> None:
         """Let somebody, drawn, do what they can do now."""
-        who = random.integers(SEATS + 1 + learn)
-        if who < SEATS:
+        who = random.integers(MEMBERS + 1 + learn)
+        if who < MEMBERS:
             for group in self.simulators[who].groups:
                 if group.advance() == "observed" and self.local:
                     self.answer([(group.blocks, group.index, group.timestep)])
-        elif who == SEATS and not self.local:
+        elif who == MEMBERS and not self.local:
             for asked in self.batching.batches([simulator.blocks for simulator in self.simulators]):
                 self.answer(asked)
-        elif who > SEATS and (parts := self.batches.parts()):
+        elif who > MEMBERS and (parts := self.batches.parts()):
             self.learn(self.batches.take(parts))
 
     def answer(self, asked: list[Asked]) -> None:

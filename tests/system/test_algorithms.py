@@ -23,12 +23,14 @@ def test_catch_is_learned_by_impala(launched: Start) -> None:
 OWN, SERVER = ["inference.count=0"], ["inference.count=1", "simulators.groups=2"]
 
 
-@pytest.mark.parametrize(("name", "way"), [("a2c", OWN), ("ppo", SERVER)])
-def test_box_actions_pass_through_a_run_that_repeats_itself(launched: Start, name: str, way: list[str]) -> None:
-    keys = ["total_steps=3000", f"algorithm.name={name}", "algorithm.horizon=16", "simulators.blocks=1", *way]
-    if name != "ppo":
-        keys += ["algorithm.minibatches=1"]
-    one, again = (finished(launched("classic/pendulum", *keys)) for _ in range(2))
+@pytest.mark.parametrize(
+    ("topology", "way"),
+    [("cartpole", ["env.id=Pendulum-v1", *OWN]), ("classic/pendulum", SERVER)],
+    ids=["a2c", "ppo"],
+)
+def test_box_actions_pass_through_a_run_that_repeats_itself(launched: Start, topology: str, way: list[str]) -> None:
+    keys = ["total_steps=3000", "algorithm.horizon=16", "simulators.blocks=1", *way]
+    one, again = (finished(launched(topology, *keys)) for _ in range(2))
     assert one["episodes"] > 0
     assert one["weights_sha256"] == again["weights_sha256"]
 

@@ -107,7 +107,7 @@ def test_waiting_ends_with_a_message_a_ring_or_at_the_deadline(router: Router, t
     wakeups = Wakeups({"d": str(tmp_path / "d.wakeup")})
     assert wakeups.wake("d") and wakeups.wake("d")
     assert waiter.wait(2000)
-    assert not waiter.wait(0)  # two rings are one
+    assert not waiter.wait(0)  # woken twice is woken once
     for end in (dealer, wakeups, wakeup):
         end.close()
 
