@@ -13,6 +13,7 @@ from actorlearn.algorithms.settings import ALGORITHMS, OffPolicySettings, OnPoli
 from actorlearn.envs.specs import AtariSettings, GymnasiumSettings
 from actorlearn.models.specs import EncoderSettings
 from actorlearn.parameters.modes import ALL_KEYS, MODES
+from actorlearn.parameters.published import SLOTS
 from actorlearn.parameters.settings import GossipSettings, LearnersSettings
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.worker.roles import ROLES
@@ -21,9 +22,6 @@ from launch.topology.schema import Topology
 from launch.topology.validate import Problem, listed
 
 Problems = Iterator[Problem]
-
-VERSIONS = 3
-"""Of the weights that are kept (actorlearn.parameters.published.SLOTS)."""
 
 
 def broken(t: Topology) -> Problems:
@@ -175,12 +173,12 @@ def weights_of_rollouts(t: Topology) -> Problems:
     """Rows are answered by the weights of their rollout only where these are kept, and are one version."""
     if t.simulators.weights == "newest":
         return
-    if t.simulators.blocks > VERSIONS:
+    if t.simulators.blocks > SLOTS:
         yield _problem(
             t,
             "simulators.weights",
-            f"{VERSIONS} versions of the weights are kept, and {t.simulators.blocks} rollouts (blocks) may be open",
-            f"write simulators.blocks: {VERSIONS} or less, or weights: newest",
+            f"{SLOTS} versions of the weights are kept, and {t.simulators.blocks} rollouts (blocks) may be open",
+            f"write simulators.blocks: {SLOTS} or less, or weights: newest",
         )
     if t.inference.batch_rows or t.learners.pull_rows:
         yield _problem(

@@ -25,7 +25,6 @@ from actorlearn.parameters.settings import GossipSettings, LearnersSettings
 from launch.topology import defaults, reference, strict_yaml
 from launch.topology.keys import CHOSEN, key_at, keys_of, leaves, structs_of
 from launch.topology.load import Topology, TopologyError, dump, load, parse, tree
-from launch.topology.rules import VERSIONS
 from launch.topology.schema import SupervisionSection
 from tests.examples import examples
 from tests.sizes import ROOT
@@ -139,7 +138,7 @@ def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
     if "value_max" in algorithm:
         algorithm |= {"value_min": -1.0, "value_max": 1.0}
     if tree["simulators"]["weights"] == "rollout":
-        tree["simulators"]["blocks"] = min(tree["simulators"]["blocks"], VERSIONS)
+        tree["simulators"]["blocks"] = min(tree["simulators"]["blocks"], published.SLOTS)
         tree["learners"]["pull_rows"] = 0
     if tree["mode"] == "async" and tree["optimizer"]["name"] == "rmsprop":
         tree["learners"]["local_steps"] = 1
@@ -435,7 +434,3 @@ def test_presets_are_those_of_the_atari_environments() -> None:
 def test_the_door_to_topologies_does_not_import_torch_or_environments() -> None:
     program = "import sys, launch.topology.load; sys.exit(sorted({'torch', 'gymnasium'} & set(sys.modules)) or 0)"
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT, timeout=30)
-
-
-def test_versions_kept_are_those_of_the_weights() -> None:
-    assert VERSIONS == published.SLOTS
