@@ -1,21 +1,26 @@
-"""What every test gets: one computing thread, and the rule that nothing is left behind.
+"""Fixtures of every test: one computing thread, and the rule that nothing is left behind.
 
 A test fails that leaves a process, a thread, a run's folder in /dev/shm or a Unix socket file. What it left is then
-ended and removed, so that the next test starts clean.
+ended and removed, so that the next test starts clean. A module fails that leaves many descriptors open.
 
 Processes are recognised by a mark in their environment, so orphans that have left our process tree are found too, and
-trainings that somebody else runs on this machine are left alone.
+trainings that somebody else runs on this machine are left alone. So are the segments of other sessions of these tests,
+dead ones too: a run's directory names the run's folder, which stands in the temporary folder of the session it is of.
 """
 
 from __future__ import annotations
 
+import gc
+import getpass
 import os
 import secrets
 import shutil
 import stat
 import sys
+import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -34,14 +39,20 @@ for _threads in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 hypothesis.settings.load_profile(UNIT)
 
 SHM_ROOT = Path("/dev/shm")
+SESSIONS_ROOT = Path(tempfile.gettempdir(), f"pytest-of-{getpass.getuser()}")
+"""The folder in which pytest makes a temporary folder for each session."""
 SESSION_VARIABLE = "ACTORLEARN_TEST_SESSION"
 # A child that has been told to end may need this long; the wait is only ever spent on a test that is about to fail.
 GRACE_S = 3.0
+MOST_DESCRIPTORS = 32
+"""A module may leave so many: some are opened by imports, some by whatever waits to be collected."""
+COLLECTED_FROM = 256
+"""So many open descriptors are collected between two tests: mappings of runs in one process are held by cycles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What exists at one moment and should not outlive a test."""
+    """Processes, threads and files of one moment that should not outlive a test."""
 
     processes: frozenset[psutil.Process]
     threads: frozenset[threading.Thread]
@@ -61,10 +72,11 @@ class Remains:
 
 
 class Machine:
-    """Who else is here: processes that are not this session's are looked at once, and passed over from then on."""
+    """Tells this session's processes from all others, which are looked at once and passed over from then on."""
 
-    def __init__(self, mark: str) -> None:
+    def __init__(self, mark: str, own_folder: Path) -> None:
         self._wanted = f"{SESSION_VARIABLE}={mark}".encode()
+        self._own_folder = own_folder
         self._strangers: set[int] = set()
 
     def our_processes(self) -> frozenset[psutil.Process]:
@@ -88,9 +100,9 @@ class Machine:
         return any(parent.pid == os.getpid() for parent in process.parents())
 
     def without_strangers(self, segments: frozenset[Path]) -> frozenset[Path]:
-        """Those of ``segments`` that no process outside this session has mapped or open."""
+        """Those of ``segments`` that are of no other session, and that no process outside this one has mapped or open."""
         ours = {process.pid for process in self.our_processes()} | {os.getpid()}
-        left = set(segments)
+        left = {path for path in segments if not self._is_of_another_session(path)}
         for folder in Path("/proc").iterdir() if left else ():
             if folder.name.isdigit() and int(folder.name) not in ours:
                 with suppress(OSError):
@@ -98,6 +110,13 @@ class Machine:
                     handles = [os.readlink(handle) for handle in (folder / "fd").iterdir()]
                     left = {p for p in left if f"{p}/" not in mapped and not any(f"{p}/" in f"{h}/" for h in handles)}
         return frozenset(left)
+
+    def _is_of_another_session(self, segments: Path) -> bool:
+        """Whether this is the directory of a run in another session's temporary folder."""
+        with suppress(OSError):
+            run_dir = Path((segments / "run").read_text())
+            return SESSIONS_ROOT in run_dir.parents and self._own_folder not in run_dir.parents
+        return False
 
 
 def _segments() -> frozenset[Path]:
@@ -169,11 +188,11 @@ def _sweep(left: Remains) -> None:
 
 
 @pytest.fixture(scope="session")
-def this_machine() -> Iterator[Machine]:
+def this_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     """This machine, with a mark in the environment of every process that the tests start, and of no other."""
     mark = secrets.token_hex(8)
     os.environ[SESSION_VARIABLE] = mark
-    yield Machine(mark)
+    yield Machine(mark, tmp_path_factory.getbasetemp())
     del os.environ[SESSION_VARIABLE]
 
 
@@ -189,11 +208,36 @@ def nothing_outlives_the_session(this_machine: Machine) -> Iterator[None]:
         pytest.fail(f"left behind by a fixture at the end of the tests:\n{report}", pytrace=False)
 
 
+def _descriptors() -> list[str]:
+    """Targets of this process's open descriptors."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the one that lists them
+            found.append(os.readlink(f"/proc/self/fd/{number}"))
+    return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_descriptors_left() -> Iterator[None]:
+    """A module may not leave many descriptors open; a mapping that is not closed has one."""
+    before = Counter(_descriptors())
+    most = before.total() + MOST_DESCRIPTORS
+    yield
+    if len(_descriptors()) > most:
+        gc.collect()
+    if len(left := _descriptors()) > most:
+        new = Counter(left) - before
+        report = "\n".join(f"  {count} x {target}" for target, count in new.most_common(10))
+        pytest.fail(f"{len(left) - before.total()} descriptors left open, among them\n{report}", pytrace=False)
+
+
 @pytest.fixture(autouse=True)
 def nothing_left_behind(request: pytest.FixtureRequest, this_machine: Machine) -> Iterator[None]:
     """Set up before a test's own fixtures and checked after them, so that what they clean up is not held against it."""
     before = _remains(this_machine, None)
     yield
+    if len(os.listdir("/proc/self/fd")) > COLLECTED_FROM:
+        gc.collect()
     folder = request.node.funcargs.get("tmp_path")
     left = _new_remains(this_machine, folder, before)
     if left:
