@@ -100,7 +100,7 @@ class Machine:
         return any(parent.pid == os.getpid() for parent in process.parents())
 
     def without_strangers(self, segments: frozenset[Path]) -> frozenset[Path]:
-        """Those of ``segments`` that are of no other session, and that no process outside this one has mapped or open."""
+        """Those of ``segments`` that are of no other session, and that nobody outside this one has mapped or open."""
         ours = {process.pid for process in self.our_processes()} | {os.getpid()}
         left = {path for path in segments if not self._is_of_another_session(path)}
         for folder in Path("/proc").iterdir() if left else ():

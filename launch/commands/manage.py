@@ -28,7 +28,7 @@ from launch.runtime.workspace import sweep_all
 _CHANGE_S = 75.0
 """Attach, detach and save are answered when done, or given up by the supervisor after 60 s."""
 
-_NOW_S = 5.0
+NOW_S = 5.0
 """A supervisor told to stop now has nothing to save; what takes longer than this is stuck."""
 
 _METRICS = ("env_steps", "env_steps_per_s", "episode_return_mean")
@@ -103,11 +103,11 @@ def stop(word: str, now: bool, timeout_s: float, json: bool) -> int:
 def _stop_now(run: Run) -> bool:
     """Have it end at once; kill a supervisor that does not. Says whether asking was enough."""
     with suppress(FailedError):  # it may be ending, and a stuck one is why --now was given
-        ask(run, "kill", timeout_s=_NOW_S / 2)
-    if _wait(run, _NOW_S):
+        ask(run, "kill", timeout_s=NOW_S / 2)
+    if _wait(run, NOW_S):
         return True
     _kill(run)
-    _wait(run, _NOW_S)
+    _wait(run, NOW_S)
     sweep_all()  # its children are ended by their guardian
     return False
 

@@ -23,7 +23,7 @@ import gymnasium
 from gymnasium.envs.registration import register
 
 class Corridor(gymnasium.Env):
-    """As long as it is said to be; its end is worth 1."""
+    """As long as it is said to be; its end is worth 1, and 1 more each time: its own prize is changed."""
 
     def __init__(self, length=3, prize={"worth": 1}):
         self.observation_space = gymnasium.spaces.Discrete(length)
@@ -37,8 +37,9 @@ class Corridor(gymnasium.Env):
 
     def step(self, action):
         self.at += action
-        over = self.at == self.length - 1
-        return self.at, float(over) * self.prize["worth"], over, False, {}
+        over, worth = self.at == self.length - 1, self.prize["worth"]
+        self.prize["worth"] += over
+        return self.at, float(over) * worth, over, False, {}
 
 class Broken(gymnasium.Env):
     def __init__(self):
@@ -199,9 +200,8 @@ def test_arguments_reach_the_constructor_of_every_environment_as_its_own(install
     with opened(settings, [1, 2]) as env:
         rows = play(env, np.ones((5, 2), np.int64))
         assert env.spec.observation_shape == (5,)
-        prizes = [game.unwrapped.prize for game in env._envs]
     assert column(rows, "reward")[4].tolist() == [2.0, 2.0] and column(rows, "terminated")[4].all()
-    assert prizes[0] is not prizes[1] and prizes[0] is not settings.kwargs["prize"]
+    assert settings.kwargs == {"length": 5, "prize": {"worth": 2}}
     assert gymnasium.registry.get("Corridor-v0").kwargs == {"length": 4}
 
 

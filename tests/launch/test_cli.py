@@ -22,8 +22,6 @@ from actorlearn.wire.channel import Router
 from actorlearn.wire.messages import Reply, Request, decode, encode
 from launch.commands import doctor, manage
 from launch.errors import FailedError
-from launch.machine.cgroups import Quota
-from launch.machine.cores import Cores
 from launch.runs import client, find
 from tests.launch.asking import ask, refused
 from tests.launch.runs.folders import make_run, me
@@ -264,14 +262,15 @@ def test_stop_waits_for_the_end(tmp_path: Path) -> None:
 
 
 def test_stop_now_asks_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manage, "_wait", lambda run, timeout_s: True)
+    started = find.start_time(os.getpid())
     with supervisor(tmp_path, {"kill": Reply(ok=True, text="everything ends now")}) as (path, asked):
+        monkeypatch.setattr(find, "start_time", lambda pid: None if asked else started)  # it ends when it is asked
         assert ask("stop", path, "--now").exit_code == 0
     assert [request.command for request in asked] == ["kill"]
 
 
 def test_stop_now_kills_a_supervisor_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manage, "_NOW_S", 0.2)
+    monkeypatch.setattr(manage, "NOW_S", 0.2)
     stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", stubborn]) as child:
         about = {"supervisor_pid": child.pid, "supervisor_started": find.start_time(child.pid)}
@@ -355,80 +354,7 @@ def test_clean_says_what_it_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said == ["removed the shared memory of pong-1", "removed the sockets of pong-2"]
 
 
-# This machine ---------------------------------------------------------------------------------------------------------
-
-
-def test_doctor_fails_only_on_what_would_stop_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    fine = [doctor.Finding("cores", "1", doctor.WARN, "allow two"), doctor.Finding("python", "3.11")]
-    for findings, code in ((fine, 0), ([*fine, doctor.Finding("/dev/shm", "0 B", doctor.STOP, "free some")], 1)):
-        monkeypatch.setattr(doctor, "examine", lambda findings=findings: findings)
-        result = ask("doctor", "--json")
-        assert result.exit_code == code
-        assert json.loads(result.stdout)["ok"] is (code == 0)
-        assert "allow two" in ask("doctor").stdout
-
-
-def test_doctor_looks_at_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_ASK_TORCH", 'print(\'["9.9", ["GPU A"]]\')')
-    found = {finding.what: finding for finding in doctor.examine()}
-    assert {"python", "cores", "/dev/shm", "open files", "processes", "libzmq", "sockets in"} <= found.keys()
-    assert {"scheduler", "classes", "nice", "autogroup"} <= found.keys()
-    assert found["torch"].found == "9.9"
-    assert found["gpu"].found == "GPU A"
-
-
-@pytest.mark.parametrize(
-    ("release", "answer", "verdicts", "said"),
-    [
-        ("6.12.1-generic", "[true, true, true]", ["ok", "ok"], "EEVDF, slices of one's own accepted"),
-        ("6.8.0-45", "[false, true, true]", ["warn", "ok"], "EEVDF, slices of one's own not to be had"),
-        ("5.15.0", "[false, true, true]", ["ok", "ok"], "before EEVDF"),
-        ("6.18", "[false, false, false]", ["warn", "warn"], "EEVDF, slices of one's own not to be had"),
-        ("unheard-of", "[false, true, true]", ["ok", "ok"], "before EEVDF"),
-        ("6.18", "nothing", ["warn"], "cannot be asked"),
-    ],
-)
-def test_doctor_says_what_the_scheduler_offers(
-    release: str, answer: str, verdicts: list[str], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("platform.release", lambda: release)
-    monkeypatch.setattr(doctor, "_ASK_SCHEDULER", f"print({answer!r})")
-    found = [finding for finding in doctor._scheduler() if finding.what in ("scheduler", "classes")]
-    assert [finding.verdict for finding in found] == verdicts
-    assert said in found[0].found
-    assert all(finding.way_out for finding in found if finding.verdict == doctor.WARN)
-
-
-def test_doctor_says_that_a_nice_shell_makes_nice_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    for nice, verdict in ((0, doctor.OK), (10, doctor.WARN)):
-        monkeypatch.setattr("os.nice", lambda _more, nice=nice: nice)
-        assert doctor._nice().verdict == verdict
-        assert doctor._nice().found.startswith(f"{nice}; ")
-
-
-def test_doctor_survives_a_broken_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_ASK_TORCH", "import os; os._exit(7)")
-    (finding,) = doctor._torch()
-    assert (finding.verdict, finding.found) == (doctor.STOP, "cannot be imported: exit status 7, no answer")
-
-
-@pytest.mark.parametrize(
-    ("cores", "verdict", "said"),
-    [
-        (Cores(4), doctor.OK, "4 of"),
-        (Cores(1), doctor.WARN, "1 of"),
-        (Cores(4, Quota(2.5, Path("/x/cpu.max"), 2)), doctor.WARN, "cgroup v2 gives 2.5 cores' time (/x/cpu.max)"),
-        (Cores(4, Quota(1.5, Path("/x"), 1)), doctor.WARN, "cgroup v1 gives 1.5 cores' time"),
-        (Cores(2, Quota(8.0, Path("/x"), 1)), doctor.OK, "cgroup v1 gives 8 cores' time"),
-    ],
-)
-def test_doctor_says_what_a_quota_leaves(
-    cores: Cores, verdict: str, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Cores, "here", lambda: cores)
-    found = doctor._cores()
-    assert found.verdict == verdict
-    assert said in found.found
+# Check ----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.nightly
