@@ -5,11 +5,11 @@ learned, and torch.
 
 ``add`` writes only into the margin of a ring: it changes nothing that is drawn, and may run while another thread
 samples. ``flush`` lets the rows added be drawn, and forgets as many of the oldest. Flushed after each rollout that is
-ordinary replay; flushed every C steps it is Fast DQN's, whose temporary buffers the margins then are.
+ordinary replay; flushed every C steps it is the replay of Fast DQN, and the margins are its temporary buffers.
 
-A flush is there as a whole or not at all, whatever moment its process is killed at: ``replay/flushed.py``. Who opens
-the segment next calls ``recover``, and goes on as if nothing had been: the same environments store in the same rings,
-joined to what they had stored.
+A flush is committed as a whole or not at all, whenever its process is killed (``replay/flushed.py``). The next process
+that opens the segment calls ``recover`` and goes on as if nothing had happened: environments store in the rings they
+had, joined to the rows there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from actorlearn.replay.samplers import Sampler
 from actorlearn.replay.saved import check, read
 
 PART_BYTES = 1 << 26
-"""Part of a file that is written at once: less than a second of a slow disk, where all of it may take minutes."""
+"""Bytes written between two fsyncs, and two beats: under a second on a slow disk, of minutes for a replay."""
 _AS_THEY_ARE = ("action", "reward", "terminated", "truncated", "life_lost")
 _OVER = ("terminated", "truncated", "life_lost")
 
@@ -72,7 +72,7 @@ class Replay:
         self._columns = [field.name for field in column_fields(shape)]
         flat = {name: segment[name] for name in self._columns}
         self._column = {name: array.reshape(-1, *array.shape[2:]) for name, array in flat.items()}
-        """Every column by cells: [rings * rows, …]."""
+        """Views of all columns by cell, [rings * rows, …]; cell = ring * rows + slot."""
         self._out: dict[int, tuple[NDArray[Any], NDArray[Any]]] = {}
 
     def __len__(self) -> int:
@@ -81,17 +81,17 @@ class Replay:
 
     @property
     def rollouts(self) -> int:
-        """Rollouts below it have been flushed, as who stores them says."""
+        """Number below which all rollouts have been flushed, as the caller of ``flush`` numbers them."""
         return int(self._flushed.now.rollouts[0])
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was ever flushed, or restored."""
+        """Whether no rows were ever flushed or restored."""
         return not self._flushed.flushes
 
     @property
     def begun(self) -> int:
-        """Environment steps of the run when storing began, as who stores says; -1 before."""
+        """Environment steps of the run when the first row was stored, set by the learner; -1 before."""
         return int(self._begun[0])
 
     @begun.setter
@@ -101,12 +101,12 @@ class Replay:
     # Writing ---------------------------------------------------------------------------------------------------
 
     def add(self, owner: str, rollout: int, block: Mapping[str, NDArray[Any]]) -> bool:
-        """Write a block's ``COLUMNS`` [T + 1, B, …]; row T's action is not looked at, as it is row 0 of the next.
+        """Write a block's ``COLUMNS`` [T + 1, B, …] into the margins; row T's action is ignored, as row T comes again.
 
-        ``owner`` names a simulator's incarnation and group: its rollouts follow each other, and where one is missing,
-        or an heir's first begins at another frame than the last one led to, nothing is joined across the gap. False,
-        and nothing stored, when all rings are somebody else's. Raises ValueError when more is added between two flushes
-        than the margin holds.
+        ``owner`` names a simulator's incarnation and group, whose rollouts are numbered one after the other. Where a
+        number is missing, or an heir's first row shows another frame than the row stored last, the new rows are not
+        joined to the old ones. Returns False, and stores nothing, when no rings are free for a new owner. Raises
+        ValueError when more rows are added between two flushes than the margin holds.
         """
         first = block["first"]
         frame = block["observation"][:, :, -1] if self.shape.stack > 1 else block["observation"]
@@ -136,10 +136,10 @@ class Replay:
     def _stored_again(
         self, placement: Placement, first: NDArray[np.bool_], frame: NDArray[Any], head: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Say of which rings [B] the head is written over by a block's row 0, of which these are two columns.
+        """Return whether a block's row 0, given by ``first`` and ``frame`` [B, …], replaces the last row stored [B].
 
-        Row 0 is the last block's row T, but for a game that has waited for this block. A void row T gives way. Where
-        another simulator stored row T, the two are the same only if their frames are.
+        Row 0 is the last block's row T, unless its game began with this block; a void row T is replaced too. Where
+        another owner stored row T, the two are the same row only if their frames are equal.
         """
         cut = self._column["cut"][head]
         again: NDArray[np.bool_] = np.logical_and(placement.goes_on, ~first | cut)
@@ -148,7 +148,7 @@ class Replay:
         return again
 
     def leave(self, owner: str) -> None:
-        """Free an owner's rings for who comes next; what it has stored stays until that is overwritten."""
+        """Free an owner's rings for the next new owner; rows stored there can be drawn until they are overwritten."""
         self._rings.leave(owner)
 
     def leave_to(self, owners: Iterable[str]) -> None:
@@ -156,7 +156,7 @@ class Replay:
         self._rings.leave_to(owners)
 
     def room(self, environments: Mapping[str, int]) -> set[str]:
-        """Return those of these owners, of so many environments each, who would find rings if nobody else stayed."""
+        """Return the owners of ``environments`` (owner -> count) that would find rings if all others left."""
         rings = Rings(self._rings.owner.copy(), self._rings.following.copy())
         rings.leave_to(environments)
         return {owner for owner, count in environments.items() if rings.place(owner, 0, count)}
@@ -164,7 +164,7 @@ class Replay:
     def _history(
         self, first: NDArray[np.bool_], head: NDArray[np.int64], again: NDArray[np.bool_]
     ) -> dict[str, NDArray[Any]]:
-        """Work out what each row [T + 1, B] has before it: the columns ``cut``, ``before`` and ``usable``."""
+        """Return the columns ``cut``, ``before`` and ``usable`` [T + 1, B], which depend on earlier rows."""
         most = self.shape.stack - 1
         same = again & ~first[0]
         cut = first.copy()
@@ -179,9 +179,9 @@ class Replay:
         return {"cut": cut, "before": before, "usable": usable}
 
     def flush(self, rollouts: int | None = None) -> None:
-        """Let all rows added so far be drawn that have n rows behind them, and forget the oldest.
+        """Let transitions be drawn whose n next rows have been added, and forget as many of the oldest rows.
 
-        With ``rollouts``, all rollouts below it are in the replay from then on: that and the rows are one commit.
+        With ``rollouts``, all rollouts below it count as stored from then on: that and the rows are one commit.
         """
         now, n = self._flushed.now, self.returns.steps
         cell = self._settled(now.shown, self._written)
@@ -206,9 +206,9 @@ class Replay:
         self._flushed.follow()
 
     def recover(self) -> None:
-        """Take up what a process had flushed before it was killed; once, before anything else.
+        """Take up the rows that a killed process had flushed; called once, before anything else.
 
-        What it had added since then is to be added again. Priorities are those that it had given.
+        Rows it had added since its last flush are dropped, and are to be added again. Priorities are kept.
         """
         self._written[:] = self._flushed.now.shown
         oldest, usable = self._oldest(), self._column["usable"]
@@ -220,14 +220,14 @@ class Replay:
         self._flushed.follow()
 
     def _settled(self, before: NDArray[np.int64], now: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Cells of the rows whose n next rows have come between two flushes."""
+        """Return the cells [N] of rows whose n-th next row lies in positions ``before`` … ``now`` - 1 of its ring."""
         n = self.returns.steps
         return cells_between(np.maximum(before - n, 0), np.maximum(now - n, 0), self.shape.rows)
 
     # Reading ---------------------------------------------------------------------------------------------------
 
     def sample(self, count: int, random: np.random.Generator) -> Sample:
-        """Draw a minibatch; raises LookupError where there is none."""
+        """Draw a minibatch of ``count`` transitions; raises LookupError while none can be drawn."""
         cell, probability = self.sampler.draw(count, random)
         following = self._after(cell[:, None], np.arange(1, self.returns.steps + 1))  # [B, n]
         over = {name: self._column[name][following] for name in _OVER}
@@ -250,13 +250,13 @@ class Replay:
         )
 
     def update(self, sample: Sample, priority: NDArray[np.floating[Any]]) -> int:
-        """Give a sample's transitions [B] priorities; how many were not written, as the transition is forgotten."""
+        """Set the priorities of a sample's transitions [B]; returns how many were forgotten, and got none."""
         there = sample.position >= self._oldest()[sample.cell // self.shape.rows]
         self.sampler.update(sample.cell[there], priority[there])
         return int(np.count_nonzero(~there))
 
     def _gather(self, cell: NDArray[np.int64], out: NDArray[Any]) -> None:
-        """Rebuild the observations of cells [B]."""
+        """Rebuild the observations of cells [B] from stored frames, into ``out`` [B, *observation_shape]."""
         k = self.shape.stack
         frames = self._after(cell[:, None], np.arange(1 - k, 1))  # [B, k], oldest first
         # "clip" changes nothing, as all cells exist, but lets numpy copy straight into ``out``.
@@ -279,18 +279,18 @@ class Replay:
         return ring * self.shape.rows + position % self.shape.rows
 
     def _after(self, cell: NDArray[np.int64], steps: int | NDArray[np.int64]) -> NDArray[np.int64]:
-        """The cell so many rows later, or earlier, in the same ring."""
+        """Return the cells so many rows later in the same ring, or earlier where ``steps`` is negative."""
         slot = cell % self.shape.rows
         return cell - slot + (slot + steps) % self.shape.rows
 
     def _position(self, cell: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The newest position shown that lies in each cell."""
+        """Return the newest flushed position of each cell."""
         ring, slot = np.divmod(cell, self.shape.rows)
         position: NDArray[np.int64] = slot + (self._shown[ring] - 1 - slot) // self.shape.rows * self.shape.rows
         return position
 
     def _oldest(self) -> NDArray[np.int64]:
-        """Least position of each ring that is drawn: before it lie k - 1 rows for its stack, or the ring's begin."""
+        """Return the least position of each ring [R] that is drawn: k - 1 rows lie before it for its stack."""
         forgotten = self._shown - self.shape.size
         oldest: NDArray[np.int64] = np.where(forgotten > 0, forgotten + self.shape.stack - 1, 0)
         return oldest
@@ -298,10 +298,10 @@ class Replay:
     # Checkpoints -----------------------------------------------------------------------------------------------
 
     def save(self, folder: Path, beat: Callable[[], object] = lambda: None) -> dict[str, Any]:
-        """Write what is long into files of a folder, and return what is short, as plain numbers; raises OSError.
+        """Write all arrays into files of a folder, and return the rest as plain numbers; raises OSError.
 
-        Of what has been flushed: what was added since then is to be added again, by who restores it.
-        Files are written from shared memory as it is: nothing is copied. ``beat`` is called after every PART_BYTES.
+        Rows added since the last flush are left out, and are to be added again after a restore.
+        Files are written straight from shared memory, without a copy; ``beat`` is called after every PART_BYTES.
         """
         rows = min(int(self._shown.max()), self.shape.rows)
         for name in self._columns:
@@ -313,7 +313,7 @@ class Replay:
         return {"shape": msgspec.to_builtins(self.shape), "sampler": self.sampler.state()}
 
     def _words(self) -> dict[str, NDArray[Any]]:
-        """Return the short arrays of a replay by the names of their files."""
+        """Return the arrays that are no columns, by the names of their files."""
         return {**self._flushed.now._asdict(), "begun": self._begun}
 
     def restore(
@@ -325,12 +325,12 @@ class Replay:
         goes_on: bool = False,
         rollouts: int | None = None,
     ) -> None:
-        """Take back what was saved by a replay of the same shape; raises ValueError or OSError, and it is empty then.
+        """Read back the files that a replay of the same shape has saved; raises ValueError or OSError, and stays empty.
 
         ``beat`` is called after every PART_BYTES, which are read from the disk as they are copied.
-        ``goes_on``: each simulator goes on, in whatever incarnation, where its environments stood when this was saved.
-        Else all are taken for new ones, what they store next is not joined to what they had stored, and with
-        ``rollouts`` the rollouts to be stored are those from it on. Killed on the way it is empty too.
+        ``goes_on``: simulators, in whatever incarnation, go on exactly where they stood when the replay was saved.
+        Otherwise all simulators count as new ones, their next rows are not joined to the old ones, and ``rollouts``,
+        if given, is the first rollout to be stored. A process killed during this leaves the replay empty.
         """
         if msgspec.convert(state.get("shape"), ReplayShape) != self.shape:
             raise ValueError(f"{folder}: the replay saved there is {state['shape']!r:.500}, not {self.shape}")
@@ -359,21 +359,21 @@ class Replay:
 
 
 def _of_games(first: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Say which rows [T + 1, B] are of games; void ones are followed by void ones, or by a game's first."""
+    """Return which rows [T + 1, B] are stored: all but void ones, which are followed by another row with ``first``."""
     kept = np.ones_like(first)
     kept[:-1] = ~(first[:-1] & first[1:])
     return kept
 
 
 def _alike(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whether the frames of environments [B, …] are the same, bit for bit."""
+    """Return [B] whether two arrays of frames [B, …] are equal bit for bit."""
     bits = [np.ascontiguousarray(f, other.dtype).reshape(len(f), -1).view(np.uint8) for f in (one, other)]
     same: NDArray[np.bool_] = (bits[0] == bits[1]).all(axis=1)
     return same
 
 
 def _write(path: Path, array: NDArray[Any], beat: Callable[[], object]) -> None:
-    """Write what np.save does, but ring by ring in parts that are on disk before the next one is begun."""
+    """Write an array as np.save does, but in parts of PART_BYTES, each on disk (fsync) before the next is begun."""
     header = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
     with path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
@@ -389,7 +389,7 @@ def _write(path: Path, array: NDArray[Any], beat: Callable[[], object]) -> None:
 
 
 def _copy(saved: NDArray[Any], array: NDArray[Any], beat: Callable[[], object]) -> None:
-    """Copy ring by ring, in parts."""
+    """Copy a saved array into shared memory ring by ring, in parts of PART_BYTES."""
     rings = zip(saved, array, strict=True) if array.ndim > 1 else [(saved, array)]
     for source, ring in rings:
         rows = max(1, PART_BYTES * len(ring) // max(ring.nbytes, 1))

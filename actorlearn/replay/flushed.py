@@ -1,7 +1,7 @@
-"""The outcome of flushes: how far the rings of a replay are shown, whose they are, and which rollouts are in it.
+"""Commit record of a replay: how far each ring has been flushed, its owner, and which rollouts are stored.
 
-They are one record (``memory/record.py``): a process that is killed while it flushes has flushed a rollout with all
-that belongs to it, or nothing of it.
+All of it is one record (``memory/record.py``), replaced as a whole: a process that is killed during a flush has flushed
+a rollout with everything that belongs to it, or nothing of it.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from actorlearn.replay.rings import OWNER_BYTES
 
 
 class Record(NamedTuple):
-    """State of each ring [R], and of the replay, after a flush."""
+    """State of each ring [R], and of the whole replay, after a flush."""
 
     shown: NDArray[np.int64]
-    """Positions below it have been flushed."""
+    """Position below which all rows of a ring have been flushed [R]."""
     owner: NDArray[np.bytes_]
-    """Name of its owner (``replay/rings.py``)."""
+    """Name of each ring's owner, or FREE (``replay/rings.py``) [R]."""
     following: NDArray[np.int64]
-    """Rollout after the newest stored there."""
+    """Number of the rollout after the newest one stored in each ring [R]."""
     rollouts: NDArray[np.int64]
-    """Rollouts below it are in the replay, as who stores them says [1]."""
+    """Number below which all rollouts have been stored [1]."""
 
 
 def flushed_fields(rings: int) -> list[Field]:
-    """Fields of a replay's segment for all this."""
+    """Return the fields of a replay's segment that hold the record, for so many rings."""
     return [
         Field("flushes", "int64", (1,), 0),
         Field("sampled", "int64", (1,), 0),  # flushes that the sampler's memory has followed
@@ -43,14 +43,14 @@ def flushed_fields(rings: int) -> list[Field]:
 
 
 class Flushed:
-    """The record that holds, and the one before it, until the next is begun."""
+    """The newest record, and the one before it until the next commit begins."""
 
     def __init__(self, segment: Segment) -> None:
         """Bind to a replay's segment."""
         self._record = CommittedRecord(segment["flushes"], *(segment[name] for name in Record._fields))
         self._sampled = segment["sampled"]
         self.now = Record._make(self._record.now)
-        """State after the newest flush; it lies in shared memory."""
+        """Record of the newest flush: views of shared memory."""
 
     @property
     def flushes(self) -> int:
@@ -59,19 +59,19 @@ class Flushed:
 
     @property
     def before(self) -> Record:
-        """State before the newest flush."""
+        """Record before the newest flush: views of shared memory."""
         return Record._make(self._record.before)
 
     def commit(self, record: Record) -> None:
-        """Make this the record that holds."""
+        """Replace the newest record, as a whole."""
         self._record.replace(*record)
         self.now = Record._make(self._record.now)
 
     @property
     def followed(self) -> bool:
-        """Whether the sampler's memory is that after the newest flush."""
+        """Whether the sampler has been brought up to date with the newest flush."""
         return bool(self._sampled[0] == self.flushes)
 
     def follow(self, ahead: int = 0) -> None:
-        """Say that it is; ``ahead`` of so many that are still to be committed."""
+        """Mark the sampler as up to date with the newest flush, or with one that is ``ahead`` commits later."""
         self._sampled[0] = self.flushes + ahead

@@ -1,6 +1,6 @@
-"""n-step returns of sampled rows: what is summed, where it ends, and how much of the future is left.
+"""n-step returns of sampled rows: the sum of rewards, the row it reaches, and the discount of that row's value.
 
-Reads columns of the rows that follow; knows no ring. A return ends with the game it began in, whatever lies behind it.
+Reads columns of the rows that follow; knows no ring. A return ends with the game it began in, whatever rows follow.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 
 class NStep(msgspec.Struct, frozen=True, kw_only=True):
-    """Numbers of the return: sum of discount^j * reward over at most ``steps``, then the value of what is reached."""
+    """Settings of a return: discounted rewards of ``steps`` steps at most, then a value of the observation reached."""
 
     steps: int = 1
     discount: float = 0.99
@@ -25,7 +25,7 @@ class NStep(msgspec.Struct, frozen=True, kw_only=True):
     """False: a time limit is a terminal, as in all five papers' code; True: the final observation's value counts."""
 
     def __post_init__(self) -> None:
-        """Refuse numbers for which there is no return."""
+        """Refuse settings for which no return is defined."""
         if self.steps < 1:
             raise ValueError(f"steps {self.steps} must be 1 or more")
         if not 0.0 <= self.discount <= 1.0:
@@ -35,7 +35,7 @@ class NStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Returns(NamedTuple):
-    """The returns of B rows; each [B]."""
+    """n-step returns of B rows; each [B]."""
 
     reward: NDArray[np.float32]
     discount: NDArray[np.float32]
@@ -45,9 +45,9 @@ class Returns(NamedTuple):
 
 
 def n_step(settings: NStep, reward: NDArray[np.float32], over: dict[str, NDArray[np.bool_]]) -> Returns:
-    """Returns from what the n rows after each of B rows say of arriving there: reward and ``over``'s columns [B, n].
+    """Return the returns of B rows, from ``reward`` [B, n] and flags ``over``, each [B, n], of the n rows after each.
 
-    ``over`` has terminated, truncated and life_lost. Rows after the one that ends a return may hold anything.
+    ``over`` has terminated, truncated and life_lost. Rows after the one that ends a return may hold any numbers.
     """
     terminal = over["terminated"].copy()
     if settings.life_loss_terminal:

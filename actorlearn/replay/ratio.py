@@ -1,7 +1,6 @@
 """Training intensity: how often each stored transition is learned from, kept exactly (Stooke & Abbeel 2018, 5.3).
 
-Reads and writes nothing: how many transitions were stored and how many updates done is counted by who does them, and
-saved there.
+Pure: the learner counts the transitions stored and the updates done, and saves both.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ import msgspec
 
 
 class Ratio(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of updates that go with a number of transitions.
+    """Number of updates due after a number of stored transitions.
 
-    After each rollout all updates that are ``due`` are done; what is left over, less than one, is carried on and never
-    lost. Before ``starts`` transitions there are no updates, and none are made up for later.
+    After each rollout all updates that are ``due`` are done; a fraction left over is carried on and never lost. Before
+    ``starts`` transitions there are no updates, and none are made up for later.
 
     The slack is a matter of rollouts, in every mode, as each learner has simulators and a replay of its own: of
     rollouts that are not learned from yet no more than ``blocks`` (``simulators.blocks``) are open, and the minibatches
@@ -24,20 +23,20 @@ class Ratio(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     intensity: float
-    """Times that a transition is learned from on average; DQN: 8 (32 every 4 steps)."""
+    """Times that each transition is learned from on average; Nature DQN: 8 (32 transitions every 4 steps)."""
     batch: int
     """Transitions of one update."""
     starts: int = 0
     """Transitions stored before the first update."""
 
     def __post_init__(self) -> None:
-        """Refuse numbers that would let nothing happen."""
+        """Refuse numbers by which no update would ever be due."""
         if not self.intensity > 0.0:
             raise ValueError(f"intensity {self.intensity} must be above 0")
         if self.batch < 1 or self.starts < 0:
             raise ValueError(f"batch {self.batch} must be 1 or more, starts {self.starts} must be 0 or more")
 
     def due(self, inserted: int, updates: int) -> int:
-        """Updates to be done now; exact, so that a long run loses none to rounding."""
+        """Return the updates to do now, given the totals so far; exact, so that a long run loses none to rounding."""
         intensity = Fraction(str(self.intensity))  # 0.1 means a tenth, not the nearest float
         return max(0, int(max(0, inserted - self.starts) * intensity / self.batch - updates))

@@ -1,4 +1,4 @@
-"""Ownership of rings: environments come and go, rings stay. Knows names and numbers, and no memory."""
+"""Ownership of rings: environments come and go, rings stay. Knows names and numbers, and no stored rows."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ class Placement(NamedTuple):
 
     rings: NDArray[np.int64]  # [B]
     goes_on: bool
-    """The rollout follows the last one stored there."""
+    """Whether the rollout is the next one after the last stored in these rings."""
     inherited: bool
-    """That last one was stored by another owner."""
+    """Whether another owner stored that last one."""
 
 
 class Rings:
-    """One ring for each environment of every owner; who comes gets those that were stored in longest ago."""
+    """Owners of all rings, one ring for each environment; a new owner gets the free rings that are unused longest."""
 
     def __init__(self, owner: NDArray[np.bytes_], following: NDArray[np.int64]) -> None:
-        """Bind to the owner, or FREE, of each ring [R] and the rollout after its newest; both are changed here."""
+        """Bind to each ring's owner, or FREE, [R] and the rollout after its newest [R]; both are changed in place."""
         self.owner = owner
         self.following = following
 
     def of(self, owner: str) -> NDArray[np.int64]:
-        """An owner's rings [B], in the order of its environments; none where it has none."""
+        """Return an owner's rings [B], in the order of its environments; empty where it has none."""
         return np.flatnonzero(self.owner == _name(owner))
 
     def owners(self) -> set[str]:
-        """All that have rings."""
+        """Return the names of all owners that have rings."""
         return {name.decode() for name in np.unique(self.owner).tolist() if name != FREE}
 
     def place(self, owner: str, rollout: int, environments: int) -> Placement | None:
-        """An owner's rings for its next rollout; None when too few are free.
+        """Return an owner's rings for a rollout, assigning rings to a new owner; None when too few are free.
 
-        Where rings are kept for whoever comes in an owner's place (``expect_heirs``), and as many, it takes them over.
+        A new owner takes over the rings kept for its name (``expect_heirs``), if they are as many as it needs.
         """
         rings = self.of(owner)
         inherited = not len(rings)
@@ -63,17 +63,17 @@ class Rings:
         return Placement(rings, goes_on, inherited)
 
     def leave(self, owner: str) -> None:
-        """Free an owner's rings; nothing for one that has none."""
+        """Free an owner's rings, if it has any."""
         self.owner[self.of(owner)] = FREE
 
     def leave_to(self, owners: Iterable[str]) -> None:
-        """Free the rings of all but these owners, and of those in whose places they come."""
+        """Free the rings of all but these owners; rings that are kept for one of them stay kept."""
         names = set(owners)
         for owner in self.owners() - names - {_place(name) for name in names}:
             self.leave(owner)
 
     def expect_heirs(self) -> None:
-        """Keep each owner's rings for that of the same name in another incarnation: its environments go on there."""
+        """Keep each owner's rings for its next incarnation, whose environments go on where they stood."""
         for owner in self.owners():
             self.owner[self.of(owner)] = _name(_place(owner))
 
@@ -86,12 +86,12 @@ def _name(owner: str) -> bytes:
 
 
 def _place(owner: str) -> str:
-    """An owner's name without its incarnation: simulator-0/1 of simulator-0.3/1."""
+    """Return an owner's name without its incarnation: simulator-0/1 for simulator-0.3/1."""
     return _INCARNATION.sub("", owner)
 
 
 def cells_between(begin: NDArray[np.int64], end: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
-    """Cells of the positions begin … end - 1 of every ring [R], ring after ring; ``rows`` is a ring's length."""
+    """Return the cells of positions begin … end - 1 of every ring [R], ring after ring; a ring has ``rows`` cells."""
     counts = np.maximum(end - begin, 0)
     ring = np.repeat(np.arange(len(begin)), counts)
     nth = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)

@@ -1,10 +1,10 @@
-"""Rows of a replay: what one holds, and how long the rings are. What is never written is poison.
+"""Rows of a replay: the columns of a row, and the length of rings. Memory is poisoned until it is written.
 
-A row is what a block's row is (``memory/rollout.py``): an observation, what arriving there brought, the action chosen
-from it. Row p of a ring leads to row p + 1 unless that is ``cut`` off: a game's first, or the first one here of an
-environment that has just come. So a transition is two neighbouring rows, an n-step return the n rows that follow, and
-a stack of k frames the k rows up to p, with zeros for those before the game's first row (as ale-py pads; a lost life
-changes nothing there). A game's final observation is a row like any other, from which no transition leads.
+A row is a row of a block (``memory/rollout.py``): an observation, the outcome of arriving there, the action chosen from
+it. Row p of a ring leads to row p + 1 unless that is ``cut`` off: a game's first, or the first row of an environment
+that is new to the ring. So a transition is two neighbouring rows, an n-step return the n rows that follow, and a stack
+of k frames the k rows up to p, with zeros for those before the game's first row (as ale-py pads; a lost life changes
+nothing there). A game's final observation is a row like any other, from which no transition leads.
 
 ======================  ======================================================================================
 ``shown - size`` and    rows that are drawn, but for the k - 1 oldest, whose stack is lost, the n newest, whose
@@ -27,22 +27,22 @@ from actorlearn.replay.flushed import flushed_fields
 from actorlearn.replay.sum_tree import tree_bytes
 
 COLUMNS = ("observation", "action", "reward", "terminated", "truncated", "life_lost", "first")
-"""What ``add`` reads of a block."""
+"""Columns of a block that `Replay.add` reads."""
 PRIORITIES = ("tree", "largest")
-"""Fields that a prioritised sampler has for its memory, so that priorities outlive a process that is killed."""
+"""Fields of the segment for a prioritised sampler's memory, so that priorities outlive a process that is killed."""
 
 
 class ReplayShape(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers that fix a replay's segment."""
+    """Numbers that determine the layout of a replay's segment."""
 
     rings: int
     """Environments that store at the same time."""
     size: int
-    """Rows of a ring that are drawn from; rings * size rows are a replay's size."""
+    """Rows of a ring that are drawn from; a replay's capacity is rings * size rows."""
     margin: int
-    """Rows that an environment adds between two flushes, at most: T + 1 for each rollout of T."""
+    """Most rows that an environment adds between two flushes: T + 1 for each rollout of T steps."""
     stack: int
-    """Frames of an observation, oldest first: its newest is stored; 1 = the whole observation is."""
+    """Frames of an observation, oldest first, of which the newest is stored; 1 = the whole observation is stored."""
     observation_shape: tuple[int, ...]
     observation_dtype: str
     actions: Actions
@@ -50,7 +50,7 @@ class ReplayShape(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the sampler's memory is part of the segment."""
 
     def __post_init__(self) -> None:
-        """Refuse numbers that no ring fits."""
+        """Refuse numbers for which no ring can be laid out."""
         if min(self.rings, self.size, self.margin, self.stack) < 1:
             raise ValueError(f"rings, size, margin and stack must be 1 or more: {self}")
         if self.stack > 1 and self.observation_shape[0] != self.stack:
@@ -58,17 +58,17 @@ class ReplayShape(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rows(self) -> int:
-        """Rows of a ring."""
+        """Rows of a ring, margin included."""
         return self.size + self.margin
 
     @property
     def frame_shape(self) -> tuple[int, ...]:
-        """Shape of what is stored of an observation."""
+        """Shape of the stored part of an observation."""
         return self.observation_shape[1:] if self.stack > 1 else self.observation_shape
 
 
 def replay_fields(shape: ReplayShape) -> list[Field]:
-    """Fields of a replay's segment; ``segment_bytes`` says how large it is."""
+    """Return the fields of a replay's segment; ``memory.shared.segment_bytes`` gives its size."""
     tree, largest = PRIORITIES
     cells = tree_bytes(shape.rings * shape.rows) // 8
     priorities = [Field(tree, "float64", (cells,), 0.0), Field(largest, "float64", (1,), 1.0)]
@@ -82,7 +82,7 @@ def replay_fields(shape: ReplayShape) -> list[Field]:
 
 
 def column_fields(shape: ReplayShape) -> list[Field]:
-    """The columns [rings, rows, …] among them."""
+    """Return those fields that are columns, [rings, rows, …]."""
     rows = (shape.rings, shape.rows)
     poison = 0xA5 if shape.observation_dtype == "uint8" else float("nan")
     return [
@@ -99,10 +99,10 @@ def column_fields(shape: ReplayShape) -> list[Field]:
 
 
 def replay_bytes(shape: ReplayShape) -> int:
-    """Memory of a whole replay: its segment, and what the sampler keeps to itself."""
+    """Return the bytes of a whole replay: its segment and the sampler's private memory."""
     return segment_bytes(replay_fields(shape)) + sampler_bytes(shape)
 
 
 def sampler_bytes(shape: ReplayShape) -> int:
-    """Memory that a sampler keeps to itself: a uniform one's two lists of cells; priorities are in the segment."""
+    """Return the bytes of a sampler's private memory: a uniform one's two lists of cells; priorities are shared."""
     return 0 if shape.prioritised else 2 * 8 * shape.rings * shape.rows

@@ -1,7 +1,7 @@
-"""Which of the stored transitions are drawn, and with which probability. Knows cells (numbers), and no transition.
+"""Samplers: they choose which stored transitions are drawn, and with which probability. Know cells, and no transition.
 
-A sampler is told which cells hold a transition that may be drawn, and which do so no more. Restored, and with the same
-random numbers, it draws what it would have drawn.
+The replay tells a sampler which cells begin to hold a transition that may be drawn, and which cease to. Restored, and
+with the same random numbers, a sampler draws the same cells.
 """
 
 from __future__ import annotations
@@ -19,55 +19,55 @@ Cells = NDArray[np.int64]
 
 
 class Drawn(NamedTuple):
-    """Cells drawn, with replacement, and the probability that each had; both [B]."""
+    """Cells drawn with replacement, and the probability of each; both [B]."""
 
     cell: Cells
     probability: NDArray[np.float64]
 
 
 class Sampler(Protocol):
-    """Called by the replay: ``remove``, then ``insert`` at a flush; ``draw`` for a minibatch, ``update`` after it."""
+    """A sampler as replays call it: ``remove``, then ``insert`` at a flush; ``draw``, then ``update`` a minibatch."""
 
     def __len__(self) -> int:
         """Return how many cells can be drawn."""
 
     def insert(self, cell: Cells) -> None:
-        """These [N] can be drawn from now on; none of them could before."""
+        """Let these cells [N] be drawn from now on; none of them could be before."""
 
     def remove(self, cell: Cells) -> None:
-        """These [N] cannot be drawn any more; all of them could before."""
+        """Let these cells [N] be drawn no more; all of them could be before."""
 
     def recover(self, cell: Cells, new: Cells) -> None:
-        """These [N] can be drawn, and no others: a process that was killed had inserted them. Before anything else.
+        """Let these cells [N] be drawn, and no others, after a process was killed; called before anything else.
 
-        Of ``new`` it had not, or not all: they are to be as if they were inserted now.
+        The ``new`` ones [M] among them it had not inserted, or not all: they are treated as inserted now.
         """
 
     def draw(self, count: int, random: np.random.Generator) -> Drawn:
-        """Draw so many; raises LookupError when there is none."""
+        """Draw ``count`` cells; raises LookupError when none can be drawn."""
 
     def update(self, cell: Cells, priority: NDArray[np.floating[Any]]) -> None:
-        """New priorities [N] of cells that can be drawn."""
+        """Set the priorities [N] of cells that can be drawn."""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return what is long, to be saved; views."""
+        """Return the arrays to be saved, as views."""
 
     def state(self) -> dict[str, Any]:
-        """Return what is short, to be saved: plain numbers."""
+        """Return the plain numbers to be saved."""
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> None:
-        """Take both back."""
+        """Take back the saved arrays and numbers; raises ValueError for those that do not fit."""
 
 
 class Uniform:
-    """Every cell with the same probability."""
+    """Draws every cell with the same probability."""
 
     def __init__(self, cells: int) -> None:
-        """For cells 0 … cells - 1, of which none can be drawn yet."""
+        """Make a sampler of cells 0 … cells - 1, none of which can be drawn yet."""
         self._cell = np.full(cells, -1, np.int64)
-        """The cells that can be drawn, first of all and without gaps."""
+        """List of the cells that can be drawn, in its first ``_count`` places; -1 after them."""
         self._place = np.full(cells, -1, np.int64)
-        """Place of each cell in that list."""
+        """Place of each cell in that list; -1 for those that are not in it."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -75,14 +75,14 @@ class Uniform:
         return self._count
 
     def insert(self, cell: Cells) -> None:
-        """Append them."""
+        """Append the cells to the list."""
         place = np.arange(self._count, self._count + len(cell))
         self._cell[place] = cell
         self._place[cell] = place
         self._count += len(cell)
 
     def remove(self, cell: Cells) -> None:
-        """Close the gaps they leave with the last ones of the list."""
+        """Take the cells out of the list, and fill the gaps with the last ones in it."""
         kept = self._count - len(cell)
         gaps = self._place[cell]
         gaps = gaps[gaps < kept]
@@ -94,38 +94,38 @@ class Uniform:
         self._count = kept
 
     def recover(self, cell: Cells, new: Cells) -> None:
-        """Take them up, in any order."""
+        """Insert the cells, in the order given."""
         self.insert(cell)
 
     def draw(self, count: int, random: np.random.Generator) -> Drawn:
-        """Draw so many, each for itself; raises LookupError when there is none."""
+        """Draw ``count`` cells independently; raises LookupError when none can be drawn."""
         if not self._count:
             raise LookupError("nothing has been stored that can be drawn")
         cell = self._cell[random.integers(self._count, size=count)]
         return Drawn(cell, np.full(count, 1.0 / self._count))
 
     def update(self, cell: Cells, priority: NDArray[np.floating[Any]]) -> None:
-        """Priorities mean nothing here."""
+        """Ignore the priorities."""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The list, in its order."""
+        """Return the list of cells, in its order."""
         return {"cell": self._cell[: self._count]}
 
     def state(self) -> dict[str, Any]:
-        """Return nothing: all are drawn alike."""
+        """Return no numbers: all cells are drawn alike."""
         return {}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> None:
-        """Take both back; raises ValueError."""
+        """Take back the list; raises ValueError unless it is of different cells."""
         check_cells(arrays["cell"], len(self._cell))
         self._place[:], self._count = -1, 0
         self.insert(arrays["cell"])
 
 
 class Prioritised:
-    """Each with a probability proportional to its priority^alpha, by parts of equal mass (Schaul et al. 2016, 3.3).
+    """Draws each cell in proportion to priority^alpha, stratified by equal mass (Schaul et al. 2016, section 3.3).
 
-    With replacement: a cell may come twice in a minibatch; of its new priorities the last one is kept.
+    With replacement: a cell may occur twice in a minibatch; of its new priorities the last one is kept.
     """
 
     def __init__(
@@ -135,10 +135,11 @@ class Prioritised:
         new: float | None,
         memory: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None,
     ) -> None:
-        """``new``: priority of what was never drawn; None = the largest one so far, 1 before there is any.
+        """Make a sampler of cells 0 … cells - 1, none of which can be drawn yet.
 
-        The constant is accel_rl's rule, the largest that of the paper. ``memory``: of the tree, and of the largest
-        priority [1], which is 1 at first; where they outlive this process, the next can ``recover`` them.
+        ``new`` is the priority of a cell that was never drawn (accel_rl's rule); None = the largest priority so far, 1
+        before there is any (the paper's). ``memory`` holds the tree's nodes and the largest priority [1], 1 at first;
+        where it is shared memory, the process after this one can ``recover`` the priorities.
         """
         if alpha < 0.0:
             raise ValueError(f"alpha {alpha} must be 0 or more")
@@ -156,17 +157,17 @@ class Prioritised:
         return self._count
 
     def insert(self, cell: Cells) -> None:
-        """Give them the priority of what is new."""
+        """Give the cells the priority of new ones."""
         self._tree.set(cell, self._largest[0] ** self._alpha)
         self._count += len(cell)
 
     def remove(self, cell: Cells) -> None:
-        """Give them none."""
+        """Set the priorities of the cells to 0."""
         self._tree.set(cell, 0.0)
         self._count -= len(cell)
 
     def recover(self, cell: Cells, new: Cells) -> None:
-        """Take them up with the priorities that memory still has for them."""
+        """Keep the priorities of these cells that are in memory, and give the ``new`` ones that of new cells."""
         priority = np.zeros_like(self._tree.priorities)
         priority[cell] = self._tree.priorities[cell]
         priority[new] = self._largest[0] ** self._alpha
@@ -174,7 +175,7 @@ class Prioritised:
         self._count = len(cell)
 
     def draw(self, count: int, random: np.random.Generator) -> Drawn:
-        """Draw so many; raises LookupError when all priorities are 0."""
+        """Draw ``count`` cells; raises LookupError when all priorities are 0."""
         cell = self._tree.stratified(count, random)
         return Drawn(cell, self._tree.priorities[cell] / self._tree.total)
 
@@ -185,24 +186,24 @@ class Prioritised:
             self._largest[0] = max(self._largest[0], priority.max())
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All priorities, as they are in the tree."""
+        """Return priority^alpha of all cells, as in the tree."""
         return {"priority": self._tree.priorities}
 
     def state(self) -> dict[str, Any]:
-        """The largest priority, and how many there are."""
+        """Return the largest priority so far, and how many cells can be drawn."""
         return {"largest": float(self._largest[0]), "count": self._count}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> None:
-        """Take both back; raises ValueError."""
+        """Take back priorities and numbers; raises ValueError for those that do not fit."""
         check_priorities(arrays["priority"], self._tree.size, state)
         self._tree.fill(arrays["priority"])
         self._largest[0], self._count = state["largest"], int(state["count"])
 
 
 def importance(probability: NDArray[np.float64], beta: float) -> NDArray[np.float32]:
-    """Weights [B] that make up for unequal probabilities: probability^-beta, by the largest of the minibatch.
+    """Return weights [B] that correct for unequal probabilities: probability^-beta over its largest in the minibatch.
 
-    The paper's (N * probability)^-beta is the same thing: N goes out.
+    The paper's (N * probability)^-beta is the same: N cancels (Schaul et al. 2016, section 3.4).
     """
     weight: NDArray[np.float64] = (probability / probability.min()) ** -beta
     return weight.astype(np.float32)

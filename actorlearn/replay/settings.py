@@ -1,4 +1,4 @@
-"""Numbers of a learner's replay, as a topology's section ``replay`` has them. Reads and writes nothing."""
+"""Settings of a learner's replay: the section ``replay`` of a topology. Reads and writes nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Exponent = Annotated[float, Meta(ge=0, le=10)]
 
 
 class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The defaults are Nature DQN's (Mnih et al. 2015) and, of priorities, those of Schaul et al. 2016."""
+    """Section ``replay``; defaults are Nature DQN's (Mnih et al. 2015), those of priorities Schaul et al.'s (2016)."""
 
     capacity_steps: Annotated[
         int, Meta(ge=1, le=10**9, description="transitions kept, of all environments of a learner")
@@ -49,5 +49,5 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def batches(self) -> float:
-        """Number of the batches that the optimizer's numbers are for that make one."""
+        """Ratio of a minibatch to the one that the optimizer's settings are for: batch_size / base_batch_size."""
         return self.batch_size / (self.base_batch_size or self.batch_size)

@@ -1,4 +1,4 @@
-"""A sum tree: draws indices with probabilities proportional to their priorities, many at once (Schaul et al. 2016).
+"""Sum tree: draws indices with probabilities proportional to their priorities, many at once (Schaul et al. 2016).
 
 float64 throughout: sums in float32 drift, and then indices of priority 0 are drawn. A parent is always computed anew
 from its two children and never by adding differences, so a tree is a function of its leaves alone: rebuilt from saved
@@ -17,13 +17,13 @@ class SumTree:
     """Priorities of ``size`` indices, all 0 at first."""
 
     def __init__(self, size: int, node: NDArray[np.float64] | None = None) -> None:
-        """Takes ``tree_bytes(size)``: those of ``node``, where that is given and holds a tree already, or zeros."""
+        """Use ``node``, which may hold a tree already, as memory of ``tree_bytes(size)``; None = new zeros."""
         if size < 1:
             raise ValueError(f"size {size} must be 1 or more")
         self.size = size
         self._leaves = _leaves(size)
         self._node = np.zeros(2 * self._leaves, np.float64) if node is None else node
-        """Node i has the children 2i and 2i + 1; the root is node 1, the leaves are the second half."""
+        """Nodes: node i has the children 2i and 2i + 1, the root is node 1, the leaves are the second half."""
 
     @property
     def total(self) -> float:
@@ -32,11 +32,11 @@ class SumTree:
 
     @property
     def priorities(self) -> NDArray[np.float64]:
-        """All priorities [size]: a view, not to be written."""
+        """Priorities of all indices [size], as a view that must not be written."""
         return self._node[self._leaves : self._leaves + self.size]
 
     def set(self, index: NDArray[np.int64], priority: NDArray[np.float64] | float) -> None:
-        """Give indices [N] their priorities; where an index comes twice the last one counts.
+        """Set the priorities of indices [N]; of an index that occurs twice the last one counts.
 
         Raises ValueError for a priority that is negative or not finite, before anything is changed.
         """
@@ -50,7 +50,7 @@ class SumTree:
             self._node[node] = self._node[2 * node] + self._node[2 * node + 1]
 
     def fill(self, priorities: NDArray[np.float64]) -> None:
-        """Give all indices their priorities [size] at once."""
+        """Set all priorities [size] at once."""
         self._node[self._leaves : self._leaves + self.size] = priorities
         hit("sum_tree.filled")
         level = self._leaves
@@ -59,9 +59,9 @@ class SumTree:
             self._node[level : 2 * level] = self._node[2 * level : 4 * level].reshape(-1, 2).sum(axis=1)
 
     def find(self, mass: NDArray[np.float64]) -> NDArray[np.int64]:
-        """The index at each mass [N] within [0, total): that of which the priorities before sum to at most it.
+        """Return the index at each mass [N] in [0, total): the last one before which priorities sum to at most it.
 
-        Never an index of priority 0, as long as the total is not. What rounding leaves over falls to the last one.
+        Never an index of priority 0, as long as the total is not 0. A rest left by rounding falls to the last index.
         """
         node, mass = np.ones(mass.shape, np.int64), mass.copy()
         for _ in range(self._leaves.bit_length() - 1):
@@ -80,7 +80,7 @@ class SumTree:
 
 
 def tree_bytes(size: int) -> int:
-    """Memory of a tree of so many indices."""
+    """Return the bytes of a tree of so many indices."""
     return 2 * _leaves(size) * 8
 
 
