@@ -17,7 +17,7 @@ from gymnasium.envs.registration import load_env_creator
 
 from actorlearn import imports
 from actorlearn.envs import registered
-from actorlearn.envs.specs import GymnasiumSettings
+from actorlearn.envs.specs import GymnasiumSettings, WrapperSettings
 
 Environment = gymnasium.Env[Any, Any]
 
@@ -26,7 +26,7 @@ def construct(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
     """Make an environment in its wrappers, and say its registered time limit in steps; raises ValueError."""
     env, limit = _bare(settings)
     try:
-        for number, wrapper in enumerate(settings.wrappers):
+        for number, wrapper in enumerate(map(_named, settings.wrappers)):
             env = _wrapped(env, wrapper.name, wrapper.kwargs, f"env.wrappers[{number}]")
     except BaseException:
         env.close()
@@ -70,6 +70,11 @@ def _registered(settings: GymnasiumSettings, env_id: str, what: str) -> tuple[En
         _check_arguments(creator, (), own.kwargs, f"{what} cannot be made with kwargs {settings.kwargs}")
     with _one_line(what, registered.module_of(found)):
         return gymnasium.make(own, max_episode_steps=-1, disable_env_checker=True), found.max_episode_steps
+
+
+def _named(wrapper: str | WrapperSettings) -> WrapperSettings:
+    """A wrapper's name alone stands for one without arguments."""
+    return WrapperSettings(name=wrapper) if isinstance(wrapper, str) else wrapper
 
 
 def _wrapped(env: Environment, name: str, kwargs: Mapping[str, Any], key: str) -> Environment:

@@ -1,7 +1,8 @@
-"""Kinds of environments before they are made: the keys that each reads, and what topologies are on it by default.
+"""Kinds of environments before they are made: the keys that each reads, and the defaults of topologies on it.
 
-The kind follows from the id: ALE/... is played by ale-py's own vector environment, all else is gymnasium's. Loads
-neither, and no torch.
+The kind follows from the id: ALE/... is played by ale-py's own vector environment, ids with another kind's prefix by
+that kind, all else by gymnasium. A kind is one module, with ``make`` and ``spec``, and one entry, an
+``EnvironmentSpec`` that says everything the rest of the system asks. Loads no environment and no torch.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 from msgspec import Meta
 
 from actorlearn import imports
-from actorlearn.registry import Registry, Settings, Spec
+from actorlearn.registry import Registry, Settings, Spec, lacking
 
 EnvId = Annotated[
     str,
@@ -37,7 +38,7 @@ Code = Annotated[
 
 
 class EnvSettings(Settings, frozen=True, kw_only=True, tag_field="kind"):
-    """The section ``env`` of a topology: what every kind of environment has."""
+    """The section ``env`` of a topology: the keys of every kind of environment, and what follows from them."""
 
     id: Annotated[
         EnvId, Meta(description="gymnasium id (ALE/... takes the fast path), module:id or package.module:Class")
@@ -51,9 +52,19 @@ class EnvSettings(Settings, frozen=True, kw_only=True, tag_field="kind"):
         """The name of its kind."""
         return self.name
 
+    @property
+    def frames_stacked(self) -> int:
+        """Frames that one observation is made of, and that a replay therefore keeps before each."""
+        return 1
+
+    def for_evaluation(self, noop_max: int) -> Self:
+        """The environment as evaluators play it: ``noop_max`` is ``evaluator.noop_max``, of kinds that have no-ops."""
+        del noop_max
+        return self
+
 
 class AtariSettings(EnvSettings, frozen=True, kw_only=True, tag="atari"):
-    """What Atari games have; the defaults are PAAC's."""
+    """Keys of Atari games; the defaults are PAAC's."""
 
     preset: Annotated[
         Literal["dqn", "paac", "stooke-abbeel"], Meta(description="how a screen becomes an observation")
@@ -67,47 +78,86 @@ class AtariSettings(EnvSettings, frozen=True, kw_only=True, tag="atari"):
     full_action_space: Annotated[bool, Meta(description="all 18 actions instead of the game's own")] = False
     fire_on_reset: Annotated[bool, Meta(description="press FIRE at the start of a game, if it has FIRE")] = False
 
+    @property
+    def frames_stacked(self) -> int:
+        """Frames that one observation is made of."""
+        return self.stack
+
+    def for_evaluation(self, noop_max: int) -> Self:
+        """The same game from other starts."""
+        return msgspec.structs.replace(self, noop_max=noop_max)
+
+
+Argument = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        extra={"rule": "arguments have names as in Python", "way_out": "write for example {size: 6}"},
+    ),
+]
+
 
 class WrapperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A wrapper of the environment; in a topology its name alone will do."""
 
     name: Annotated[Code, Meta(description="package.module:Class, called with the environment")]
-    kwargs: Annotated[dict[str, Any], Meta(description="and with these arguments")] = {}
+    kwargs: Annotated[dict[Argument, Any], Meta(description="and with these arguments")] = {}
 
 
 class GymnasiumSettings(EnvSettings, frozen=True, kw_only=True, tag="gymnasium"):
-    """What all other environments have."""
+    """Keys of all other environments."""
 
-    kwargs: Annotated[dict[str, Any], Meta(description="arguments of its constructor")] = msgspec.field(
+    kwargs: Annotated[dict[Argument, Any], Meta(description="arguments of its constructor")] = msgspec.field(
         default_factory=dict
     )
     wrappers: Annotated[
-        tuple[WrapperSettings, ...],
+        tuple[Code | WrapperSettings, ...],
         Meta(max_length=64, description="put around it, the first innermost; names or {name, kwargs}"),
     ] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentSpec(Spec):
-    """A kind of environments: a module that has ``make(settings, seeds, beat)`` and, for shapes, ``spec(settings)``."""
+    """A kind of environments: what is known of it before its module is imported.
+
+    The module has ``make(settings, seeds, beat) -> VectorEnv`` and ``spec(settings) -> EnvSpec``, as in
+    ``actorlearn/envs/make.py``.
+    """
 
     tag_field = "kind"
     settings: type[EnvSettings]
-    prefix: str = ""
-    """How the ids of this kind begin; the longest that fits counts."""
+    prefix: str
+    """The beginning of its ids, such as ALE/; of several that fit the longest counts. Empty for gymnasium alone, which
+    makes what no other kind does."""
+    example: str
+    """One of its ids."""
     like: str = "vector"
-    """Which numbers algorithms and optimizers take by default: vector (cheap, small observations) or atari."""
+    """The numbers that algorithms and optimizers take by default: vector (cheap, small observations) or atari."""
     environments: int = 16
-    """How many there are in all by default."""
+    """Environments of all simulators together by default."""
     most_simulators: int = 2
-    """More processes than this are not started by default: a step of a cheap environment costs less than the
-    hand-over."""
+    """Most simulators by default: a step of a cheap environment costs less than the hand-over to a process."""
+    most_trainer_threads: int = 1
+    """Most threads of a trainer by default: a network of small observations is too small to be shared out."""
+    needs: tuple[str, ...] = ()
+    """Distributions that its module imports, besides this one's."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """What a topology's other keys are by default."""
+    """Section of a topology -> key -> default; also keys that stand in no section."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a second kind that would take every id."""
+        if not self.prefix and self.settings is not GymnasiumSettings:
+            rule = "its prefix must say how its ids begin, such as my-kind/: gymnasium makes what has no other prefix"
+            raise ValueError(f"kind of environments {self.name!r}: {rule}")
 
     def load(self) -> ModuleType:
-        """Import the module; raises ValueError, one line."""
-        return imports.module(self.made_by, f"env.kind: {self.name!r}")
+        """Import the module; raises ValueError, one line, where it cannot be or has not both functions."""
+        what = f"env.kind: {self.name!r}"
+        module = imports.module(self.made_by, what)
+        if missing := lacking(module, ["make", "spec"]):
+            where = "actorlearn/envs/make.py says what they do"
+            raise ValueError(f"{what}: {self.made_by} lacks {', '.join(missing)} ({where})")
+        return module
 
 
 ATARI = EnvironmentSpec(
@@ -115,9 +165,12 @@ ATARI = EnvironmentSpec(
     settings=AtariSettings,
     made_by="actorlearn.envs.atari",
     prefix="ALE/",
+    example="ALE/Pong-v5",
     like="atari",
     environments=32,
     most_simulators=8,
+    most_trainer_threads=8,
+    needs=("ale-py",),
     defaults={
         "total_steps": 80_000_000,
         "model": {"name": "nips"},
@@ -129,6 +182,8 @@ GYMNASIUM = EnvironmentSpec(
     name="gymnasium",
     settings=GymnasiumSettings,
     made_by="actorlearn.envs.gymnasium_env",
+    prefix="",
+    example="CartPole-v1",
     defaults={
         "total_steps": 500_000,
         "model": {"name": "mlp"},
@@ -142,7 +197,7 @@ class Environments(Registry[EnvironmentSpec]):
     """The kinds of environments, found by what is played."""
 
     def of(self, env_id: str) -> EnvironmentSpec:
-        """Return the kind of an environment."""
+        """Return the kind that makes an id: the longest prefix that fits; of two alike the shipped one's."""
         fitting = [spec for spec in self.specs() if env_id.startswith(spec.prefix)]
         return max(fitting, key=lambda spec: len(spec.prefix))
 

@@ -15,7 +15,9 @@ import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from rich.table import Table
 from rich.text import Text
 
 from actorlearn.algorithms.settings import ALGORITHMS
-from actorlearn.envs.specs import ENVIRONMENTS
+from actorlearn.envs.specs import ENVIRONMENTS, EnvironmentSpec
 from actorlearn.memory.progress import ROWS as MOST_PROCESSES
 from actorlearn.memory.shared import SHM_ROOT
 from actorlearn.metrics.energy import Energy
@@ -95,7 +97,7 @@ def examine() -> list[Finding]:
         _libzmq(),
         *_torch(),
         _energy(),
-        _atari(),
+        *(finding for spec in ENVIRONMENTS.specs() for finding in _needed(spec)),
         *(finding for registry in REGISTRIES for finding in _registry(registry)),
     ]
 
@@ -279,10 +281,11 @@ def _energy() -> Finding:
     return Finding("energy", Energy().said())
 
 
-def _atari() -> Finding:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return Finding("ale-py", version("ale-py"))
-    except PackageNotFoundError:
-        return Finding("ale-py", "not installed", WARN, "ALE/… games need it: pip install ale-py")
+def _needed(spec: EnvironmentSpec) -> Iterator[Finding]:
+    """Say whether a kind of environments has the distributions that its module imports."""
+    for name in spec.needs:
+        try:
+            yield Finding(name, metadata.version(name))
+        except metadata.PackageNotFoundError:
+            way_out = f"{spec.prefix}… environments need it: pip install {name}"
+            yield Finding(name, "not installed", WARN, way_out)

@@ -18,7 +18,7 @@ from actorlearn.worker.settings import EvaluateSettings
 from launch.errors import FailedError, RunError
 from launch.machine.cores import Cores
 from launch.plan.auto import choose, cpu_flags
-from launch.plan.probe import describe, evaluated
+from launch.plan.probe import describe
 from launch.plan.roles import own_weights, policy
 from launch.reports.evaluations import compared
 from launch.runs import find
@@ -65,7 +65,7 @@ def settings(run: Run, episodes: int | None, greedy: bool | None, seed: int | No
     chosen, _ = choose(topology, cpu_flags(), Cores.here())
     acting = policy(chosen, describe(topology))
     return EvaluateSettings(
-        env=evaluated(topology),
+        env=topology.env.for_evaluation(topology.evaluator.noop_max),
         policy=acting,
         run_dir=str(run.path),
         behind_steps=BEHIND * topology.checkpoint.every_steps if own_weights(topology) else None,

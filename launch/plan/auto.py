@@ -102,8 +102,9 @@ def _by_cores(topology: Topology, cores: Cores) -> list[Choice]:
     part = ", a part of one counted as one" if cores.rationed else ""
     whys = {
         "simulators.count": f"a power of two of processes on {on}{part}; no more than {kind.most_simulators}",
-        "trainer.threads": f"a thread for each whole core of {on}, because simulators wait meanwhile; no more than 8"
-        if kind.like == "atari"
+        "trainer.threads": f"a thread for each whole core of {on}, because simulators wait meanwhile; "
+        f"no more than {kind.most_trainer_threads}"
+        if kind.most_trainer_threads > 1
         else "a network this small is not worth sharing out",
     }
     left = [(section, key) for section, key in BY_CORES if f"{section}.{key}" in topology.left_to_cores]

@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from actorlearn.actions import Actions
-from actorlearn.envs.specs import AtariSettings, EnvSettings
 from actorlearn.worker import settings as all_settings
 from actorlearn.worker.settings import DescribeSettings
 from launch.spawning.answers import NoAnswerError, ask
@@ -84,9 +83,3 @@ def _ask(command: list[str], topology: Topology) -> Any:
             f"env.id {topology.env.id!r}: not described within {LIMIT_S:g} s; "
             "an environment must be made in less: see what it waits for, or try again on an idle machine"
         ) from None
-
-
-def evaluated(topology: Topology) -> EnvSettings:
-    """The environment as evaluators play it: from other starts, where its kind has any."""
-    own = topology.env
-    return msgspec.structs.replace(own, noop_max=topology.evaluator.noop_max) if isinstance(own, AtariSettings) else own

@@ -27,7 +27,7 @@ from actorlearn.worker.settings import (
 from launch.plan import exactness
 from launch.plan.addresses import Addresses
 from launch.plan.placement import Placement
-from launch.plan.probe import Description, evaluated
+from launch.plan.probe import Description
 from launch.plan.resumption import Resumption
 from launch.plan.segments import environments, replay_shape
 from launch.topology.load import Topology
@@ -233,7 +233,7 @@ def _evaluator(b: Briefing, base: dict[str, Any], _start: Start) -> EvaluatorSet
         policy=policy(t, b.description),
         weights=b.addresses.own("weights", "{}" if own_weights(t) else 0),
         secondary=_secondary(b, 0),
-        env=evaluated(t),
+        env=t.env.for_evaluation(t.evaluator.noop_max),
         every_steps=t.evaluator.every_steps,
         episodes=t.evaluator.episodes,
         greedy=t.evaluator.greedy,

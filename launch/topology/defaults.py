@@ -50,7 +50,6 @@ def resolve(raw: Tree) -> Tree:
     _fill(resolved, {"inference": {"count": 0 if section(resolved, "inference").get("device") == "cpu" else 1}})
     _fill(resolved, {"trainer": {"threads": _trainer_threads(resolved, env, cores)}})
     _fill(resolved, {"name": _name(resolved)})
-    _name_wrappers(section(resolved, "env"))
     return resolved
 
 
@@ -106,14 +105,6 @@ def _leave_out_what_is_not_read(tree: Tree, raw: Tree) -> None:
             del tree[name][key]
 
 
-def _name_wrappers(env: Tree) -> None:
-    """A wrapper's name alone will do."""
-    wrappers = env.get("wrappers")
-    if isinstance(wrappers, list):
-        named = ({"name": wrapper} if isinstance(wrapper, str) else wrapper for wrapper in wrappers)
-        env["wrappers"] = [{"kwargs": {}, **wrapper} if isinstance(wrapper, dict) else wrapper for wrapper in named]
-
-
 def _simulators(tree: Tree, env: EnvironmentSpec, cores: float) -> Tree:
     """Spread the kind's environments over the cores: a power of two of processes, so that none are left over.
 
@@ -145,7 +136,7 @@ def _trainer_threads(tree: Tree, env: EnvironmentSpec, cores: float) -> int:
     threads wait for the one that is stopped. PAAC under a quota of 1.5 cores made 1,900 steps/s with two threads and
     2,330 with one.
     """
-    return min(max(1, math.floor(cores) // _learners(tree)), 8) if env.like == "atari" else 1
+    return min(max(1, math.floor(cores) // _learners(tree)), env.most_trainer_threads)
 
 
 def _learners(tree: Tree) -> int:

@@ -119,7 +119,7 @@ def told(kind: inspect.Type) -> Key:
         )
     if isinstance(kind, inspect.UnionType):
         found = [told(part) for part in kind.types]
-        described = next((key for key in found if key.description), Key(kind))
+        described = next((key for key in found if key.description or key.words), Key(kind))
         return described._replace(kind=inspect.UnionType(tuple(key.kind for key in found)))
     return Key(kind)
 

@@ -21,7 +21,7 @@ import msgspec
 
 from launch.topology import defaults, rules, strict_yaml
 from launch.topology.keys import CHOSEN, key_at, keys_of
-from launch.topology.messages import Place, explain
+from launch.topology.messages import Origin, explain
 from launch.topology.schema import Topology
 from launch.topology.strict_yaml import Path, TopologyError, fault, number, show
 from launch.topology.validate import Problem, dotted, problems, settings, unknown_key
@@ -46,20 +46,20 @@ def parse(text: str | bytes, overrides: Sequence[str] = (), source: str = "topol
     """Read a topology from text; ``source`` is what errors call it. Raises TopologyError."""
     document = strict_yaml.read(text, source)
     raw = {} if document.value is None else document.value
-    places = {path: Place(source, line) for path, line in document.lines.items()} | {(): Place(source, 1)}
+    origins = {path: Origin(source, line) for path, line in document.lines.items()} | {(): Origin(source, 1)}
     if not isinstance(raw, dict):
         raise fault(f"{source}:1", show(raw), "a topology is a mapping of keys", "start with 'env: {id: ALE/Pong-v5}'")
     for override in overrides:
-        _apply(override, raw, places)
+        _apply(override, raw, origins)
     resolved = defaults.resolve(raw)
     if found := [*problems(resolved)]:
-        raise explain(found, places, _defaults_alone(raw, found))
+        raise explain(found, origins, _defaults_alone(raw, found))
     values, found = settings(resolved)
     if not found:
         made = Topology(**values)
         found = [*rules.broken(made)]
     if found:
-        raise explain(found, places, _defaults_alone(raw, found))
+        raise explain(found, origins, _defaults_alone(raw, found))
     left = (f"{section}.{key}" for section, key in defaults.BY_CORES if key not in defaults.section(raw, section))
     made.__dict__["left_to_cores"] = frozenset(left)
     return made
@@ -120,7 +120,7 @@ def examples() -> FilePath:
     return checkout if checkout.is_dir() else FilePath(sys.prefix) / "share" / "actorlearn" / "configs"
 
 
-def _apply(override: str, raw: dict[str, Any], places: dict[Path, Place]) -> None:
+def _apply(override: str, raw: dict[str, Any], origins: dict[Path, Origin]) -> None:
     """Set one ``section.key=value`` in the raw mapping."""
     dotted_key, equals, text = override.partition("=")
     path: Path = tuple(dotted_key.strip().split("."))
@@ -148,10 +148,10 @@ def _apply(override: str, raw: dict[str, Any], places: dict[Path, Place]) -> Non
             rule = f"{dotted(path[:depth])} is {show(target)}, no mapping"
             raise fault(COMMAND_LINE, show(override), rule, f"write {dotted(path[:depth])}={{...}}")
     target[str(path[-1])] = value
-    stale = [found for found in places if found[: len(path)] == path]
+    stale = [found for found in origins if found[: len(path)] == path]
     for found in stale:
-        del places[found]
-    places[path] = Place(COMMAND_LINE, over=bool(stale))
+        del origins[found]
+    origins[path] = Origin(COMMAND_LINE, over=bool(stale))
 
 
 def _defaults_alone(raw: dict[str, Any], found: Sequence[Problem]) -> dict[str, Any]:

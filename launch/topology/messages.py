@@ -14,7 +14,7 @@ from launch.topology.validate import MISSING, Problem, dotted
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Origin:
     """Where a value was given: a file's line, or the command line."""
 
     source: str
@@ -27,10 +27,10 @@ class Place:
         return f"{self.source}:{self.line}" if self.line else self.source
 
 
-def explain(problems: Sequence[Problem], places: Mapping[Path, Place], defaults: Mapping[str, Any]) -> TopologyError:
+def explain(problems: Sequence[Problem], origins: Mapping[Path, Origin], defaults: Mapping[str, Any]) -> TopologyError:
     """Write the first problem as one line and count the others; first is: command line, then top of the file down."""
-    first = min(problems, key=lambda problem: place(problem.path, places).line)
-    given = place(first.path, places)
+    first = min(problems, key=lambda problem: origin(problem.path, origins).line)
+    given = origin(first.path, origins)
     value = "is missing" if first.value is MISSING else f"= {show(first.value)}"
     way_out = first.way_out
     if first.default_helps and not given.over:
@@ -40,9 +40,9 @@ def explain(problems: Sequence[Problem], places: Mapping[Path, Place], defaults:
     return fault(str(given), f"{dotted(first.path)} {value}", first.rule, way_out)
 
 
-def place(path: Path, places: Mapping[Path, Place]) -> Place:
+def origin(path: Path, origins: Mapping[Path, Origin]) -> Origin:
     """Return where a key, or the nearest section around it, was given."""
-    return next(places[path[:end]] for end in range(len(path), -1, -1) if path[:end] in places)
+    return next(origins[path[:end]] for end in range(len(path), -1, -1) if path[:end] in origins)
 
 
 def _default(path: Path, defaults: Mapping[str, Any]) -> str:

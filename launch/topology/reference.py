@@ -34,13 +34,14 @@ A topology is one YAML file. Every key may be overridden on the command line as 
 `env.id` may be left out. Where a default is two, a / b, they are those of Atari games (ids that start with `ALE/`) and
 of all other environments, with the algorithm a2c unless another is named. Steps are agent steps.
 """
-KINDS = ("ALE/Pong-v5", "CartPole-v1")
-"""One environment of each kind that defaults are told for."""
+KINDS = tuple(spec.example for spec in ENVIRONMENTS.specs())
+"""An environment of each kind: defaults are listed for all of them."""
+_EACH = " / ".join(str(spec.environments) for spec in ENVIRONMENTS.specs())
 FOLLOWS = {
     "name": "environment and algorithm",
     "env.id": "none: it must be written",
     "simulators.count": "by the machine's cores",
-    "simulators.envs": "32 / 16 in all simulators together",
+    "simulators.envs": f"{_EACH} in all simulators together",
     "inference.count": "`0` with device cpu, else `1`",
     "trainer.threads": "by the machine's cores / `1`",
 }
@@ -84,7 +85,6 @@ def json_schema() -> dict[str, Any]:
     for environment in (defined[f"env-{kind}"] for kind in structs_of("env")):
         del environment["properties"]["kind"]  # which follows from the id
         environment["required"] = ["id"]
-    _name_alone_will_do(defined)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$defs": defined,
@@ -119,9 +119,10 @@ def _scalars() -> type[msgspec.Struct]:
 
 
 def _defined(struct: type[msgspec.Struct], defined: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a struct; those of the structs in it are added to ``defined``."""
+    """The schema of a section, in which any key may be left out; those of structs in it are added to ``defined``."""
     inside = msgspec.json.schema_components([struct], ref_template=_REFERENCE)[1]
     own: dict[str, Any] = inside.pop(struct.__name__)
+    own.pop("required", None)
     defined |= inside
     return own
 
@@ -136,16 +137,8 @@ def _strangers() -> dict[str, Any]:
     return {"type": "object", "properties": {"name": named}, "required": ["name"]}
 
 
-def _name_alone_will_do(defined: dict[str, Any]) -> None:
-    """Let wrappers of an environment be written by their names."""
-    wrapper = defined["WrapperSettings"]
-    wrapper["required"] = ["name"]
-    wrappers = defined["env-gymnasium"]["properties"]["wrappers"]
-    wrappers["items"] = {"anyOf": [wrappers["items"], wrapper["properties"]["name"]]}
-
-
 def _loosen(node: Any) -> None:
-    """Drop ``required`` and generated titles; let integers be written 250_000, which YAML 1.2 editors read as text."""
+    """Drop generated titles; let integers be written 250_000, which YAML 1.2 editors read as text."""
     if isinstance(node, list):
         for item in node:
             _loosen(item)
@@ -153,8 +146,6 @@ def _loosen(node: Any) -> None:
         return
     if isinstance(node.get("title"), str):
         del node["title"]
-    if "properties" in node:
-        node.pop("required", None)
     if node.get("type") == "integer" and "const" not in node:
         node |= {"type": ["integer", "string"], "pattern": _GROUPED_DIGITS}
     for child in node.values():

@@ -5,12 +5,10 @@ Pure. Each rule takes a whole topology, whose every value is right by itself, an
 
 from __future__ import annotations
 
-import keyword
 from collections.abc import Callable, Iterator
 from functools import reduce
 
 from actorlearn.algorithms.settings import ALGORITHMS, OffPolicySettings, OnPolicySettings
-from actorlearn.envs.specs import AtariSettings, GymnasiumSettings
 from actorlearn.models.specs import EncoderSettings
 from actorlearn.parameters.modes import ALL_KEYS, MODES
 from actorlearn.parameters.published import SLOTS
@@ -28,19 +26,6 @@ def broken(t: Topology) -> Problems:
     """Everything that is wrong with a topology whose values are right by themselves."""
     for rule in RULES:
         yield from rule(t)
-
-
-def arguments_have_names(t: Topology) -> Problems:
-    """Arguments of environments and wrappers are given by name, as Python has names."""
-    if not isinstance(t.env, GymnasiumSettings):
-        return
-    given = {"env.kwargs": t.env.kwargs} | {f"env.wrappers.{n}.kwargs": w.kwargs for n, w in enumerate(t.env.wrappers)}
-    for key, arguments in given.items():
-        for name in arguments:
-            if not name.isidentifier() or keyword.iskeyword(name):
-                rule = f"arguments have names as in Python, and {name!r} is none"
-                yield _problem(t, key, rule, "write for example {size: 6}")
-                break
 
 
 def whole_groups(t: Topology) -> Problems:
@@ -247,8 +232,7 @@ def replay_holds(t: Topology) -> Problems:
     if t.replay is None or not isinstance(t.algorithm, OffPolicySettings):
         return
     environments = t.simulators.environments
-    stack = t.env.stack if isinstance(t.env, AtariSettings) else 1
-    rows = t.algorithm.horizon + 1 + stack + t.algorithm.n_step
+    rows = t.algorithm.horizon + 1 + t.env.frames_stacked + t.algorithm.n_step
     least = max(_largest_batch(t.replay)[0], rows * environments)
     if t.replay.capacity_steps < least:
         yield _problem(
@@ -296,7 +280,6 @@ def targets_at_rollouts(t: Topology) -> Problems:
 
 
 RULES: tuple[Callable[[Topology], Problems], ...] = (
-    arguments_have_names,
     whole_groups,
     delays_grow,
     spinning_is_given_longer,

@@ -231,9 +231,7 @@ def _of_key(value: Any, key: Key, path: Path) -> Iterator[Problem]:
     elif isinstance(kind, inspect.StrType):
         yield from _of_text(value, key, kind, path)
     elif isinstance(kind, inspect.DictType):
-        if not isinstance(value, dict):
-            way_out = "write for example {size: 6}, or leave the key out"
-            yield Problem(path, value, "must be a mapping of arguments", way_out)
+        yield from _of_arguments(value, kind, path)
     elif isinstance(kind, inspect.IntType | inspect.FloatType):
         yield from _of_number(value, key, kind, path)
     elif isinstance(kind, inspect.BoolType) and not isinstance(value, bool):
@@ -255,14 +253,22 @@ def _of_union(value: Any, key: Key, kind: inspect.UnionType, path: Path) -> Iter
         return
     if isinstance(value, bool) and any(isinstance(part, inspect.BoolType) for part in parts):
         return
-    listed = next((part for part in parts if isinstance(part, LISTS)), None)
-    chosen = listed if isinstance(value, list) and value and listed else parts[0]
+    alike = LISTS if isinstance(value, list) and value else () if isinstance(value, str) else inspect.StructType
+    chosen = next((part for part in parts if isinstance(part, alike)), parts[0])
     yield from _of_key(value, key._replace(kind=chosen, words=_or(key, parts)), path)
 
 
 def _or(key: Key, parts: list[inspect.Type]) -> dict[str, str]:
     truth = any(isinstance(part, inspect.BoolType) for part in parts)
     return {"or": "true or false", **key.words} if truth else {**key.words}
+
+
+def _of_arguments(value: Any, kind: inspect.DictType, path: Path) -> Iterator[Problem]:
+    if isinstance(value, dict):
+        for name in value:
+            yield from _of_key(name, told(kind.key_type), path)
+    else:
+        yield Problem(path, value, "must be a mapping of arguments", "write for example {size: 6}, or leave it out")
 
 
 def _of_words(value: Any, key: Key, kind: inspect.LiteralType, path: Path) -> Iterator[Problem]:

@@ -110,7 +110,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "wrappers in a word": (OK.replace("}", ", wrappers: x}"), ["t:1", "env.wrappers = 'x'", "must be a list"]),
     "wrapper without a class": (
         OK.replace("}", ", wrappers: [TimeLimit]}"),
-        ["t:1", "env.wrappers[0].name = 'TimeLimit'", "package.module:Class", "gymnasium.wrappers:TimeLimit"],
+        ["t:1", "env.wrappers[0] = 'TimeLimit'", "package.module:Class", "gymnasium.wrappers:TimeLimit"],
     ),
     "wrapper without a name": (
         "env:\n  id: CartPole-v1\n  wrappers:\n  - kwargs: {a: 1}\n",
