@@ -25,6 +25,9 @@ AnyRun = Annotated[
     str | None,
     typer.Argument(metavar="[RUN]", help="A run folder, a run's name, or the beginning of one; else the newest."),
 ]
+Engine = Annotated[
+    str, typer.Option(metavar="NAME", help="Starts the processes: an engine that `actorlearn doctor` lists.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Say it as one JSON object.")]
 
 _TRAIN, _CARE, _RESULTS, _MACHINE = "Train", "Look after runs", "Results", "This machine"
@@ -55,11 +58,12 @@ def run(
     run_dir: Annotated[
         Path | None, typer.Option(help="Folder for everything the run leaves; else runs/NAME-YYYYmmdd-HHMMSS.")
     ] = None,
+    engine: Engine = "local",
 ) -> int:
     """Start a run, show it live, and end when total_steps is reached. Ctrl-C: save and stop; twice: stop now."""
     from launch.commands.run import start
 
-    return start(topology, overrides or [], run_dir)
+    return start(topology, overrides or [], run_dir, engine)
 
 
 @app.command(rich_help_panel=_TRAIN)
@@ -71,11 +75,11 @@ def check(topology: Topology, overrides: Overrides = None, json: Json = False) -
 
 
 @app.command(rich_help_panel=_TRAIN)
-def resume(run: RunWord, overrides: Overrides = None) -> int:
+def resume(run: RunWord, overrides: Overrides = None, engine: Engine = "local") -> int:
     """Go on with a run that has ended, from its newest valid checkpoint, e.g. with a larger total_steps."""
     from launch.commands.run import resume
 
-    return resume(run, overrides or [])
+    return resume(run, overrides or [], engine)
 
 
 @app.command(rich_help_panel=_CARE)

@@ -90,6 +90,7 @@ COVERED_BY = {
     "launch/bench/papers/gossip_figures.py": "tests/launch/bench/papers/test_gossip.py",
     "launch/bench/peers/works.py": "tests/launch/bench/test_bench.py",
     "launch/display/screen.py": "tests/launch/display/test_console.py",
+    "launch/engines/local.py": "tests/launch/engines/test_specs.py",
     "launch/plan/processes.py": "tests/launch/plan/test_plan.py",
     "launch/plan/segments.py": "tests/launch/plan/test_plan.py",
     "launch/plan/addresses.py": "tests/launch/plan/test_plan.py",

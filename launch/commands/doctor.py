@@ -37,13 +37,14 @@ from actorlearn.optim.specs import OPTIMIZERS
 from actorlearn.registry import Registry
 from actorlearn.wire import MINIMUM_LIBZMQ
 from launch.commands.check import size
+from launch.engines.specs import ENGINES
 from launch.machine.cgroups import autogroups
 from launch.machine.cores import Cores
 from launch.plan.memory_order import disorder
 from launch.spawning.answers import NoAnswerError, ask
 
 OK, WARN, STOP = "ok", "warn", "stop"
-REGISTRIES: tuple[Registry[Any], ...] = (ALGORITHMS, MODELS, OPTIMIZERS, ENVIRONMENTS, WRITERS)
+REGISTRIES: tuple[Registry[Any], ...] = (ALGORITHMS, MODELS, OPTIMIZERS, ENVIRONMENTS, WRITERS, ENGINES)
 _COLOURS = {OK: "green", WARN: "yellow", STOP: "bold red"}
 
 _MINIMUM_PYTHON = (3, 11)

@@ -17,19 +17,20 @@ from launch.errors import RunError
 from launch.runs import find
 
 if TYPE_CHECKING:
+    from launch.engines.specs import EngineSpec
     from launch.supervision.events import Console
     from launch.topology.load import Topology
 
 
-def start(topology: str, overrides: Sequence[str], run_dir: Path | None) -> int:
+def start(topology: str, overrides: Sequence[str], run_dir: Path | None, engine: str) -> int:
     """Run a topology in a new folder; returns the exit status."""
     from launch.topology.load import load
 
-    loaded = load(topology, overrides)
-    return _run(loaded, new_folder(loaded.name, run_dir), resume=False)
+    loaded, starts = load(topology, overrides), named(engine)
+    return _run(loaded, new_folder(loaded.name, run_dir), starts, resume=False)
 
 
-def resume(word: str, overrides: Sequence[str]) -> int:
+def resume(word: str, overrides: Sequence[str], engine: str) -> int:
     """Go on with a run that has ended; returns the exit status."""
     from launch.topology.load import load
 
@@ -40,7 +41,19 @@ def resume(word: str, overrides: Sequence[str]) -> int:
         )
     if not run.checkpoints():
         raise RunError(f"{run.name} has no checkpoint to resume from; start it again with `actorlearn run`")
-    return _run(load(run.path / "topology.yaml", overrides), run.path, resume=True)
+    return _run(load(run.path / "topology.yaml", overrides), run.path, named(engine), resume=True)
+
+
+def named(engine: str) -> EngineSpec:
+    """Return the spec of an engine that can be imported; raises RunError."""
+    from launch.engines.specs import ENGINES
+
+    try:
+        spec = ENGINES.spec(engine)
+        spec.load()
+    except ValueError as error:
+        raise RunError(f"--engine: {str(error).removeprefix('engine.name: ')}") from None
+    return spec
 
 
 def new_folder(name: str, run_dir: Path | None) -> Path:
@@ -60,7 +73,7 @@ def new_folder(name: str, run_dir: Path | None) -> Path:
     return folder
 
 
-def _run(topology: Topology, folder: Path, resume: bool) -> int:
+def _run(topology: Topology, folder: Path, engine: EngineSpec, resume: bool) -> int:
     from launch.display import console
     from launch.runs.view import RunView
     from launch.runtime.loop import run
@@ -69,7 +82,7 @@ def _run(topology: Topology, folder: Path, resume: bool) -> int:
     try:
         with suppress(OSError):  # nobody can see it: the run goes on all the same
             screen = console.make(RunView(folder.absolute().name, topology.env.id, topology.total_steps))
-        return run(topology, folder, resume=resume, console=screen)
+        return run(topology, folder, resume=resume, console=screen, engine=engine)
     finally:
         close_screen(screen)
 

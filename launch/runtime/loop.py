@@ -24,6 +24,8 @@ from actorlearn.wire.channel import Router
 from actorlearn.wire.messages import Member, Message, Reply, Request, brief, decode, encode
 from actorlearn.worker import settings as all_settings
 from actorlearn.worker.roles import ROLES
+from launch.engines.local import LOCAL
+from launch.engines.specs import EngineSpec
 from launch.machine.cores import in_turn
 from launch.plan.auto import crowded
 from launch.plan.memory_order import disorder, refuse_disorder
@@ -42,9 +44,7 @@ from launch.runtime.clock import AwakeClock, TimeShares
 from launch.runtime.complaints import Complaints
 from launch.runtime.journal import Journal
 from launch.runtime.workspace import Workspace
-from launch.spawning.guardian import GuardianLostError
-from launch.spawning.local import LocalSpawner
-from launch.spawning.spawner import Key, Spawner
+from launch.spawning.spawner import Key, Spawner, SpawnerLostError
 from launch.supervision import events as ev
 from launch.supervision.hangs import HangDetector, Watched
 from launch.supervision.membership import Membership
@@ -65,18 +65,26 @@ QUIET = frozenset({"spawned", "ended", "failed"})
 """Notes that only events.jsonl gets: another one says as much to a person."""
 
 
-def run(topology: Topology, run_dir: Path, *, resume: bool = False, console: ev.Console | None = None) -> int:
+def run(
+    topology: Topology,
+    run_dir: Path,
+    *,
+    resume: bool = False,
+    console: ev.Console | None = None,
+    engine: EngineSpec = LOCAL,
+) -> int:
     """Run a topology to its end; returns the exit status. Call it from the main thread; leaves nothing behind.
 
     Raises what stands in the way before the first process is started: TopologyError, RunError, SharedMemoryFull,
-    ChannelError.
+    ChannelError, and of an engine ValueError where it cannot be imported and OSError where it cannot be opened.
     """
+    open_spawner = engine.load()
     with Workspace(run_dir) as workspace:
         refuse_disorder(topology)
         made = plan(topology, describe(topology))  # Ctrl-C still ends us here: signals are heard from open on
         resumption = resume_checks.found(made, workspace.run_dir, resume)
         workspace.open(made, resumption)
-        spawner = LocalSpawner(workspace.run_dir / "logs", workspace.addresses.run_id)
+        spawner = open_spawner(workspace.run_dir, workspace.addresses.run_id)
         return Runner(made, resumption, workspace, spawner, console).run()
 
 
@@ -277,7 +285,7 @@ class Runner:
         except OSError as error:
             if member is not None:
                 self.workspace.drop_member(self.members.pop((name, incarnation)))
-            passing = error.errno in DISK_ERRORS or isinstance(error, GuardianLostError)
+            passing = error.errno in DISK_ERRORS or isinstance(error, SpawnerLostError)
             self._events.append(ev.NotSpawned(name, incarnation, f"cannot be started: {error}", passing))
             return
         self.peers |= dict.fromkeys((own.peer, own.last_words), (name, incarnation))

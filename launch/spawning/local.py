@@ -17,7 +17,7 @@ from pathlib import Path
 
 from actorlearn.memory.progress import STACK_SIGNAL
 from launch.spawning.guardian import ROLE_MARK, RUN_MARK, Guardian, GuardianLostError, end_marked
-from launch.spawning.spawner import Key
+from launch.spawning.spawner import Key, SpawnerLostError
 
 INTERPRETER = sys.executable
 
@@ -54,16 +54,16 @@ class LocalSpawner:
         return [key.data for key, _ in self._selector.select(0)]
 
     def spawn(self, name: str, incarnation: int, role: str, settings: Path, threads: int) -> int:
-        """Start ``python -m actorlearn.processes``; returns its pid, raises OSError."""
+        """Start ``python -m actorlearn.processes``; returns its pid. Raises SpawnerLostError, or another OSError."""
         guardian = self._guardian = self._guardian or Guardian(str(self._logs))
         log = self._log(name, incarnation)
         try:
             command = [INTERPRETER, "-m", "actorlearn.processes", role, str(settings)]
             own = {RUN_MARK: self._run_id, ROLE_MARK: f"{name}.{incarnation}", "PYTHONUNBUFFERED": "1"}
             pid, pidfd = guardian.start(command, {**fast(threads), **own}, log, log)
-        except GuardianLostError:
+        except GuardianLostError as error:
             self._lose(guardian)
-            raise
+            raise SpawnerLostError(str(error)) from error
         finally:
             os.close(log)
         process = Process((name, incarnation), pid, pidfd, guardian)

@@ -9,6 +9,13 @@ Key = tuple[str, int]
 """Name and incarnation."""
 
 
+class SpawnerLostError(OSError):
+    """A process was not started because what starts processes was lost, and all that it had started with it.
+
+    Nothing is wrong with the process: the spawner has recovered, and starts it when it is asked again.
+    """
+
+
 class Spawner(Protocol):
     """All processes of a run: started, signalled and reaped. Knows no reason why one should live or die."""
 
@@ -17,7 +24,9 @@ class Spawner(Protocol):
         """A descriptor that is ready to be read for as long as somebody has ended who was not reaped."""
 
     def spawn(self, name: str, incarnation: int, role: str, settings: Path, threads: int) -> int:
-        """Start a process with the settings in this file; returns its pid. Raises OSError; then there is none."""
+        """Start a process with the settings in this file; returns its pid.
+
+        Raises SpawnerLostError, or another OSError; then there is no process."""
 
     def ended(self) -> list[Key]:
         """Who has ended and was not reaped."""
