@@ -17,6 +17,7 @@ from actorlearn.models.specs import MODELS
 from actorlearn.optim.specs import OPTIMIZERS
 from actorlearn.registry import Registry, Spec
 from tests.loaded import modules_after
+from tests.packages import installed
 from tests.sizes import ROOT
 
 NAMED: list[Registry[Any]] = [ALGORITHMS, MODELS, OPTIMIZERS]
@@ -59,14 +60,6 @@ def strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path
     sys.modules.pop("strangers", None)
-
-
-def installed(folder: Path, entries: str) -> None:
-    """Make the folder look like where a package is installed that brings these entry points."""
-    info = folder / "strange_rl-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: strange-rl\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(entries)
 
 
 def test_everything_that_is_shipped_can_be_made_and_is_called_what_its_tag_says() -> None:

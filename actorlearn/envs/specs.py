@@ -116,6 +116,15 @@ class GymnasiumSettings(EnvSettings, frozen=True, kw_only=True, tag="gymnasium")
     ] = ()
 
 
+DEFAULTS: Mapping[str, Any] = {
+    "total_steps": 500_000,
+    "model": {"name": "mlp"},
+    "optimizer": {"name": "adam"},
+    "evaluator": {"count": 0, "every_steps": 50_000, "episodes": 20, "greedy": True, "noop_max": 0},
+}
+"""Defaults of topologies on a kind of environments that says nothing else: cheap ones of small observations."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentSpec(Spec):
     """A kind of environments: what is known of it before its module is imported.
@@ -142,7 +151,7 @@ class EnvironmentSpec(Spec):
     needs: tuple[str, ...] = ()
     """Distributions that its module imports, besides this one's."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """Section of a topology -> key -> default; also keys that stand in no section."""
+    """Section of a topology -> key -> default, and keys that stand in no section, where these are not ``DEFAULTS``."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for a second kind that would take every id."""
@@ -184,12 +193,6 @@ GYMNASIUM = EnvironmentSpec(
     made_by="actorlearn.envs.gymnasium_env",
     prefix="",
     example="CartPole-v1",
-    defaults={
-        "total_steps": 500_000,
-        "model": {"name": "mlp"},
-        "optimizer": {"name": "adam"},
-        "evaluator": {"count": 0, "every_steps": 50_000, "episodes": 20, "greedy": True, "noop_max": 0},
-    },
 )
 
 

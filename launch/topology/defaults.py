@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import NODEFAULT
 
 from actorlearn.algorithms.settings import ALGORITHMS
-from actorlearn.envs.specs import ENVIRONMENTS, EnvironmentSpec
+from actorlearn.envs.specs import DEFAULTS, ENVIRONMENTS, EnvironmentSpec
 from actorlearn.optim.specs import OPTIMIZERS
 from launch.machine.cores import usable_cores
 from launch.topology.keys import CHOSEN, keys_of, learns_from_replay, struct_at
@@ -41,6 +41,7 @@ def resolve(raw: Tree) -> Tree:
     algorithm = _spec(ALGORITHMS, resolved, "algorithm")
     _fill(resolved, algorithm.defaults.get(env.like, {}) if algorithm else {})
     _fill(resolved, env.defaults)
+    _fill(resolved, DEFAULTS)
     optimizer = _spec(OPTIMIZERS, resolved, "optimizer")
     if optimizer:
         numbers = algorithm.optimizers.get(env.like, {}).get(optimizer.name) if algorithm else None

@@ -1,12 +1,19 @@
-"""Environments of other people's packages in whole runs: every process sees the same arguments and wrappers."""
+"""Environments of other people's packages in whole runs: every process sees the same arguments and wrappers.
+
+Also a kind of environments that a package brings by an entry point, with keys of its own.
+"""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from tests.packages import installed
+from tests.system import corridors
 from tests.system.conftest import CONFIGS, Command, Start
+from tests.system.launched import finished
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 
@@ -40,3 +47,31 @@ def test_a_packages_environment_is_planned_learned_joined_and_scored(launched: S
     scored = command("eval", run.run_dir, "--episodes", 20, "--json")
     assert scored.returncode == 0, scored.stderr
     assert 4.0 <= json.loads(scored.stdout)["mean"] <= 6.0
+
+
+@pytest.fixture
+def corridors_installed(environment: dict[str, str], tmp_path: Path) -> None:
+    """What every command then finds: a package whose entry point is ``tests/system/corridors.py``."""
+    installed(tmp_path, f"[actorlearn.environments]\ncorridors = {corridors.__name__}:SPEC\n")
+    environment["PYTHONPATH"] += f":{tmp_path}"
+
+
+@pytest.mark.usefixtures("corridors_installed")
+def test_a_kind_of_environments_is_one_module_and_one_entry(launched: Start, command: Command, tmp_path: Path) -> None:
+    topology = tmp_path / "walk.yaml"
+    topology.write_text("env: {id: corridors/Walk, length: 5}\n")
+    plan = command("check", topology, "env.bonus=2")
+    assert plan.returncode == 0, plan.stderr
+    said = " ".join(plan.stdout.split())
+    for key in ("env.length 5", "env.bonus 2", "total_steps 5_000", "simulators.count 1", "model.name mlp"):
+        assert key in said
+    assert "observation float32[5]" in said
+    for wrong, why in (("env.lenght=3", "did you mean env.length?"), ("env.bonus=0", "must be more than 0")):
+        refused = command("check", topology, wrong)
+        assert refused.returncode == 2 and why in refused.stderr
+    assert "corridors (of strange-rl)" in " ".join(command("doctor").stdout.split())
+
+    run = launched("catch", "env.id=corridors/Walk", "env.bonus=2", "total_steps=5_000", "algorithm.reward_clip=null")
+    assert finished(run)["episode_return_mean"] == 2.0
+    scored = command("eval", run.run_dir, "--episodes", 3, "--json")
+    assert json.loads(scored.stdout)["mean"] == 2.0, scored.stderr
