@@ -60,11 +60,6 @@ INSIDE = {
     "tests/parameters/test_gossip.py": 5,
     "tests/parameters/test_mailboxes.py": 1,
     "tests/processes/test_rollout_protocol.py": 2,
-    "tests/replay/games.py": 3,
-    "tests/replay/test_buffer.py": 3,
-    "tests/replay/test_histories.py": 3,
-    "tests/replay/test_kills.py": 11,
-    "tests/replay/test_sum_tree.py": 3,
     "tests/chaos/rows.py": 1,
     "tests/chaos/witness.py": 2,
     "tests/interleavings/chunks.py": 1,
@@ -72,7 +67,6 @@ INSIDE = {
     "tests/interleavings/meetings.py": 4,
     "tests/interleavings/mutants.py": 3,
     "tests/interleavings/turns.py": 5,
-    "tests/ledger/oracle.py": 1,
 }
 
 REQUIRED = {"actorlearn", "launch", "configs", "tests", "setup.cfg", "pyproject.toml", "README.md"}

@@ -211,12 +211,10 @@ class Replay:
         Rows it had added since its last flush are dropped, and are to be added again. Priorities are kept.
         """
         self._written[:] = self._flushed.now.shown
-        oldest, usable = self._oldest(), self._column["usable"]
-        cell = cells_between(oldest, np.maximum(self._shown - self.returns.steps, oldest), self.shape.rows)
         new = self._settled(self._flushed.before.shown, self._shown)
         if self._flushed.followed:
             new = new[:0]
-        self.sampler.recover(cell[usable[cell]], new[usable[new]])
+        self.sampler.recover(self.drawable(), new[self._column["usable"][new]])
         self._flushed.follow()
 
     def _settled(self, before: NDArray[np.int64], now: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -225,6 +223,13 @@ class Replay:
         return cells_between(np.maximum(before - n, 0), np.maximum(now - n, 0), self.shape.rows)
 
     # Reading ---------------------------------------------------------------------------------------------------
+
+    def drawable(self) -> NDArray[np.int64]:
+        """Cells [N] of all transitions that can be drawn, by what the rings hold, ring by ring and oldest first."""
+        oldest = self._oldest()
+        cell = cells_between(oldest, np.maximum(self._shown - self.returns.steps, oldest), self.shape.rows)
+        drawable: NDArray[np.int64] = cell[self._column["usable"][cell]]
+        return drawable
 
     def sample(self, count: int, random: np.random.Generator) -> Sample:
         """Draw a minibatch of ``count`` transitions; raises LookupError while none can be drawn."""

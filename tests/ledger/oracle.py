@@ -18,6 +18,7 @@ import numpy as np
 from actorlearn.learning.replay import ReplayLearning
 from actorlearn.memory.account import REASONS, Account, Counts
 from actorlearn.parameters import checkpoint
+from actorlearn.replay.flushed import Flushed
 from tests.ledger.counting import PARTS, ROWS, Row, counts_of, row_of
 from tests.ledger.env import read
 from tests.ledger.simulated import Step
@@ -64,10 +65,9 @@ def minibatches(world: World, learner: int = 0) -> float:
 
 def stored(world: World, learner: int = 0) -> Counter[Row]:
     """How often each step is a transition in a learner's replay, whose rings were never full."""
-    segment, learning = world.kept[f"replay-{learner}"], world.trainers[learner].learning
-    assert isinstance(learning, ReplayLearning)
+    segment = world.kept[f"replay-{learner}"]
     found: Counter[Row] = Counter()
-    for ring, rows in enumerate(learning.replay._shown.tolist()):
+    for ring, rows in enumerate(Flushed(segment).now.shown.tolist()):
         for frame, cut in zip(segment["frame"][ring, : max(rows - 1, 0)], segment["cut"][ring, 1:rows], strict=True):
             if not cut:
                 found[row_of(read(frame))] += 1

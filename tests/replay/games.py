@@ -20,10 +20,7 @@ Place = tuple[int, int, int]
 
 def everything(replay: Replay) -> Sample:
     """Every transition that can be drawn, once each, by place in the rings."""
-    usable, rows = replay._column["usable"], replay.shape.rows
-    oldest, newest = replay._oldest(), replay._shown - replay.returns.steps
-    cell = [ring * rows + p % rows for ring in range(len(oldest)) for p in range(oldest[ring], newest[ring])]
-    chosen = np.array([c for c in cell if usable[c]], np.int64)
+    chosen = replay.drawable()
     assert len(chosen) == len(replay)
     if isinstance(replay.sampler, Uniform):
         assert sorted(replay.sampler.arrays()["cell"].tolist()) == sorted(chosen.tolist())

@@ -17,8 +17,9 @@ from actorlearn import failpoints
 from actorlearn.envs.atari import Atari
 from actorlearn.parameters import checkpoint
 from actorlearn.replay import buffer
+from actorlearn.replay.buffer import Replay
 from actorlearn.replay.nstep import NStep
-from actorlearn.replay.rows import ReplayShape, replay_bytes
+from actorlearn.replay.rows import ReplayShape, column_fields, replay_bytes
 from tests import named
 from tests.examples import examples
 from tests.replay.buffers import FOLDERS, make
@@ -208,15 +209,24 @@ def test_a_restored_replay_draws_what_the_saved_one_would_have(
         other.update(theirs, theirs.reward + 2.0)
 
 
+def files_of(replay: Replay, folder: Path) -> dict[str, bytes]:
+    """Everything that a replay saves, by the names of its files."""
+    folder.mkdir()
+    replay.save(folder)
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
 def test_a_replay_is_saved_in_parts_with_a_sign_of_life_after_each(tmp_path: Path) -> None:
     replay, beats = make(tmp_path, box(), NStep()), []
     replay.add("simulator", 0, rows_of(8))
     replay.flush()
+    whole, parts = files_of(replay, tmp_path / "whole"), tmp_path / "parts"
+    parts.mkdir()
     with mock.patch.object(buffer, "PART_BYTES", 50):
-        replay.save(tmp_path, lambda: beats.append(len(beats)))
-    frames = np.load(tmp_path / "frame.npy")
-    assert (frames == replay._column["frame"].reshape(2, 50, 3)[:, :8]).all()
-    assert len(beats) >= frames.nbytes / 50
+        replay.save(parts, lambda: beats.append(len(beats)))
+    assert {path.name: path.read_bytes() for path in parts.iterdir()} == whole
+    frames = np.load(parts / "frame.npy")
+    assert frames.shape == (2, 8, 3) and len(beats) >= frames.nbytes / 50
 
 
 @pytest.mark.parametrize("part_bytes", [5, 50, 10**9])
@@ -228,8 +238,9 @@ def test_a_replay_is_restored_in_parts_with_a_sign_of_life_after_each(tmp_path: 
     other = make(tmp_path, box(), NStep())
     with mock.patch.object(buffer, "PART_BYTES", part_bytes):
         other.restore(tmp_path, state, lambda: beats.append(len(beats)))
-    for name, column in replay._column.items():
-        assert (other._column[name].reshape(2, 50, -1)[:, :8] == column.reshape(2, 50, -1)[:, :8]).all(), name
+    files, again = files_of(replay, tmp_path / "one"), files_of(other, tmp_path / "other")
+    for column in column_fields(replay.shape):
+        assert files[f"{column.name}.npy"] == again[f"{column.name}.npy"], column.name
     assert len(beats) >= np.load(tmp_path / "frame.npy").nbytes / max(part_bytes, 12)  # a row of 12 bytes is whole
 
 

@@ -146,11 +146,11 @@ class Histories(RuleBasedStateMachine):
         self._open()
 
     def _open(self) -> None:
-        segment, cells = Segment.open(self.path), self.shape.rings * self.shape.rows
+        self.segment, cells = Segment.open(self.path), self.shape.rings * self.shape.rows
         sampler: Sampler = Uniform(cells)
         if self.shape.prioritised:
-            sampler = Prioritised(cells, 1.0, None, (segment["tree"], segment["largest"]))
-        self.replay = Replay(segment, self.shape, self.returns, sampler)
+            sampler = Prioritised(cells, 1.0, None, (self.segment["tree"], self.segment["largest"]))
+        self.replay = Replay(self.segment, self.shape, self.returns, sampler)
         self.replay.recover()
 
     def _come(self) -> Stream:
@@ -181,9 +181,9 @@ class Histories(RuleBasedStateMachine):
         self.priorities = {place: self.priorities.get(place, self.largest) for place in stored}
         leaves, sample = self.replay.sampler.arrays()["priority"], everything(self.replay)
         assert dict(zip(map(place_of, sample.observation), leaves[sample.cell], strict=True)) == self.priorities
-        anew = SumTree(len(leaves))
-        anew.fill(leaves)
-        assert np.array_equal(anew._node[1:], self.replay.sampler._tree._node[1:])
+        anew = np.zeros_like(self.segment["tree"])
+        SumTree(len(leaves), anew).fill(leaves)
+        assert np.array_equal(anew[1:], self.segment["tree"][1:])
         assert (leaves > 0).sum() == sum(priority > 0 for priority in self.priorities.values())
 
     def teardown(self) -> None:

@@ -18,6 +18,7 @@ from actorlearn import failpoints
 from actorlearn.failpoints import Killed
 from actorlearn.memory.shared import Segment
 from actorlearn.replay.buffer import Replay
+from actorlearn.replay.flushed import Flushed, Record
 from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import ReplayShape, replay_fields
 from actorlearn.replay.samplers import Prioritised, Sampler, Uniform
@@ -53,12 +54,12 @@ class Kept:
 
     def opened(self) -> Replay:
         """As who is started next opens it."""
-        segment = Segment.open(self.path)
+        self.segment = Segment.open(self.path)
         cells = self.shape.rings * self.shape.rows
         sampler: Sampler = Uniform(cells)
         if self.shape.prioritised:
-            sampler = Prioritised(cells, 0.7, None, (segment["tree"], segment["largest"]))
-        self.replay = Replay(segment, self.shape, NStep(steps=self.steps), sampler)
+            sampler = Prioritised(cells, 0.7, None, (self.segment["tree"], self.segment["largest"]))
+        self.replay = Replay(self.segment, self.shape, NStep(steps=self.steps), sampler)
         self.replay.recover()
         return self.replay
 
@@ -75,14 +76,19 @@ class Kept:
             sample = self.replay.sample(7, np.random.default_rng(rollout))
             self.replay.update(sample, np.random.default_rng(rollout).integers(4, size=7) * 1.5)
 
+    @property
+    def flushed(self) -> Record:
+        """Words of the newest flush: rows of each ring, owners, and rollouts."""
+        return Flushed(self.segment).now
 
-def same(one: Replay, other: Replay) -> bool:
+
+def same(one: Kept, other: Kept) -> bool:
     """Whether both hold the same: transitions, priorities with all their sums, owners, rollouts."""
-    pairs = [*zip(everything(one), everything(other), strict=True)]
-    pairs += [(one._words()[name], other._words()[name]) for name in one._words()]
-    if isinstance(one.sampler, Prioritised) and isinstance(other.sampler, Prioritised):
-        pairs += [(one.sampler._tree._node[1:], other.sampler._tree._node[1:])]
-        pairs += [(one.sampler._largest, other.sampler._largest)]
+    pairs = [*zip(everything(one.replay), everything(other.replay), strict=True)]
+    pairs += [*zip(one.flushed, other.flushed, strict=True), (one.replay.begun, other.replay.begun)]
+    if one.shape.prioritised:
+        pairs += [(one.segment["tree"][1:], other.segment["tree"][1:])]
+        pairs += [(one.segment["largest"], other.segment["largest"])]
     return all(np.array_equal(a, b) for a, b in pairs)
 
 
@@ -138,9 +144,9 @@ def test_a_rollout_is_stored_once_wherever_storing_it_is_cut_off(
         made = kept(at)
         killed(point, partial(made.store, at, rollouts[at]))
         made.opened()
-        assert same(made.replay, whole.replay if made.replay.rollouts > at else without.replay), point
+        assert same(made, whole if made.replay.rollouts > at else without), point
         made.store(at, rollouts[at])
-        assert same(made.replay, whole.replay), point
+        assert same(made, whole), point
         made.path.unlink()
     without.store(at, rollouts[at])
     killed(tried[0], partial(without.store, at + 1, rollouts[at + 1]))
@@ -148,7 +154,7 @@ def test_a_rollout_is_stored_once_wherever_storing_it_is_cut_off(
     for rollout in range(at + 1, 10):  # and nothing is lost later, where it is joined
         for made in (without, whole):
             made.store(rollout, rollouts[rollout])
-        assert same(without.replay, whole.replay)
+        assert same(without, whole)
 
 
 @KINDS
@@ -165,7 +171,7 @@ def test_who_takes_it_up_may_be_killed_too(
                 for again in points(made.opened):
                     killed(again, made.opened)
                 made.opened()
-        assert same(made.replay, whole.replay)
+        assert same(made, whole)
         made.prioritise(rollout), whole.prioritise(rollout)
 
 
@@ -187,7 +193,7 @@ def test_killed_while_it_is_restored_it_is_restored_by_the_next(
         made.opened()
         assert not made.replay.empty
         for name in ("shown", "rollouts"):
-            assert np.array_equal(made.replay._words()[name], whole.replay._words()[name])
+            assert np.array_equal(getattr(made.flushed, name), getattr(whole.flushed, name))
         for one, two in zip(everything(made.replay), everything(whole.replay), strict=True):
             assert np.array_equal(one, two)
         assert np.array_equal(*(kept.replay.sampler.arrays().get("priority", 0) for kept in (made, whole)))

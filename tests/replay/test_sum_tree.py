@@ -45,11 +45,12 @@ def test_what_has_no_priority_is_never_drawn(priorities: list[float], count: int
 
 @given(st.lists(st.tuples(st.integers(0, 36), st.floats(0.0, 10.0)), max_size=40))
 def test_a_tree_filled_with_priorities_is_the_tree_they_came_from(pairs: list[tuple[int, float]]) -> None:
-    tree, again = SumTree(37), SumTree(37)
+    memory, anew = np.zeros((2, tree_bytes(37) // 8))
+    tree, again = SumTree(37, memory), SumTree(37, anew)
     for index, priority in pairs:
         tree.set(np.array([index]), priority)
     again.fill(tree.priorities)
-    assert (tree._node == again._node).all()
+    assert (memory == anew).all()
 
 
 def test_one_of_each_part_of_equal_mass_is_drawn() -> None:
@@ -69,4 +70,7 @@ def test_what_is_no_priority_is_refused_and_nothing_changed(priority: float) -> 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 64, 65])
 def test_its_memory_is_what_is_said(size: int) -> None:
-    assert SumTree(size)._node.nbytes == tree_bytes(size)
+    tree = SumTree(size, np.zeros(tree_bytes(size) // 8))
+    tree.fill(np.ones(size))
+    assert (tree.total, tree.find(np.array([size - 0.5])).tolist()) == (size, [size - 1])
+    assert tree_bytes(size) <= 4 * size * 8
