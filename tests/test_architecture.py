@@ -70,7 +70,7 @@ INSIDE = {
 }
 
 REQUIRED = {"actorlearn", "launch", "configs", "tests", "setup.cfg", "pyproject.toml", "README.md"}
-ALLOWED = REQUIRED | {"Makefile", "LICENSE", "CHANGELOG.md", "SECURITY.md", "docs", "constraints.txt"}
+ALLOWED = REQUIRED | {"Makefile", "LICENSE", "CHANGELOG.md", "SECURITY.md", "docs", "examples", "constraints.txt"}
 
 
 def name_of(file: Path) -> str:

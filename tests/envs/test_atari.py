@@ -18,8 +18,9 @@ from actorlearn.envs import atari, history
 from actorlearn.envs.interface import Row
 from actorlearn.envs.make import make, spec
 from actorlearn.envs.specs import AtariSettings, EnvSettings
+from actorlearn.testing.environment import assert_same, column, play, poisoned_row, random_actions
 from tests import named
-from tests.envs.playing import assert_same, column, opened, play, poisoned_row, random_actions
+from tests.envs.playing import opened
 
 SIZES = {"dqn": (84, 84, 84), "paac": (84, 84, 84), "stooke-abbeel": (105, 80, 104)}
 

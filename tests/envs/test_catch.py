@@ -6,8 +6,9 @@ import numpy as np
 from gymnasium.utils.env_checker import check_env
 
 from actorlearn.envs.catch import Catch
+from actorlearn.testing.environment import column, play, poisoned_row
 from tests import named
-from tests.envs.playing import column, opened, play, poisoned_row
+from tests.envs.playing import opened
 
 SETTINGS = named.env(id="actorlearn.envs.catch:Catch")
 

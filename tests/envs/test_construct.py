@@ -15,8 +15,9 @@ from actorlearn.envs import registered
 from actorlearn.envs.construct import construct
 from actorlearn.envs.make import make, spec
 from actorlearn.envs.specs import EnvSettings, GymnasiumSettings, WrapperSettings
+from actorlearn.testing.environment import column, play
 from tests import named
-from tests.envs.playing import column, opened, play
+from tests.envs.playing import opened
 
 PACKAGE = '''
 import gymnasium

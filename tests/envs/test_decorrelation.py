@@ -9,8 +9,9 @@ import pytest
 
 from actorlearn.envs.decorrelation import decorrelate
 from actorlearn.envs.interface import Row
+from actorlearn.testing.environment import FLAGS, poisoned_row
 from tests import named
-from tests.envs.playing import FLAGS, opened, poisoned_row
+from tests.envs.playing import opened
 
 MOST = 12
 SEEDS = tuple(range(500))

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from actorlearn.envs.interface import ActionError, MalformedStepError
 from actorlearn.envs.make import make, spec
+from actorlearn.testing.environment import column, play, poisoned_row, random_actions
 from tests import named
-from tests.envs.playing import column, opened, play, poisoned_row, random_actions
+from tests.envs.playing import opened
 from tests.examples import examples
 
 GOOD = np.zeros(3, np.float32)

@@ -6,8 +6,9 @@ import numpy as np
 from gymnasium.utils.env_checker import check_env
 
 from actorlearn.envs.recall import LENGTH, Recall
+from actorlearn.testing.environment import column, play
 from tests import named
-from tests.envs.playing import column, opened, play
+from tests.envs.playing import opened
 
 SETTINGS = named.env(id="actorlearn.envs.recall:Recall")
 

@@ -12,8 +12,9 @@ from actorlearn.envs import states
 from actorlearn.envs.catch import Catch
 from actorlearn.envs.make import make, spec
 from actorlearn.envs.specs import EnvSettings, WrapperSettings
+from actorlearn.testing.environment import assert_same, play, poisoned_row, random_actions
 from tests import named
-from tests.envs.playing import assert_same, opened, play, poisoned_row, random_actions
+from tests.envs.playing import opened
 
 HERE = __name__
 

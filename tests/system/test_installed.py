@@ -21,6 +21,7 @@ from tests.sizes import ROOT
 
 pytestmark = [pytest.mark.system, pytest.mark.nightly]
 
+PLUGIN = "actorlearn-corridor"
 STRANGER = "class LaunchDescription:\n    whose = {whose!r}\n"
 ROBOT = """
 import launch
@@ -42,7 +43,7 @@ def stranger(folder: Path, whose: str) -> None:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with our wheel and two strangers; dependencies are those that the tests have themselves."""
+    """An environment with our wheel, a plug-in and two strangers; dependencies are those of the tests."""
     pytest.importorskip("setuptools")  # without a network nothing else could build the wheel
     folder = tmp_path_factory.mktemp("installed")
     for name in ("actorlearn", "launch", "configs"):
@@ -58,7 +59,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     site = folder / "venv" / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     stranger(site, "site-packages")
+    shutil.copytree(ROOT / "examples" / PLUGIN, folder / PLUGIN, ignore=shutil.ignore_patterns("__pycache__"))
     subprocess.run([*pip, "--python", python, "install", *offline, *folder.glob("*.whl")], env=bare, check=True)
+    subprocess.run([*pip, "--python", python, "install", *offline, folder / PLUGIN], env=bare, check=True)
     assert (site / "launch" / "__init__.py").read_text() == STRANGER.format(whose="site-packages")
     stranger(folder / "ros", "PYTHONPATH")
     (folder / "ros" / "robots.py").write_text(ROBOT)
@@ -121,3 +124,22 @@ def test_an_environment_imports_the_stranger_that_it_means(actorlearn: Actorlear
     actorlearn("run", actorlearn.configs / "catch.yaml", *changes, "--run-dir", "run")
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["env_steps"] >= 2000
+
+
+@pytest.mark.timeout(300)
+def test_a_plug_in_that_is_installed_beside_it_keeps_its_contracts_and_trains(
+    actorlearn: Actorlearn, installed: Path, tmp_path: Path
+) -> None:
+    assert "fourier" in actorlearn("doctor") and "awr" in actorlearn("doctor")
+    topology = installed / PLUGIN / "corridor.yaml"
+    told = json.loads(actorlearn("check", topology, "--json", "model.frequencies=8"))
+    assert told["topology"]["model"]["frequencies"] == 8
+    actorlearn("run", topology, "--run-dir", "run")
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["env_steps"] >= 60_000 and summary["episode_return_mean"] > 0.9
+    newest = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1]
+    assert json.loads(newest)["weight_mean"] > 0
+    tested = [installed / "venv" / "bin" / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
+    bare = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    done = subprocess.run(tested, cwd=installed / PLUGIN, env=bare, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout

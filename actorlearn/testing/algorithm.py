@@ -1,0 +1,185 @@
+"""Contract of an algorithm: how ``actorlearn.algorithms.interface`` says that it acts, prepares and learns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from actorlearn.actions import Actions, cell, choices, drawn
+from actorlearn.algorithms.interface import Algorithm, Batch, learns_from_replay
+from actorlearn.algorithms.make import make
+from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings
+
+HORIZON, ENVIRONMENTS = 6, 4
+NOTHING = torch.zeros(HORIZON, ENVIRONMENTS, dtype=torch.bool)
+
+
+class AlgorithmContract:
+    """Tests of one algorithm; inherit them in a class whose name begins with ``Test``."""
+
+    section: ClassVar[Mapping[str, Any]]
+    """The section ``algorithm`` of a topology: ``{"name": "my_package:MyAlgorithm"}``."""
+    actions: ClassVar[Actions] = 3
+    """What it chooses: n of Discrete, (n,) of Box, ``MultiDiscrete(sizes)``."""
+
+    settings: ClassVar[AlgorithmSettings]
+
+    @classmethod
+    def setup_class(cls) -> None:
+        """Read the section."""
+        cls.settings = ALGORITHMS.read(cls.section)
+
+    def algorithm(self) -> Any:
+        """Construct the algorithm, and have it told its actions as every process does."""
+        algorithm = make(self.settings)
+        algorithm.heads(self.actions)
+        return algorithm
+
+    def outputs(self, *rows: int, seed: int = 0) -> dict[str, Tensor]:
+        """Draw outputs [*rows, size] of a network."""
+        generator = torch.Generator().manual_seed(seed)
+        sizes = self.algorithm().heads(self.actions)
+        return {name: torch.randn(*rows, size, generator=generator) for name, size in sizes.items()}
+
+    def batch(self) -> Batch:
+        """Return a batch as the trainer hands it over: games that end, are cut and begin, or drawn from a replay."""
+        algorithm = self.algorithm()
+        return self._replayed() if learns_from_replay(algorithm) else self._played(algorithm)
+
+    def _played(self, algorithm: Algorithm) -> Batch:
+        terminated, truncated = NOTHING.clone(), NOTHING.clone()
+        terminated[1, 0] = terminated[4, 3] = truncated[2, 1] = True
+        valid = torch.ones(HORIZON, ENVIRONMENTS, dtype=torch.bool)
+        valid[1:] = ~(terminated | truncated)[:-1]  # the transition after an end is the reset
+        acted = algorithm.act(self.outputs(HORIZON * ENVIRONMENTS), torch.Generator().manual_seed(1))
+        columns = {name: value.reshape(HORIZON, ENVIRONMENTS, *value.shape[1:]) for name, value in acted.items()}
+        return Batch(
+            observation=torch.zeros(HORIZON + 1, ENVIRONMENTS, 1),
+            action=columns.pop("action"),
+            reward=torch.randn(HORIZON, ENVIRONMENTS, generator=torch.Generator().manual_seed(2)).where(valid, 0.0),
+            terminated=terminated,
+            truncated=truncated,
+            life_lost=NOTHING,
+            first=torch.cat([NOTHING[:1], ~valid]),
+            valid=valid,
+            policy_version=torch.zeros(HORIZON, ENVIRONMENTS, dtype=torch.int64),
+            columns=columns,
+        )
+
+    def _replayed(self) -> Batch:
+        count, generator = 8, torch.Generator().manual_seed(2)
+        no = torch.zeros(1, count, dtype=torch.bool)
+        ended = torch.arange(count)[None] % 3 == 0
+        return Batch(
+            observation=torch.zeros(2, count, 1),
+            action=torch.from_numpy(drawn(self.actions, (1, count), np.random.default_rng(0))),
+            reward=torch.randn(1, count, generator=generator),
+            terminated=ended,
+            truncated=no,
+            life_lost=no,
+            first=torch.zeros(2, count, dtype=torch.bool),
+            valid=~no,
+            policy_version=torch.zeros(1, count, dtype=torch.int64),
+            columns={"discount": torch.full((1, count), 0.9).where(~ended, 0.0), "weight": torch.ones(1, count)},
+        )
+
+    def learned(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
+        """Return loss, metrics and gradients of the outputs, after the calls that the trainer makes for one update."""
+        algorithm, count = self.algorithm(), batch.action.shape[1]
+        with torch.no_grad():
+            last = self.outputs(algorithm.prepared_rows, count, seed=3) if algorithm.prepared_rows else {}
+            if learns_from_replay(algorithm):
+                target = self.outputs(algorithm.target_rows, count, seed=4)
+                last |= {f"target.{name}": output for name, output in target.items()}
+            prepared = algorithm.prepare(batch, last)
+        outputs = self.outputs(*prepared.observation.shape[:2], seed=5)
+        for output in outputs.values():
+            output.requires_grad_()
+        loss, metrics = algorithm.loss(outputs, prepared, 0.5)
+        loss.backward()
+        gradients = {name: output.grad for name, output in outputs.items() if output.grad is not None}
+        return loss.detach(), metrics, gradients
+
+    def test_it_asks_for_outputs_and_columns_that_there_can_be(self) -> None:
+        """Sizes of outputs are 1 or more; a column is a numpy type and a shape."""
+        algorithm = self.algorithm()
+        heads = algorithm.heads(self.actions)
+        assert heads and all(isinstance(size, int) and size >= 1 for size in heads.values()), heads
+        columns = algorithm.columns(self.actions)
+        assert "action" not in columns, "the column of the action is everybody's"
+        for dtype, shape in columns.values():
+            assert np.dtype(dtype).itemsize and all(size >= 1 for size in shape)
+
+    def test_an_action_is_one_of_those_there_are(self) -> None:
+        """With the columns that it has asked for, and no others; greedy or not."""
+        algorithm, rows = self.algorithm(), 50
+        dtype, shape = cell(self.actions)
+        for greedy in (False, True):
+            acted = algorithm.act(self.outputs(rows), torch.Generator().manual_seed(0), greedy=greedy)
+            action = acted.pop("action")
+            assert (str(action.dtype), tuple(action.shape)) == (f"torch.{dtype}", (rows, *shape))
+            if not isinstance(self.actions, tuple):
+                assert (action >= 0).all() and (action < torch.as_tensor(choices(self.actions))).all()
+            columns = algorithm.columns(self.actions)
+            assert acted.keys() == columns.keys() or (greedy and acted.keys() <= columns.keys())
+            for name, (kind, of_one) in columns.items():
+                if name in acted:
+                    found = (str(acted[name].dtype), tuple(acted[name].shape))
+                    assert found == (f"torch.{kind}", (rows, *of_one)), name
+
+    def test_the_generator_alone_is_chance(self) -> None:
+        """Equal generators choose alike; greedy draws nothing; torch's global generator is left alone."""
+        algorithm, outputs = self.algorithm(), self.outputs(50)
+        before = torch.random.get_rng_state()
+        one, same = (algorithm.act(outputs, torch.Generator().manual_seed(1))["action"] for _ in range(2))
+        assert torch.equal(one, same)
+        generator = torch.Generator().manual_seed(1)
+        untouched = generator.get_state()
+        greedy = algorithm.act(outputs, generator, greedy=True)["action"]
+        assert torch.equal(generator.get_state(), untouched), "greedy drew from the generator"
+        other = algorithm.act(outputs, torch.Generator().manual_seed(2), greedy=True)["action"]
+        assert torch.equal(greedy, other)
+        assert torch.equal(before, torch.random.get_rng_state()), "torch's global generator was drawn from"
+
+    def test_a_loss_is_a_finite_number_with_a_gradient(self) -> None:
+        """Its metrics are single numbers without one; of a replay's, "priority" is one for each transition."""
+        batch = self.batch()
+        loss, metrics, gradients = self.learned(batch)
+        assert loss.shape == () and torch.isfinite(loss)
+        assert gradients and any(gradient.any() for gradient in gradients.values())
+        assert all(torch.isfinite(gradient).all() for gradient in gradients.values())
+        assert not [name for name, metric in metrics.items() if metric.requires_grad], "detach the metrics"
+        if "priority" in metrics:
+            priority = metrics.pop("priority")
+            assert priority.shape == batch.valid.shape and (priority >= 0).all()
+        wrong = [name for name, metric in metrics.items() if metric.numel() != 1 or not torch.isfinite(metric)]
+        assert not wrong, f"{wrong} are not one finite number each"
+
+    def test_what_is_not_valid_counts_for_nothing(self) -> None:
+        """The action after a game's end was ignored: with another one, and any reward, the gradient is the same."""
+        batch = self.batch()
+        if batch.valid.all():
+            batch = replace(batch, valid=torch.arange(batch.valid.numel()).reshape(batch.valid.shape) % 2 == 0)
+        void = ~batch.valid
+        where = void.reshape(*void.shape, *[1] * (batch.action.ndim - 2))
+        other = replace(
+            batch,
+            reward=torch.where(void, 1e6, batch.reward),
+            action=torch.where(where, torch.zeros_like(batch.action), batch.action),
+        )
+        (loss, _, gradients), (same, _, of_other) = self.learned(batch), self.learned(other)
+        torch.testing.assert_close(loss, same)
+        for name, gradient in gradients.items():
+            torch.testing.assert_close(gradient, of_other[name], msg=name)
+
+    def test_a_batch_without_a_valid_transition_changes_nothing(self) -> None:
+        """It happens where all of a rollout was too old: the loss is finite and its gradients are zeros."""
+        batch = self.batch()
+        loss, _, gradients = self.learned(replace(batch, valid=torch.zeros_like(batch.valid)))
+        assert torch.isfinite(loss)
+        assert not any(gradient.any() for gradient in gradients.values())

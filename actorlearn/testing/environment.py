@@ -1,0 +1,316 @@
+"""Contract of an environment: rows, seeds, restarts and states as ``actorlearn.envs.interface`` describes them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from actorlearn.actions import MultiDiscrete, cell, choices, drawn
+from actorlearn.envs.interface import ActionError, EnvSpec, Row, VectorEnv
+from actorlearn.envs.make import make, spec
+from actorlearn.envs.specs import ENVIRONMENTS, EnvSettings
+
+FLAGS = ("terminated", "truncated", "life_lost", "first")
+SEEDS = (3, 11)
+BOTH, SECOND = np.array([True, True]), np.array([False, True])
+
+
+class EnvironmentContract:
+    """Tests of one environment; inherit them in a class whose name begins with ``Test``."""
+
+    section: ClassVar[Mapping[str, Any]]
+    """The section ``env`` of a topology: ``{"id": "my_package:MyEnv", "kwargs": {…}}``."""
+    steps: ClassVar[int] = 200
+    """Random actions after which a game has ended in each of two environments."""
+    exact: ClassVar[bool] = True
+    """Whether it has ``state()`` and ``restore(state)``, so that a run with it resumes exactly."""
+
+    settings: ClassVar[EnvSettings]
+    env: ClassVar[VectorEnv]
+    """Two environments, with the seeds 3 and 11; one for all tests, each of which begins with a reset."""
+    actions: ClassVar[npt.NDArray[Any]]
+    rows: ClassVar[list[Row]]
+    """A whole play of these actions."""
+
+    @classmethod
+    def setup_class(cls) -> None:
+        """Construct two environments and play them once."""
+        kind = ENVIRONMENTS.of(cls.section["id"]).name
+        cls.settings = ENVIRONMENTS.read({"kind": kind, **cls.section})
+        cls.env = make(cls.settings, SEEDS)
+        cls.actions = random_actions(cls.env.spec, len(SEEDS), cls.steps)
+        cls.rows = play(cls.env, cls.actions)
+
+    @classmethod
+    def teardown_class(cls) -> None:
+        """Close the environments."""
+        cls.env.close()
+
+    def test_the_rules_of_rows_hold(self) -> None:
+        """The table of ``actorlearn.envs.interface``."""
+        rows = self.rows
+        terminated, truncated, life_lost, first = (
+            column(rows, name) for name in ("terminated", "truncated", "life_lost", "first")
+        )
+        over = terminated | truncated
+        assert over.any(axis=0).all(), f"no game ended within {self.steps} random actions: set `steps` higher"
+        assert first[0].all(), "the row of a reset is the first of a game"
+        np.testing.assert_array_equal(first[1:], over[:-1], err_msg="a game begins in the row after the last one's end")
+        assert not (terminated & truncated).any()
+        assert not (first & over).any()
+        assert not (life_lost & (first | over)).any()
+        reward = column(rows, "reward")
+        assert np.isfinite(reward).all()
+        assert not reward[first].any(), "nothing was done yet that could be rewarded"
+        if self.env.spec.observation_dtype == "float32":
+            assert np.isfinite(column(rows, "observation")).all()
+
+    def test_its_description_says_what_rows_hold(self) -> None:
+        """Shapes are asked for before an environment is made, and must be those of the one that is."""
+        assert spec(self.settings) == self.env.spec
+        assert self.env.count == len(SEEDS)
+        assert self.env.spec.observation_dtype in ("uint8", "float32")
+        row = poisoned_row(self.env.spec, self.env.count)
+        self.env.reset(row)
+        assert not (row.observation == 0xA5).all(), "reset must write the observation"
+
+    def test_reset_replays_the_same_games(self) -> None:
+        """All randomness comes from the seed that reset hands over."""
+        assert_same(self.rows, play(self.env, self.actions))
+
+    def test_its_seed_alone_makes_its_games(self) -> None:
+        """Not what its neighbour in the same process plays."""
+        actions = np.repeat(random_actions(self.env.spec, 1, self.steps), 2, axis=1)
+        rows = play(self.env, actions)
+        alone = make(self.settings, SEEDS[1:])
+        try:
+            rows_alone = play(alone, actions[:, :1])
+        finally:
+            alone.close()
+        for name in ("observation", "reward", "terminated", "truncated", "first"):
+            np.testing.assert_array_equal(column(rows_alone, name)[:, 0], column(rows, name)[:, 1], err_msg=name)
+
+    def test_the_action_after_a_game_is_ignored(self) -> None:
+        """It was chosen from the last row of a game, and the next row is the first of another."""
+        ignored = column(self.rows, "first")[1:]  # the action before a first row
+        actions = self.env.spec.actions
+        if isinstance(actions, tuple):
+            others = np.where(ignored[..., None], self.actions + 1, self.actions)
+        else:
+            where = ignored[..., None] if isinstance(actions, MultiDiscrete) else ignored
+            others = np.where(where, (self.actions + 1) % choices(actions), self.actions)
+        assert_same(self.rows, play(self.env, others))
+
+    def test_a_written_row_is_left_alone(self) -> None:
+        """A row lies in shared memory and is read long after the environment has gone on."""
+        row, copy = (poisoned_row(self.env.spec, self.env.count) for _ in range(2))
+        self.env.reset(row)
+        for action in random_actions(self.env.spec, self.env.count, 8):
+            copy.observation[...] = row.observation
+            self.env.step(action, poisoned_row(self.env.spec, self.env.count))
+            np.testing.assert_array_equal(copy.observation, row.observation)
+
+    def test_a_restart_begins_the_chosen_games_and_leaves_the_others_alone(self) -> None:
+        """Whatever the chosen environment plays: a game's first row, its middle, its last."""
+        env, rows = self.env, self.rows
+        played = play(env, self.actions[:0])
+        ended = column(rows, "terminated") | column(rows, "truncated")
+        moments = {0, 3, *np.flatnonzero(ended[:, 0])[:1].tolist(), *np.flatnonzero(ended[:, 1])[:2].tolist()}
+        for t, action in enumerate(self.actions):
+            if t in moments:
+                begun = poisoned_row(env.spec, env.count)
+                env.restart(SECOND, begun)
+                assert np.isnan(begun.reward[0]) and begun.terminated[0], "a cell of the other environment was written"
+                assert (begun.reward[1], begun.first[1]) == (0.0, True)
+                assert not (begun.terminated | begun.truncated | begun.life_lost)[1]
+                assert not (begun.observation[1] == 0xA5).all()
+                assert not np.isnan(begun.observation[1].astype(float)).any()
+            played.append(poisoned_row(env.spec, env.count))
+            env.step(action, played[-1])
+            if t in moments:
+                assert not played[-1].first[1], "the first action of a game that was restarted was ignored"
+        for name in ("observation", "reward", *FLAGS):
+            np.testing.assert_array_equal(column(played, name)[:, 0], column(rows, name)[:, 0], err_msg=name)
+
+    def test_restarts_are_repeated_by_the_same_seeds(self) -> None:
+        """The random numbers of an environment go on over a restart."""
+
+        def once() -> list[Row]:
+            played = play(self.env, self.actions[:10])
+            begun = [poisoned_row(self.env.spec, self.env.count) for _ in range(2)]
+            self.env.restart(BOTH, begun[0])
+            begun[1].take(begun[0], BOTH)
+            self.env.restart(SECOND, begun[1])
+            for action in self.actions[10:30]:
+                played.append(poisoned_row(self.env.spec, self.env.count))
+                self.env.step(action, played[-1])
+            return [*played, *begun]
+
+        assert_same(once(), once())
+
+    def test_it_says_whether_its_state_can_be_taken(self) -> None:
+        """By ``state()`` and ``restore(state)``; ``check`` tells why a run with it does not resume exactly."""
+        assert (self.env.spec.inexact == "") == self.exact, self.env.spec.inexact or "set `exact = True`"
+
+    def test_whoever_has_its_state_goes_on_as_it_does(self) -> None:
+        """From a first row, from within games, from last rows and from restarts; into ones that played others."""
+        if not self.exact:
+            pytest.skip(self.env.spec.inexact)
+        over = column(self.rows, "terminated") | column(self.rows, "truncated")
+        moments = {7, *np.flatnonzero(over[:, 1])[-1:].tolist()}
+        if not self.settings.id.startswith("ALE/"):  # a seed takes these 0.1 s
+            moments |= {0, 1, *np.flatnonzero(over[:, 0])[:1].tolist()}
+        on = np.concatenate([self.actions[-20:], self.actions[:30]])
+        other = make(self.settings, [1000, 1001])
+        try:
+            play(other, self.actions[:3])
+            for moment in sorted(moments):
+                play(self.env, self.actions[:moment])
+                if moment == 7:
+                    self.env.restart(SECOND, poisoned_row(self.env.spec, self.env.count))
+                state = through_a_file(self.env.state())
+                went_on = _played_on(self.env, on)
+                other.restore(state)
+                again = through_a_file(other.state())
+                assert state.keys() == again.keys() and all((state[name] == again[name]).all() for name in state)
+                assert_same(went_on, _played_on(other, on))
+        finally:
+            other.close()
+
+    def test_a_state_of_others_is_refused(self) -> None:
+        """Of another number of environments, or one in which something is missing."""
+        if not self.exact:
+            pytest.skip(self.env.spec.inexact)
+        play(self.env, random_actions(self.env.spec, self.env.count, 2))
+        state = self.env.state()
+        three = make(self.settings, [1, 2, 3])
+        try:
+            with pytest.raises(ValueError, match="3"):
+                three.restore(state)
+        finally:
+            three.close()
+        for name in [*state][:3]:
+            with pytest.raises(ValueError, match=self.settings.id):
+                self.env.restore({other: array for other, array in state.items() if other != name})
+
+    def test_random_actions_are_uniform_and_drawn_by_the_generator_alone(self) -> None:
+        """With them games of one simulator are drawn apart before its first rollout."""
+        count, actions = self.env.count, self.env.spec.actions
+        found, again = (
+            np.stack([self.env.random_actions(np.random.default_rng(seed)) for seed in range(600)]) for _ in range(2)
+        )
+        np.testing.assert_array_equal(found, again)
+        dtype, shape = cell(actions)
+        assert found.shape == (600, count, *shape) and found.dtype == dtype
+        if isinstance(actions, tuple):
+            return
+        parts = found.reshape(600 * count, -1).T
+        for part, number in zip(parts, np.ravel(choices(actions)), strict=True):
+            counts = np.bincount(part, minlength=number)
+            assert len(counts) == number
+            assert counts.min() > 0.7 * len(part) / number
+
+    def test_actions_of_any_width_will_do(self) -> None:
+        """Floats for a Box, integers for all others."""
+        row = poisoned_row(self.env.spec, self.env.count)
+        self.env.reset(row)
+        floats = isinstance(self.env.spec.actions, tuple)
+        for dtype in (np.float32, np.float64) if floats else (np.uint8, np.int32, np.int64):
+            self.env.step(np.ones_like(self.actions[0], dtype), row)
+            assert np.isfinite(row.reward).all()
+
+    @pytest.mark.parametrize("wrong", ["too large", "negative", "too few", "of the other kind"])
+    def test_a_wrong_action_is_refused_and_does_no_harm(self, wrong: str) -> None:
+        """ActionError names the environment, the action and the rule."""
+        actions = self.env.spec.actions
+        number = actions if isinstance(actions, int) else 2
+        action, says = {
+            "too large": (np.array([0, number]), f"environment 1: action {number} must be in 0 … {number - 1}"),
+            "negative": (np.array([-1, 0]), f"environment 0: action -1 must be in 0 … {number - 1}"),
+            "too few": (np.array([0]), r"action is int64\[1\]; it must be one integer for each of 2"),
+            "of the other kind": (np.array([0.0, 0.0]), "action is float64"),
+        }[wrong]
+        if not isinstance(actions, int):  # each of them is of the wrong shape then
+            says = r"action is .*; it must be (floats|integers) of shape \[2, \d+\]"
+        row = poisoned_row(self.env.spec, self.env.count)
+        self.env.reset(row)
+        with pytest.raises(ActionError, match=says):
+            self.env.step(action, row)
+        self.env.step(np.zeros_like(self.actions[0]), row)
+        assert np.isfinite(row.reward).all()
+
+    def test_closing_twice_is_harmless_and_stepping_after_it_is_not(self) -> None:
+        """RuntimeError says that it is closed."""
+        env = make(self.settings, [0])
+        row = poisoned_row(env.spec, 1)
+        env.reset(row)
+        env.close()
+        env.close()
+        with pytest.raises(RuntimeError, match="closed"):
+            env.step(self.actions[0, :1], row)
+        with pytest.raises(RuntimeError, match="closed"):
+            env.reset(row)
+        with pytest.raises(RuntimeError, match="closed"):
+            env.restart(np.array([True]), row)
+
+
+def poisoned_row(spec: EnvSpec, count: int) -> Row:
+    """Return a row in which every value is wrong until it is written."""
+    poison = 0xA5 if spec.observation_dtype == "uint8" else np.nan
+    observation = np.full((count, *spec.observation_shape), poison, spec.observation_dtype)
+    flags = {name: np.ones(count, np.bool_) for name in FLAGS}
+    return Row(observation=observation, reward=np.full(count, np.nan, np.float32), **flags)
+
+
+def random_actions(spec: EnvSpec, count: int, steps: int, seed: int = 0) -> npt.NDArray[Any]:
+    """Draw actions [steps, count, …]; those of a Box reach beyond its bounds, to which they are clipped."""
+    generator = np.random.default_rng(seed)
+    if isinstance(spec.actions, tuple):
+        return generator.normal(0.0, 2.0, (steps, count, *spec.actions)).astype(np.float32)
+    return drawn(spec.actions, (steps, count), generator)
+
+
+def play(env: VectorEnv, actions: npt.NDArray[Any]) -> list[Row]:
+    """Reset and step; return the row of the reset, then one row for each row of actions."""
+    rows = [poisoned_row(env.spec, env.count)]
+    env.reset(rows[0])
+    for action in actions:
+        rows.append(poisoned_row(env.spec, env.count))
+        env.step(action, rows[-1])
+    return rows
+
+
+def column(rows: Sequence[Row], name: str) -> npt.NDArray[Any]:
+    """Return one column of many rows, [T, B, …]."""
+    return np.stack([getattr(row, name) for row in rows])
+
+
+def assert_same(a: Sequence[Row], b: Sequence[Row]) -> None:
+    """Compare two plays, column by column."""
+    for name in ("observation", "reward", *FLAGS):
+        np.testing.assert_array_equal(column(a, name), column(b, name), err_msg=name)
+
+
+def through_a_file(state: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    """Return a state as a checkpoint keeps it: arrays of numbers, without pickle."""
+    file = io.BytesIO()
+    np.savez(file, **state)  # type: ignore[arg-type]
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def _played_on(env: VectorEnv, actions: npt.NDArray[Any]) -> list[Row]:
+    """Step without a reset, with restarts among the steps."""
+    rows = [poisoned_row(env.spec, env.count)]
+    for t, action in enumerate(actions):
+        rows.append(poisoned_row(env.spec, env.count))
+        env.step(action, rows[-1])
+        if t % 11 == 5:
+            env.restart(SECOND if t % 2 else BOTH, rows[-1])
+    return rows[1:]

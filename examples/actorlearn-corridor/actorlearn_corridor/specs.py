@@ -1,0 +1,34 @@
+"""Keys, ranges and defaults of the network and the algorithm, read before either is made. Loads no torch."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from actorlearn.algorithms.settings import AlgorithmSpec
+from actorlearn.algorithms.specs.actor_critic import VECTOR, ActorCriticSettings
+from actorlearn.models.specs import EncoderSettings, ModelSpec
+
+
+class FourierSettings(EncoderSettings, frozen=True, kw_only=True, tag="fourier"):
+    """Keys of ``model`` with ``name: fourier``, besides those of every encoder."""
+
+    frequencies: Annotated[int, Meta(ge=1, le=4_096, description="waves; each gives a sine and a cosine")] = 32
+    scale: Annotated[float, Meta(gt=0, le=100, description="deviation of their initial frequencies")] = 3.0
+
+
+class AWRSettings(ActorCriticSettings, frozen=True, kw_only=True, tag="awr"):
+    """Keys of ``algorithm`` with ``name: awr``, besides those of every actor-critic."""
+
+    temperature: Annotated[float, Meta(gt=0, le=1_000, description="of advantages; small = only the best count")] = 0.3
+    weight_clip: Annotated[float, Meta(gt=0, le=1_000_000, description="largest weight of a transition")] = 20.0
+
+
+FOURIER = ModelSpec(name="fourier", settings=FourierSettings, made_by="actorlearn_corridor.network:Fourier")
+AWR = AlgorithmSpec(
+    name="awr",
+    settings=AWRSettings,
+    made_by="actorlearn_corridor.algorithm:AWR",
+    defaults={"atari": {}, "vector": VECTOR},
+)
