@@ -26,6 +26,8 @@ class Suite:
     """Shipped topology it measures when none is named; None: it brings its own, or measures nothing."""
     reads_runs: bool = False
     """It measures nothing and reads runs, named where the others have topology and overrides."""
+    sets_modes: bool = False
+    """It runs a topology in several modes, and gives each run the overrides that its mode reads."""
 
     def load(self) -> Callable[[Request], Report]:
         """Import it; its docstring's first line says what it measures."""
@@ -48,7 +50,7 @@ SUITES: Mapping[str, Suite] = {
     "scaling": Suite("suites.scaling:scaling", topology=None),
     "stragglers": Suite("suites.stragglers:stragglers"),
     "neighbours": Suite("peers.neighbours:neighbours", topology="atari/paac.yaml"),
-    "gossip": Suite("papers.gossip:gossip", topology="catch.yaml"),
+    "gossip": Suite("papers.gossip:gossip", topology="catch.yaml", sets_modes=True),
     "memory": Suite("suites.memory:memory"),
     "replay": Suite("suites.replay:replay", topology=None),
     "gpu": Suite("suites.gpu:gpu"),

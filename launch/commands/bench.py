@@ -13,7 +13,8 @@ from launch.bench import SUITES, Suite
 from launch.bench.measure import report
 from launch.bench.measure.request import Request, shipped
 from launch.errors import FailedError, RunError
-from launch.topology.load import expand, load
+from launch.topology.load import load
+from launch.topology.overrides import expand
 
 
 def bench(name: str | None, wanted: Mapping[str, Any], output: Path | None, json: bool) -> int:
@@ -61,7 +62,8 @@ def _to_measure(name: str, suite: Suite, topology: str | None, overrides: Sequen
     if suite.topology is None and topology is not None:
         raise RunError(f"{name} has topologies of its own: leave {topology!r} out")
     topology, overrides = topology or shipped(suite.topology or "pong.yaml"), tuple(expand(overrides))
-    load(topology, overrides)
+    if not suite.sets_modes:
+        load(topology, overrides)
     return topology, overrides
 
 

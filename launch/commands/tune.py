@@ -19,7 +19,8 @@ from launch.bench.measure.running import rate_of
 from launch.commands.bench import end_in_order
 from launch.errors import FailedError, RunError
 from launch.machine.cores import begun_cores
-from launch.topology.load import Topology, expand, load
+from launch.topology.load import Topology, load
+from launch.topology.overrides import expand
 
 FIRST_S = 4.0
 """Of each way in the first heat; every later heat takes twice as long and a third of the ways."""

@@ -30,7 +30,7 @@ LARGE_BATCH = 64
 
 @dataclass(frozen=True)
 class Choice:
-    """One ``auto`` that was decided, or one number that was left to the machine."""
+    """One ``auto`` that was decided, one number that was left to the machine, or one key that was left out."""
 
     key: str
     value: Any
@@ -38,7 +38,7 @@ class Choice:
 
     def __str__(self) -> str:
         """For people: trainer.threads: 2, because …."""
-        return f"{self.key}: {json.dumps(self.value)}, because {self.why}"
+        return f"{self.key}: {'left out' if self.value is None else json.dumps(self.value)}, because {self.why}"
 
 
 def cpu_flags() -> frozenset[str]:
@@ -70,7 +70,8 @@ def choose(topology: Topology, flags: Collection[str], cores: Cores) -> tuple[To
     if t.compile == AUTO:
         chosen["trainer.compile"] = _compile(t.device)
     decided = [Choice(key, value, why) for key, (value, why) in chosen.items()]
-    return _with(topology, chosen), [*_by_cores(topology, cores), *decided]
+    left_out = [Choice(key, None, why) for key, why in topology.left_out.items()]
+    return _with(topology, chosen), [*left_out, *_by_cores(topology, cores), *decided]
 
 
 def rows_answered(topology: Topology) -> int:

@@ -11,35 +11,27 @@ import copy
 import json
 import os
 import re
-import stat
-import sys
 from collections.abc import Sequence
-from pathlib import Path as FilePath
 from typing import Any
 
 import msgspec
 
-from launch.topology import defaults, rules, strict_yaml
-from launch.topology.keys import CHOSEN, key_at, keys_of
+from launch.topology import defaults, rules, sources, strict_yaml
+from launch.topology.keys import keys_of
 from launch.topology.messages import Origin, explain
+from launch.topology.overrides import apply, expand, leave_out_unread
 from launch.topology.schema import Topology
-from launch.topology.strict_yaml import Path, TopologyError, fault, number, show
-from launch.topology.validate import Problem, dotted, problems, settings, unknown_key
+from launch.topology.strict_yaml import TopologyError, fault, number, show
+from launch.topology.validate import Problem, problems, settings
 
 __all__ = ["Topology", "TopologyError", "dump", "load", "parse", "tree"]
 
-COMMAND_LINE = "command line"
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 
 
 def load(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Topology:
     """Read a topology file and apply ``key=value`` overrides, or ``@file`` with one a line; raises TopologyError."""
-    return parse(_read(os.fspath(path)), expand(overrides), os.fspath(path))
-
-
-def expand(overrides: Sequence[str]) -> list[str]:
-    """The overrides, with those of every ``@file`` in its place."""
-    return [line for override in overrides for line in _lines_of(override)]
+    return parse(sources.read(os.fspath(path)), expand(overrides), os.fspath(path))
 
 
 def parse(text: str | bytes, overrides: Sequence[str] = (), source: str = "topology") -> Topology:
@@ -49,8 +41,10 @@ def parse(text: str | bytes, overrides: Sequence[str] = (), source: str = "topol
     origins = {path: Origin(source, line) for path, line in document.lines.items()} | {(): Origin(source, 1)}
     if not isinstance(raw, dict):
         raise fault(f"{source}:1", show(raw), "a topology is a mapping of keys", "start with 'env: {id: ALE/Pong-v5}'")
+    file = copy.deepcopy(raw)
     for override in overrides:
-        _apply(override, raw, origins)
+        apply(override, raw, origins)
+    left_out = leave_out_unread(raw, file, origins) if overrides else {}
     resolved = defaults.resolve(raw)
     if found := [*problems(resolved)]:
         raise explain(found, origins, _defaults_alone(raw, found))
@@ -61,7 +55,7 @@ def parse(text: str | bytes, overrides: Sequence[str] = (), source: str = "topol
     if found:
         raise explain(found, origins, _defaults_alone(raw, found))
     left = (f"{section}.{key}" for section, key in defaults.BY_CORES if key not in defaults.section(raw, section))
-    made.__dict__["left_to_cores"] = frozenset(left)
+    made.__dict__.update(left_to_cores=frozenset(left), left_out=left_out)
     return made
 
 
@@ -86,72 +80,6 @@ def dump(topology: Topology) -> str:
         elif not key.section:
             lines.append(_entry(name, values[name], key.description))
     return "\n".join(lines) + "\n"
-
-
-def _lines_of(override: str) -> list[str]:
-    """The override itself, or those of the file that ``@file`` names; lines that start with # are comments."""
-    if not override.startswith("@"):
-        return [override]
-    lines = [line.strip() for line in _read(override[1:]).decode(errors="replace").splitlines()]
-    return [line for line in lines if line and not line.startswith("#")]
-
-
-def _read(path: str) -> bytes:
-    """Read a regular file, no more than a topology may have; never waits on a pipe or device."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        rule = "topologies, and files of overrides (@FILE), are readable files"
-        raise fault(path, str(reason), rule, f"check the path; examples are in {examples()}") from None
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            rule = "a topology is a regular file of YAML"
-            raise fault(path, "a folder, pipe or device", rule, "name the file, for example configs/pong.yaml")
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read(strict_yaml.MAX_BYTES + 1)
-    finally:
-        os.close(descriptor)
-
-
-def examples() -> FilePath:
-    """The folder of shipped topologies: in a checkout, or where a wheel put it."""
-    checkout = FilePath(__file__).resolve().parents[2] / "configs"
-    return checkout if checkout.is_dir() else FilePath(sys.prefix) / "share" / "actorlearn" / "configs"
-
-
-def _apply(override: str, raw: dict[str, Any], origins: dict[Path, Origin]) -> None:
-    """Set one ``section.key=value`` in the raw mapping."""
-    dotted_key, equals, text = override.partition("=")
-    path: Path = tuple(dotted_key.strip().split("."))
-    if not equals or "" in path:
-        raise fault(COMMAND_LINE, show(override), "an override is key=value", "write for example simulators.count=4")
-    for end in range(1, min(2, len(path)) + 1):
-        known = key_at(path[:end])
-        if known is None and end == 2 and path[0] in CHOSEN:  # a stranger's may have it
-            break
-        if known is None:
-            section = Topology if end == 1 else keys_of(Topology)[str(path[0])].section
-            siblings = keys_of(section) if section else ()
-            raise fault(COMMAND_LINE, show(override), *unknown_key(path[:end], siblings))
-        if len(path) > end and not known.is_mapping:
-            rule = f"{dotted(path[:-1])} is one value, not a section"
-            raise fault(COMMAND_LINE, show(override), rule, f"write {dotted(path[:-1])}=VALUE")
-    where = f"{COMMAND_LINE}, {show(override)}"
-    value = strict_yaml.read(text, where).value
-    target = raw
-    for depth, part in enumerate(path[:-1], start=1):
-        target = target.setdefault(str(part), {})
-        if not isinstance(target, dict) and depth <= 2:  # a broken section of the file: reported there
-            return
-        if not isinstance(target, dict):
-            rule = f"{dotted(path[:depth])} is {show(target)}, no mapping"
-            raise fault(COMMAND_LINE, show(override), rule, f"write {dotted(path[:depth])}={{...}}")
-    target[str(path[-1])] = value
-    stale = [found for found in origins if found[: len(path)] == path]
-    for found in stale:
-        del origins[found]
-    origins[path] = Origin(COMMAND_LINE, over=bool(stale))
 
 
 def _defaults_alone(raw: dict[str, Any], found: Sequence[Problem]) -> dict[str, Any]:

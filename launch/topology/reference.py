@@ -30,9 +30,18 @@ HEAD = """# Topology reference
 
 Written from the settings themselves by `python -c 'from launch.topology.reference import write; write()'`.
 
-A topology is one YAML file. Every key may be overridden on the command line as `section.key=value`, and all but
-`env.id` may be left out. Where a default is two, a / b, they are those of Atari games (ids that start with `ALE/`) and
-of all other environments, with the algorithm a2c unless another is named. Steps are agent steps.
+A topology is one YAML file. All keys but `env.id` may be left out. Where a default is two, a / b, they are those of
+Atari games (ids that start with `ALE/`) and of all other environments, with the algorithm a2c unless another is named.
+Steps are agent steps.
+
+Every key may be overridden on the command line, as `section.key=value` or `section={key: value, …}`, which replaces the
+section; `@FILE` stands for the overrides in a file, one a line. An override wins over the file:
+
+* One that makes another choice (`algorithm.name`, `model.name`, `optimizer.name`, an `env.id` of another kind, `mode`)
+  leaves keys of the file without a reader. These are left out, and `check`, `run` and `top` say which and why.
+* Keys that both choices read keep the file's value: `algorithm.name=ppo` on a file of A2C learns with its `horizon`. To
+  begin a section anew, replace it: `algorithm={name: ppo}` takes all of PPO's defaults.
+* An override that nobody reads is refused, and so is a key of a file that the file's own choice does not read.
 """
 KINDS = tuple(spec.example for spec in ENVIRONMENTS.specs())
 """An environment of each kind: defaults are listed for all of them."""

@@ -12,6 +12,7 @@ trusted like code.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
@@ -309,4 +310,10 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
     def left_to_cores(self) -> frozenset[str]:
         """Keys that nobody has written, and whose values followed the machine's cores. No key itself."""
         found: frozenset[str] = self.__dict__.get("left_to_cores", frozenset())
+        return found
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """Keys of the file that an override has left without a reader, and why they were left out. No key itself."""
+        found: Mapping[str, str] = self.__dict__.get("left_out", {})
         return found

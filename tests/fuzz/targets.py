@@ -39,7 +39,7 @@ from actorlearn.wire.messages import MessageError
 from actorlearn.worker import settings as process_settings
 from actorlearn.worker.settings import SimulatorSettings, TrainerSettings
 from launch.plan.plan import plan
-from launch.topology import load, reference, strict_yaml
+from launch.topology import load, reference, sources, strict_yaml
 from launch.topology.load import TopologyError
 from tests import named, odd_messages
 from tests.fuzz.nearly import as_json, edited_bytes, edited_tree, nearly
@@ -161,7 +161,7 @@ def _strict(data: bytes, _folder: Path) -> bool:
 
 @cache
 def _topologies() -> list[Any]:
-    files = sorted(load.examples().rglob("*.yaml"))
+    files = sorted(sources.examples().rglob("*.yaml"))
     return [strict_yaml.read(path.read_bytes(), path.name).value for path in files]
 
 
@@ -515,7 +515,7 @@ def targets() -> dict[str, Target]:
         )
         for receiver in ("supervisor", "child", "command line")
     }
-    texts = [path.read_bytes() for path in sorted(load.examples().rglob("*.yaml"))]
+    texts = [path.read_bytes() for path in sorted(sources.examples().rglob("*.yaml"))]
     sealed, tensors = _sealed()
     fields, told = msgspec.to_builtins(_FIELDS), _instructions()
     lines = _override_lines(_topologies()[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from launch.errors import FailedError
-from launch.topology.load import examples
+from launch.topology.sources import examples
 
 
 @dataclass(frozen=True)

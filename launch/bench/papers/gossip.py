@@ -20,6 +20,7 @@ import msgspec
 
 from actorlearn.metrics.energy import Energy
 from actorlearn.parameters.mixing import GraphSettings, neighbours
+from actorlearn.parameters.modes import ALL_KEYS, mode_for
 from launch.bench.measure.interleaved import Spread, progress_bar
 from launch.bench.measure.report import Report, rate
 from launch.bench.measure.request import Request
@@ -38,8 +39,8 @@ GRADIENT_EVERY = 6
 NO_MIXING = "no mixing"
 """Mode gossip on a graph without edges."""
 WAYS = {
-    "sync": ("sqrt", ("mode=sync", "gossip={}")),
-    "async": ("none", ("mode=async", "gossip={}")),  # A3C: each learner's batch is as large as one's
+    "sync": ("sqrt", ("mode=sync",)),
+    "async": ("none", ("mode=async",)),  # A3C: each learner's batch is as large as one's
     "gossip": ("sqrt", ("mode=gossip",)),
     NO_MIXING: ("sqrt", ("mode=gossip", "gossip.graph=none")),
 }
@@ -64,7 +65,7 @@ def gossip(request: Request) -> Report:
     """GALA's figures on a topology: convergent runs, score by mode, consensus, gradients; --seconds is each run's."""
     counts = COUNTS[:2] if request.quick else COUNTS
     cases = [(mode, count) for count in counts for mode in modes(count, counts[-1])]
-    loaded = load(request.topology, request.overrides)
+    loaded = load(request.topology, [given for given in request.overrides if _key(given) not in ALL_KEYS])
     for case in cases:  # what is wrong with one of them is said before anything is measured
         load(request.topology, overrides(request, loaded, case, 1))
     ran: dict[Case, list[Ran]] = {case: [] for case in cases}
@@ -127,14 +128,22 @@ def _consensus(run_dir: Path) -> list[tuple[float, float, float]]:
 
 
 def overrides(request: Request, loaded: Topology, case: Case, seed: int) -> tuple[str, ...]:
-    """What a run changes in the topology that was loaded: as many simulators to each learner as to one."""
+    """What a run changes in the topology that was loaded: as many simulators to each learner as to one.
+
+    Of the request's overrides a run has those that its mode reads.
+    """
     (scaling, how), count = WAYS[case[0]], case[1]
     every = loaded.gossip.gradient_every or GRADIENT_EVERY
     own = (f"gossip.gradient_every={every}", f"learners.rate_scaling={scaling}")
     s = loaded.simulators
     given = (f"simulators.count={s.count}", f"simulators.envs={s.envs}")
     swept = (*how, f"learners.count={count}", f"seed={seed}")
-    return (*own, *given, *request.overrides, *swept)
+    mode = mode_for(how[0].removeprefix("mode="), count)
+    return tuple(given for given in (*own, *given, *request.overrides, *swept) if not mode.unread(_key(given)))
+
+
+def _key(override: str) -> str:
+    return override.partition("=")[0]
 
 
 def _run(request: Request, loaded: Topology, case: Case, seed: int) -> Ran:

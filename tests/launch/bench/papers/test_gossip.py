@@ -112,6 +112,14 @@ def test_without_a_topology_it_measures_a_small_one(monkeypatch: pytest.MonkeyPa
     assert asked[0].overrides == wanted["overrides"]
 
 
+def test_an_override_of_some_modes_reaches_the_runs_in_these() -> None:
+    request = Request(shipped("catch.yaml"), ("learners.local_steps=2", "seed=3"), 1, 5.0)
+    loaded = load(request.topology, ["seed=3"])
+    steps = {case: load(request.topology, overrides(request, loaded, case, 7)).learners.local_steps for case in RUNS}
+    assert steps == {case: 1 if case[0] == "sync" else 2 for case in RUNS}
+    assert load(request.topology, overrides(request, loaded, ("sync", 4), 7)).seed == 7
+
+
 def test_one_learner_is_the_measure_and_all_modes_are_compared_with_most() -> None:
     all_ = ("sync", "async", "gossip", NO_MIXING)
     assert (modes(1, 4), modes(2, 4), modes(4, 4)) == (("sync",), ("sync", "gossip"), all_)

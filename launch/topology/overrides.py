@@ -1,0 +1,112 @@
+"""Overrides: ``section.key=value`` over what a topology's file says.
+
+An override wins over the file. One that makes another choice (algorithm, network, optimizer, kind of environment, mode)
+may leave keys of the file without a reader: those are left out, and it is said which and why. A key that an override
+gives is never left out: where nobody reads it, it is refused, and so is a key of a file that the file's own choice does
+not read. To begin a section anew, write it whole: ``algorithm={name: ppo}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from actorlearn.parameters.modes import ALL_KEYS, ModeSpec, mode_for
+from launch.topology import sources, strict_yaml
+from launch.topology.defaults import Tree, resolve, section
+from launch.topology.keys import CHOSEN, key_at, keys_of, learns_from_replay, struct_at
+from launch.topology.messages import Origin, origin
+from launch.topology.schema import Topology
+from launch.topology.strict_yaml import Path, fault, show
+from launch.topology.validate import dotted, unknown_key
+
+COMMAND_LINE = "command line"
+
+
+def expand(overrides: Sequence[str]) -> list[str]:
+    """Put the overrides of every ``@file``, one a line, in its place."""
+    return [line for override in overrides for line in _lines_of(override)]
+
+
+def apply(override: str, raw: Tree, origins: dict[Path, Origin]) -> None:
+    """Set one ``section.key=value`` in the raw mapping, and say where it was given; raises TopologyError."""
+    dotted_key, equals, text = override.partition("=")
+    path: Path = tuple(dotted_key.strip().split("."))
+    if not equals or "" in path:
+        raise fault(COMMAND_LINE, show(override), "an override is key=value", "write for example simulators.count=4")
+    for end in range(1, min(2, len(path)) + 1):
+        known = key_at(path[:end])
+        if known is None and end == 2 and path[0] in CHOSEN:  # a stranger's may have it
+            break
+        if known is None:
+            section = Topology if end == 1 else keys_of(Topology)[str(path[0])].section
+            siblings = keys_of(section) if section else ()
+            raise fault(COMMAND_LINE, show(override), *unknown_key(path[:end], siblings))
+        if len(path) > end and not known.is_mapping:
+            rule = f"{dotted(path[:-1])} is one value, not a section"
+            raise fault(COMMAND_LINE, show(override), rule, f"write {dotted(path[:-1])}=VALUE")
+    where = f"{COMMAND_LINE}, {show(override)}"
+    value = strict_yaml.read(text, where).value
+    target = raw
+    for depth, part in enumerate(path[:-1], start=1):
+        target = target.setdefault(str(part), {})
+        if not isinstance(target, dict) and depth <= 2:  # a broken section of the file: reported there
+            return
+        if not isinstance(target, dict):
+            rule = f"{dotted(path[:depth])} is {show(target)}, no mapping"
+            raise fault(COMMAND_LINE, show(override), rule, f"write {dotted(path[:depth])}={{...}}")
+    target[str(path[-1])] = value
+    stale = [found for found in origins if found[: len(path)] == path]
+    for found in stale:
+        del origins[found]
+    origins[path] = Origin(COMMAND_LINE, over=bool(stale))
+
+
+def leave_out_unread(raw: Tree, file: Tree, origins: dict[Path, Origin]) -> dict[str, str]:
+    """Take keys of the file out of ``raw`` that overrides have left without a reader; return them, and why.
+
+    ``file`` is what the file says, ``raw`` the same with the overrides.
+    """
+    found = {}
+    for name, key, why in _without_reader(resolve(file), resolve(raw)):
+        if key in section(raw, name) and origin((name, key), origins).source != COMMAND_LINE:
+            del raw[name][key]
+            found[f"{name}.{key}"] = why
+    if any(key.startswith("replay.") for key in found):
+        origins[("replay",)] = Origin(COMMAND_LINE)  # what is left of it
+        if not raw["replay"]:
+            del raw["replay"]
+    return found
+
+
+def _without_reader(before: Tree, after: Tree) -> Iterator[tuple[str, str, str]]:
+    """Section, key and reason for all that one resolved topology reads and the other does not."""
+    for name in CHOSEN:
+        try:
+            had, has = (keys_of(struct_at(name, tree)) for tree in (before, after))
+        except ValueError:  # there is nothing of this name, which is reported as written
+            continue
+        by = "id" if name == "env" else "name"
+        yield from ((name, key, f"{after[name][by]} does not read it") for key in had if key not in has)
+    if learns_from_replay(before) and not learns_from_replay(after):
+        yield from (("replay", key, f"{after['algorithm']['name']} learns from no replay") for key in before["replay"])
+    was, now = _mode(before), _mode(after)
+    if was and now:
+        for dotted_key in sorted(key for key in ALL_KEYS if now.unread(key) and not was.unread(key)):
+            name, _, key = dotted_key.partition(".")
+            yield name, key, f"learners in mode {now.name} do not read it"
+
+
+def _mode(tree: Tree) -> ModeSpec | None:
+    count = section(tree, "learners").get("count")
+    try:
+        return mode_for(str(tree.get("mode")), count if isinstance(count, int) else 1)
+    except StopIteration:
+        return None
+
+
+def _lines_of(override: str) -> list[str]:
+    """The override itself, or those of the file that ``@file`` names; lines that start with # are comments."""
+    if not override.startswith("@"):
+        return [override]
+    lines = [line.strip() for line in sources.read(override[1:]).decode(errors="replace").splitlines()]
+    return [line for line in lines if line and not line.startswith("#")]

@@ -1,0 +1,34 @@
+"""Files that topologies and overrides are read from, and where shipped ones are. Knows nothing of what is in them."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+from launch.topology.strict_yaml import MAX_BYTES, fault
+
+
+def read(path: str) -> bytes:
+    """Read a regular file, no more than a topology may have; never waits on a pipe or device."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        rule = "topologies, and files of overrides (@FILE), are readable files"
+        raise fault(path, str(reason), rule, f"check the path; examples are in {examples()}") from None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            rule = "a topology is a regular file of YAML"
+            raise fault(path, "a folder, pipe or device", rule, "name the file, for example configs/pong.yaml")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(MAX_BYTES + 1)
+    finally:
+        os.close(descriptor)
+
+
+def examples() -> Path:
+    """The folder of shipped topologies: in a checkout, or where a wheel put it."""
+    checkout = Path(__file__).resolve().parents[2] / "configs"
+    return checkout if checkout.is_dir() else Path(sys.prefix) / "share" / "actorlearn" / "configs"

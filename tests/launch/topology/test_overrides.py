@@ -1,0 +1,75 @@
+"""Overrides that choose anew: keys of the file without a reader are left out and named, keys of overrides refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from launch.machine.cores import Cores
+from launch.plan.auto import choose
+from launch.topology.load import TopologyError, parse
+
+DQN = """
+env: {id: ALE/Pong-v5, stack: 3}
+algorithm: {name: dqn, huber_delta: 0.5, discount: 0.9}
+replay: {batch_size: 16, ratio: 0.5}
+optimizer: {name: rmsprop, centered: true}
+"""
+GOSSIP = """
+env: {id: CartPole-v1}
+mode: gossip
+learners: {count: 2, local_steps: 3}
+gossip: {graph: complete}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "choices", "left_out"),
+    [
+        (DQN, ["algorithm.name=ppo"], {"algorithm.huber_delta", "replay.batch_size", "replay.ratio"}),
+        (DQN, ["algorithm={name: ppo}"], {"replay.batch_size", "replay.ratio"}),
+        (DQN, ["algorithm.name=c51"], {"algorithm.huber_delta"}),
+        (DQN, ["optimizer.name=adam"], {"optimizer.centered"}),
+        (DQN, ["env.id=CartPole-v1", "model.name=mlp"], {"env.stack"}),
+        (GOSSIP, ["mode=sync"], {"learners.local_steps", "gossip.graph"}),
+        (GOSSIP, ["mode=async"], {"gossip.graph"}),
+        (GOSSIP, ["mode=sync", "learners.count=1"], {"learners.local_steps", "gossip.graph"}),
+        (DQN, ["seed=2"], set()),
+        (GOSSIP, ["gossip.graph=ring"], set()),
+    ],
+)
+def test_keys_of_the_file_that_a_new_choice_does_not_read_are_left_out_and_named(
+    text: str, choices: list[str], left_out: set[str]
+) -> None:
+    topology = parse(text, choices)
+    assert topology.left_out.keys() == left_out
+    said = [str(choice) for choice in choose(topology, (), Cores(2))[1]]
+    for key, why in topology.left_out.items():
+        assert f"{key}: left out, because {why}" in said
+
+
+def test_a_key_that_both_choices_read_keeps_the_files_value_unless_the_section_is_written_anew() -> None:
+    assert parse(DQN, ["algorithm.name=ppo"]).algorithm.discount == 0.9
+    assert parse(DQN, ["algorithm={name: ppo}"]).algorithm.discount == 0.99
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "says"),
+    [
+        (DQN, ["algorithm.name=ppo", "algorithm.huber_delta=1"], "command line: algorithm.huber_delta = 1"),
+        (DQN, ["algorithm.huber_delta=1", "algorithm.name=ppo"], "algorithm ppo has no key 'huber_delta'"),
+        (DQN, ["algorithm.name=ppo", "replay.ratio=1"], "command line: replay = {'ratio': 1}"),
+        (DQN, ["optimizer.name=adam", "optimizer.centered=false"], "command line: optimizer.centered"),
+        (DQN, ["env.id=CartPole-v1", "env.stack=4"], "command line: env.stack = 4"),
+        (GOSSIP, ["mode=sync", "learners.local_steps=2"], "command line: learners.local_steps = 2"),
+        (GOSSIP + "algorithm: {huber_delta: 1}\n", ["mode=sync"], "t:6: algorithm.huber_delta = 1"),
+        (GOSSIP + "algorithm: {huber_delta: 1}\n", ["algorithm.name=ppo"], "t:6: algorithm.huber_delta = 1"),
+        (DQN, ["algorithm.name=nobody"], "command line: algorithm.name = 'nobody'"),
+        (DQN, ["mode=3"], "command line: mode = 3"),
+    ],
+)
+def test_what_an_override_gives_or_the_file_has_wrong_itself_is_refused(
+    text: str, overrides: list[str], says: str
+) -> None:
+    with pytest.raises(TopologyError) as refused:
+        parse(text, overrides, "t")
+    assert says in str(refused.value)
