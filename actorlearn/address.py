@@ -1,35 +1,44 @@
-"""Addresses: where something is found that processes share. A file in shared memory, or a socket; of this machine.
+"""Addresses: where something that processes share is found. Shared memory, a socket or a named pipe of this machine.
 
-Pure. Whoever opens something by its address looks at what kind it is, so another kind is one more case there.
+Pure; opens nothing. Whatever is shared is opened by one function that is given its address (``open_weights``,
+``open_store``, ``open_mailbox``, …) and looks at the address's kind there, so another kind is one more class here and
+one more line there. In settings an address reads ``{"by": "shm", "path": "/dev/shm/…"}``.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
+from typing import Generic, NamedTuple, Self, TypeVar
 
 import msgspec
 
+PATH_BYTES = 107
+"""Longest path of a socket, in bytes: Linux has room for 108 (``unix(7)``), the last of which is a zero."""
 
-class _Place(msgspec.Struct, frozen=True, tag_field="by", forbid_unknown_fields=True):
+
+class _InFolder(msgspec.Struct, frozen=True, tag_field="by", forbid_unknown_fields=True):
     path: str
-    """With ``{}`` where each learner has one: its number."""
-
-    def of(self, learner: int) -> Self:
-        """One learner's own."""
-        return msgspec.structs.replace(self, path=self.path.replace("{}", str(learner)))
-
-
-class Shm(_Place, tag="shm", frozen=True):
-    """A segment of shared memory."""
 
     @property
     def file(self) -> Path:
-        """The segment's file."""
+        """The file by which it is found."""
         return Path(self.path)
 
+    def numbered(self, number: int) -> Self:
+        """Return the address beside this one that ends in a number: ``weights-2`` of ``weights``."""
+        own = self.file
+        return msgspec.structs.replace(self, path=str(own.with_name(f"{own.stem}-{number}{own.suffix}")))
 
-class Ipc(_Place, tag="ipc", frozen=True):
+
+class Shm(_InFolder, tag="shm", frozen=True):
+    """A segment of shared memory."""
+
+
+class Pipe(_InFolder, tag="pipe", frozen=True):
+    """A named pipe, by which its listener is woken."""
+
+
+class Ipc(_InFolder, tag="ipc", frozen=True):
     """A socket that only its owner's processes reach."""
 
     @property
@@ -38,4 +47,35 @@ class Ipc(_Place, tag="ipc", frozen=True):
         return f"ipc://{self.path}"
 
 
-Address = Shm | Ipc
+AddressT_co = TypeVar("AddressT_co", bound=_InFolder, covariant=True)
+
+
+class ByLearner(msgspec.Struct, Generic[AddressT_co], frozen=True, tag_field="by", tag="learner"):
+    """Addresses of one kind of thing that every learner has one of, those included that come later."""
+
+    each: AddressT_co
+    """The address to which a learner's number is added."""
+
+    def of(self, learner: int) -> AddressT_co:
+        """Return one learner's own."""
+        return self.each.numbered(learner)
+
+
+class Folders(NamedTuple):
+    """The folders of a run in which processes find what they share."""
+
+    shm: Path
+    sockets: Path
+    run_dir: Path
+
+    def segment(self, name: str) -> Shm:
+        """Return the address of a segment of the run."""
+        return Shm(str(self.shm / name))
+
+    def socket(self, name: str) -> Ipc:
+        """Return the address of a socket of the run."""
+        return Ipc(str(self.sockets / f"{name}.sock"))
+
+    def wakeup(self, process: str) -> Pipe:
+        """Return the address of the wakeup of a process, the same for all its incarnations."""
+        return Pipe(str(self.sockets / f"{process}.wakeup"))

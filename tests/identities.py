@@ -1,7 +1,9 @@
-"""Who is meant by a name in a test: ``process("simulator-1", 2, learner=1)``, ``peer("trainer.0")``."""
+"""Who is meant by a name in a test, and where: ``process("simulator-1", 2, learner=1)``, ``peer("trainer.0")``."""
 
 from __future__ import annotations
 
+from actorlearn.address import Ipc
+from actorlearn.wire.channel import Router
 from actorlearn.wire.identity import ProcessId
 
 
@@ -21,3 +23,8 @@ def peer(text: str) -> ProcessId:
     """A process by its id on sockets."""
     name, _, incarnation = text.rpartition(".")
     return trainer(name, int(incarnation)) if name.startswith("trainer") else process(name, int(incarnation))
+
+
+def address_of(router: Router) -> Ipc:
+    """The address of a socket that is listened on."""
+    return Ipc(router.endpoint.removeprefix("ipc://"))

@@ -8,13 +8,13 @@ Reads: published weights; rows of blocks that are asked for. Writes: what was ch
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from actorlearn.acting.batching import Asked
 from actorlearn.acting.exploration import choose, epsilon, mix
+from actorlearn.address import Shm
 from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.memory.rollout import Rollouts
 from actorlearn.memory.shared import Segment
@@ -23,7 +23,7 @@ from actorlearn.models.make import flatten
 from actorlearn.models.make import make as make_model
 from actorlearn.models.noisy import draw
 from actorlearn.models.unroll import Outputs, state_size
-from actorlearn.parameters.published import Published, WeightSource
+from actorlearn.parameters.published import open_weights
 from actorlearn.worker.passes import ComputePool, Passes
 from actorlearn.worker.settings import PolicySettings
 from actorlearn.worker.staging import Staging
@@ -39,11 +39,11 @@ class Policy:
         seed: int,
         stream: int,
         *,
-        weights: str = "",
-        rollouts: str = "",
+        weights: Shm | None = None,
+        rollouts: Shm | None = None,
         threads: int = 1,
     ) -> None:
-        """Build the network; its weights come from the segment ``weights`` (none: the caller loads them).
+        """Build the network; its weights are those published at ``weights`` (none: the caller loads them).
 
         ``stream`` tells the random numbers of several servers apart; ``rollouts`` is for those who answer rows of
         blocks; so many ``threads`` share out the rows.
@@ -58,8 +58,8 @@ class Policy:
         ).to(device)
         self.flat, _ = flatten(self.network)
         self.state_size = state_size(self.network)
-        self.published: WeightSource | None = Published(Segment.open(Path(weights))) if weights else None
-        self.rollouts = Rollouts(Segment.open(Path(rollouts))) if rollouts else None
+        self.published = open_weights(weights) if weights else None
+        self.rollouts = Rollouts(Segment.open(rollouts.file)) if rollouts else None
         self._of_rollout = self.rollouts if settings.weights == "rollout" else None
         self._environments = settings.environments
         self._arrived = torch.empty_like(self.flat, device="cpu") if device != "cpu" else self.flat

@@ -6,7 +6,6 @@ Reads and writes nothing but the segments that the settings name.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 
@@ -21,7 +20,7 @@ from actorlearn.replay.buffer import Replay
 from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import PRIORITIES
 from actorlearn.replay.samplers import Prioritised, Sampler, Uniform
-from actorlearn.worker.settings import ReplayPlace, TrainerSettings
+from actorlearn.worker.settings import TrainerReplay, TrainerSettings
 
 
 def make(
@@ -42,9 +41,9 @@ def make(
     if not isinstance(algorithm, OffPolicySettings):
         raise TypeError(f"algorithm.name: {algorithm.name!r} does not learn from a replay")
     opened = open_replay(replay, algorithm)
-    if replay.numbers.secondary_batch_size:
+    if replay.settings.secondary_batch_size:
         return WithSecondary(settings, replay, opened, place, beat)
-    return ReplayLearning(settings, replay.numbers, opened, place, beat)
+    return ReplayLearning(settings, replay.settings, opened, place, beat)
 
 
 def _place_in(account: Account) -> Callable[[], Place]:
@@ -52,14 +51,14 @@ def _place_in(account: Account) -> Callable[[], Place]:
     return lambda: Place(account.rollouts_learned, account.counts.used)
 
 
-def open_replay(replay: ReplayPlace, algorithm: OffPolicySettings) -> Replay:
+def open_replay(replay: TrainerReplay, algorithm: OffPolicySettings) -> Replay:
     """Take up a learner's replay as it was left."""
-    segment = Segment.open(Path(replay.segment))
+    segment = Segment.open(replay.segment.file)
     cells = replay.shape.rings * replay.shape.rows
     sampler: Sampler = Uniform(cells)
-    if replay.numbers.prioritised:
+    if replay.settings.prioritised:
         tree, largest = (segment[name] for name in PRIORITIES)
-        sampler = Prioritised(cells, replay.numbers.alpha, None, (tree, largest))
+        sampler = Prioritised(cells, replay.settings.alpha, None, (tree, largest))
     returns = NStep(
         steps=algorithm.n_step,
         discount=algorithm.discount,

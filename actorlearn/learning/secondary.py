@@ -10,7 +10,6 @@ use up experience at the same rate, with minibatches of different sizes, does th
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,7 +22,7 @@ from actorlearn.parameters import checkpoint
 from actorlearn.parameters.interface import Place
 from actorlearn.parameters.published import Published
 from actorlearn.replay.buffer import Replay
-from actorlearn.worker.settings import ReplayPlace, TrainerSettings
+from actorlearn.worker.settings import TrainerReplay, TrainerSettings
 
 
 class WithSecondary(ReplayLearning):
@@ -32,13 +31,13 @@ class WithSecondary(ReplayLearning):
     def __init__(
         self,
         settings: TrainerSettings,
-        of_replay: ReplayPlace,
+        of_replay: TrainerReplay,
         replay: Replay,
         place: Callable[[], Place] = Place,
         beat: Callable[[], object] = lambda: None,
     ) -> None:
         """Build both: of the same weights and the same replay, each with minibatches of its own size and draws."""
-        primary = of_replay.numbers
+        primary = of_replay.settings
         super().__init__(settings, primary, replay, place, beat)
         numbers = msgspec.structs.replace(
             primary,
@@ -46,7 +45,8 @@ class WithSecondary(ReplayLearning):
             base_batch_size=primary.base_batch_size or primary.batch_size,
         )
         self.secondary = ReplayLearning(settings, numbers, replay, beat=beat, stream=[1], prioritises=False)
-        self._published = Published(Segment.open(Path(of_replay.secondary)))
+        assert of_replay.secondary is not None  # with batches of its own it publishes weights of its own
+        self._published = Published(Segment.open(of_replay.secondary.file))
 
     def updates_from(self, prepared: Batch, env_steps: int, own_steps: int) -> int:
         """Minibatches of the primary that are due; those of the secondary are as many transitions."""

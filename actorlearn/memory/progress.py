@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from actorlearn.address import Shm
 from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment
 
@@ -39,6 +40,11 @@ class Heartbeat(Protocol):
 
     def beat(self) -> None:
         """Say "alive" once more. Called by every loop at least every 100 ms while it is healthy."""
+
+
+def open_heartbeat(address: Shm, index: int) -> Heartbeat:
+    """Open the heartbeat of the process that has row ``index`` of the run's progress."""
+    return Progress(Segment.open(address.file), index)
 
 
 class Progress:

@@ -29,10 +29,9 @@ from actorlearn.parameters.consensus import cosines, measure
 from actorlearn.parameters.counts import Counts
 from actorlearn.parameters.exchange_log import ExchangeLog
 from actorlearn.parameters.interface import Agreed, Learner, Place, Stepped
-from actorlearn.parameters.mailbox import Mailbox, SharedMailbox
+from actorlearn.parameters.mailbox import SharedMailbox, open_mailbox
 from actorlearn.parameters.mixing import in_peers, neighbours
 from actorlearn.parameters.settings import GossipExchange
-from actorlearn.parameters.socket_mailbox import SocketMailbox
 from actorlearn.wire.identity import ProcessId
 
 FIRST_MESSAGE_S = 30.0
@@ -60,7 +59,9 @@ class Gossip:
         self._place, self._rollout = learner.place, 0
         self._segments: list[Segment] = []
         self.counts = Counts(self._open(settings.counts), settings.rank)
-        self.mailbox = self._open_mailbox()
+        self.mailbox = open_mailbox(
+            settings.messages, settings.rank, self.weights.numel(), self._readers, settings.incarnation
+        )
         self._log = ExchangeLog(Path(settings.log), anew=not self.counts.begun) if settings.log else None
         self._gradients = SharedMailbox(settings.gradients, settings.rank) if settings.gradients else None
         self._message = np.empty(self.weights.numel(), np.float32)
@@ -302,16 +303,6 @@ class Gossip:
     def _open(self, segment: Shm) -> Segment:
         self._segments.append(Segment.open(segment.file))
         return self._segments[-1]
-
-    def _open_mailbox(self) -> Mailbox:
-        settings, messages = self.settings, self.settings.messages
-        if isinstance(messages, Shm):
-            return SharedMailbox(messages, settings.rank)
-
-        def endpoint(learner: int) -> str:
-            return messages.of(learner).endpoint
-
-        return SocketMailbox(settings.rank, self.weights.numel(), endpoint, self._readers, settings.incarnation)
 
     def _readers(self) -> list[int]:
         """The learners that mix this one's weights."""

@@ -6,14 +6,16 @@ neither graph nor weights. ``parameters/socket_mailbox.py`` is the same between 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from actorlearn.address import Shm
+from actorlearn.address import ByLearner, Ipc, Shm
 from actorlearn.memory.shared import Segment, SegmentError
 from actorlearn.parameters.published import Published
+from actorlearn.parameters.socket_mailbox import SocketMailbox
 
 
 class Mailbox(Protocol):
@@ -35,10 +37,25 @@ class Mailbox(Protocol):
         """Let go; what was posted stays where it is."""
 
 
+def open_mailbox(
+    messages: ByLearner[Shm | Ipc], learner: int, size: int, readers: Callable[[], Collection[int]], incarnation: int
+) -> Mailbox:
+    """Open a learner's mailbox by the addresses of all; raises ChannelError where it cannot listen.
+
+    ``size`` is how many weights a message has, ``readers`` who mixes the learner's own messages now; an ``incarnation``
+    of the learner is larger than those before it. Shared memory needs none of the three.
+    """
+    each = messages.each
+    if isinstance(each, Shm):
+        return SharedMailbox(ByLearner(each), learner)
+    sockets = ByLearner(each)
+    return SocketMailbox(learner, size, lambda peer: sockets.of(peer).endpoint, readers, incarnation)
+
+
 class SharedMailbox:
     """Messages in a segment of each learner, opened when first asked for: learners may come later."""
 
-    def __init__(self, messages: Shm, learner: int) -> None:
+    def __init__(self, messages: ByLearner[Shm], learner: int) -> None:
         """Nothing is opened yet. Gradients that learners show one another are kept likewise, in other segments."""
         self._messages, self._learner = messages, learner
         self._segments: dict[int, Segment] = {}

@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import msgspec
 
-from actorlearn.address import Ipc, Shm
+from actorlearn.address import ByLearner, Folders, Shm
 from actorlearn.memory.fields import Field
 from actorlearn.parameters.allgather import rows_fields
 from actorlearn.parameters.counts import counts_fields
@@ -69,22 +68,6 @@ class Sizes(NamedTuple):
     def parameters(self) -> int:
         """Numbers that the optimizer moves."""
         return self.weights - self.statistics
-
-
-class Places(NamedTuple):
-    """Where a run has what its processes share."""
-
-    shm: Path
-    sockets: Path
-    run_dir: Path
-
-    def segment(self, name: str) -> Shm:
-        """A segment of the run."""
-        return Shm(path=str(self.shm / name))
-
-    def socket(self, name: str) -> Ipc:
-        """A socket of the run."""
-        return Ipc(path=str(self.sockets / f"{name}.sock"))
 
 
 class Layout(NamedTuple):
@@ -148,7 +131,7 @@ class ModeSpec:
         """Who mixes whose weights; None where nobody does."""
         return None
 
-    def exchange(self, learner: int, incarnation: int, asked: Asked, places: Places) -> AnyExchange:
+    def exchange(self, learner: int, incarnation: int, asked: Asked, folders: Folders) -> AnyExchange:
         """What one incarnation of a learner is told of its exchange."""
         return AloneExchange()
 
@@ -196,9 +179,9 @@ class _Sync(ModeSpec):
     settings = SyncExchange
     in_step = outlived = True
 
-    def exchange(self, learner: int, incarnation: int, asked: Asked, places: Places) -> AnyExchange:
+    def exchange(self, learner: int, incarnation: int, asked: Asked, folders: Folders) -> AnyExchange:
         """Where they meet; with whom they learn, and at which rank, when they do."""
-        return SyncExchange(rendezvous=places.segment("learners"), gradients=places.segment("gradients"))
+        return SyncExchange(rendezvous=folders.segment("learners"), gradients=folders.segment("gradients"))
 
     def among(
         self, settings: ExchangeSettings, trainers: Sequence[ProcessId], own: ProcessId, generation: int
@@ -242,12 +225,12 @@ class _Async(ModeSpec):
                 "write 1, or optimizer.name: adam",
             )
 
-    def exchange(self, learner: int, incarnation: int, asked: Asked, places: Places) -> AnyExchange:
+    def exchange(self, learner: int, incarnation: int, asked: Asked, folders: Folders) -> AnyExchange:
         """The store, and how often a learner brings there what it has learned."""
         return AsyncExchange(
             rank=learner,
             learners=asked.learners.count,
-            store=places.segment("store"),
+            store=folders.segment("store"),
             local_steps=asked.learners.local_steps,
         )
 
@@ -282,21 +265,23 @@ class _Gossip(ModeSpec):
         """As the topology says."""
         return asked.gossip.mixing(asked.seed)
 
-    def exchange(self, learner: int, incarnation: int, asked: Asked, places: Places) -> AnyExchange:
+    def exchange(self, learner: int, incarnation: int, asked: Asked, folders: Folders) -> AnyExchange:
         """Whose weights are mixed, how these come, and what is kept for comparing learners."""
         gossip, compared = asked.gossip, asked.gossip.gradient_every > 0
         return GossipExchange(
             rank=learner,
             learners=asked.learners.count,
-            counts=places.segment("counts"),
-            messages=places.segment("messages-{}") if gossip.transport == "shm" else places.socket("messages-{}"),
+            counts=folders.segment("counts"),
+            messages=ByLearner(
+                folders.segment("messages") if gossip.transport == "shm" else folders.socket("messages")
+            ),
             graph=gossip.mixing(asked.seed),
             local_steps=asked.learners.local_steps,
             max_staleness=gossip.max_staleness,
             incarnation=incarnation,
-            gradients=places.segment("gradients-{}") if compared else None,
+            gradients=ByLearner(folders.segment("gradients")) if compared else None,
             gradient_every=max(gossip.gradient_every, 1),
-            log=str(places.run_dir / f"{NAME}-{learner}.jsonl") if compared and gossip.transport == "shm" else "",
+            log=str(folders.run_dir / f"{NAME}-{learner}.jsonl") if compared and gossip.transport == "shm" else "",
         )
 
     def run_segments(self, asked: Asked, sizes: Sizes) -> list[Layout]:

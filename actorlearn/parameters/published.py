@@ -17,6 +17,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from actorlearn.address import Shm
 from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment
 
@@ -54,6 +55,11 @@ class WeightSource(Protocol):
 
         ``wanted`` is copied instead, unless it is not kept any more.
         """
+
+
+def open_weights(address: Shm) -> WeightSource:
+    """Open published weights for reading; raises FileNotFoundError where nobody publishes any (any more)."""
+    return Published(Segment.open(address.file))
 
 
 class Published:

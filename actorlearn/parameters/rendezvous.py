@@ -77,8 +77,8 @@ class SharedRendezvous:
         ranks = range(self.learners)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._locks = [os.open(f"{segment.path}.lock-{other}", flags, 0o600) for other in ranks]
-        wakeups = {str(other): f"{segment.path}.wakeup-{other}" for other in ranks}
-        self._wakeup = Wakeup(Path(wakeups.pop(str(rank))))
+        wakeups = {str(other): Path(f"{segment.path}.wakeup-{other}") for other in ranks}
+        self._wakeup = Wakeup(wakeups.pop(str(rank)))
         self._wakeups = Wakeups(wakeups)
         self._waiter = Waiter(self._wakeup, None)
         if self._met[rank] or not _free(self._locks[rank]):
@@ -144,7 +144,7 @@ def meeting(root: Shm, learners: Sequence[str], generation: int) -> Shm:
 
     Who was there once never comes back to it, so a generation has a number and its place has all names.
     """
-    place = Shm(path=f"{root.path}.{generation}.{hashlib.sha256(' '.join(learners).encode()).hexdigest()[:16]}")
+    place = Shm(f"{root.path}.{generation}.{hashlib.sha256(' '.join(learners).encode()).hexdigest()[:16]}")
     with suppress(FileExistsError):
         Segment.create(place.file, rendezvous_fields(len(learners))).close()
     return place

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from actorlearn.address import Address, Ipc, Shm
+from actorlearn.address import ByLearner, Ipc, Shm
 from actorlearn.parameters.mixing import Graph, GraphSettings
 
 MOST_LEARNERS = 64
@@ -158,7 +158,7 @@ class GossipExchange(ExchangeSettings, tag="gossip", frozen=True, kw_only=True):
     """How many the run began with; others may have been attached since."""
     counts: Shm
     """What all have learned from."""
-    messages: Address
+    messages: ByLearner[Shm | Ipc]
     """Of each learner: where its weights are, or where it listens for those of others."""
     graph: GraphSettings = GraphSettings()
     """Whose messages are mixed."""
@@ -168,7 +168,7 @@ class GossipExchange(ExchangeSettings, tag="gossip", frozen=True, kw_only=True):
     """Exchanges without mixing, after which in-peers are waited for; None = never."""
     incarnation: int = 0
     """Of this learner's trainer; larger than those before it."""
-    gradients: Shm | None = None
+    gradients: ByLearner[Shm] | None = None
     """Of each learner: where it shows its newest gradient; None = nobody compares them."""
     gradient_every: Annotated[int, Meta(ge=1)] = 1
     """Updates between two of these."""
@@ -178,7 +178,8 @@ class GossipExchange(ExchangeSettings, tag="gossip", frozen=True, kw_only=True):
     @property
     def listens(self) -> Ipc | None:
         """Where messages of other learners come in, if they travel."""
-        return self.messages.of(self.rank) if isinstance(self.messages, Ipc) else None
+        own = self.messages.of(self.rank)
+        return own if isinstance(own, Ipc) else None
 
 
 AnyExchange = AloneExchange | SyncExchange | AsyncExchange | GossipExchange

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -18,11 +17,11 @@ import torch
 from torch import Tensor
 
 from actorlearn.acting.policy import Policy
+from actorlearn.address import ByLearner, Shm
 from actorlearn.envs.interface import empty_row
 from actorlearn.envs.make import make
 from actorlearn.envs.specs import EnvSettings
-from actorlearn.memory.shared import Segment
-from actorlearn.parameters.published import Published, WeightSource
+from actorlearn.parameters.published import WeightSource, open_weights
 from actorlearn.wire.channel import Waiter
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Evaluated
@@ -73,20 +72,23 @@ def play(
 class PublishedWeights:
     """The published weights of the learners there are now, as their segments come and go."""
 
-    def __init__(self, weights: str) -> None:
+    def __init__(self, weights: Shm | ByLearner[Shm]) -> None:
         """`weights` is EvaluatorSettings.weights; until the order lists learners there is the first."""
-        self._path = weights
+        self._weights = weights
         self._opened: dict[ProcessId, WeightSource] = {}
         self.follow(())
 
     def follow(self, listed: Sequence[ProcessId]) -> None:
         """These are there now: trainers, as an order has them."""
-        trainers = [own.again(0) for own in listed] if "{}" in self._path and listed else [ProcessId("trainer")]
+        weights = self._weights
+        several = isinstance(weights, ByLearner) and listed
+        trainers = [own.again(0) for own in listed] if several else [ProcessId("trainer")]
         self._opened = {trainer: self._opened[trainer] for trainer in trainers if trainer in self._opened}
         for trainer in trainers:
             if trainer not in self._opened:
                 with suppress(FileNotFoundError):  # it left since the order was written: the next one says so
-                    self._opened[trainer] = Published(Segment.open(Path(self._path.format(trainer.learner))))
+                    own = weights.of(trainer.learner) if isinstance(weights, ByLearner) else weights
+                    self._opened[trainer] = open_weights(own)
 
     @property
     def env_steps(self) -> int | None:
@@ -148,7 +150,7 @@ def run(settings: EvaluatorSettings) -> None:
     torch.set_num_threads(1)
     policy = Policy(settings.policy, "cpu", settings.seed, stream=settings.index, threads=settings.threads)
     published = PublishedWeights(settings.weights)
-    secondary = Published(Segment.open(Path(settings.secondary))) if settings.secondary else None
+    secondary = open_weights(settings.secondary) if settings.secondary else None
     waiter = Waiter(None, worker.control.dealer)
     schedule = EvaluationSchedule(settings.every_steps)
     worker.hello()

@@ -10,7 +10,6 @@ Next: the simulator steps on (stage 1); complete blocks go to ``processes/batche
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import torch
 
@@ -38,7 +37,7 @@ class Server:
         """Follow the members: map new simulators' segments, let go of those that are gone."""
         own = [member for member in members if member.server == self.number]
         self.members = open_members(own, self.members)
-        self.wakeups.follow({member.id.peer: member.wakeup for member in own})
+        self.wakeups.follow({member.id.peer: member.wakeup.file for member in own if member.wakeup})
 
     def answer(self, policy: Policy, beat: Callable[[], object] = lambda: None) -> bool:
         """Answer every row whose turn it is; False when there was none. ``beat`` is called between batches of them."""
@@ -67,7 +66,7 @@ def run(settings: InferenceSettings) -> None:
         threads=settings.threads,
     )
     server = Server(settings)
-    waiter = Waiter(Wakeup(Path(settings.wakeup)), worker.control.dealer)
+    waiter = Waiter(Wakeup(settings.wakeup.file), worker.control.dealer)
     worker.hello()
     while worker.alive():
         if worker.control.ordered:

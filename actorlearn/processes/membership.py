@@ -6,8 +6,6 @@ supervisor whose segments may go.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from actorlearn.processes.batches import Batches
 from actorlearn.wire.channel import Waiter
 from actorlearn.wire.messages import MOST_NAMES, Order, Released
@@ -22,7 +20,7 @@ class Membership:
     def __init__(self, settings: TrainerSettings, worker: Worker, batches: Batches) -> None:
         """Start with none."""
         self._learner, self._worker, self._batches = settings.learner, worker, batches
-        self._waiter = Waiter(Wakeup(Path(settings.wakeup)), worker.control.dealer)
+        self._waiter = Waiter(Wakeup(settings.wakeup.file), worker.control.dealer)
         self._wakeups = Wakeups()
 
     def follow(self, order: Order) -> None:
@@ -31,7 +29,7 @@ class Membership:
         gone = [member for member in order.gone if member.id.learner == self._learner]
         self._batches.follow(own, order.leaving, gone)
         self._say_released()
-        self._wakeups.follow({member.id.peer: member.wakeup for member in own})
+        self._wakeups.follow({member.id.peer: member.wakeup.file for member in own if member.wakeup})
 
     def open_next(self) -> None:
         """Commit what was learned, and let members begin the rollouts whose blocks that frees."""

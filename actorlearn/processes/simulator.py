@@ -99,15 +99,16 @@ def run(settings: SimulatorSettings) -> None:
     worker = Worker(settings)
     if settings.core is not None:
         os.sched_setaffinity(0, {settings.core})  # before the environments start threads, which inherit it
-    blocks = Blocks(Segment.open(Path(settings.segment)))
-    rollouts = Rollouts(Segment.open(Path(settings.rollouts)))
+    blocks = Blocks(Segment.open(settings.segment.file))
+    rollouts = Rollouts(Segment.open(settings.rollouts.file))
     size = blocks.envs_per_group
     seeds = [settings.env_seeds[g * size : (g + 1) * size] for g in range(blocks.groups)]
     envs = [make(settings.env, own, worker.progress.beat) for own in seeds]
     groups = [Group(g, env, blocks, rollouts, settings.reset) for g, env in enumerate(envs)]
     policy = _local_policy(settings) if not settings.inference_wakeup else None
-    wakeups = Wakeups({"trainer": settings.trainer_wakeup, "inference": settings.inference_wakeup})
-    waiter = Waiter(Wakeup(Path(settings.wakeup)), worker.control.dealer)
+    woken = {"trainer": settings.trainer_wakeup, "inference": settings.inference_wakeup}
+    wakeups = Wakeups({listener: own.file for listener, own in woken.items() if own})
+    waiter = Waiter(Wakeup(settings.wakeup.file), worker.control.dealer)
     snapshots = Snapshots(settings.states, settings.id.name, groups, rollouts, blocks)
     worker.hello(agreed(settings.env.id, groups[0].env.spec, blocks.horizon, blocks.blocks, blocks.groups))
     if _started(groups, seeds, settings, worker):

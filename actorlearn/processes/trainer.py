@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.settings import OnPolicySettings
@@ -261,13 +260,13 @@ class Trainer:
 def make(settings: TrainerSettings) -> Trainer:
     """Make a trainer and all its parts; who is given whom is said here, and nowhere else."""
     worker = Worker(settings)
-    account = Account(Segment.open(Path(settings.account)))
+    account = Account(Segment.open(settings.account.file))
     learning = make_learning(settings, account, worker.alive)
     peers = Peers(settings, worker, learning)
     batches = make_batches(settings, learning, account)
     membership = Membership(settings, worker, batches)
     totals = Totals()
-    publisher = Publisher(learning, Published(Segment.open(Path(settings.weights))), batches, totals)
+    publisher = Publisher(learning, Published(Segment.open(settings.weights.file)), batches, totals)
     return Trainer(
         settings=settings,
         worker=worker,
@@ -285,7 +284,7 @@ def make(settings: TrainerSettings) -> Trainer:
 
 def make_batches(settings: TrainerSettings, learning: Learning, account: Account) -> Batches:
     """Make what gathers a learner's rollouts: into batches, or into its replay."""
-    rollouts = Rollouts(Segment.open(Path(settings.rollouts)), settings.rollout_steps)
+    rollouts = Rollouts(Segment.open(settings.rollouts.file), settings.rollout_steps)
     algorithm = learning.algorithm_settings
     scales = isinstance(algorithm, OnPolicySettings) and algorithm.normalize_reward
     rewards = RewardScale(algorithm.discount) if scales else None

@@ -17,13 +17,14 @@ import msgspec
 import numpy as np
 
 from actorlearn.actions import drawn
+from actorlearn.address import Shm
 from actorlearn.algorithms.settings import OffPolicySettings
 from actorlearn.envs.interface import empty_row
 from actorlearn.envs.make import make as make_env
 from actorlearn.memory.shared import Segment, reserve, segment_bytes
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.replay.rows import replay_fields
-from actorlearn.worker.settings import AloneSettings, ReplayPlace
+from actorlearn.worker.settings import AloneSettings, TrainerReplay
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -121,7 +122,7 @@ def learn(settings: AloneSettings) -> float:
     return measured(lambda: learning.learn(batch, end, 0), horizon * environments, settings.seconds)
 
 
-def _learn_from_replay(settings: AloneSettings, place: ReplayPlace) -> float:
+def _learn_from_replay(settings: AloneSettings, place: TrainerReplay) -> float:
     """Steps are those that a minibatch stands for; the replay is a small one, full of random rows."""
     from actorlearn.learning.make import make
     from actorlearn.learning.replay import ReplayLearning
@@ -133,8 +134,8 @@ def _learn_from_replay(settings: AloneSettings, place: ReplayPlace) -> float:
     rollouts = -(-max(REPLAYED // environments, least) // ROLLOUT)
     shape = msgspec.structs.replace(place.shape, size=rollouts * ROLLOUT, margin=ROLLOUT + 1)
     with closing(reserve(f"alone-{os.getpid()}", segment_bytes(replay_fields(shape)))) as folder:
-        numbers = msgspec.structs.replace(place.numbers, secondary_batch_size=0)  # who acts is measured
-        small = msgspec.structs.replace(place, segment=str(folder.path / "replay"), shape=shape, numbers=numbers)
+        numbers = msgspec.structs.replace(place.settings, secondary_batch_size=0)  # who acts is measured
+        small = msgspec.structs.replace(place, segment=Shm(str(folder.path / "replay")), shape=shape, settings=numbers)
         Segment.create(folder.path / "replay", replay_fields(shape)).close()
         learning = make(msgspec.structs.replace(trainer, optimizer=to_rest(trainer.optimizer), replay=small))
         assert isinstance(learning, ReplayLearning)
@@ -153,7 +154,7 @@ def _learn_from_replay(settings: AloneSettings, place: ReplayPlace) -> float:
             learning.replay.add("random", rollout, block)
             learning.replay.flush()
         end = trainer.total_steps  # where the learning rate has come down to 0
-        steps = place.numbers.batch_size / place.numbers.ratio
+        steps = place.settings.batch_size / place.settings.ratio
         return measured(lambda: learning.minibatch(end), steps, settings.seconds)
 
 

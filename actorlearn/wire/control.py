@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from actorlearn import __version__
+from actorlearn.address import Ipc
 from actorlearn.wire.channel import Dealer
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import (
@@ -32,15 +33,15 @@ class TurnedAwayError(RuntimeError):
 
 
 class Control:
-    """The child side of the control socket. Without an endpoint (started by hand) it says nothing and hears nothing."""
+    """The child side of the control socket. Without an address (started by hand) it says nothing and hears nothing."""
 
-    def __init__(self, endpoint: str, own: ProcessId, run_id: str, *, last_words: bool = False) -> None:
+    def __init__(self, address: Ipc | None, own: ProcessId, run_id: str, *, last_words: bool = False) -> None:
         """Connect as this process; for ``last_words`` beside a line of its own that cannot be reached."""
         self.id = own
         self.run_id = run_id
         self.order = Order(version=0)
         """The newest order received; a child acts on it and then calls ``applied``."""
-        self.dealer = Dealer(endpoint, own.last_words if last_words else own.peer) if endpoint else None
+        self.dealer = Dealer(address.endpoint, own.last_words if last_words else own.peer) if address else None
         self.applied_version = 0
 
     def hello(self, pid: int, shape: dict[str, str] | None = None) -> None:

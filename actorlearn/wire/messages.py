@@ -27,9 +27,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from actorlearn.address import Pipe, Shm
 from actorlearn.wire.identity import Count, Name, ProcessId
 
-PROTOCOL_VERSION = 7
+PROTOCOL_VERSION = 8
 """Raised whenever a struct below changes; processes of different versions refuse one another."""
 
 LIMIT_BYTES = 256 * 1024
@@ -133,10 +134,10 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """One simulator that takes part: who it is, and where its blocks are."""
 
     id: ProcessId
-    segment: str
-    """Path of the segment with its blocks."""
-    wakeup: str = ""
-    """Path of its wakeup; without one it looks by itself."""
+    segment: Shm
+    """The segment with its blocks."""
+    wakeup: Pipe | None = None
+    """Its wakeup; without one it looks by itself."""
     server: int = 0
     """Number of the inference server that answers it."""
 

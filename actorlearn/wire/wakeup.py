@@ -48,12 +48,12 @@ class Wakeup:
 class Wakeups:
     """The wakers' end: wakeups of several listeners, by the listener's id."""
 
-    def __init__(self, paths: Mapping[str, str] | None = None) -> None:
+    def __init__(self, paths: Mapping[str, Path] | None = None) -> None:
         """Nothing is opened before somebody is woken."""
-        self._paths: dict[str, str] = dict(paths or {})
+        self._paths: dict[str, Path] = dict(paths or {})
         self._fds: dict[str, int] = {}
 
-    def follow(self, paths: Mapping[str, str]) -> None:
+    def follow(self, paths: Mapping[str, Path]) -> None:
         """Wake these from now on, and no others."""
         for listener in [listener for listener in self._fds if listener not in paths]:
             os.close(self._fds.pop(listener))
@@ -61,6 +61,8 @@ class Wakeups:
 
     def wake(self, listener: str) -> bool:
         """Wake a listener; False when nobody listens. A pipe that is full has woken its listener or will."""
+        if listener not in self._paths:
+            return False
         try:
             if listener not in self._fds:
                 handle = os.open(self._paths[listener], os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)

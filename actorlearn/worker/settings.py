@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from actorlearn.actions import Actions
+from actorlearn.address import ByLearner, Ipc, Pipe, Shm
 from actorlearn.algorithms.settings import ALGORITHMS
 from actorlearn.envs.specs import ENVIRONMENTS
 from actorlearn.files import write_atomically
@@ -39,10 +40,10 @@ class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     id: ProcessId
     run_id: str
-    control: str
-    """Endpoint of the supervisor's control socket; empty when started by hand without one."""
-    progress: str
-    """Path of the run's progress segment; each process writes the row with its index."""
+    control: Ipc | None
+    """The supervisor's control socket; None when started by hand without one."""
+    progress: Shm
+    """The run's progress segment; each process writes the row with its index."""
     index: int
     seed: int
     threads: int = 1
@@ -69,17 +70,19 @@ class SimulatorSettings(ProcessSettings, frozen=True):
     """A simulator: steps the environments whose blocks lie in ``segment``."""
 
     env: Env
-    segment: str
-    rollouts: str
-    """Path of the rollouts segment, in which the trainer opens rollouts."""
-    wakeup: str
-    """Path of its wakeup, by which inference server and trainer wake it."""
-    inference_wakeup: str
-    """Path of its inference server's; empty when the simulator runs the policy itself."""
-    trainer_wakeup: str
+    segment: Shm
+    """Its blocks."""
+    rollouts: Shm
+    """The rollouts segment, in which the trainer opens rollouts."""
+    wakeup: Pipe
+    """Its own, by which inference server and trainer wake it."""
+    inference_wakeup: Pipe | None
+    """That of its inference server; None when the simulator runs the policy itself."""
+    trainer_wakeup: Pipe
     env_seeds: list[int]
     """One per environment, group by group."""
-    weights: str
+    weights: Shm
+    """The published weights that it acts by, when it runs the policy itself."""
     policy: PolicySettings
     decorrelation_steps: int = 0
     """Most random actions each environment takes before its first rollout."""
@@ -96,11 +99,12 @@ class SimulatorSettings(ProcessSettings, frozen=True):
 class InferenceSettings(ProcessSettings, frozen=True):
     """An inference server: answers the simulators that wake it."""
 
-    wakeup: str
+    wakeup: Pipe
     policy: PolicySettings
-    weights: str
-    rollouts: str
-    """Path of the rollouts segment of the simulators that it answers."""
+    weights: Shm
+    """The published weights that it acts by."""
+    rollouts: Shm
+    """The rollouts segment of the simulators that it answers."""
     device: str
     batch_rows: int = 0
     """Environments whose rows are answered together as soon as so many wait; 0 = all participants of a timestep."""
@@ -108,25 +112,28 @@ class InferenceSettings(ProcessSettings, frozen=True):
     """Longest that a row waits for others, where ``batch_rows`` is not 0."""
 
 
-class ReplayPlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A learner's replay: where it lies, how, and what is done with it."""
+class TrainerReplay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The replay that a trainer learns from: its segment, the layout of that, and the settings of a topology."""
 
-    segment: str
+    segment: Shm
     shape: ReplayShape
-    numbers: ReplaySettings
-    secondary: str = ""
-    """Path of the segment with the published weights of the secondary learner, where there is one."""
+    settings: ReplaySettings
+    secondary: Shm | None = None
+    """The published weights of the secondary learner; None where there is none."""
 
 
 class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     """The trainer: batches, gradients, updates, checkpoints."""
 
-    wakeup: str
+    wakeup: Pipe
     policy: PolicySettings
     optimizer: Optimizer
-    weights: str
-    rollouts: str
-    account: str
+    weights: Shm
+    """The segment in which it publishes its weights."""
+    rollouts: Shm
+    """The segment in which it opens rollouts."""
+    account: Shm
+    """The account of its experience."""
     device: str
     precision: str
     """fp32, or bf16: forward and backward pass under autocast, weights and updates in float32."""
@@ -138,7 +145,7 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     blocks: int
     rollout_steps: int = 0
     """Environment steps of a rollout, of all learners there are at the start."""
-    replay: ReplayPlace | None = None
+    replay: TrainerReplay | None = None
     """None = it learns from every batch once."""
     frames_per_step: int
     run_dir: str
@@ -183,15 +190,15 @@ class EvaluatorSettings(ProcessSettings, frozen=True):
 
     env: Env
     policy: PolicySettings
-    weights: str
-    """Path of a learner's weights segment, with {} for its number where learners have weights of their own."""
+    weights: Shm | ByLearner[Shm]
+    """The published weights, or those of each learner where learners have weights of their own."""
     every_steps: int
     episodes: int
     greedy: bool
     scheduling: SchedulingClass = "idle"
     """How Linux schedules it."""
-    secondary: str = ""
-    """Path of the weights segment of a secondary learner; empty where there is none."""
+    secondary: Shm | None = None
+    """The published weights of a secondary learner; None where there is none."""
 
 
 class DescribeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

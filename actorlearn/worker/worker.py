@@ -6,10 +6,9 @@ import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import FrameType
 
-from actorlearn.memory.progress import Heartbeat, Progress
+from actorlearn.memory.progress import open_heartbeat
 from actorlearn.memory.rollout import Blocks
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.timings import Timings
@@ -31,7 +30,7 @@ class Worker:
         """Connect to the supervisor and bind to the progress row."""
         self.settings = settings
         self.control = Control(settings.control, settings.id, settings.run_id)
-        self.progress: Heartbeat = Progress(Segment.open(Path(settings.progress)), settings.index)
+        self.progress = open_heartbeat(settings.progress, settings.index)
         self.progress.beat()
         self.timings = Timings(self.progress.section_ns)
         self._told_to_stop = False
@@ -70,7 +69,7 @@ def open_members(members: Sequence[Member], known: Mapping[str, Blocks]) -> dict
         blocks = known.get(member.id.peer)
         if blocks is None:
             try:
-                blocks = Blocks(Segment.open(Path(member.segment)))
+                blocks = Blocks(Segment.open(member.segment.file))
             except FileNotFoundError:
                 continue
         blocks_of[member.id.peer] = blocks

@@ -6,9 +6,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from actorlearn.address import ByLearner, Folders, Ipc, Pipe, Shm
 from actorlearn.memory.shared import SHM_ROOT
 from actorlearn.parameters.checkpoint_folders import directory_of
-from actorlearn.parameters.modes import Places
 from actorlearn.wire.identity import ProcessId
 
 
@@ -29,35 +29,39 @@ class Addresses:
         return cls(run_id, run_dir.absolute(), SHM_ROOT / f"actorlearn-{os.getuid()}-{run_id}", sockets)
 
     @property
-    def places(self) -> Places:
+    def folders(self) -> Folders:
         """The folders, for exchanges."""
-        return Places(self.shm, self.sockets, self.run_dir)
+        return Folders(self.shm, self.sockets, self.run_dir)
 
     @property
-    def control(self) -> str:
-        """Endpoint of the supervisor's control socket."""
-        return self.places.socket("control").endpoint
+    def control(self) -> Ipc:
+        """The supervisor's control socket."""
+        return control_socket(self.sockets)
 
     @property
-    def progress(self) -> str:
-        """Path of the segment with the heartbeats of all processes."""
+    def progress(self) -> Shm:
+        """The segment with the heartbeats of all processes."""
         return self.segment("progress")
 
-    def segment(self, name: str) -> str:
-        """Path of a segment."""
-        return str(self.shm / name)
+    def segment(self, name: str) -> Shm:
+        """A segment that the run has one of."""
+        return self.folders.segment(name)
 
-    def own(self, kind: str, learner: int | str) -> str:
-        """Path of a segment of a kind that every learner has one of; "{}" stands for any learner."""
-        return self.segment(f"{kind}-{learner}")
+    def each(self, kind: str) -> ByLearner[Shm]:
+        """The segments of a kind that every learner has one of."""
+        return ByLearner(self.segment(kind))
 
-    def blocks(self, simulator: ProcessId) -> str:
-        """Path of the segment with the blocks of one incarnation of a simulator."""
+    def own(self, kind: str, learner: int) -> Shm:
+        """One learner's segment of such a kind."""
+        return self.each(kind).of(learner)
+
+    def blocks(self, simulator: ProcessId) -> Shm:
+        """The segment with the blocks of one incarnation of a simulator."""
         return self.segment(simulator.peer)
 
-    def wakeup(self, process: ProcessId) -> str:
+    def wakeup(self, process: ProcessId) -> Pipe:
         """The wakeup of a process, the same for all its incarnations."""
-        return f"{self.sockets / process.name}.wakeup"
+        return Pipe(f"{self.sockets / process.name}.wakeup")
 
     def checkpoints(self, learner: int) -> Path:
         """Where a learner saves."""
@@ -70,3 +74,8 @@ class Addresses:
     def settings(self, process: ProcessId) -> Path:
         """The file with what one incarnation of a process is told."""
         return self.run_dir / "settings" / f"{process.peer}.json"
+
+
+def control_socket(sockets: Path) -> Ipc:
+    """Return the supervisor's control socket in a run's folder of sockets."""
+    return Ipc(str(sockets / "control.sock"))

@@ -90,12 +90,15 @@ class Plan:
         """Where a trainer listens for messages of other learners; "" where nobody sends it any."""
         if not ROLES[process.id.role].learns:
             return ""
-        listens = mode(self.topology).exchange(process.id.learner, 0, asked(self.topology), addresses.places).listens
+        listens = mode(self.topology).exchange(process.id.learner, 0, asked(self.topology), addresses.folders).listens
         return listens.endpoint if listens else ""
 
     def sockets(self, addresses: Addresses) -> list[str]:
         """Endpoints that will be listened on; all are ipc, owner-only."""
-        return [addresses.control, *filter(None, (self.mailbox(process, addresses) for process in self.processes))]
+        return [
+            addresses.control.endpoint,
+            *filter(None, (self.mailbox(process, addresses) for process in self.processes)),
+        ]
 
 
 def plan(topology: Topology, description: Description) -> Plan:

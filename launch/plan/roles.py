@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from actorlearn.address import Shm
 from actorlearn.envs.specs import EnvSettings
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.roles import EVALUATOR, INFERENCE, SIMULATOR, TRAINER, RoleSpec
@@ -19,8 +20,8 @@ from actorlearn.worker.settings import (
     InferenceSettings,
     PolicySettings,
     ProcessSettings,
-    ReplayPlace,
     SimulatorSettings,
+    TrainerReplay,
     TrainerSettings,
     snapshot_of,
 )
@@ -133,7 +134,7 @@ def _simulator(b: Briefing, base: dict[str, Any], start: Start) -> SimulatorSett
         segment=at.blocks(own),
         rollouts=at.own("rollouts", own.learner),
         wakeup=at.wakeup(own),
-        inference_wakeup="" if local else at.wakeup(server_of(t, own)),
+        inference_wakeup=None if local else at.wakeup(server_of(t, own)),
         trainer_wakeup=at.wakeup(trainer_of(t, own.learner)),
         env_seeds=[int(seed >> 1) for seed in seeds],  # 31 bits: what every simulator's generator takes
         decorrelation_steps=t.simulators.decorrelation_steps,
@@ -178,7 +179,7 @@ def _trainer(b: Briefing, base: dict[str, Any], start: Start) -> TrainerSettings
         **base,
         wakeup=at.wakeup(own),
         learners=t.learners.count,
-        exchange=mode(t).exchange(own.learner, own.incarnation, asked(t), at.places),
+        exchange=mode(t).exchange(own.learner, own.incarnation, asked(t), at.folders),
         rate_scaling=t.learners.rate_scaling,
         pull_rows=0 if mode(t).unread("learners.pull_rows") else t.learners.pull_rows,
         policy=policy(t, b.description),
@@ -208,22 +209,22 @@ def _trainer(b: Briefing, base: dict[str, Any], start: Start) -> TrainerSettings
     )
 
 
-def _replay(b: Briefing, learner: int) -> ReplayPlace | None:
+def _replay(b: Briefing, learner: int) -> TrainerReplay | None:
     """A learner's replay, where the algorithm has one."""
     if b.topology.replay is None:
         return None
-    return ReplayPlace(
+    return TrainerReplay(
         segment=b.addresses.own("replay", learner),
         shape=replay_shape(b.topology, b.description, b.topology.replay),
-        numbers=b.topology.replay,
+        settings=b.topology.replay,
         secondary=_secondary(b, learner),
     )
 
 
-def _secondary(b: Briefing, learner: int) -> str:
-    """Path of the segment with the weights of the secondary learner beside one, where there is one."""
+def _secondary(b: Briefing, learner: int) -> Shm | None:
+    """The published weights of the secondary learner beside one, where there is one."""
     there = b.topology.replay and b.topology.replay.secondary_batch_size
-    return b.addresses.own("secondary", learner) if there else ""
+    return b.addresses.own("secondary", learner) if there else None
 
 
 def _evaluator(b: Briefing, base: dict[str, Any], _start: Start) -> EvaluatorSettings:
@@ -231,7 +232,7 @@ def _evaluator(b: Briefing, base: dict[str, Any], _start: Start) -> EvaluatorSet
     return EvaluatorSettings(
         **base,
         policy=policy(t, b.description),
-        weights=b.addresses.own("weights", "{}" if own_weights(t) else 0),
+        weights=b.addresses.each("weights") if own_weights(t) else b.addresses.own("weights", 0),
         secondary=_secondary(b, 0),
         env=t.env.for_evaluation(t.evaluator.noop_max),
         every_steps=t.evaluator.every_steps,

@@ -18,6 +18,7 @@ from actorlearn.memory.shared import living_runs
 from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE
 from actorlearn.parameters.checkpoint_folders import directories, folders, steps_of
 from launch.errors import RunError
+from launch.plan.addresses import control_socket
 from launch.reports.format import printable
 from launch.runs.jsonl import Lines, read_object
 from launch.topology import strict_yaml
@@ -27,9 +28,6 @@ RUNS = Path("runs")
 """Where runs go when no --run-dir is given, relative to the working directory."""
 
 SUMMARY_FILE = "summary.json"
-
-CONTROL = "control.sock"
-"""Name of the supervisor's control socket in the run's directory of sockets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,7 @@ class Run:
     @property
     def control(self) -> str:
         """Endpoint of the supervisor's control socket."""
-        return f"ipc://{self.meta.get('sockets', '')}/{CONTROL}"
+        return control_socket(Path(str(self.meta.get("sockets", "")))).endpoint
 
     def summary(self) -> dict[str, Any]:
         """Return what the run said at its end; empty before, or when it had no time to say it."""

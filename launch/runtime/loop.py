@@ -102,7 +102,7 @@ class Runner:
         self.briefing = Briefing(plan.topology, plan.description, plan.exact, addresses, placement, resumption)
         self.membership = Membership(plan, resumption)
         self.spawner = workspace.keep(spawner)
-        self.router = workspace.keep(Router(addresses.control))
+        self.router = workspace.keep(Router(addresses.control.endpoint))
         self.journal = workspace.keep(Journal(run_dir, lambda note: self._tell(lambda console: console.event(note))))
         self.selector = workspace.keep(selectors.DefaultSelector())
         limits = plan.topology.supervision

@@ -123,7 +123,7 @@ class Workspace:
     def create_member(self, simulator: ProcessId) -> Member:
         """Make the segment of one incarnation. A dead incarnation may go on writing to its own, to no effect."""
         made = self.member(simulator)
-        make_segment(Path(made.segment), self._block_shape, simulator.number).close()
+        make_segment(made.segment.file, self._block_shape, simulator.number).close()
         return made
 
     def member(self, simulator: ProcessId) -> Member:
@@ -137,7 +137,7 @@ class Workspace:
 
     def drop_member(self, member: Member) -> None:
         """Remove an ended incarnation's segment; its trainer has learned from what was complete in it."""
-        Path(member.segment).unlink(missing_ok=True)
+        member.segment.file.unlink(missing_ok=True)
 
     def _create(self, name: str, fields: list[Field]) -> None:
         self._segments[name] = Segment.create(self.addresses.shm / name, fields)

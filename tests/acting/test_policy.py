@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from actorlearn.acting.policy import Policy
+from actorlearn.address import Shm
 from actorlearn.memory.rollout import Blocks, Rollouts, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published, weights_fields
@@ -79,7 +80,7 @@ def test_rows_are_answered_by_the_newest_weights_or_by_their_rollouts(
 ) -> None:
     published = Published(Segment.create(tmp_path / "weights", weights_fields(policy().flat.numel())))
     rollouts = Rollouts(Segment.create(tmp_path / "rollouts", rollouts_fields()))
-    places = {"weights": str(tmp_path / "weights"), "rollouts": str(tmp_path / "rollouts")}
+    places = {name: Shm(str(tmp_path / name)) for name in ("weights", "rollouts")}
     made = Policy(policy_settings(weights=weights), device="cpu", seed=0, stream=0, **places)
     for version in range(3):
         published.publish(np.full(published.size, version, np.float32), 0)

@@ -24,6 +24,7 @@ import torch
 import yaml
 from hypothesis import strategies as st
 
+from actorlearn.address import Shm
 from actorlearn.envs.interface import VectorEnv
 from actorlearn.envs.make import make as make_envs
 from actorlearn.memory import shared
@@ -98,7 +99,7 @@ def _message(receiver: str) -> Callable[[bytes, Path], bool]:
 
 def _messages() -> list[Any]:
     made = [msgspec.msgpack.decode(body) for body in itertools.islice(odd_messages.bodies(7), 60)]
-    member = messages.Member(id=process("simulator-0", 2), segment="/dev/shm/x/simulator-0")
+    member = messages.Member(id=process("simulator-0", 2), segment=Shm("/dev/shm/x/simulator-0"))
     order = messages.Order(version=3, members=[member], learners=[trainer("trainer-0")], leaving=["simulator-0.2"])
     reply = messages.Reply(ok=True, text="done", data={"processes": [{"name": "trainer", "busy": 0.5}]})
     return [*made, *(msgspec.msgpack.decode(messages.encode(m)) for m in (order, messages.Refused(reason="x"), reply))]

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from actorlearn.address import Shm
+from actorlearn.address import ByLearner, Shm
 from actorlearn.parameters.mailbox import SharedMailbox
 from actorlearn.parameters.published import weights_fields
 from tests.interleavings.arrays import Words
@@ -26,7 +26,7 @@ def posting(kind: type[SharedMailbox] = SharedMailbox, *, posts: int = 3, kills:
         words.create(f"messages-{rank}", weights_fields(SIZE))
 
     def learner(rank: int) -> Process:
-        mailbox, peer = kind(Shm(path="messages-{}"), rank), 1 - rank
+        mailbox, peer = kind(ByLearner(Shm("messages")), rank), 1 - rank
 
         def step(state: tuple[int, int, int]) -> Hashable:
             life, left, used = state

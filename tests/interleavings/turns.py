@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from actorlearn.acting.batching import due
+from actorlearn.address import Shm
 from actorlearn.envs.interface import EnvSpec, Row
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.fields import Field
@@ -192,7 +193,7 @@ class Play:
         return (batches.next, counts.used, counts.dropped["unfinished"], *who, order)
 
     def _member(self, member: int) -> Member:
-        return Member(id=identity(self.names[member]), segment=self.names[member])
+        return Member(id=identity(self.names[member]), segment=Shm(self.names[member]))
 
     def _see(self, rollout: int, blocks: Blocks) -> int:
         """Steps of a block, of which every row must follow from the one before."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from actorlearn.address import Pipe, Shm
 from actorlearn.algorithms.interface import Batch
 from actorlearn.learning.update import Learning
 from actorlearn.models.specs import ModelSettings
@@ -24,12 +25,11 @@ def learning(model: ModelSettings | None = None, norms: bool = False, **algorith
         model=model or named.model(name="mlp", hidden_sizes=[4]),
         algorithm=named.algorithm(horizon=HORIZON, **algorithm),
     )
-    nowhere = dict.fromkeys(
-        ("run_id", "control", "progress", "wakeup", "weights", "rollouts", "account", "run_dir"), ""
-    )
+    nowhere = dict.fromkeys(("progress", "weights", "rollouts", "account"), Shm(""))
     return Learning(
         TrainerSettings(
             **nowhere,
+            **{"run_id": "", "run_dir": "", "control": None, "wakeup": Pipe("")},
             **dict.fromkeys(("index", "checkpoint_every_steps", "checkpoint_keep"), 0),
             **{"id": ProcessId("trainer"), "seed": 5, "policy": policy, "device": "cpu", "precision": "fp32"},
             **{"layout": "plain", "compile": False, "total_steps": 1000, "blocks": 1, "frames_per_step": 1},

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from actorlearn.address import Shm
 from actorlearn.algorithms.interface import Batch
 from actorlearn.learning.make import make
 from actorlearn.learning.replay import ReplayLearning
@@ -19,7 +20,7 @@ from actorlearn.processes.replay_batches import ReplayBatches
 from actorlearn.replay.rows import ReplayShape, replay_fields
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.wire.messages import Member
-from actorlearn.worker.settings import ReplayPlace
+from actorlearn.worker.settings import TrainerReplay
 from tests import named
 from tests.identities import process
 from tests.learning.made import learning
@@ -41,11 +42,11 @@ def replaying(folder: Path, numbers: dict[str, Any] | None = None, **algorithm: 
     policy = msgspec.structs.replace(settings.policy, algorithm=named.algorithm(**chosen))
     of_replay = {"batch_size": 4, "ratio": 2.0, "learning_starts_steps": 10} | (numbers or {})
     shape = msgspec.structs.replace(SHAPE, prioritised=of_replay.get("prioritised", False))
-    place = ReplayPlace(
-        segment=str(folder / "replay"),
+    place = TrainerReplay(
+        segment=Shm(str(folder / "replay")),
         shape=shape,
-        numbers=ReplaySettings(**of_replay),
-        secondary=str(folder / "secondary"),
+        settings=ReplaySettings(**of_replay),
+        secondary=Shm(str(folder / "secondary")),
     )
     if not (folder / "replay").exists():
         Segment.create(folder / "replay", replay_fields(shape)).close()
@@ -73,7 +74,7 @@ class Played:
         account = Account(Segment.create(folder / f"account-{len(list(folder.iterdir()))}", account_fields()))
         self.batches = ReplayBatches(rollouts, account, 2, "cpu", learner.replay, Episodes())
         self.blocks.mark_ready()
-        member = Member(id=process("simulator-0"), segment=str(path))
+        member = Member(id=process("simulator-0"), segment=Shm(str(path)))
         self.batches.follow([member], [])
         self.batches.open_next()
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from actorlearn.address import Shm
 from actorlearn.learning.make import make
 from actorlearn.learning.replay import ReplayLearning
 from actorlearn.memory.account import Account, account_fields
@@ -28,7 +29,7 @@ from actorlearn.processes.replay_batches import ReplayBatches
 from actorlearn.replay.rows import ReplayShape, replay_fields
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.wire.messages import Member
-from actorlearn.worker.settings import ReplayPlace
+from actorlearn.worker.settings import TrainerReplay
 from tests import named
 from tests.identities import peer
 from tests.learning.made import learning
@@ -62,7 +63,7 @@ class Course:
         shape = ReplayShape(
             rings=ENVS, size=24, margin=HORIZON + 1, stack=stack, prioritised=numbers.prioritised, **observations
         )
-        paths = {name: str(folder / name) for name in ("replay", "secondary")}
+        paths = {name: Shm(str(folder / name)) for name in ("replay", "secondary")}
         Segment.create(folder / "replay", replay_fields(shape)).close()
         settings, of = learning().settings, {"name": "dqn", "target_every_steps": 20, "horizon": HORIZON}
         policy = msgspec.structs.replace(
@@ -71,7 +72,7 @@ class Course:
             algorithm=named.algorithm(**{**of, **case.get("algorithm", {})}),
             model=named.model(name="mlp", hidden_sizes=[8], **case.get("model", {})),
         )
-        place = ReplayPlace(segment=paths["replay"], shape=shape, numbers=numbers, secondary=paths["secondary"])
+        place = TrainerReplay(segment=paths["replay"], shape=shape, settings=numbers, secondary=paths["secondary"])
         Segment.create(folder / "secondary", weights_fields(1)).close()
         settings = msgspec.structs.replace(
             settings, policy=policy, replay=place, rollout_steps=HORIZON * ENVS, id=settings.id.again(incarnation)
@@ -90,7 +91,7 @@ class Course:
         account = Account(Segment.create(self.folder / "account", words[1]))
         self.batches = ReplayBatches(Rollouts(words[0]), account, 2, "cpu", self.learner.replay, Episodes())
         self.blocks.mark_ready()
-        member = Member(id=peer(self.peer), segment=str(path))
+        member = Member(id=peer(self.peer), segment=Shm(str(path)))
         self.batches.follow([member], [])
         account.rollouts_learned = self.rollouts_learned
         self.batches.open_next()

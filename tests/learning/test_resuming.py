@@ -10,10 +10,11 @@ import msgspec
 import pytest
 import torch
 
+from actorlearn.address import Folders
 from actorlearn.learning.resuming import resumed
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.checkpoint_folders import CheckpointError
-from actorlearn.parameters.modes import MODES, Asked, Places
+from actorlearn.parameters.modes import MODES, Asked
 from actorlearn.parameters.settings import GossipSettings, LearnersSettings
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import TrainerSettings
@@ -24,7 +25,7 @@ ASKED = Asked(LearnersSettings(count=2), GossipSettings(), "adam", 0)
 
 
 def settings(run_dir: Path, learner: int, mode: str) -> TrainerSettings:
-    exchange = MODES[mode].exchange(learner, 0, ASKED, Places(run_dir, run_dir, run_dir))
+    exchange = MODES[mode].exchange(learner, 0, ASKED, Folders(run_dir, run_dir, run_dir))
     changed: dict[str, Any] = {
         "run_dir": str(run_dir),
         "id": ProcessId("trainer", learner, learner),

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from actorlearn.envs.make import make
-from actorlearn.memory.progress import Progress
+from actorlearn.memory.progress import open_heartbeat
 from actorlearn.memory.rollout import Blocks, Rollouts
 from actorlearn.memory.shared import Segment
-from actorlearn.parameters.published import Published
+from actorlearn.parameters.published import open_weights
 from actorlearn.processes.simulator import Group
 from actorlearn.worker.handshake import agreed
 from actorlearn.worker.settings import SimulatorSettings
@@ -38,10 +37,10 @@ class Simulated:
         """Open everything; ``produced`` is appended to."""
         self.peer = settings.id.peer
         self.learner, self._produced = learner, produced
-        self.blocks = Blocks(Segment.open(Path(settings.segment)))
-        self._rollouts = Rollouts(Segment.open(Path(settings.rollouts)))
-        self._published = Published(Segment.open(Path(settings.weights)))
-        self._progress = Progress(Segment.open(Path(settings.progress)), settings.index)
+        self.blocks = Blocks(Segment.open(settings.segment.file))
+        self._rollouts = Rollouts(Segment.open(settings.rollouts.file))
+        self._published = open_weights(settings.weights)
+        self._progress = open_heartbeat(settings.progress, settings.index)
         size = self.blocks.envs_per_group
         seeds = [settings.env_seeds[g * size : (g + 1) * size] for g in range(self.blocks.groups)]
         self._envs = [make(settings.env, own) for own in seeds]

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from actorlearn.address import Ipc, Shm
+from actorlearn.address import ByLearner, Ipc, Shm
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.counts import Counts, counts_fields
 from actorlearn.parameters.gossip import Gossip
@@ -58,9 +58,9 @@ def learner(
     settings = GossipExchange(
         rank=rank,
         counts=Shm(path=f"{folder}/counts"),
-        messages=Shm(path=f"{folder}/messages-{{}}") if shared else Ipc(path=f"{folder}/messages-{{}}.sock"),
+        messages=ByLearner(Shm(f"{folder}/messages") if shared else Ipc(f"{folder}/messages.sock")),
         graph=graph or GraphSettings(name="complete"),
-        gradients=Shm(path=f"{folder}/gradients-{{}}") if "gradient_every" in more else None,
+        gradients=ByLearner(Shm(f"{folder}/gradients")) if "gradient_every" in more else None,
         log=f"{folder}/exchanges-{rank}.jsonl" if shared else "",
         **{"learners": len(members), **more},  # type: ignore[arg-type]
     )

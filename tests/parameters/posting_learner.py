@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from actorlearn.address import Shm
+from actorlearn.address import ByLearner, Shm
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.mailbox import SharedMailbox
 from actorlearn.parameters.published import weights_fields
@@ -38,7 +38,7 @@ def shared_mailbox(folder: Path, learner: int, incarnation: int = 0, size: int =
     """A learner's mailbox; the first incarnation finds its segment made, or makes it."""
     with suppress(FileExistsError):
         Segment.create(folder / f"messages-{learner}", weights_fields(size)).close()
-    return SharedMailbox(Shm(path=f"{folder}/messages-{{}}"), learner)
+    return SharedMailbox(ByLearner(Shm(f"{folder}/messages")), learner)
 
 
 KINDS = {"socket": socket_mailbox, "shared": shared_mailbox}

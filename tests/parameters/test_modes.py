@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from actorlearn.parameters.modes import ALL_KEYS, MODES, Asked, ModeSpec, Places, Sizes, mode_for, mode_of
+from actorlearn.address import ByLearner, Folders, Shm
+from actorlearn.parameters.modes import ALL_KEYS, MODES, Asked, ModeSpec, Sizes, mode_for, mode_of
 from actorlearn.parameters.settings import GossipSettings, LearnersSettings
 
-PLACES = Places(Path("/dev/shm/run"), Path("/tmp/run"), Path("runs/run"))
+FOLDERS = Folders(Path("/dev/shm/run"), Path("/tmp/run"), Path("runs/run"))
 SIZES = Sizes(weights=100, statistics=10, vectors=2)
 every_mode = pytest.mark.parametrize("mode", MODES.values(), ids=MODES.keys())
 
@@ -33,7 +34,7 @@ def test_a_topology_with_one_learner_in_mode_sync_is_one_that_is_alone(asked_as:
 
 @every_mode
 def test_a_mode_tells_its_learners_what_its_own_exchange_reads(mode: ModeSpec) -> None:
-    told = [mode.exchange(learner, 0, asked(), PLACES) for learner in range(2)]
+    told = [mode.exchange(learner, 0, asked(), FOLDERS) for learner in range(2)]
     assert all(type(settings) is mode.settings and mode_of(settings) is mode for settings in told)
     assert mode.in_step == (told[0].together > 0)
 
@@ -42,12 +43,14 @@ def test_a_mode_tells_its_learners_what_its_own_exchange_reads(mode: ModeSpec) -
 def test_what_a_learner_opens_is_laid_out(mode: ModeSpec) -> None:
     for transport in ("shm", "zmq"):
         wanted = asked(gossip=GossipSettings(transport=transport, gradient_every=5))  # type: ignore[arg-type]
-        settings = mode.exchange(1, 0, wanted, PLACES)
-        opened = [value for key in settings.__struct_fields__ if hasattr(value := getattr(settings, key), "file")]
+        settings = mode.exchange(1, 0, wanted, FOLDERS)
+        told = [getattr(settings, key) for key in settings.__struct_fields__]
+        own = [address.of(1) if isinstance(address, ByLearner) else address for address in told]
+        opened = {address.file.name for address in own if isinstance(address, Shm)}
         made = {layout.name for layout in mode.run_segments(wanted, SIZES)}
         made |= {f"{layout.name}-1" for layout in mode.learner_segments(wanted, SIZES)}
         met = {"learners"}  # made by those who meet
-        assert {place.of(1).file.name for place in opened} - met == made
+        assert opened - met == made
 
 
 @every_mode

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from actorlearn.address import Ipc, Shm
+from actorlearn.address import ByLearner, Ipc, Shm
 from actorlearn.parameters.mixing import GraphSettings
 from actorlearn.parameters.settings import AnyExchange, AsyncExchange, GossipExchange
 
@@ -15,7 +15,7 @@ SYNC = {"mode": "sync", "rendezvous": {"by": "shm", "path": "r"}, "gradients": {
 ASYNC = {"mode": "async", "rank": 0, "learners": 2, "store": {"by": "shm", "path": "s"}}
 GOSSIP = {
     **{"mode": "gossip", "rank": 0, "learners": 2, "counts": {"by": "shm", "path": "c"}},
-    "messages": {"by": "ipc", "path": "m-{}"},
+    "messages": {"by": "learner", "each": {"by": "ipc", "path": "m"}},
 }
 
 
@@ -29,6 +29,7 @@ GOSSIP = {
         (r"<= 63 - at `\$\.rank`", {**GOSSIP, "rank": 64}),
         (r">= 0 - at `\$\.max_staleness`", {**GOSSIP, "max_staleness": -1}),
         (r"Invalid value 'nccl' - at `\$\.messages\.by`", {**GOSSIP, "messages": {"by": "nccl", "path": "m"}}),
+        (r"'nccl' - at `\$\.messages\.each\.by`", {**GOSSIP, "messages": {"by": "learner", "each": {"by": "nccl"}}}),
         (r">= 1 - at `\$\.gradient_every`", {**GOSSIP, "gradient_every": 0}),
         (r">= 1 - at `\$\.local_steps`", {**ASYNC, "local_steps": 0}),
         (r"unknown field `local_steps`", {**SYNC, "local_steps": 1}),
@@ -48,7 +49,7 @@ def test_settings_come_back_from_json_as_they_were(given: dict[str, Any]) -> Non
 
 
 def test_only_messages_that_travel_are_listened_for() -> None:
-    messages = {"shm": Shm(path="/dev/shm/messages-{}"), "ipc": Ipc(path="/tmp/messages-{}.sock")}
+    messages = {"shm": ByLearner(Shm("/dev/shm/messages")), "ipc": ByLearner(Ipc("/tmp/messages.sock"))}
     told = {"rank": 3, "learners": 2, "counts": Shm(path="counts"), "graph": GraphSettings()}
     assert GossipExchange(messages=messages["shm"], **told).listens is None  # type: ignore[arg-type]
     listens = GossipExchange(messages=messages["ipc"], **told).listens  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from actorlearn.acting.batching import Asked, Batching
+from actorlearn.address import Shm
 from actorlearn.algorithms.interface import Batch
 from actorlearn.envs.make import make
 from actorlearn.memory.account import Account, account_fields
@@ -49,7 +50,7 @@ class Simulator:
         self.name = f"simulator-{number}"
         path = play.folder / f"{self.name}.0"
         self.blocks = Blocks(make_segment(path, play.shape, number))
-        self.member = Member(id=process(self.name), segment=str(path))
+        self.member = Member(id=process(self.name), segment=Shm(str(path)))
         seeds = [[100 * number + 10 * g + b for b in range(ENVS)] for g in range(play.shape.groups)]
         self.groups = [Group(g, make(ENV, own), self.blocks, play.rollouts, play.reset) for g, own in enumerate(seeds)]
         if resumes is None:

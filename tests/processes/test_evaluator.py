@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from actorlearn.acting.exploration import mix
+from actorlearn.address import ByLearner, Shm
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published, weights_fields
 from actorlearn.processes.evaluator import AVERAGE, EvaluationSchedule, PublishedWeights, play, players, summary
@@ -81,7 +82,7 @@ def published(folder: Path, learner: int) -> Published:
 
 def test_learners_are_followed_as_they_come_and_go(tmp_path: Path) -> None:
     first, second = (published(tmp_path, learner) for learner in (0, 12))
-    learners = PublishedWeights(str(tmp_path / "weights-{}"))
+    learners = PublishedWeights(ByLearner(Shm(str(tmp_path / "weights"))))
     assert (learners.env_steps, learners.weights()) == (None, (0, {}))
     first.publish(np.full(3, 1.0, np.float32), env_steps=10)
     assert learners.env_steps == 10
@@ -101,7 +102,7 @@ def test_learners_are_followed_as_they_come_and_go(tmp_path: Path) -> None:
 
 def test_learners_with_the_same_weights_are_one(tmp_path: Path) -> None:
     published(tmp_path, 0).publish(np.full(3, 4.0, np.float32), env_steps=10)
-    learners = PublishedWeights(str(tmp_path / "weights-0"))
+    learners = PublishedWeights(Shm(str(tmp_path / "weights-0")))
     learners.follow([peer("trainer-0.0"), peer("trainer-1.0")])
     assert list(learners.weights()[1]) == ["trainer-0"]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from actorlearn.address import Shm
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
@@ -35,7 +36,7 @@ class Stage:
         self.rollouts = Rollouts(Segment.create(folder / "rollouts", rollouts_fields()))
         account = Account(Segment.create(folder / "account", account_fields()))
         self.batches = Batches(self.rollouts, account, 1, "cpu", (), Episodes())
-        self.members = [Member(id=process(name, 2), segment=str(folder / f"{name}.2")) for name in NAMES]
+        self.members = [Member(id=process(name, 2), segment=Shm(str(folder / f"{name}.2"))) for name in NAMES]
         self.blocks = [Blocks(make_segment(folder / f"{name}.2", SHAPE)) for name in NAMES]
         self.batches.follow(self.members, [])
         if begun:
@@ -105,8 +106,8 @@ def test_who_refuses_dies_leaves_or_has_not_begun_is_named(tmp_path: Path) -> No
     stage.batches.gone.clear()
     stage.batches.follow(stage.members[1:], ["simulator-1"])
     assert stage.gather() == "simulator-1 is leaving"
-    new = Member(id=process("simulator-2"), segment=str(tmp_path / "simulator-2.0"))
-    make_segment(new.segment, SHAPE).close()
+    new = Member(id=process("simulator-2"), segment=Shm(str(tmp_path / "simulator-2.0")))
+    make_segment(new.segment.file, SHAPE).close()
     stage.batches.follow([new], [])
     stage.batches.gone.clear()
     assert stage.gather() == "simulator-2 has not begun yet"

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from actorlearn.acting.policy import Policy
+from actorlearn.address import Shm
 from actorlearn.algorithms.policies import Categorical
 from actorlearn.envs.make import make
 from actorlearn.memory.account import Account, account_fields
@@ -69,7 +70,7 @@ def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: st
     member = Blocks(make_segment(tmp_path / "simulator-0.0", shape))
     account = Account(Segment.create(tmp_path / "account", account_fields()))
     batches = Batches(rollouts, account, blocks, "cpu", learner.columns, Episodes())
-    batches.follow([Member(id=process("simulator-0"), segment=str(tmp_path / "simulator-0.0"))], [])
+    batches.follow([Member(id=process("simulator-0"), segment=Shm(str(tmp_path / "simulator-0.0")))], [])
     envs = [make(ENV, [7 * g + i for i in range(ENVIRONMENTS)]) for g in range(groups)]
     players = [Group(g, env, member, rollouts) for g, env in enumerate(envs)]
     for player in players:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from actorlearn.address import Pipe, Shm
 from actorlearn.memory.progress import progress_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
@@ -54,18 +55,18 @@ class Run:
         settings = SimulatorSettings(
             id=ProcessId("simulator"),
             run_id="by-hand",
-            control="",
-            progress=str(folder / "progress"),
+            control=None,
+            progress=Shm(str(folder / "progress")),
             index=0,
             seed=1,
             env=named.env(id="tests.ledger.env:Ledger"),
-            segment=str(folder / "member"),
-            rollouts=str(folder / "rollouts"),
-            wakeup=str(folder / "wakeup"),
-            inference_wakeup=str(folder / "inference-wakeup"),
-            trainer_wakeup=str(folder / "trainer-wakeup"),
+            segment=Shm(str(folder / "member")),
+            rollouts=Shm(str(folder / "rollouts")),
+            wakeup=Pipe(str(folder / "wakeup")),
+            inference_wakeup=Pipe(str(folder / "inference-wakeup")),
+            trainer_wakeup=Pipe(str(folder / "trainer-wakeup")),
             env_seeds=[3, 4],
-            weights="",
+            weights=Shm(""),
             policy=policy,
             decorrelation_steps=5,
             states=str(folder),

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from actorlearn.acting.batching import Asked, Batching, due
+from actorlearn.address import Shm
 from actorlearn.algorithms.interface import Batch
 from actorlearn.envs.interface import EnvSpec, Row
 from actorlearn.learning.staleness import open_rollouts
@@ -119,7 +120,7 @@ class Simulator:
         self.number = next(COUNTER)
         path = folder / f"simulator-{self.number}.0"
         self.blocks = Blocks(make_segment(path, shape))
-        self.member = Member(id=process(f"simulator-{self.number}"), segment=str(path))
+        self.member = Member(id=process(f"simulator-{self.number}"), segment=Shm(str(path)))
         self.envs = [Ledger(self.number, g, reset) for g in range(shape.groups)]
         self.groups = [Group(g, env, self.blocks, rollouts, reset) for g, env in enumerate(self.envs)]
 
@@ -222,7 +223,7 @@ class Protocol(RuleBasedStateMachine):
         """Order as the supervisor does; like that, hear first what has been released."""
         for peer in self.batches.released:
             if ended := self.gone.pop(peer, None):
-                Path(ended.member.segment).unlink()
+                ended.member.segment.file.unlink()
         self.batches.released.clear()
         self.batches.follow([s.member for s in self.simulators], self.leaving, [s.member for s in self.gone.values()])
 

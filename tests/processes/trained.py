@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from actorlearn.address import Shm
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.progress import progress_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
@@ -60,7 +61,7 @@ class Scene:
             columns=made.algorithm.columns(2),
         )
         self.blocks = Blocks(make_segment(folder / "simulator-0.0", shape))
-        self.member = Member(id=ProcessId("simulator"), segment=str(folder / "simulator-0.0"))
+        self.member = Member(id=ProcessId("simulator"), segment=Shm(str(folder / "simulator-0.0")))
         self.rewards: Callable[[int], NDArray[np.float32]] = lambda rollout: np.ones((HORIZON + 1, ENVS), np.float32)
         self.said: list[Message] = []
         self.orders: dict[int, Order] = {}

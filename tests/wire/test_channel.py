@@ -10,7 +10,7 @@ from actorlearn.wire.channel import ChannelError, Dealer, Router, Waiter
 from actorlearn.wire.control import Control, TurnedAwayError
 from actorlearn.wire.messages import Applied, Hello, Order, Refused, decode, encode
 from actorlearn.wire.wakeup import Wakeup, Wakeups
-from tests.identities import process
+from tests.identities import address_of, process
 
 
 @pytest.fixture
@@ -83,9 +83,9 @@ def test_an_id_belongs_to_who_had_it_first(router: Router) -> None:
 
 
 def test_last_words_are_heard_beside_a_line_that_is_still_open(router: Router) -> None:
-    line = Control(router.endpoint, process("simulator-0", 3), "run-1")
+    line = Control(address_of(router), process("simulator-0", 3), "run-1")
     line.warned("one")
-    again = Control(router.endpoint, process("simulator-0", 3), "run-1", last_words=True)
+    again = Control(address_of(router), process("simulator-0", 3), "run-1", last_words=True)
     again.failed("two")
     assert {peer for peer, _ in filter(None, (router.recv(2000) for _ in range(2)))} == {
         "simulator-0.3",
@@ -104,7 +104,7 @@ def test_waiting_ends_with_a_message_a_ring_or_at_the_deadline(router: Router, t
     dealer.send(b"x")
     assert waiter.wait(2000)
     assert router.recv(0) == ("d", b"x")
-    wakeups = Wakeups({"d": str(tmp_path / "d.wakeup")})
+    wakeups = Wakeups({"d": tmp_path / "d.wakeup"})
     assert wakeups.wake("d") and wakeups.wake("d")
     assert waiter.wait(2000)
     assert not waiter.wait(0)  # woken twice is woken once
@@ -113,7 +113,7 @@ def test_waiting_ends_with_a_message_a_ring_or_at_the_deadline(router: Router, t
 
 
 def test_a_child_acknowledges_each_order_once_applied_and_again_when_repeated(router: Router) -> None:
-    control = Control(router.endpoint, process("trainer", 1), "run")
+    control = Control(address_of(router), process("trainer", 1), "run")
     control.hello(pid=5)
     got = router.recv(2000)
     assert got is not None and isinstance(decode(got[1], "supervisor"), Hello)
@@ -137,7 +137,7 @@ def test_a_child_acknowledges_each_order_once_applied_and_again_when_repeated(ro
 
 
 def test_a_refused_child_hears_why(router: Router) -> None:
-    control = Control(router.endpoint, process("simulator-9"), "run")
+    control = Control(address_of(router), process("simulator-9"), "run")
     control.hello(pid=5)
     assert router.recv(2000)
     router.send("simulator-9.0", encode(Refused(reason="actions: 4 here, 6 in the run")))
@@ -148,7 +148,7 @@ def test_a_refused_child_hears_why(router: Router) -> None:
 
 
 def test_without_an_endpoint_nothing_is_said_and_nothing_fails() -> None:
-    control = Control("", process("trainer"), "by-hand")
+    control = Control(None, process("trainer"), "by-hand")
     control.hello(pid=1)
     control.poll()
     assert not control.ordered

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from actorlearn.address import Ipc
 from actorlearn.wire.channel import Router
 from actorlearn.wire.control import Control, TurnedAwayError
 from actorlearn.wire.identity import ProcessId
@@ -32,7 +33,7 @@ class Line:
 
     def __init__(self, folder: Path) -> None:
         self.router = Router(f"ipc://{folder}/control")
-        self.control = Control(self.router.endpoint, WHO, "run")
+        self.control = Control(Ipc(f"{folder}/control"), WHO, "run")
         self.control.hello(7)
         assert isinstance(self.heard(), Hello)
 
@@ -124,6 +125,6 @@ def test_long_words_are_cut_and_last_ones_arrive(line: Line) -> None:
 
 
 def test_started_by_hand_it_says_nothing_and_hears_nothing() -> None:
-    alone = Control("", WHO, "run")
+    alone = Control(None, WHO, "run")
     alone.hello(1), alone.poll(), alone.warned("nobody hears"), alone.close()
     assert not alone.ordered and alone.order.version == 0

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actorlearn.address import Shm
 from actorlearn.wire import messages
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import (
@@ -32,7 +33,7 @@ from actorlearn.wire.messages import (
 )
 from tests.identities import process
 
-MEMBER = Member(id=process("simulator-0", 2), segment="/dev/shm/x/simulator-0.2", server=1)
+MEMBER = Member(id=process("simulator-0", 2), segment=Shm("/dev/shm/x/simulator-0.2"), server=1)
 EXAMPLES: list[tuple[Message, str]] = [
     (Hello(id=process("a-0"), pid=1, run_id="r", protocol=1, version="0", shape={"k": "v"}), "supervisor"),
     (Applied(order=3), "supervisor"),
@@ -122,4 +123,4 @@ def test_the_protocol_version_changes_with_the_messages() -> None:
         for name, kind in sorted(vars(messages).items())
         if isinstance(kind, type) and issubclass(kind, (Message, Member, ProcessId)) and kind is not Message
     }
-    assert (messages.PROTOCOL_VERSION, sum(len(f) for f in fields.values()), len(fields)) == (7, 52, 16)
+    assert (messages.PROTOCOL_VERSION, sum(len(f) for f in fields.values()), len(fields)) == (8, 52, 16)

@@ -21,7 +21,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def wakeups(path: Path) -> Iterator[Wakeups]:
     """The ringer's end."""
-    wakeups = Wakeups({"trainer": str(path)})
+    wakeups = Wakeups({"trainer": path})
     yield wakeups
     wakeups.close()
 
@@ -87,7 +87,7 @@ def test_following_others_lets_go_of_the_wakeups_before(path: Path, wakeups: Wak
     wakeup = Wakeup(path)
     wakeups.wake("trainer")
     before = len(os.listdir("/proc/self/fd"))
-    wakeups.follow({"simulator-0.0": str(path.with_name("other.wakeup"))})
+    wakeups.follow({"simulator-0.0": path.with_name("other.wakeup")})
     assert len(os.listdir("/proc/self/fd")) == before - 1
     wakeups.wake_all()  # nobody hung that one up
     wakeup.close()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from actorlearn.address import Shm
 from actorlearn.memory.progress import progress_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.timings import SECTIONS
@@ -19,6 +20,7 @@ from actorlearn.worker import worker as module
 from actorlearn.worker.settings import ProcessSettings
 from actorlearn.worker.worker import Worker, open_members
 from tests.blocks import make_members
+from tests.identities import address_of
 
 WHO = ProcessId("simulator", 3, incarnation=1)
 
@@ -37,7 +39,7 @@ def worker(tmp_path: Path, router: Router, monkeypatch: pytest.MonkeyPatch) -> I
     before = signal.getsignal(signal.SIGTERM)
     made = Worker(
         ProcessSettings(
-            id=WHO, run_id="run", control=router.endpoint, progress=str(tmp_path / "progress"), index=2, seed=0
+            id=WHO, run_id="run", control=address_of(router), progress=Shm(str(tmp_path / "progress")), index=2, seed=0
         )
     )
     yield made
@@ -86,7 +88,8 @@ def test_told_to_end_it_is_alive_no_more(worker: Worker) -> None:
 
 def test_members_are_found_once_and_who_has_gone_is_left_out(tmp_path: Path) -> None:
     make_members(tmp_path, 2, blocks=1, envs=1, observation=1)
-    members = [Member(id=ProcessId("simulator", number), segment=str(tmp_path / str(number))) for number in (1, 0, 7)]
+    segments = {number: Shm(str(tmp_path / str(number))) for number in (1, 0, 7)}
+    members = [Member(id=ProcessId("simulator", number), segment=own) for number, own in segments.items()]
     found = open_members(members, {})
     assert list(found) == ["simulator-1.0", "simulator-0.0"]
     again = open_members(members[1:], found)

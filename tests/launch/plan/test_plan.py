@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import pytest
 
-from actorlearn.address import Shm
 from actorlearn.memory.progress import ROWS
 from actorlearn.memory.shared import segment_bytes
 from actorlearn.parameters.mixing import GraphSettings
@@ -160,8 +159,8 @@ def test_gossip_has_messages_and_counts_and_numbers_its_trainers() -> None:
     exchange = settings.exchange
     assert isinstance(exchange, GossipExchange)
     assert (exchange.rank, exchange.learners, exchange.gradient_every) == (0, 1, 5)
-    assert exchange.messages == Shm(path=ADDRESSES.own("messages", "{}"))
-    assert exchange.counts == Shm(path=ADDRESSES.segment("counts"))
+    assert exchange.messages == ADDRESSES.each("messages")
+    assert exchange.counts == ADDRESSES.segment("counts")
     assert exchange.log == str(ADDRESSES.run_dir / "exchanges-0.jsonl")
     assert exchange.graph == GraphSettings(name="lists", lists=((1,), (0,)))
     assert planned("mode=gossip", "seed=3").graph == GraphSettings(name="ring", seed=3)
@@ -175,7 +174,7 @@ def test_learners_in_step_have_room_for_the_gradients_of_all() -> None:
     settings = told(made, "trainer-1")
     assert isinstance(settings, TrainerSettings)
     assert isinstance(settings.exchange, SyncExchange)
-    assert settings.exchange.gradients == Shm(path=ADDRESSES.segment("gradients"))
+    assert settings.exchange.gradients == ADDRESSES.segment("gradients")
     for overrides in (["learners.count=1"], ["learners.count=2", "mode=async"]):
         assert "gradients" not in [segment.name for segment in planned(*overrides).segments]
 
@@ -184,10 +183,10 @@ def test_who_listens_is_in_the_plan() -> None:
     two = ["learners.count=2", "inference.count=1", "evaluator.count=1"]
     for mode in ("sync", "async", "gossip"):
         made = planned(*two, f"mode={mode}")
-        assert made.sockets(ADDRESSES) == [ADDRESSES.control]
+        assert made.sockets(ADDRESSES) == [ADDRESSES.control.endpoint]
     made = planned(*two, "mode=gossip", "gossip.transport=zmq")
-    messages = [ADDRESSES.places.socket(f"messages-{learner}").endpoint for learner in range(2)]
-    assert made.sockets(ADDRESSES) == [ADDRESSES.control, *messages]
+    messages = [ADDRESSES.folders.socket(f"messages-{learner}").endpoint for learner in range(2)]
+    assert made.sockets(ADDRESSES) == [ADDRESSES.control.endpoint, *messages]
     listens = told(made, "trainer-1").exchange.listens
     assert listens and listens.endpoint == messages[1]
 
@@ -255,11 +254,11 @@ def test_a_learner_that_replays_has_a_replay_and_says_what_it_takes() -> None:
     assert "8 rings of 126 + 5 rows" in found["replay-0"].what  # 1001 / 8, and a rollout of 4 with one row more
     settings = told(made, "trainer-1")
     assert isinstance(settings, TrainerSettings) and settings.replay is not None
-    assert settings.replay.secondary == ""
-    assert settings.replay.segment.endswith("replay-1")
+    assert settings.replay.secondary is None
+    assert settings.replay.segment.file.name == "replay-1"
     assert found["replay-1"].bytes == segment_bytes(replay_fields(settings.replay.shape))
     assert settings.rollout_steps == 4 * 2 * 8  # horizon, learners, environments of each
-    assert settings.replay.numbers.capacity_steps == 1001
+    assert settings.replay.settings.capacity_steps == 1001
 
 
 def test_a_secondary_learner_has_weights_of_its_own_that_the_evaluator_plays() -> None:
@@ -273,7 +272,7 @@ def test_a_secondary_learner_has_weights_of_its_own_that_the_evaluator_plays() -
     assert isinstance(trainer, TrainerSettings) and trainer.replay is not None
     assert isinstance(evaluator, EvaluatorSettings)
     assert trainer.replay.secondary == evaluator.secondary == ADDRESSES.segment("secondary-0")
-    assert trainer.replay.numbers.secondary_batch_size == 64
+    assert trainer.replay.settings.secondary_batch_size == 64
 
 
 def test_check_tells_the_optimizers_numbers_of_several_learners_larger_batches() -> None:

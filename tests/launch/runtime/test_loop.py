@@ -398,7 +398,7 @@ def test_learners_are_made_before_they_are_started_and_leave_nothing(tmp_path: P
             if isinstance(event, ev.Enlarged):
                 assert [process.name for process in event.processes] == ["trainer-1", "simulator-2", "simulator-3"]
                 assert run.environments.keys() == {"simulator-2", "simulator-3"}
-                assert Path(run.workspace.addresses.own("weights", 1)).exists()
+                assert run.workspace.addresses.own("weights", 1).file.exists()
 
         def left() -> None:  # they were asked for, and never started
             assert sorted(path.name for path in run.workspace.addresses.shm.iterdir()) == before

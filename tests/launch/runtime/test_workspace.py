@@ -139,9 +139,9 @@ def test_a_learner_has_segments_of_its_own_while_it_is_there(gossiping: Workspac
     gossiping.drop_learner(0)
     assert before - segments(gossiping) == {f"{kind}-0" for kind in kinds}
     member = gossiping.create_member(ProcessId("simulator", 6, 3))
-    assert member.server == 3 and Path(member.segment).exists()
+    assert member.server == 3 and member.segment.file.exists()
     gossiping.drop_member(member)
-    assert not Path(member.segment).exists()
+    assert not member.segment.file.exists()
 
 
 def test_learners_without_room_in_memory_leave_nothing(gossiping: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

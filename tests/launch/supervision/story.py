@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from actorlearn import __version__
+from actorlearn.address import Shm
 from actorlearn.parameters.modes import MODES
 from actorlearn.wire.messages import (
     PROTOCOL_VERSION,
@@ -103,7 +104,7 @@ def planned(roles: dict[str, str]) -> list[PlannedProcess]:
 
 
 def member(name: str, incarnation: int = 0) -> Member:
-    return Member(id=process(name, incarnation), segment=f"/dev/shm/run-1/{name}.{incarnation}")
+    return Member(id=process(name, incarnation), segment=Shm(f"/dev/shm/run-1/{name}.{incarnation}"))
 
 
 def spawned(name: str, incarnation: int = 0) -> ev.Spawned:
