@@ -106,6 +106,9 @@ COVERED_BY = {
     "launch/runtime/resume_checks.py": "tests/launch/runtime/test_loop.py",
     "launch/runtime/signals.py": "tests/launch/runtime/test_workspace.py",
     "launch/spawning/spawner.py": "tests/launch/spawning/test_local.py",
-    "launch/supervision/": "tests/launch/supervision/test_supervisor.py",
+    "launch/supervision/children.py": "tests/launch/supervision/test_supervisor.py",
+    "launch/supervision/events.py": "tests/launch/supervision/test_supervisor.py",
+    "launch/supervision/membership.py": "tests/launch/supervision/test_learners.py",
+    "launch/supervision/pending.py": "tests/launch/supervision/test_requests.py",
     "launch/topology/": "tests/launch/topology/test_load.py",
 }

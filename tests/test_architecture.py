@@ -54,7 +54,6 @@ NAMED_TUPLES = {"_fields", "_replace", "_asdict"}
 # has a public door, and what has none is tested through what it is for. Explorers and campaigns stand last: they put
 # themselves in the place of memory and of time.
 INSIDE = {
-    "tests/launch/supervision/test_supervisor.py": 2,
     "tests/learning/test_replay.py": 16,
     "tests/parameters/test_asynchronous.py": 1,
     "tests/parameters/test_gossip.py": 5,

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from actorlearn import __version__
 from actorlearn.address import Shm
 from actorlearn.parameters.modes import MODES
+from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import (
     PROTOCOL_VERSION,
     Failed,
@@ -24,7 +25,7 @@ from launch.plan.processes import PlannedProcess
 from launch.supervision import events as ev
 from launch.supervision.supervisor import Supervisor
 from launch.topology.schema import BUDGET
-from tests.identities import process
+from tests.identities import process, trainer
 
 RESTARTS, WINDOW_S, UNSAVED_RESTARTS = BUDGET.restarts, BUDGET.restarts_within_s, BUDGET.unsaved_restarts
 
@@ -44,6 +45,7 @@ OTHERS = [name for name in ROLES if name != "trainer"]
 NO_EVALUATOR = {name: role for name, role in ROLES.items() if role != "evaluator"}
 REST = [name for name in NO_EVALUATOR if name != "trainer"]
 TWO = {"trainer-0": "trainer", "trainer-1": "trainer", "simulator-0": "simulator", "simulator-1": "simulator"}
+BOTH = [trainer("trainer-0"), trainer("trainer-1")]
 Action = TypeVar("Action", ev.Spawn, ev.Kill, ev.Send, ev.Answer, ev.Note, ev.Row, ev.Done, ev.Enlarge)
 
 
@@ -151,3 +153,24 @@ def exits(names: Iterable[str], returncode: int = -15) -> list[ev.Event]:
 def running(roles: dict[str, str] | None = None) -> Story:
     """A run one second old in which everybody has come."""
     return Story(roles).at(0, ev.Begin()).at(1, *up(*(roles or ROLES)))
+
+
+def two() -> Story:
+    """A run of two learners into which everybody has come."""
+    return Story(TWO).at(0, ev.Begin(), *up(*TWO))
+
+
+def attaching(simulators: int = 1) -> Story:
+    """A run to which simulators are being attached, and which is told that there is room for them."""
+    story = running().at(2, asked("attach", simulators=simulators, overrides=["env.id=X"]))
+    assert story.last == [ev.Enlarge("cli-1", simulators, ("env.id=X",))]
+    new = tuple(PlannedProcess(ProcessId("simulator", 2 + i), 5 + i) for i in range(simulators))
+    return story.then(ev.Enlarged("cli-1", new))
+
+
+def lose(story: Story, name: str) -> Story:
+    """Let a simulator die until it is given up."""
+    for i in range(RESTARTS + 1):
+        story.at(story.now_s + 4, ev.Exited(name, i, 1)).at(story.now_s + 4, ev.Tick())
+    assert story.state(name) == "fatal"
+    return story

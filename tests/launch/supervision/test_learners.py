@@ -1,0 +1,314 @@
+"""Histories of runs with several learners, and of learners that come and go."""
+
+from __future__ import annotations
+
+import pytest
+
+from actorlearn.wire.identity import ProcessId
+from actorlearn.wire.messages import Reply
+from launch.plan.processes import PlannedProcess
+from launch.supervision import events as ev
+from tests.identities import trainer
+from tests.launch.supervision.story import (
+    BOTH,
+    KILL,
+    RESTARTS,
+    TERM,
+    TWO,
+    Story,
+    asked,
+    exits,
+    failed,
+    finished,
+    hello,
+    lose,
+    member,
+    spawned,
+    two,
+    up,
+)
+
+# Several learners -----------------------------------------------------------------------------------------------------
+
+
+def test_learners_begin_when_all_have_come() -> None:
+    story = Story(TWO).at(0, ev.Begin(), *up(*(name for name in TWO if name != "trainer-1")))
+    assert story.supervisor.order.learners == story.supervisor.order.members == []
+    story.at(1, *up("trainer-1"))
+    assert story.supervisor.order.learners == BOTH
+    assert {member.id.name for member in story.supervisor.order.members} == {"simulator-0", "simulator-1"}
+
+
+def test_a_learner_that_never_comes_ends_the_run_before_it_has_begun() -> None:
+    story = Story(TWO).at(0, ev.Begin(), *up("trainer-0", "simulator-0"), spawned("trainer-1"))
+    story.at(1, failed("trainer-1", "ValueError: x"), ev.Exited("trainer-1", 0, 1))
+    story.at(2, *exits(["trainer-0", "simulator-0", "simulator-1"]))
+    assert story.done is not None and (story.done.status, story.done.error) == ("failed", "trainer-1: ValueError: x")
+
+
+def test_a_learner_that_dies_is_told_to_the_others_and_comes_back_as_another() -> None:
+    story = two().at(2, ev.Exited("trainer-1", 0, -9))
+    assert story.orders["trainer-0.0"].learners == [trainer("trainer-0")]
+    story.at(3, ev.Tick()).then(spawned("trainer-1", 1), hello("trainer-1", 1))
+    assert story.orders["trainer-0.0"].learners == [trainer("trainer-0"), trainer("trainer-1", 1)]
+    assert next(spawn for spawn in story.ever(ev.Spawn) if spawn.incarnation == 1).resume
+
+
+def test_the_same_list_of_learners_after_another_is_another_generation() -> None:
+    """One that dies twice in the life of the other leaves it alone twice; an order that changes else is no other."""
+    story = two()
+    seen = [(order := story.supervisor.order).generation]
+    assert (order.learners, order.generation) == (BOTH, order.version)
+    for incarnation in range(2):
+        story.at(10 * incarnation + 2, ev.Exited("trainer-1", incarnation, -9))
+        seen.append((order := story.supervisor.order).generation)
+        assert (order.learners, order.generation) == ([trainer("trainer-0")], order.version)
+        story.at(10 * incarnation + 8, ev.Tick()).then(*up("trainer-1", incarnation=incarnation + 1))
+        seen.append(story.supervisor.order.generation)
+    assert seen == sorted(set(seen))
+    story.at(30, ev.Exited("simulator-1", 0, -9))
+    assert story.supervisor.order.version > seen[-1] == story.supervisor.order.generation
+
+
+def test_while_one_learner_is_left_the_run_goes_on() -> None:
+    story = two()
+    for incarnation in range(RESTARTS + 1):
+        story.at(story.now_s + 1, ev.Exited("trainer-1", incarnation, 1))
+        story.at(story.now_s + 31, ev.Tick())
+        if story.state("trainer-1") == "starting":
+            story.then(*up("trainer-1", incarnation=incarnation + 1))
+    assert story.state("trainer-1") == "fatal"
+    assert story.supervisor.phase == "running"
+    story.at(story.now_s + 1, ev.Exited("trainer-0", 0, -9))
+    assert story.state("trainer-0") == "backoff"
+
+
+@pytest.mark.parametrize("name", ["simulator-0", "simulator-1"])
+def test_every_learner_keeps_a_simulator(name: str) -> None:
+    story = two().at(2, asked("detach", names=[name]))
+    assert f"detach {name}: trainer-{name[-1]} needs at least one simulator" in story.reply.text
+
+
+# Learners that come and go --------------------------------------------------------------------------------------------
+
+
+THIRD = (
+    PlannedProcess(ProcessId("trainer", 2, 2), 4),
+    PlannedProcess(ProcessId("inference", 2, 2), 5),
+    PlannedProcess(ProcessId("simulator", 2, 2), 6),
+)
+NAMES = [process.name for process in THIRD]
+
+
+def gossip(resume: bool = False) -> Story:
+    """A run of two learners that gossip, in which everybody has come."""
+    return Story(TWO, resume, "gossip").at(0, ev.Begin(), *up(*TWO))
+
+
+def bringing(resume: bool = False) -> Story:
+    """The same, while a third learner is being attached."""
+    story = gossip(resume).at(2, asked("attach", learners=1, overrides=["env.id=X"]))
+    assert story.last == [ev.Enlarge("cli-1", 0, ("env.id=X",), 1)]
+    return story.then(ev.Enlarged("cli-1", THIRD))
+
+
+def with_a_third() -> Story:
+    return bringing().at(3, *up(*NAMES))
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_learner_is_attached_with_all_its_own(resume: bool) -> None:
+    story = bringing(resume)
+    assert story.did(ev.Spawn) == [ev.Spawn(name, 0, False) for name in NAMES]
+    story.at(3, *up("trainer-2"))
+    assert story.orders["trainer-0.0"].learners == [*BOTH, trainer("trainer-2", 0)]
+    assert story.at(4, *up("inference-2")).did(ev.Answer) == []
+    story.at(5.1, *up("simulator-2"))
+    assert story.reply == Reply(
+        ok=True,
+        text="trainer-2 with inference-2, simulator-2 running after 3.1 s",
+        data={"names": NAMES, "running": NAMES, "seconds": 3.1},
+    )
+    attached = [(note.process, note.cause) for note in story.ever(ev.Note) if note.kind == "attached"]
+    assert attached == [("trainer-2", ""), ("inference-2", "with trainer-2"), ("simulator-2", "with trainer-2")]
+    assert story.orders["trainer-2.0"].members == [member(f"simulator-{i}") for i in range(3)]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("request_", [asked("attach", learners=2), asked("detach", names=["trainer-1"])])
+def test_in_other_modes_learners_stay(mode: str, request_: ev.Asked) -> None:
+    story = Story(TWO, mode=mode).at(0, ev.Begin(), *up(*TWO)).at(2, request_)
+    assert not story.reply.ok
+    assert f"a run in mode {mode} keeps the learners it began with; " in story.reply.text
+    assert len(story.last) == 1
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        ({}, "attach 0 simulators, 0 learners: at least 1; write --simulators 1, or --learners 1"),
+        ({"learners": -1}, "attach 0 simulators, -1 learners: at least 1; "),
+        ({"learners": 1, "simulators": 2}, "attach 1 learners and 2 simulators: one or the other, "),
+    ],
+)
+def test_what_cannot_be_attached_is_answered_at_once(wanted: dict[str, int], text: str) -> None:
+    story = gossip().at(2, asked("attach", **wanted))
+    assert story.reply.text.startswith(text)
+    assert len(story.last) == 1
+
+
+def test_a_learner_whose_trainer_dies_before_it_runs_is_given_up_whole() -> None:
+    story = bringing().at(3, *up("simulator-2"), spawned("inference-2"), failed("trainer-2", "KeyError: 'x'"))
+    story.at(3.1, ev.Exited("trainer-2", 0, 1))
+    why = "trainer-2 died before it came to run: KeyError: 'x'"
+    assert story.reply.text == f"{why}; trainer-2 with inference-2, simulator-2 is not attached"
+    assert story.did(ev.Kill) == [ev.Kill("inference-2", 0, TERM), ev.Kill("simulator-2", 0, TERM)]
+    story.at(4, ev.Exited("inference-2", 0, -15), ev.Exited("simulator-2", 0, 0)).at(9, ev.Tick())
+    assert [p["name"] for p in story.supervisor.processes()] == list(TWO)
+    assert (story.supervisor.order.learners, story.supervisor.phase) == (BOTH, "running")
+    assert story.did(ev.Spawn) == []
+
+
+@pytest.mark.parametrize("victim", ["inference-2", "simulator-2"])
+def test_a_learner_that_loses_one_before_it_runs_leaves_again(victim: str) -> None:
+    other = next(name for name in NAMES[1:] if name != victim)
+    story = bringing().at(3, *up("trainer-2", other), ev.Exited(victim, 0, 1))
+    assert not story.reply.ok
+    assert story.reply.text.startswith(f"{victim} died before it came to run: exit 1; trainer-2 with ")
+    story.at(3.5, ev.Tick())
+    assert story.supervisor.order.learners == BOTH
+    assert story.supervisor.order.leaving == ["trainer-2"]
+    story.at(4, finished("trainer-2", "drained"), ev.Exited("trainer-2", 0, 0), ev.Exited(other, 0, 0))
+    assert [p["name"] for p in story.supervisor.processes()] == list(TWO)
+    assert story.supervisor.phase == "running"
+
+
+def test_a_learner_that_does_not_come_in_time_is_given_up() -> None:
+    story = bringing().at(3, *up("inference-2", "simulator-2"), spawned("trainer-2")).at(62, ev.Tick())
+    assert "trainer-2 did not come to run within 60 s" in story.reply.text
+    assert story.did(ev.Kill)[-1] == ev.Kill("trainer-2", 0, KILL)
+    story.at(62.1, ev.Exited("trainer-2", 0, -9))
+    assert {kill.name for kill in story.did(ev.Kill)} == {"inference-2", "simulator-2"}
+
+
+def test_an_attached_learner_that_is_killed_comes_back_from_its_checkpoint() -> None:
+    story = with_a_third().at(4, ev.Exited("trainer-2", 0, -9))
+    assert story.orders["trainer-0.0"].learners == BOTH
+    story.at(5, ev.Tick())
+    assert story.did(ev.Spawn) == [ev.Spawn("trainer-2", 1, True)]
+    story.then(*up("trainer-2", incarnation=1))
+    assert story.supervisor.order.learners == [*BOTH, trainer("trainer-2", 1)]
+
+
+def test_a_learner_is_detached_with_all_its_own() -> None:
+    story = with_a_third().at(4, asked("detach", names=["trainer-2"]))
+    order = story.orders["trainer-2.0"]
+    assert (order.phase, order.leaving, order.learners) == ("run", ["trainer-2"], BOTH)
+    assert story.did(ev.Kill) == []
+    story.at(5, finished("trainer-2", "drained"))
+    assert story.did(ev.Kill) == story.did(ev.Answer) == []
+    story.at(5.1, ev.Exited("trainer-2", 0, 0))
+    assert story.notes == [("detached", "trainer-2", 0, "drained")]
+    assert story.did(ev.Kill) == [ev.Kill("inference-2", 0, TERM), ev.Kill("simulator-2", 0, TERM)]
+    story.at(5.2, ev.Exited("simulator-2", 0, 0))
+    assert story.did(ev.Answer) == []
+    story.at(5.5, ev.Exited("inference-2", 0, 0))
+    assert story.notes == [("detached", "inference-2", 0, "with trainer-2")]
+    assert story.reply.text == "trainer-2 with inference-2, simulator-2 detached after 1.5 s"
+    assert story.reply.data == {"names": NAMES, "seconds": 1.5}
+    assert [p["name"] for p in story.supervisor.processes()] == list(TWO)
+    assert story.supervisor.order.leaving == []
+    assert story.supervisor.phase == "running"
+
+
+def test_the_learners_a_run_began_with_can_leave_but_not_the_last() -> None:
+    story = gossip().at(2, asked("detach", names=["trainer-0", "trainer-1"]))
+    assert story.reply.text.startswith("detach trainer-0, trainer-1: a run needs at least one learner; attach another")
+    story.then(asked("detach", names=["trainer-0"])).at(3, finished("trainer-0", "drained"))
+    assert story.then(asked("detach", names=["trainer-1"])).reply.text.startswith("detach trainer-1: a run needs at")
+    story.at(4, ev.Exited("trainer-0", 0, 0), ev.Exited("simulator-0", 0, 0))
+    assert story.reply.ok
+    assert not story.then(asked("detach", names=["trainer-1"])).reply.ok
+    assert story.supervisor.order.learners == [trainer("trainer-1")]
+
+
+@pytest.mark.parametrize("there", ["attached", "given up"])
+def test_a_learner_that_cannot_be_relied_on_is_no_reason_to_let_the_others_go(there: str) -> None:
+    story = bringing().then(asked("detach", names=["trainer-1"]))
+    if there == "given up":
+        story = lose(gossip(), "trainer-1")
+    story.then(asked("detach", names=["trainer-0"]))
+    assert "a run needs at least one learner" in story.reply.text
+
+
+@pytest.mark.parametrize("lost", ["inference-2", "simulator-2"])
+def test_a_learner_that_plays_no_more_leaves_the_others(lost: str) -> None:
+    story = lose(with_a_third(), lost)
+    kinds = [(note.kind, note.process) for note in story.ever(ev.Note)]
+    assert kinds[-2:] == [("gave up", lost), ("gave up", "trainer-2")]
+    assert story.supervisor.order.leaving == ["trainer-2"]
+    assert story.supervisor.order.learners == BOTH
+    story.at(story.now_s + 1, finished("trainer-2", "drained"), *exits([n for n in NAMES if n != lost], 0))
+    assert [p["name"] for p in story.supervisor.processes()] == list(TWO)
+    assert story.supervisor.phase == "running"
+
+
+def test_a_run_ends_when_the_last_learner_that_plays_plays_no_more() -> None:
+    story = lose(gossip(), "simulator-1").at(90, *exits(["trainer-1"], 0))
+    assert story.supervisor.phase == "running"
+    lose(story, "simulator-0").at(200, *exits(["trainer-0"]))
+    assert story.done == ev.Done("failed", 1, "simulator-0: exit 1")
+
+
+def test_learners_in_step_do_not_wait_for_one_that_plays_no_more() -> None:
+    story = lose(two(), "simulator-1").then(*exits(["trainer-0", "trainer-1", "simulator-0"]))
+    assert story.done == ev.Done("failed", 1, "simulator-1: exit 1")
+
+
+def test_a_simulator_of_a_learner_that_leaves_can_be_named_too() -> None:
+    story = with_a_third().at(4, asked("detach", names=["simulator-2", "trainer-2"]))
+    story.at(5, finished("trainer-2", "drained"), *exits(NAMES, 0))
+    assert story.reply.text == "trainer-2 with simulator-2, inference-2 detached after 1.0 s"
+
+
+def test_a_leaving_learner_that_dies_is_gone_all_the_same() -> None:
+    story = with_a_third().at(4, asked("detach", names=["trainer-2"])).at(5, ev.Exited("trainer-2", 0, -9))
+    assert [note[0] for note in story.notes] == ["died", "detached"]
+    story.at(6, *exits(NAMES[1:], 0))
+    assert story.reply.text.endswith("; trainer-2 died before it was drained: signal 9")
+    assert story.at(9, ev.Tick()).did(ev.Spawn) == []
+
+
+def test_a_learner_that_has_died_is_detached_at_once() -> None:
+    story = with_a_third().at(4, ev.Exited("trainer-2", 0, -9), asked("detach", names=["trainer-2"]))
+    assert ("detached", "trainer-2", 0, "backoff") in story.notes
+    story.at(5, *exits(NAMES[1:], 0))
+    assert story.reply.ok
+    assert story.at(9, ev.Tick()).did(ev.Spawn) == []
+
+
+def test_who_does_not_leave_with_its_trainer_is_killed_after_5_s() -> None:
+    story = with_a_third().at(4, asked("detach", names=["simulator-2", "trainer-2"]))
+    story.at(9.5, finished("trainer-2", "drained"), ev.Exited("trainer-2", 0, 0), ev.Exited("inference-2", 0, 0))
+    assert story.at(14.4, ev.Tick()).did(ev.Kill) == []
+    assert story.at(14.5, ev.Tick()).did(ev.Kill) == [ev.Kill("simulator-2", 0, KILL)]
+    story.at(14.6, ev.Exited("simulator-2", 0, -9))
+    assert story.reply.ok
+    assert story.reply.text.endswith("simulator-2 died before it was drained: did not end in 5 s")
+
+
+def test_what_a_detached_learner_has_counted_stays_in_the_summary() -> None:
+    story = gossip().at(2, asked("detach", names=["trainer-0"]))
+    story.at(3, finished("trainer-0", "drained", env_steps=90, episodes=3, episode_return_mean=9.0))
+    story.then(ev.Exited("trainer-0", 0, 0), ev.Exited("simulator-0", 0, 0))
+    assert story.supervisor.phase == "running"
+    story.at(9, finished("trainer-1", "total_steps", env_steps=100, episodes=4, episode_return_mean=1.0))
+    story.at(9.5, *exits(["trainer-1", "simulator-1"], 0))
+    assert story.done == ev.Done("finished", 0, summary={"env_steps": 100, "episodes": 7, "episode_return_mean": 1.0})
+
+
+def test_the_last_words_of_a_detached_learner_do_not_stand_for_one_that_dies_at_the_end() -> None:
+    story = gossip().at(2, asked("detach", names=["trainer-0"])).at(3, finished("trainer-0", "drained"))
+    story.then(ev.Exited("trainer-0", 0, 0), ev.Exited("simulator-0", 0, 0))
+    story.at(4, ev.Interrupted(), ev.Exited("trainer-1", 0, -9), ev.Exited("simulator-1", 0, 0))
+    assert story.done == ev.Done("failed", 1, "the trainer died before it had finished: signal 9")

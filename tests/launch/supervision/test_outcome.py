@@ -1,0 +1,202 @@
+"""Histories of ends: budgets reached, Ctrl-C, requests to stop, and trainers that do not finish."""
+
+from __future__ import annotations
+
+import pytest
+
+from actorlearn.wire.messages import Reply
+from launch.supervision import events as ev
+from tests.launch.supervision.story import (
+    KILL,
+    NO_EVALUATOR,
+    OTHERS,
+    REST,
+    ROLES,
+    TERM,
+    Story,
+    asked,
+    exits,
+    finished,
+    running,
+    two,
+    up,
+)
+
+
+def test_a_run_that_is_done() -> None:
+    story = running(NO_EVALUATOR).at(2, finished("trainer", "total_steps", env_steps=500))
+    assert {(kill.name, kill.signal) for kill in story.did(ev.Kill)} == {(name, TERM) for name in REST}
+    story.at(2.1, ev.Exited("trainer", 0, 0), *exits(REST[1:]))
+    assert story.done is None
+    story.at(2.2, *exits(REST[:1]))
+    assert story.done == ev.Done("finished", 0, summary={"env_steps": 500})
+    assert story.all[-1] == story.done
+    assert [note.kind for note in story.ever(ev.Note)].count("ended") == 4
+
+
+def test_whoever_does_not_end_is_killed_after_5_s() -> None:
+    story = running(NO_EVALUATOR).at(2, finished("trainer", "total_steps"), ev.Exited("trainer", 0, 0))
+    story.then(*exits(REST[1:]))
+    assert story.at(6.9, ev.Tick()).did(ev.Kill) == []
+    assert story.at(7.0, ev.Tick()).did(ev.Kill) == [ev.Kill(REST[0], 0, KILL)]
+    assert story.at(7.1, *exits(REST[:1], -9)).did(ev.Done) == [ev.Done("finished", 0)]
+
+
+def test_a_process_that_not_even_the_kernel_ends_keeps_nobody() -> None:
+    story = running(NO_EVALUATOR).at(2, finished("trainer", "total_steps")).at(7, ev.Tick()).at(12, ev.Tick())
+    assert story.done == ev.Done("finished", 0)
+
+
+def test_a_process_in_backoff_is_not_waited_for() -> None:
+    story = running(NO_EVALUATOR).at(2, ev.Exited("simulator-0", 0, -9), finished("trainer", "total_steps"))
+    story.at(2.1, *exits(name for name in NO_EVALUATOR if name != "simulator-0")).at(9, ev.Tick())
+    assert story.done == ev.Done("finished", 0)
+    assert len(story.ever(ev.Spawn)) == len(NO_EVALUATOR)
+
+
+def test_ctrl_c_lets_the_trainer_finish() -> None:
+    story = running().at(2, ev.Interrupted())
+    assert story.notes == [("stopping", "", 0, "interrupted")]
+    assert story.did(ev.Kill) == []
+    assert {order.phase for order in story.orders.values()} == {"drain"}
+    story.at(3, finished("trainer", "drained", env_steps=9))
+    assert {kill.name for kill in story.did(ev.Kill)} == set(OTHERS)
+    story.at(3.1, ev.Exited("trainer", 0, 0), *exits(OTHERS))
+    assert story.done == ev.Done("stopped", 130, summary={"env_steps": 9})
+
+
+def test_deaths_while_the_trainer_finishes_are_told_and_not_mended() -> None:
+    story = running().at(2, ev.Interrupted()).at(2.1, ev.Exited("simulator-0", 0, -9))
+    assert story.notes == [("died", "simulator-0", 0, "signal 9")]
+    assert story.at(10, ev.Tick()).did(ev.Spawn) == []
+    assert story.done is None
+
+
+def test_a_stop_request_ends_with_0() -> None:
+    story = running().at(2, asked("stop"))
+    assert story.reply.ok
+    story.at(3, finished("trainer", "drained"), ev.Exited("trainer", 0, 0), *exits(OTHERS))
+    assert story.done == ev.Done("stopped", 0)
+
+
+def test_a_run_that_reaches_its_end_while_it_stops_is_finished() -> None:
+    story = running().at(2, asked("stop")).at(3, finished("trainer", "total_steps"))
+    story.at(3.1, ev.Exited("trainer", 0, 0), *exits(OTHERS))
+    assert story.done == ev.Done("finished", 0)
+
+
+def test_a_trainer_that_beats_may_take_minutes_to_save_what_it_has() -> None:
+    story = running().at(2, ev.Interrupted())
+    for now_s in (61, 121, 600, 901):
+        assert story.at(now_s, ev.Tick()).did(ev.Kill) == []
+    story.at(901.5, finished("trainer", "drained", env_steps=9), ev.Exited("trainer", 0, 0), *exits(OTHERS))
+    assert story.done == ev.Done("stopped", 130, summary={"env_steps": 9})
+
+
+def test_a_trainer_that_beats_but_does_not_finish_in_15_minutes_fails_the_run() -> None:
+    story = running().at(2, ev.Interrupted())
+    assert story.at(901.9, ev.Tick()).did(ev.Kill) == []
+    assert ev.Kill("trainer", 0, KILL) in story.at(902, ev.Tick()).did(ev.Kill)
+    story.at(902.1, ev.Exited("trainer", 0, -9), *exits(OTHERS))
+    assert story.done == ev.Done("failed", 1, "the trainer did not finish in 900 s and was killed")
+
+
+def test_a_trainer_that_stands_still_while_it_finishes_fails_the_run_at_once() -> None:
+    story = running().at(2, ev.Interrupted()).at(40, ev.Stalled("trainer", 0, 30.0))
+    assert story.did(ev.Kill) == [ev.Kill("trainer", 0, KILL)]
+    story.at(40.1, ev.Exited("trainer", 0, -9))
+    assert story.notes == [("died", "trainer", 0, "hang")]
+    story.at(40.2, *exits(OTHERS))
+    assert story.done == ev.Done("failed", 1, "the trainer died before it had finished: hang")
+
+
+def test_a_trainer_that_dies_while_it_finishes_fails_the_run() -> None:
+    story = running().at(2, ev.Interrupted()).at(3, ev.Exited("trainer", 0, -9)).at(3.1, *exits(OTHERS))
+    assert story.done == ev.Done("failed", 1, "the trainer died before it had finished: signal 9")
+
+
+def test_ctrl_c_before_the_trainer_runs_ends_at_once() -> None:
+    story = Story().at(0, ev.Begin()).at(1, ev.Interrupted())
+    assert {(kill.name, kill.signal) for kill in story.did(ev.Kill)} == {(name, TERM) for name in ROLES}
+    assert story.at(1.1, *exits(ROLES)).did(ev.Done) == [ev.Done("stopped", 130)]
+
+
+def test_ctrl_c_twice_ends_everything_now() -> None:
+    story = running().at(2, ev.Interrupted()).at(2.1, ev.Interrupted())
+    assert {(kill.name, kill.signal) for kill in story.did(ev.Kill)} == {(name, KILL) for name in ROLES}
+    assert story.last[-1] == ev.Done("stopped", 130)
+
+
+def test_ctrl_c_a_hundred_times_is_twice() -> None:
+    story = running().at(2, *[ev.Interrupted()] * 100)
+    assert len(story.ever(ev.Done)) == 1
+    assert story.at(3, *exits(ROLES, -9), ev.Tick()).last == []
+
+
+def test_stop_asked_twice_is_still_stopping() -> None:
+    story = running().at(2, asked("stop")).at(2.1, asked("stop"))
+    assert story.reply == Reply(ok=True, text="already stopping: the run is draining")
+    assert story.did(ev.Kill) == []
+    story.at(3, finished("trainer", "drained")).at(3.1, ev.Exited("trainer", 0, 0), *exits(OTHERS))
+    assert story.done == ev.Done("stopped", 0)
+
+
+@pytest.mark.parametrize("before", [[], [asked("stop")]])
+def test_kill_asked_ends_everything_now(before: list[ev.Event]) -> None:
+    story = running().at(2, *before).at(2.1, asked("kill"))
+    assert story.reply.ok
+    assert {(kill.name, kill.signal) for kill in story.did(ev.Kill)} == {(name, KILL) for name in ROLES}
+    assert story.last[-1] == ev.Done("stopped", 0)
+
+
+def test_one_ctrl_c_after_a_stop_request_is_not_the_second() -> None:
+    story = running().at(2, asked("stop")).at(2.1, ev.Interrupted())
+    assert story.last == []
+    assert story.at(2.2, ev.Interrupted()).last[-1] == ev.Done("stopped", 130)
+
+
+@pytest.mark.parametrize("hangups", [(0, 1, 2), (0, 2), (1, 2)])
+def test_a_hangup_is_never_the_second_interrupt(hangups: tuple[int, ...]) -> None:
+    """A closed terminal and a machine that goes down say both, in any order."""
+    story = running()
+    for i in range(3):
+        story.at(2.0 + i, ev.Interrupted(hangup=i in hangups))
+    assert story.ever(ev.Kill) == []
+    assert [note.cause for note in story.ever(ev.Note) if note.kind == "stopping"] == [
+        "hung up" if 0 in hangups else "interrupted"
+    ]
+    story.at(6, finished("trainer", "drained"), ev.Exited("trainer", 0, 0), *exits(OTHERS))
+    assert story.done == ev.Done("stopped", 130)
+
+
+def test_a_finished_run_stays_finished_whatever_is_pressed() -> None:
+    story = running(NO_EVALUATOR).at(2, finished("trainer", "total_steps")).at(2.1, ev.Interrupted(), ev.Interrupted())
+    assert story.done == ev.Done("finished", 0)
+
+
+def test_a_run_of_two_is_done_when_both_have_finished() -> None:
+    story = two().at(2, finished("trainer-0", "total_steps", env_steps=90, episodes=3))
+    assert story.did(ev.Kill) == []
+    assert story.orders["trainer-1.0"].phase == "drain"
+    story.at(2.1, ev.Exited("trainer-0", 0, 0))
+    assert story.notes == [("ended", "trainer-0", 0, "exit 0")]
+    assert story.supervisor.phase == "draining"
+    story.at(3, finished("trainer-1", "drained", env_steps=100, episodes=4))
+    story.at(4, *exits(["trainer-1", "simulator-0", "simulator-1"], 0))
+    assert story.done is not None
+    assert (story.done.status, story.done.exit_code) == ("finished", 0)
+    assert {key: story.done.summary[key] for key in ("env_steps", "episodes")} == {"env_steps": 100, "episodes": 7}
+
+
+def test_the_last_words_of_one_are_enough_when_the_other_dies_on_the_way_out() -> None:
+    story = two().at(2, ev.Interrupted()).at(3, finished("trainer-0", "drained", env_steps=90))
+    story.at(4, ev.Exited("trainer-1", 0, -9)).at(5, *exits(["trainer-0", "simulator-0", "simulator-1"], 0))
+    assert story.done == ev.Done("stopped", 130, summary={"env_steps": 90})
+
+
+def test_a_trainer_whose_last_words_are_wrong_has_finished_all_the_same() -> None:
+    story = Story().at(0.0, ev.Begin(), *up(*ROLES))
+    with pytest.raises(ValueError, match=r"env_steps is 'many'; it must be a number"):
+        story.at(1.0, finished("trainer", "total_steps", env_steps="many"))
+    story.at(1.1, ev.Tick())
+    assert story.supervisor.phase == "scoring"

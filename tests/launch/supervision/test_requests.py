@@ -1,0 +1,198 @@
+"""Histories of requests: status, attach, detach and save, and the one answer that each gets."""
+
+from __future__ import annotations
+
+import pytest
+
+from actorlearn import __version__
+from actorlearn.wire.messages import PROTOCOL_VERSION, Reply, Request, Saved
+from launch.supervision import events as ev
+from tests.launch.supervision.story import (
+    KILL,
+    SHAPE,
+    asked,
+    attaching,
+    failed,
+    finished,
+    hello,
+    lose,
+    received,
+    running,
+    spawned,
+    up,
+)
+
+
+def test_status_says_who_is_there() -> None:
+    story = running().at(2, ev.Exited("simulator-1", 0, -9), asked("status"))
+    data = story.reply.data
+    assert (data["phase"], data["order"]) == ("running", story.supervisor.order.version)
+    assert data["processes"][0] == {
+        "name": "trainer",
+        "role": "trainer",
+        "state": "running",
+        "incarnation": 0,
+        "pid": 100,
+    }
+    assert data["processes"][-1]["state"] == "backoff"
+
+
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        (Request(protocol=99, version=__version__, command="status"), "protocol 99"),
+        (Request(protocol=PROTOCOL_VERSION, version="0.0", command="stop"), "version 0.0 asks"),
+        (Request(protocol=PROTOCOL_VERSION, version=__version__, command="atach"), "did you mean attach?"),
+        (Request(protocol=PROTOCOL_VERSION, version=__version__, command="attach"), "attach 0 simulators"),
+        (Request(protocol=PROTOCOL_VERSION, version=__version__, command="detach"), "simulator-0, simulator-1"),
+    ],
+)
+def test_requests_that_cannot_be_met_are_answered_at_once(request_: Request, text: str) -> None:
+    story = running().at(2, ev.Asked("cli-1", request_))
+    assert not story.reply.ok
+    assert text in story.reply.text
+    assert story.supervisor.phase == "running"
+
+
+def test_attach() -> None:
+    story = attaching(2)
+    assert story.did(ev.Spawn) == [ev.Spawn("simulator-2", 0), ev.Spawn("simulator-3", 0)]
+    assert story.at(3, *up("simulator-2")).did(ev.Answer) == []
+    story.at(4, *up("simulator-3"))
+    assert story.reply.ok
+    assert story.reply.data["names"] == ["simulator-2", "simulator-3"]
+    assert story.reply.data["seconds"] == 2.0
+    assert ("attached", "simulator-3", 0, "") in story.notes
+    assert [taken.id.name for taken in story.orders["trainer.0"].members][2:] == ["simulator-2", "simulator-3"]
+
+
+def test_an_attach_that_the_plan_cannot_take() -> None:
+    story = running().at(2, asked("attach", simulators=500), ev.NotEnlarged("cli-1", "a run has at most 256 processes"))
+    assert story.reply == Reply(ok=False, text="a run has at most 256 processes")
+
+
+def test_an_attached_simulator_that_is_refused_leaves_no_trace() -> None:
+    story = attaching().at(3, spawned("simulator-2"), hello("simulator-2", shape={**SHAPE, "env.id": "X"}))
+    order = story.supervisor.order
+    story.at(3.1, ev.Exited("simulator-2", 0, 3))
+    assert not story.reply.ok
+    assert "env.id is X, this run has CartPole-v1" in story.reply.text
+    assert story.state("simulator-2") is None
+    assert story.supervisor.order == order
+
+
+def test_an_attached_simulator_that_dies_before_it_runs_is_answered_not_restarted() -> None:
+    story = attaching(2).at(3, *up("simulator-3"), failed("simulator-2", "KeyError: 'x'"))
+    story.at(3.1, ev.Exited("simulator-2", 0, 1))
+    assert not story.reply.ok
+    assert "KeyError: 'x'" in story.reply.text
+    assert "simulator-3 can go on" in story.reply.text
+    assert story.at(9, ev.Tick()).did(ev.Spawn) == []
+    assert story.state("simulator-3") == "running"
+
+
+def test_an_attached_simulator_that_came_once_is_mended_like_any_other() -> None:
+    story = attaching().at(3, *up("simulator-2")).at(4, ev.Exited("simulator-2", 0, -9)).at(5, ev.Tick())
+    assert story.did(ev.Spawn) == [ev.Spawn("simulator-2", 1)]
+
+
+def test_an_attach_that_takes_too_long_is_given_up() -> None:
+    story = attaching(2).at(3, *up("simulator-2"), spawned("simulator-3")).at(61.9, ev.Tick())
+    assert story.did(ev.Answer) == []
+    story.at(62, ev.Tick())
+    assert not story.reply.ok
+    assert "simulator-3 did not come to run within 60 s" in story.reply.text
+    assert ev.Kill("simulator-3", 0, KILL) in story.did(ev.Kill)
+    story.at(62.1, ev.Exited("simulator-3", 0, -9))
+    assert story.state("simulator-3") is None
+    assert story.state("simulator-2") == "running"
+
+
+def test_detach_drains_and_takes_off_the_list() -> None:
+    story = running().at(2, asked("detach", names=["simulator-1"]))
+    order = story.orders["trainer.0"]
+    assert order.leaving == ["simulator-1"]
+    assert [taken.id.name for taken in order.members] == ["simulator-0", "simulator-1"]
+    assert story.did(ev.Kill) == []
+    story.at(4, finished("simulator-1", "drained"), ev.Exited("simulator-1", 0, 0))
+    assert story.notes == [("detached", "simulator-1", 0, "drained")]
+    assert story.reply.ok
+    assert story.reply.data == {"names": ["simulator-1"], "seconds": 2.0}
+    assert story.orders["trainer.0"].leaving == []
+    assert [taken.id.name for taken in story.orders["trainer.0"].members] == ["simulator-0"]
+    assert story.state("simulator-1") is None
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (["simulator-0", "simulator-1"], "needs at least one simulator"),
+        (["simulator-9"], "'simulator-9' is no simulator of this run; did you mean simulator-"),
+        (["trainer"], "detach trainer: a run in mode sync keeps the learners it began with; detach simulators"),
+    ],
+)
+def test_a_detach_that_is_refused_changes_nothing(names: list[str], text: str) -> None:
+    story = running()
+    order = story.supervisor.order
+    story.at(2, asked("detach", names=names))
+    assert not story.reply.ok
+    assert text in story.reply.text
+    assert story.supervisor.order == order
+
+
+def test_whoever_is_leaving_cannot_be_detached_again_nor_counted_as_staying() -> None:
+    story = running().at(2, asked("detach", names=["simulator-1"])).at(3, asked("detach", names=["simulator-1"]))
+    assert story.reply.text == "simulator-1 is already leaving; wait until it is gone"
+    story.at(4, asked("detach", names=["simulator-0"]))
+    assert "needs at least one simulator" in story.reply.text
+
+
+def test_the_last_good_simulator_stays_even_beside_given_up_ones() -> None:
+    story = lose(running(), "simulator-0")
+    assert not story.then(asked("detach", names=["simulator-1"])).reply.ok
+    assert story.then(asked("detach", names=["simulator-0"])).reply.ok
+    assert story.state("simulator-0") is None
+
+
+def test_a_leaving_simulator_that_dies_is_gone_all_the_same() -> None:
+    story = running().at(2, asked("detach", names=["simulator-1"])).at(3, ev.Exited("simulator-1", 0, -9))
+    assert [note[0] for note in story.notes] == ["died", "detached"]
+    assert story.reply.ok
+    assert "died before it was drained: signal 9" in story.reply.text
+    assert story.at(9, ev.Tick()).did(ev.Spawn) == []
+
+
+def test_a_detach_that_takes_too_long_is_answered_and_done_by_force() -> None:
+    story = running().at(2, asked("detach", names=["simulator-1"])).at(62, ev.Tick())
+    assert not story.reply.ok
+    assert ev.Kill("simulator-1", 0, KILL) in story.did(ev.Kill)
+    story.at(62.1, ev.Exited("simulator-1", 0, -9))
+    assert story.state("simulator-1") is None
+
+
+def test_save_is_answered_when_the_checkpoint_is_there() -> None:
+    story = running().at(2, asked("save", "cli-1"), asked("save", "cli-2"))
+    assert story.supervisor.order.save == 2
+    story.at(3, received("trainer", Saved(path="checkpoints/7", env_steps=7, order=1)))
+    assert [answer.client for answer in story.did(ev.Answer)] == ["cli-1"]
+    assert story.reply.data["path"] == "checkpoints/7"
+    story.at(4, received("trainer", Saved(path="checkpoints/9", env_steps=9, order=2)))
+    assert [answer.client for answer in story.did(ev.Answer)] == ["cli-2"]
+
+
+def test_a_checkpoint_that_was_due_anyway_answers_nobody() -> None:
+    story = running().at(2, asked("save")).at(3, received("trainer", Saved(path="c", env_steps=5, order=0)))
+    assert story.did(ev.Answer) == []
+    assert not story.at(62, ev.Tick()).reply.ok
+
+
+def test_a_run_that_ends_answers_whoever_still_waits() -> None:
+    story = attaching().then(asked("save", "cli-2")).at(3, finished("trainer", "total_steps"))
+    assert [(answer.client, answer.reply.ok) for answer in story.did(ev.Answer)] == [("cli-1", False), ("cli-2", False)]
+
+
+@pytest.mark.parametrize("command", ["attach", "detach", "save"])
+def test_a_run_that_is_stopping_takes_no_changes(command: str) -> None:
+    story = running().at(2, ev.Interrupted()).at(3, asked(command, simulators=1, names=["simulator-0"]))
+    assert not story.reply.ok
+    assert "the run is draining" in story.reply.text
