@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
+from inspect import isfunction
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
@@ -73,18 +74,30 @@ class Spec:
 
     tag_field: ClassVar[str] = "name"
     """The key by which settings say whose they are."""
+    methods: ClassVar[tuple[str, ...]] = ()
+    """Methods that the class must have."""
+    described_in: ClassVar[str] = ""
+    """The file that says what the methods do."""
     name: str
     settings: type[Settings]
     made_by: str
     """The class, as package.module:Name."""
 
     def load(self) -> Any:
-        """Import the class; raises ValueError, one line."""
-        return imports.attribute(self.made_by, f"{self.name!r}")
+        """Import the class; raises ValueError, one line, where it cannot be or lacks methods."""
+        found = imports.attribute(self.made_by, f"{self.name!r}")
+        if not isfunction(found):  # what a function makes is known when it has made it
+            self.check(found, f"{self.name!r}: {self.made_by}")
+        return found
+
+    def check(self, found: Any, what: str, more: Sequence[str] = ()) -> None:
+        """Raise ValueError for the methods, these and ``more``, that a class called ``what`` lacks."""
+        if missing := [method for method in (*self.methods, *more) if not callable(getattr(found, method, None))]:
+            raise ValueError(f"{what} lacks {', '.join(missing)} ({self.described_in} says what they do)")
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
-        """Describe a stranger's class that brings no spec; raises ValueError that says what it lacks."""
+        """Describe a stranger's class that brings no spec; raises ValueError that says why it cannot be one."""
         raise NotImplementedError
 
 
@@ -104,11 +117,6 @@ def settings_of(found: Any, module: ModuleType, base: type[SettingsT]) -> type[S
     if not (isinstance(own, type) and issubclass(own, base)):
         raise ValueError(f"its Settings must be a subclass of {base.__module__}.{base.__name__}, and are {own!r}")
     return own
-
-
-def lacking(found: Any, methods: Sequence[str]) -> list[str]:
-    """Return the methods that a class should have and has not."""
-    return [method for method in methods if not callable(getattr(found, method, None))]
 
 
 @dataclass(frozen=True)
@@ -197,9 +205,11 @@ class Registry(Generic[SpecT]):
             raise ValueError(f"{what} must be a class or {_a(self.spec_type)}, and is {found!r:.100}")
         module = imports.module(name.partition(":")[0], what)
         try:
-            return self.spec_type.of(name, found, module)
+            spec = self.spec_type.of(name, found, module)
+            spec.check(found, "it")
         except ValueError as error:
             raise ValueError(f"{what} does not fit: {error}") from None
+        return spec
 
 
 def open_to(registry: Registry[Any]) -> Any:

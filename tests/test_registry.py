@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSpec, OffPolicySettings, OnPolicySettings
-from actorlearn.envs.specs import ENVIRONMENTS
+from actorlearn.envs.specs import ENVIRONMENTS, EnvironmentSpec, EnvSettings
 from actorlearn.models.specs import MODELS
 from actorlearn.optim.specs import OPTIMIZERS
 from actorlearn.registry import Registry, Spec
@@ -153,6 +153,12 @@ def test_what_does_not_fit_is_refused_with_what_is_missing(name: str, why: str) 
 def test_the_kind_of_an_environment_follows_from_its_id() -> None:
     assert ENVIRONMENTS.of("ALE/Pong-v5").name == "atari"
     assert ENVIRONMENTS.of("CartPole-v1").name == ENVIRONMENTS.of("package.module:Class").name == "gymnasium"
+
+
+def test_a_kind_of_environments_says_how_its_ids_begin() -> None:
+    """With an empty prefix a second kind would take what gymnasium makes, or never be asked."""
+    with pytest.raises(ValueError, match="kind of environments 'mine': its prefix must say how its ids begin"):
+        EnvironmentSpec(name="mine", settings=EnvSettings, made_by="strangers", prefix="", example="Mine-v0")
 
 
 def test_specs_load_no_torch_and_no_environment() -> None:

@@ -7,14 +7,14 @@ may do without the first: its ``Settings``, ``defaults`` and the facts of `Algor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Annotated, Any, Literal, Self
 
 from msgspec import Meta
 
-from actorlearn.registry import Registry, Settings, Spec, called, lacking, settings_of
+from actorlearn.registry import Registry, Settings, Spec, called, settings_of
 
 Defaults = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Kind of environment (atari, vector) -> section of a topology -> key -> value."""
@@ -114,6 +114,8 @@ class OffPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
 class AlgorithmSpec(Spec):
     """An algorithm, as all but the trainer and who acts know it; made by calling its class with its settings."""
 
+    methods = ("heads", "columns", "act", "prepare", "loss")
+    described_in = "actorlearn/algorithms/interface.py"
     settings: type[AlgorithmSettings]
     replayed: bool = False
     """It learns from a replay, as a `ReplayAlgorithm`."""
@@ -132,13 +134,14 @@ class AlgorithmSpec(Spec):
         if not issubclass(self.settings, base):
             raise ValueError(f"algorithm {self.name!r}: its settings must be a subclass of {base.__name__}")
 
+    def check(self, found: Any, what: str, more: Sequence[str] = ()) -> None:
+        """Raise ValueError for methods that a class lacks."""
+        super().check(found, what, [*more, *(["epsilon"] if self.replayed else [])])
+
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
-        """Describe a class by its methods and by what it says of itself under the names of these fields."""
+        """Describe a class by what it says of itself under the names of these fields."""
         replayed = hasattr(found, "target_rows")
-        methods = ["heads", "columns", "act", "prepare", "loss", *(["epsilon"] if replayed else [])]
-        if missing := lacking(found, methods):
-            raise ValueError(f"it lacks {', '.join(missing)} (actorlearn/algorithms/interface.py says what they do)")
         settings = settings_of(found, module, OffPolicySettings if replayed else OnPolicySettings)
         return cls(
             name=name,

@@ -42,7 +42,10 @@ def _bare(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
     module = imports.module(module_name, what)
     found = getattr(module, name, None)
     if isinstance(found, type) and issubclass(found, gymnasium.Env):
-        return _called(found, (), settings.kwargs, what), None
+        made = _called(found, (), settings.kwargs, what)
+        if missing := [name for name in ("reset", "step") if getattr(found, name) is getattr(gymnasium.Env, name)]:
+            raise ValueError(f"{what} lacks {' and '.join(missing)} (gymnasium.Env says what they do)")
+        return made, None
     if registered.find(name) is not None:  # by the import, or by an entry point
         return _registered(settings, name, what)
     if found is not None:

@@ -7,6 +7,9 @@ from collections.abc import Callable, Sequence
 from actorlearn.envs.interface import EnvSpec, VectorEnv
 from actorlearn.envs.specs import ENVIRONMENTS, EnvSettings
 
+METHODS = ("reset", "step", "restart", "random_actions", "state", "restore", "close")
+"""Of a `VectorEnv`."""
+
 
 def make(settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> VectorEnv:
     """One environment per seed; raises ValueError, one line, for settings that name none.
@@ -17,6 +20,8 @@ def make(settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object]
     if not seeds:
         raise ValueError("seeds: there must be one seed per environment, and at least one")
     made: VectorEnv = ENVIRONMENTS.spec(settings.kind).load().make(settings, seeds, beat)
+    if missing := [name for name in METHODS if not callable(getattr(made, name, None))]:
+        raise ValueError(f"env.kind: {type(made).__name__} lacks {', '.join(missing)} (actorlearn/envs/interface.py)")
     return made
 
 

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from actorlearn import imports
-from actorlearn.registry import Registry, Settings, Spec, lacking
+from actorlearn.registry import Registry, Settings, Spec
 
 EnvId = Annotated[
     str,
@@ -134,6 +134,8 @@ class EnvironmentSpec(Spec):
     """
 
     tag_field = "kind"
+    methods = ("make", "spec")
+    described_in = "actorlearn/envs/make.py"
     settings: type[EnvSettings]
     prefix: str
     """The beginning of its ids, such as ALE/; of several that fit the longest counts. Empty for gymnasium alone, which
@@ -163,9 +165,7 @@ class EnvironmentSpec(Spec):
         """Import the module; raises ValueError, one line, where it cannot be or has not both functions."""
         what = f"env.kind: {self.name!r}"
         module = imports.module(self.made_by, what)
-        if missing := lacking(module, ["make", "spec"]):
-            where = "actorlearn/envs/make.py says what they do"
-            raise ValueError(f"{what}: {self.made_by} lacks {', '.join(missing)} ({where})")
+        self.check(module, f"{what}: {self.made_by}")
         return module
 
 

@@ -6,6 +6,8 @@ Reads the settings, an observation's shape and the heads an algorithm asks for; 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from inspect import signature
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -56,7 +58,17 @@ def construct(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[st
     spec = MODELS.spec(settings.name)
     kind = spec.load()
     if not isinstance(settings, EncoderSettings):
-        whole: nn.Module = kind(shape, dict(heads), *([settings] if spec.takes_settings else []))
+        arguments: dict[str, Any] = {"observation_shape": shape, "heads": dict(heads)}
+        if spec.takes_settings:
+            arguments["settings"] = settings
+        try:
+            signature(kind).bind(*arguments.values())
+        except TypeError as error:
+            raise ValueError(
+                f"model.name: {settings.name!r} must be called as Name({', '.join(arguments)}) and make a torch module "
+                f"(actorlearn/models/interface.py): {error}"
+            ) from error
+        whole: nn.Module = kind(*arguments.values())
         return whole
     if settings.recurrence != "none":
         encoder = kind(settings, shape)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self
 
 from msgspec import Meta
 
-from actorlearn.registry import Registry, Settings, Spec, called, lacking, settings_of
+from actorlearn.registry import Registry, Settings, Spec, called, settings_of
 
 Width = Annotated[int, Meta(ge=1, le=65_536)]
 
@@ -62,6 +62,8 @@ class MLPSettings(EncoderSettings, frozen=True, kw_only=True, tag="mlp"):
 class ModelSpec(Spec):
     """A network, as all but those who compute it know it."""
 
+    methods = ("forward", "parameters")
+    described_in = "actorlearn/models/interface.py"
     settings: type[ModelSettings]
     takes_settings: bool = False
     """A whole network is called with its settings too."""
@@ -75,8 +77,6 @@ class ModelSpec(Spec):
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
         """Describe a torch module by its class: a whole network."""
-        if lacking(found, ["__call__"]) or lacking(found, ["parameters"]):
-            raise ValueError("it must be a torch module (actorlearn/models/interface.py says how it is called)")
         settings = settings_of(found, module, ModelSettings)
         own = settings is not ModelSettings
         return cls(name=name, settings=called(settings, name), made_by=name, takes_settings=own)

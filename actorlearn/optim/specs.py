@@ -25,7 +25,7 @@ from typing import Annotated, Any, Self
 
 from msgspec import Meta
 
-from actorlearn.registry import Registry, Settings, Spec, called, lacking, settings_of
+from actorlearn.registry import Registry, Settings, Spec, called, settings_of
 
 Beta = Annotated[float, Meta(ge=0, lt=1)]
 
@@ -86,15 +86,15 @@ class AdamSettings(OptimizerSettings, frozen=True, kw_only=True, tag="adam"):
 class OptimizerSpec(Spec):
     """An optimizer, as all but the trainer know it; made by calling its class with settings, parameters and spread."""
 
+    methods = ("step", "state", "restore")
+    described_in = "actorlearn/optim/interface.py"
     settings: type[OptimizerSettings]
     defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Its numbers by kind of environment, where they are not the settings' own."""
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
-        """Describe a class by its methods."""
-        if missing := lacking(found, ["step", "state", "restore"]):
-            raise ValueError(f"it lacks {', '.join(missing)} (actorlearn/optim/interface.py says what they do)")
+        """Describe a class that brings no spec."""
         settings = settings_of(found, module, OptimizerSettings)
         return cls(name=name, settings=called(settings, name), made_by=name, defaults=getattr(found, "defaults", {}))
 
