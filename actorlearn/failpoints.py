@@ -36,6 +36,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 VARIABLE = "ACTORLEARN_FAILPOINTS"
 ONCE_VARIABLE = "ACTORLEARN_FAILPOINTS_ONCE"
@@ -93,6 +94,19 @@ class Arms:
         except FileExistsError:
             return False
         return True
+
+
+class Watcher(Protocol):
+    """Hears of every failpoint that this process comes to."""
+
+    def reach(self, name: str, data: memoryview | None = None) -> memoryview | None:
+        """Come to a place, with bytes that are to be written or none; returns those to write instead."""
+
+
+def watch(watcher: Watcher) -> None:
+    """Have a watcher hear of every failpoint from now on, until this process ends."""
+    global _armed
+    _armed = (*_armed, watcher)
 
 
 def hit(name: str) -> None:
@@ -154,7 +168,7 @@ def _act(arm: Arm, data: memoryview | None) -> memoryview | None:
     return data
 
 
-def _from_variable() -> tuple[Arms, ...]:
+def _from_variable() -> tuple[Watcher, ...]:
     text, once = os.environ.get(VARIABLE), os.environ.get(ONCE_VARIABLE)
     return (Arms(parsed(text), once=Path(once) if once else None),) if text else ()
 

@@ -123,3 +123,18 @@ def test_files_stay_whole_whatever_a_write_takes(tmp_path: Path) -> None:
     log.append(b"two\n")
     log.close()
     assert (tmp_path / "log").read_bytes() == b"one\ntwo\n"
+
+
+def test_a_watcher_hears_of_every_place_and_may_say_what_is_written() -> None:
+    program = (
+        "from actorlearn import failpoints\n"
+        "class Watcher:\n"
+        "    def reach(self, name, data=None):\n"
+        "        print(name)\n"
+        "        return data and data[:2]\n"
+        "failpoints.watch(Watcher())\n"
+        "failpoints.hit('x.y')\n"
+        "print(bytes(failpoints.through('x.z', memoryview(b'0123'))))\n"
+    )
+    said = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert said.split() == ["x.y", "x.z", "b'01'"]

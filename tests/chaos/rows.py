@@ -172,7 +172,8 @@ class Row(Ledger):
         """With the number of the row that was shown last, from which the next step is taken."""
         return {**super().state(), "_before": self._before}
 
-    def _show(self) -> tuple[Observation, float]:
+    def show(self) -> tuple[Observation, float]:
+        """As the game shows it, once it is written down."""
         if own := _own.get(os.getpid()):
             rows, process, mark = own
             self.nonce = number = rows.next()
@@ -183,7 +184,7 @@ class Row(Ledger):
             self._before = number
             if self._step and mark:
                 mark.now()
-        return super()._show()
+        return super().show()
 
 
 def clear(folder: Path) -> None:

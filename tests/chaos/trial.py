@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -17,8 +16,9 @@ from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published
 from launch.runs.jsonl import Lines
 from tests.chaos import census, judge, rows, topologies
+from tests.chaos.faults import Faults, Record, Watch, seconds
 from tests.chaos.living import Living, Process, alive, wait_until
-from tests.chaos.schedule import HANG_S, Fault, Trial
+from tests.chaos.schedule import Fault, Trial
 from tests.chaos.stage import Stage
 
 PATIENCE_S = 300.0
@@ -28,8 +28,6 @@ GONE_S = 10.0
 MOST_AT_ONCE = 5
 ALONE = ("freeze", "disk", "memory", "drain")
 """Faults that come when all others have been got over; so does the end of the supervisor."""
-Watch = Iterator[None]
-Record = dict[str, Any]
 
 
 class Broken(RuntimeError):
@@ -43,15 +41,13 @@ class Attempt:
         """Nothing is started yet."""
         self.trial, self.stage, self.tell = trial, stage, tell
         self.run = Living(stage, trial.mode, trial.seed, f"{os.getpid()}.{trial.number}.{trial.seed}")
-        self.random = random.Random(f"inflict {trial.seed}")
         self.records: list[Record] = []
         self.violations: list[str] = []
         self.rollbacks: list[judge.Rollback] = []
+        self.faults = Faults(trial, stage, self.run, self.violations)
         self._watches: dict[int, tuple[Watch, float, tuple[str, ...]]] = {}
         self._baseline: dict[str, census.Survivor] = {}
         self._segments: list[str] = []
-        self._expected: set[tuple[str, int]] = set()
-        """Who is to die of a hang."""
         self._judged = 0
         self._metrics = Lines(self.run.folder / "metrics.jsonl")
         self._versions: dict[str, tuple[Published, int]] = {}
@@ -171,7 +167,7 @@ class Attempt:
         """Nobody is to die of a hang but those whose fault that is."""
         for event in self.run.life.died[self._judged :]:
             self._judged += 1
-            if event["cause"] == "hang" and (event["process"], event["incarnation"]) not in self._expected:
+            if event["cause"] == "hang" and (event["process"], event["incarnation"]) not in self.faults.expected:
                 self.violations.append(f"killed for a hang that was none: {event}")
             if event["cause"].startswith("exit"):
                 self.violations.append(f"ended by itself: {event}")
@@ -231,14 +227,19 @@ class Attempt:
     def _inflict(self, fault: Fault, record: Record) -> tuple[Watch, tuple[str, ...]]:
         if fault.role in ("supervisor", "guardian", "all", "run folder", "/dev/shm"):
             if fault.kind in ("disk", "memory"):
-                return self._full(fault, record), ()
-            named = {"kill": self._kill_guardian, "stop": self._stop, "freeze": self._freeze}
+                return self.faults.full(fault, record), ()
+            named = {"kill": self.faults.kill_guardian, "stop": self.faults.stop, "freeze": self.faults.freeze}
             if fault.role == "supervisor" and fault.kind in ("kill", "drain"):
                 return self._restart(fault, record), ()
             return named[fault.kind](fault, record), (fault.role,)
         target = self._target(fault)
         record |= {"role": target.role, "target": f"{target.name}.{target.incarnation}"}
-        ways = {"kill": self._kill, "stop": self._stop, "hang": self._hang, "wakeup": self._wakeup}
+        ways = {
+            "kill": self.faults.kill,
+            "stop": self.faults.stop,
+            "hang": self.faults.hang,
+            "wakeup": self.faults.wakeup,
+        }
         return ways[fault.kind](fault, record, target), (target.name,)
 
     def _target(self, fault: Fault) -> Process:
@@ -257,167 +258,9 @@ class Attempt:
         self._wait(candidates, f"{role} to hit")
         return found[min(int(fault.which * len(found)), len(found) - 1)]
 
-    def _goes_on(self, record: Record, since_ns: int) -> Watch:
-        """Until a gradient is worked out after this moment."""
-        now_ns = time.monotonic_ns()
-        while self.run.learned_last_ns() <= now_ns:
-            yield
-        record["stalled_s"] = _seconds(self.run.learned_last_ns() - since_ns)
-
     def _goes_on_now(self) -> None:
         now_ns = time.monotonic_ns()
         self._wait(lambda: self.run.learned_last_ns() > now_ns, "gradient")
-
-    def _step_s(self, name: str) -> float | None:
-        """Mean time of a rollout of a learner until now."""
-        trainer = next((n for n in self.run.names if n.startswith("trainer") and n[-1] == name[-1]), "trainer")
-        known = self.run.life.processes.get(trainer) or self.run.life.processes.get("trainer")
-        mark = self.run.mark(known.name, known.incarnation) if known else None
-        if mark is None or mark.count < 10:
-            return None
-        parts = {"ppo": 4}.get(topologies.split(self.trial.mode)[1], 1)
-        return _seconds(mark.last_ns - mark.first_ns) / mark.count * parts
-
-    def _replaced(self, record: Record, targets: list[Process], since_ns: int) -> Watch:
-        """Until newer incarnations of all of them do what they are for; an evaluator, until it is there."""
-        for target in targets:
-            while not self._works_again(target):
-                yield
-        newest = [(t, self.run.life.processes.get(t.name)) for t in targets]
-        spawns, firsts = [], []
-        for target, now in newest:
-            if target.role != "evaluator":
-                firsts.append(_seconds(self.run.first_use_ns(target.name, target.incarnation) - since_ns))
-            if now and now.up_s is not None:
-                spawns.append(now.up_s - now.spawned_s)
-        record["recovery_s"], record["spawn_s"] = max(firsts, default=None), max(spawns, default=None)
-
-    def _works_again(self, target: Process) -> bool:
-        now = self.run.life.processes.get(target.name)
-        if target.role == "evaluator":
-            return now is not None and now.incarnation > target.incarnation and now.up_s is not None
-        return self.run.first_use_ns(target.name, target.incarnation) > 0
-
-    # Kinds of faults ------------------------------------------------------------------------------------------------
-
-    def _kill(self, fault: Fault, record: Record, target: Process) -> Watch:
-        record["step_s"] = self._step_s(target.name)
-        since_ns = time.monotonic_ns()
-        with suppress(ProcessLookupError):
-            os.kill(target.pid, signal.SIGKILL)
-        yield from self._replaced(record, [target], since_ns)
-        yield from self._goes_on(record, since_ns)
-
-    def _kill_guardian(self, fault: Fault, record: Record) -> Watch:
-        targets = list(self.run.life.processes.values())
-        since_ns = time.monotonic_ns()
-        if guardian := self.run.guardian():
-            os.kill(guardian, signal.SIGKILL)
-        yield from self._replaced(record, targets, since_ns)
-        if guardian and alive(guardian):
-            self.violations.append(f"guardian {guardian} lives on")
-        yield from self._goes_on(record, since_ns)
-
-    def _stop(self, fault: Fault, record: Record, target: Process | None = None) -> Watch:
-        """A short one: nobody is restarted because of it."""
-        assert self.run.process is not None
-        pid = target.pid if target else self.run.process.pid if fault.role == "supervisor" else self.run.guardian()
-        if pid is None:
-            return
-        since_ns, until_s = time.monotonic_ns(), time.monotonic() + fault.lasts_s
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGSTOP)
-        while time.monotonic() < until_s:
-            yield
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
-        yield from self._goes_on(record, since_ns)
-        if target and target.role != "evaluator":
-            now_ns = time.monotonic_ns()
-            while self._same(target) and self.run.used_last_ns(target.name) <= now_ns:
-                yield
-
-    def _same(self, target: Process) -> bool:
-        now = self.run.life.processes.get(target.name)
-        return now is not None and now.incarnation == target.incarnation
-
-    def _freeze(self, fault: Fault, record: Record) -> Watch:
-        """All processes stand still for longer than a hang may last, and nobody is restarted because of it."""
-        assert self.run.process is not None
-        before = {name: p.incarnation for name, p in self.run.life.processes.items()}
-        pids = self.run.all_pids()
-        since_ns, until_s = time.monotonic_ns(), time.monotonic() + HANG_S + fault.lasts_s
-        for pid in [self.run.process.pid, *pids]:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGSTOP)
-        while time.monotonic() < until_s:
-            yield
-        self.random.shuffle(pids)
-        for pid in pids:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
-        yield from self._goes_on(record, since_ns)
-        for _ in range(100):  # longer than it takes to be found to hang
-            yield
-        after = {name: p.incarnation for name, p in self.run.life.processes.items()}
-        if before != after:
-            self.violations.append(f"restarted after a freeze of all: {before} to {after}")
-
-    def _hang(self, fault: Fault, record: Record, target: Process) -> Watch:
-        """Stopped for good: replaced within the limit, and the old incarnation never writes again."""
-        self._expected.add((target.name, target.incarnation))
-        since_ns = time.monotonic_ns()
-        with suppress(ProcessLookupError):
-            os.kill(target.pid, signal.SIGSTOP)
-        while self._same(target):
-            yield
-        record["detect_s"] = _seconds(time.monotonic_ns() - since_ns)
-        with suppress(ProcessLookupError):
-            os.kill(target.pid, signal.SIGCONT)
-        yield from self._replaced(record, [target], since_ns)
-        if alive(target.pid):
-            self.violations.append(f"{target.name}.{target.incarnation} lives on beside its successor")
-        yield from self._goes_on(record, since_ns)
-
-    def _wakeup(self, fault: Fault, record: Record, target: Process) -> Watch:
-        """The wakeup of a process is gone, another's, or full: it looks by itself, later."""
-        path = Path(self.run.meta["sockets"], f"{target.name}.wakeup")
-        since_ns = time.monotonic_ns()
-        with suppress(OSError):
-            if fault.how == "full":
-                handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-                with suppress(OSError):
-                    for _ in range(32):  # twice what it holds: who listens may read meanwhile
-                        os.write(handle, bytes(4096))
-                os.close(handle)
-            else:
-                path.unlink(missing_ok=True)
-            if fault.how == "replaced":
-                os.mkfifo(path, 0o600)
-            elif fault.how == "file":
-                path.write_bytes(b"no wakeup")
-        before = self.run.gradients()
-        while 0 <= self.run.gradients() - before < 5:
-            yield
-        yield from self._goes_on(record, since_ns)
-
-    def _full(self, fault: Fault, record: Record) -> Watch:
-        """No room in a file system for a while, in which somebody may die; when there is room again all is well."""
-        folder = self.run.folder.parent if fault.kind == "disk" else self.stage.shared
-        since_ns, until_s = time.monotonic_ns(), time.monotonic() + fault.lasts_s
-        self.stage.fill(folder)
-        targets = []
-        if fault.how != "alone":
-            targets = [p for p in self.run.life.processes.values() if p.role == fault.how][:1]
-            for target in targets:
-                with suppress(ProcessLookupError):
-                    os.kill(target.pid, signal.SIGKILL)
-        while time.monotonic() < until_s:
-            yield
-        self.stage.free(folder)
-        since_ns = time.monotonic_ns()
-        yield from self._replaced(record, targets, since_ns)
-        yield from self._goes_on(record, since_ns)
 
     def _restart(self, fault: Fault, record: Record) -> Watch:
         """The supervisor is killed, or told to end; then the run goes on from its newest checkpoint."""
@@ -429,7 +272,7 @@ class Attempt:
             self.run.process.wait()
             if not wait_until(lambda: not self.run.all_pids(), GONE_S):
                 self.violations.append(f"left after the supervisor was killed: {census.left(self.run)}")
-            record["gone_s"] = _seconds(time.monotonic_ns() - since_ns)
+            record["gone_s"] = seconds(time.monotonic_ns() - since_ns)
         else:
             self._drain()
             self._nothing_left()
@@ -438,8 +281,8 @@ class Attempt:
         watches, self._watches = self._watches, {}
         self._begin()
         self._watches = watches
-        record["recovery_s"] = _seconds(self.run.learned_last_ns() - since_ns)
-        yield from self._goes_on(record, since_ns)
+        record["recovery_s"] = seconds(self.run.learned_last_ns() - since_ns)
+        yield from self.faults.goes_on(record, since_ns)
 
     # Ends -----------------------------------------------------------------------------------------------------------
 
@@ -503,7 +346,3 @@ def _keep(going: Attempt, found: Record) -> None:
         (place / "found.txt").write_text(f"{found}\n\n{asdict(going.trial)}\n\n{going.run.screen()}")
         with suppress(OSError):  # not all of it can be had, where a disk is full, or processes are still ending
             shutil.copytree(going.run.folder, place / "run", ignore=shutil.ignore_patterns("ballast"))
-
-
-def _seconds(nanoseconds: int) -> float:
-    return round(nanoseconds / 1e9, 4)

@@ -82,7 +82,7 @@ class Witness(nn.Module):
         self._rows = Rows(Path(folder)) if folder and self._trainer else None
         if self._rows is not None and not _claims and "ACTORLEARN_PARENT_PID" in os.environ:  # a role of a run
             _claims.append(_Claims(self._rows))
-            failpoints._armed = (*failpoints._armed, *_claims)  # type: ignore[arg-type]
+            failpoints.watch(_claims[0])
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Witness:
         """A target network: the same, but for the weights."""

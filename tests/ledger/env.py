@@ -91,18 +91,19 @@ class Ledger(gymnasium.Env[Observation, np.int64]):
         self._step = self._actions = 0
         self._length = int(self.np_random.integers(1, MOST_STEPS + 1))
         self._terminates = bool(self.np_random.integers(2))
-        return self._show()[0], {}
+        return self.show()[0], {}
 
     def step(self, action: np.int64 | int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """The game's next row."""
         self._step += 1
         self._steps += 1
         self._actions = zlib.crc32(bytes([int(action)]), self._actions)
-        observation, reward = self._show()
+        observation, reward = self.show()
         over = self._step >= self._length
         return observation, reward, over and self._terminates, over and not self._terminates, {}
 
-    def _show(self) -> tuple[Observation, float]:
+    def show(self) -> tuple[Observation, float]:
+        """The observation of what is shown now, and the reward that leads to it."""
         shown = Shown(self._stream, self.nonce, self._game, self._step, self._shown, self._actions)
         self._shown += 1
         if self._page is not None:

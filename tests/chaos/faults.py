@@ -1,0 +1,197 @@
+"""Kinds of faults: each inflicts one, and watches until the run has got over it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tests.chaos import topologies
+from tests.chaos.living import Living, Process, alive
+from tests.chaos.schedule import HANG_S, Fault, Trial
+from tests.chaos.stage import Stage
+
+Watch = Iterator[None]
+"""Goes on for as long as the run has not got over a fault."""
+Record = dict[str, Any]
+"""Numbers and names that are written down of a fault, or of a run."""
+
+
+class Faults:
+    """Inflicts faults on one run; each method is a watch, which writes down in a record what it has seen."""
+
+    def __init__(self, trial: Trial, stage: Stage, run: Living, violations: list[str]) -> None:
+        """``violations`` are appended to."""
+        self.trial, self.stage, self.run, self.violations = trial, stage, run, violations
+        self.expected: set[tuple[str, int]] = set()
+        """Names and incarnations of who is to die of a hang."""
+        self._random = random.Random(f"inflict {trial.seed}")
+
+    # Getting over it ------------------------------------------------------------------------------------------------
+
+    def goes_on(self, record: Record, since_ns: int) -> Watch:
+        """Until a gradient is worked out after this moment."""
+        now_ns = time.monotonic_ns()
+        while self.run.learned_last_ns() <= now_ns:
+            yield
+        record["stalled_s"] = seconds(self.run.learned_last_ns() - since_ns)
+
+    def _step_s(self, name: str) -> float | None:
+        """Mean time of a rollout of a learner until now."""
+        trainer = next((n for n in self.run.names if n.startswith("trainer") and n[-1] == name[-1]), "trainer")
+        known = self.run.life.processes.get(trainer) or self.run.life.processes.get("trainer")
+        mark = self.run.mark(known.name, known.incarnation) if known else None
+        if mark is None or mark.count < 10:
+            return None
+        parts = {"ppo": 4}.get(topologies.split(self.trial.mode)[1], 1)
+        return seconds(mark.last_ns - mark.first_ns) / mark.count * parts
+
+    def _replaced(self, record: Record, targets: list[Process], since_ns: int) -> Watch:
+        """Until newer incarnations of all of them do what they are for; an evaluator, until it is there."""
+        for target in targets:
+            while not self._works_again(target):
+                yield
+        newest = [(t, self.run.life.processes.get(t.name)) for t in targets]
+        spawns, firsts = [], []
+        for target, now in newest:
+            if target.role != "evaluator":
+                firsts.append(seconds(self.run.first_use_ns(target.name, target.incarnation) - since_ns))
+            if now and now.up_s is not None:
+                spawns.append(now.up_s - now.spawned_s)
+        record["recovery_s"], record["spawn_s"] = max(firsts, default=None), max(spawns, default=None)
+
+    def _works_again(self, target: Process) -> bool:
+        now = self.run.life.processes.get(target.name)
+        if target.role == "evaluator":
+            return now is not None and now.incarnation > target.incarnation and now.up_s is not None
+        return self.run.first_use_ns(target.name, target.incarnation) > 0
+
+    # Kinds ----------------------------------------------------------------------------------------------------------
+
+    def kill(self, fault: Fault, record: Record, target: Process) -> Watch:
+        record["step_s"] = self._step_s(target.name)
+        since_ns = time.monotonic_ns()
+        with suppress(ProcessLookupError):
+            os.kill(target.pid, signal.SIGKILL)
+        yield from self._replaced(record, [target], since_ns)
+        yield from self.goes_on(record, since_ns)
+
+    def kill_guardian(self, fault: Fault, record: Record) -> Watch:
+        targets = list(self.run.life.processes.values())
+        since_ns = time.monotonic_ns()
+        if guardian := self.run.guardian():
+            os.kill(guardian, signal.SIGKILL)
+        yield from self._replaced(record, targets, since_ns)
+        if guardian and alive(guardian):
+            self.violations.append(f"guardian {guardian} lives on")
+        yield from self.goes_on(record, since_ns)
+
+    def stop(self, fault: Fault, record: Record, target: Process | None = None) -> Watch:
+        """A short one: nobody is restarted because of it."""
+        assert self.run.process is not None
+        pid = target.pid if target else self.run.process.pid if fault.role == "supervisor" else self.run.guardian()
+        if pid is None:
+            return
+        since_ns, until_s = time.monotonic_ns(), time.monotonic() + fault.lasts_s
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+        while time.monotonic() < until_s:
+            yield
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+        yield from self.goes_on(record, since_ns)
+        if target and target.role != "evaluator":
+            now_ns = time.monotonic_ns()
+            while self._same(target) and self.run.used_last_ns(target.name) <= now_ns:
+                yield
+
+    def _same(self, target: Process) -> bool:
+        now = self.run.life.processes.get(target.name)
+        return now is not None and now.incarnation == target.incarnation
+
+    def freeze(self, fault: Fault, record: Record) -> Watch:
+        """All processes stand still for longer than a hang may last, and nobody is restarted because of it."""
+        assert self.run.process is not None
+        before = {name: p.incarnation for name, p in self.run.life.processes.items()}
+        pids = self.run.all_pids()
+        since_ns, until_s = time.monotonic_ns(), time.monotonic() + HANG_S + fault.lasts_s
+        for pid in [self.run.process.pid, *pids]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+        while time.monotonic() < until_s:
+            yield
+        self._random.shuffle(pids)
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        yield from self.goes_on(record, since_ns)
+        for _ in range(100):  # longer than it takes to be found to hang
+            yield
+        after = {name: p.incarnation for name, p in self.run.life.processes.items()}
+        if before != after:
+            self.violations.append(f"restarted after a freeze of all: {before} to {after}")
+
+    def hang(self, fault: Fault, record: Record, target: Process) -> Watch:
+        """Stopped for good: replaced within the limit, and the old incarnation never writes again."""
+        self.expected.add((target.name, target.incarnation))
+        since_ns = time.monotonic_ns()
+        with suppress(ProcessLookupError):
+            os.kill(target.pid, signal.SIGSTOP)
+        while self._same(target):
+            yield
+        record["detect_s"] = seconds(time.monotonic_ns() - since_ns)
+        with suppress(ProcessLookupError):
+            os.kill(target.pid, signal.SIGCONT)
+        yield from self._replaced(record, [target], since_ns)
+        if alive(target.pid):
+            self.violations.append(f"{target.name}.{target.incarnation} lives on beside its successor")
+        yield from self.goes_on(record, since_ns)
+
+    def wakeup(self, fault: Fault, record: Record, target: Process) -> Watch:
+        """The wakeup of a process is gone, another's, or full: it looks by itself, later."""
+        path = Path(self.run.meta["sockets"], f"{target.name}.wakeup")
+        since_ns = time.monotonic_ns()
+        with suppress(OSError):
+            if fault.how == "full":
+                handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+                with suppress(OSError):
+                    for _ in range(32):  # twice what it holds: who listens may read meanwhile
+                        os.write(handle, bytes(4096))
+                os.close(handle)
+            else:
+                path.unlink(missing_ok=True)
+            if fault.how == "replaced":
+                os.mkfifo(path, 0o600)
+            elif fault.how == "file":
+                path.write_bytes(b"no wakeup")
+        before = self.run.gradients()
+        while 0 <= self.run.gradients() - before < 5:
+            yield
+        yield from self.goes_on(record, since_ns)
+
+    def full(self, fault: Fault, record: Record) -> Watch:
+        """No room in a file system for a while, in which somebody may die; when there is room again all is well."""
+        folder = self.run.folder.parent if fault.kind == "disk" else self.stage.shared
+        since_ns, until_s = time.monotonic_ns(), time.monotonic() + fault.lasts_s
+        self.stage.fill(folder)
+        targets = []
+        if fault.how != "alone":
+            targets = [p for p in self.run.life.processes.values() if p.role == fault.how][:1]
+            for target in targets:
+                with suppress(ProcessLookupError):
+                    os.kill(target.pid, signal.SIGKILL)
+        while time.monotonic() < until_s:
+            yield
+        self.stage.free(folder)
+        since_ns = time.monotonic_ns()
+        yield from self._replaced(record, targets, since_ns)
+        yield from self.goes_on(record, since_ns)
+
+
+def seconds(nanoseconds: int) -> float:
+    return round(nanoseconds / 1e9, 4)
