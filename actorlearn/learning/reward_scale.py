@@ -8,13 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from actorlearn.algorithms.interface import Batch
 from actorlearn.models.normalize import EPSILON, Moments
+
+
+class Returns(NamedTuple):
+    """The discounted returns seen so far, by which rewards are scaled."""
+
+    moments: Moments
+    """Of the returns of all steps."""
+    running: dict[str, Tensor]
+    """Discounted return so far of each environment, [B] for each owner of the newest batch, float64."""
 
 
 class RewardScale:
@@ -27,41 +36,38 @@ class RewardScale:
     def __init__(self, discount: float) -> None:
         """Start from nothing seen."""
         self._discount = discount
-        self._moments = Moments.of(torch.zeros(0))
-        self._returns: dict[str, Tensor] = {}
-        """Discounted return so far of each environment, [B] for each owner of the newest batch, float64."""
-        self._next = (self._moments, self._returns)
-        """The moments and returns once the batch scaled last has been learned from."""
+        self._returns = Returns(Moments.of(torch.zeros(0)), {})
 
-    def scaled(self, batch: Batch, owners: Sequence[tuple[str, int]]) -> Batch:
-        """The batch with rewards scaled; ``owners`` names who its environments belong to, and how many, in order.
+    def scaled(self, batch: Batch, owners: Sequence[tuple[str, int]]) -> tuple[Batch, Returns]:
+        """Return the batch with rewards scaled, and the returns to go on from once it has been learned from.
 
-        Nothing is remembered of it before ``learned``: it may never be learned from, and then come again.
+        ``owners`` names the owners of its environments and their numbers of environments, in order. Nothing is
+        remembered of the batch before ``learned``: it may never be learned from, and then come again.
         """
         first, reward = batch.first.cpu(), batch.reward.double().cpu()
         zeros = {owner: reward.new_zeros(count) for owner, count in owners}
-        running = torch.cat([self._returns.get(owner, zero) for owner, zero in zeros.items()])
+        running = torch.cat([self._returns.running.get(owner, zero) for owner, zero in zeros.items()])
         running = running.where(~first[0], 0.0)  # [B]
         returns = torch.empty_like(reward)  # [T, B]
         for t in range(len(reward)):
             running = (self._discount * running + reward[t]).where(~first[t + 1], 0.0)
             returns[t] = running
         following = dict(zip(zeros, torch.split(running, [count for _, count in owners]), strict=True))
-        moments = self._moments.merged(Moments.of(returns[~first[1:]]))  # a reset is no step
-        self._next = moments, following
+        moments = self._returns.moments.merged(Moments.of(returns[~first[1:]]))  # a reset is no step
         deviation = float((moments.variance + EPSILON).sqrt())
-        return dataclasses.replace(batch, reward=batch.reward / deviation)
+        return dataclasses.replace(batch, reward=batch.reward / deviation), Returns(moments, following)
 
-    def learned(self) -> None:
-        """The batch scaled last has been learned from: the next one goes on where it ended."""
-        self._moments, self._returns = self._next
+    def learned(self, returns: Returns) -> None:
+        """Go on from the returns that ``scaled`` gave with a batch, which has been learned from."""
+        self._returns = returns
 
     def state(self) -> dict[str, Any]:
         """Plain numbers for a checkpoint."""
-        moments = {name: float(value) for name, value in self._moments._asdict().items()}
-        return {**moments, "returns": {owner: running.tolist() for owner, running in self._returns.items()}}
+        moments = {name: float(value) for name, value in self._returns.moments._asdict().items()}
+        return {**moments, "returns": {owner: running.tolist() for owner, running in self._returns.running.items()}}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take back what ``state`` gave."""
-        self._moments = Moments(*(torch.tensor(state[name], dtype=torch.float64) for name in Moments._fields))
-        self._returns = {owner: torch.tensor(r, dtype=torch.float64) for owner, r in state["returns"].items()}
+        moments = Moments(*(torch.tensor(state[name], dtype=torch.float64) for name in Moments._fields))
+        running = {owner: torch.tensor(r, dtype=torch.float64) for owner, r in state["returns"].items()}
+        self._returns = Returns(moments, running)

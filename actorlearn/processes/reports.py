@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from actorlearn.learning.peers import Peers
-from actorlearn.learning.update import Learning
-from actorlearn.memory.account import Account
-from actorlearn.metrics.episodes import Episodes
 from actorlearn.metrics.lags import Lags
-from actorlearn.processes.publishing import Totals
+from actorlearn.processes.counts import TrainerCounts
 from actorlearn.wire.control import Control
 from actorlearn.wire.messages import Report
 from actorlearn.worker.settings import TrainerSettings
@@ -27,21 +24,10 @@ def elapsed_s(settings: TrainerSettings) -> float:
 class Reports:
     """The reports of one trainer."""
 
-    def __init__(
-        self,
-        settings: TrainerSettings,
-        control: Control,
-        totals: Totals,
-        account: Account,
-        episodes: Episodes,
-        learning: Learning,
-        peers: Peers,
-    ) -> None:
-        """Report to the supervisor; rates are counted from ``begin`` on."""
-        self._settings, self._control = settings, control
-        self._totals, self._account, self._episodes = totals, account, episodes
-        self._learning, self._peers = learning, peers
-        self._update: dict[str, Any] = {}
+    def __init__(self, settings: TrainerSettings, control: Control, counts: TrainerCounts) -> None:
+        """Report these counts to the supervisor; rates are counted from ``begin`` on."""
+        self._settings, self._control, self._counts = settings, control, counts
+        self._update: dict[str, float] = {}
         """Metrics of the newest update."""
         self._lags = Lags()
         """Policy lags of the steps learned from since the last report."""
@@ -49,7 +35,7 @@ class Reports:
 
     def begin(self) -> None:
         """Count rates from now on."""
-        self._since_s, self._since_steps = time.monotonic(), self._account.counts.used
+        self._since_s, self._since_steps = time.monotonic(), self._counts.account.counts.used
 
     def learned(self, metrics: dict[str, float], lags: NDArray[np.int64]) -> None:
         """Take, for the next report, the metrics of the newest update and the lag of each step learned from."""
@@ -69,28 +55,29 @@ class Reports:
     @property
     def due(self) -> bool:
         """Whether it is time for the next one."""
-        return time.monotonic() - self._since_s >= self._settings.report_every_s
+        return self.seconds >= self._settings.report_every_s
 
-    def send(self) -> None:
-        """Report the time since the last report."""
-        seconds = max(time.monotonic() - self._since_s, 1e-9)
-        rate = (self._account.counts.used - self._since_steps) / seconds
+    @property
+    def seconds(self) -> float:
+        """Seconds since the last report."""
+        return max(time.monotonic() - self._since_s, 1e-9)
+
+    def send(self, metrics: Mapping[str, Any]) -> None:
+        """Report the time since the last report; ``metrics`` are those of the learner over that time."""
+        rate = (self._counts.account.counts.used - self._since_steps) / self.seconds
         rates = {"env_steps_per_s": rate, "frames_per_s": rate * self._settings.frames_per_step}
-        between = self._learning.metrics()
-        if self._settings.learner == 0 and (warning := self._peers.straggler(between, seconds)):
-            self._control.warned(warning)
-        self._control.send(Report(row={**self.row(), **rates, **self._lags.row(), **self._update, **between}))
+        self._control.send(Report(row={**self.row(), **rates, **self._lags.row(), **self._update, **metrics}))
         self._lags = Lags()
         self.begin()
 
     def row(self) -> dict[str, Any]:
         """Return what has been learned and played until now."""
-        counts, episodes = self._account.counts, self._episodes
+        counts, episodes = self._counts.account.counts, self._counts.episodes
         return {
             "time_s": round(elapsed_s(self._settings), 3),
-            "env_steps": self._totals.env_steps,
-            "frames": self._totals.env_steps * self._settings.frames_per_step,
-            "updates": self._totals.updates,
+            "env_steps": self._counts.env_steps,
+            "frames": self._counts.env_steps * self._settings.frames_per_step,
+            "updates": self._counts.updates,
             "episodes": episodes.finished,
             "episode_return_mean": episodes.mean(),
             "episode_length_mean": episodes.mean_length(),

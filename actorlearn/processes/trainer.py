@@ -1,14 +1,14 @@
 """Stage 4 of 5: turns batches into updates (``learning/update.py`` says how), and publishes weights.
 
-Reads: a ``Batch`` from stage 3.
-Writes: a published version per batch; checkpoints (``processes/checkpoints.py``); reports (``processes/reports.py``).
+Reads: a rollout, ``Gathered`` by stage 3.
+Writes: a published version per rollout; checkpoints (``processes/checkpoints.py``); reports (``processes/reports.py``).
 Next: ``parameters/published.py``, which stage 2 polls.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.settings import OnPolicySettings
@@ -24,12 +24,15 @@ from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.parameters.interface import Agreed, PeerLost, Place, Stopped
 from actorlearn.parameters.published import Published
-from actorlearn.processes.batches import Batches, steps_in
+from actorlearn.processes.batches import Gathered, Gatherer
 from actorlearn.processes.checkpoints import Checkpoints
-from actorlearn.processes.membership import Membership
-from actorlearn.processes.publishing import Publisher, Totals
-from actorlearn.processes.replay_batches import ReplayBatches
+from actorlearn.processes.counts import TrainerCounts
+from actorlearn.processes.members import RolloutMembers
+from actorlearn.processes.replay_storage import ReplayStorage
 from actorlearn.processes.reports import Reports, elapsed_s
+from actorlearn.processes.simulator_link import SimulatorLink
+from actorlearn.processes.simulator_snapshots import SimulatorSnapshots
+from actorlearn.processes.state import TrainerState
 from actorlearn.worker.settings import TrainerSettings
 from actorlearn.worker.worker import Worker
 
@@ -39,99 +42,105 @@ SKIPS_ALLOWED = 10
 
 @dataclass
 class Trainer:
-    """The loop: take a batch, learn from it as agreed with other learners, publish, count, open, report, save."""
+    """The loop: gather a rollout, learn from it as agreed with other learners, publish, open the next, report, save."""
 
     settings: TrainerSettings
     worker: Worker
     learning: Learning
     peers: Peers
-    account: Account
-    batches: Batches
-    membership: Membership
-    publisher: Publisher
+    members: RolloutMembers
+    link: SimulatorLink
+    gatherer: Gatherer
+    storage: ReplayStorage | None
+    """Where rollouts are stored before they are learned from, for algorithms that learn from a replay."""
+    rewards: RewardScale | None
+    published: Published
+    counts: TrainerCounts
     checkpoints: Checkpoints
     reports: Reports
-    totals: Totals
-    _unlearned: Batch | None = field(default=None, init=False)
-    """A batch whose learning another learner's end broke off."""
+    _unlearned: Gathered | None = field(default=None, init=False)
+    """A rollout whose learning another learner's end broke off."""
     _known: Place = field(default=Place(), init=False)
     """The place up to which others have what was learned before this trainer's time; mostly nowhere."""
     _pulls: int = field(default=0, init=False)
-    """Looks at what others have learned, while the next batch is gathered."""
+    """Looks at what others have learned, while the next rollout is gathered."""
 
     def run(self) -> None:
         """Learn until total_steps, a drain order or SIGTERM."""
         self._begin()
         draining = self._follow_orders()  # whose blocks lie here counts also where there is nothing left to learn
-        while self.totals.env_steps < self.settings.total_steps and not draining and self.worker.alive():
+        while self.counts.env_steps < self.settings.total_steps and not draining and self.worker.alive():
             draining = self._follow_orders()
             joined = self._joined()
-            batch = self._batch() if joined and not draining else None
+            gathered = self._gathered() if joined and not draining else None
             self.worker.timings.add("copy")
             if draining and not joined:
                 break
-            if batch is None and not draining:
-                self.membership.wait()
+            if gathered is None and not draining:
+                self.link.wait()
                 self.worker.timings.add("wait")
                 continue
             try:
-                draining = self._update(batch) if batch is not None else self._say_draining()
-            except PeerLost:  # what was learned so far stays; the batch is learned with those who are left
+                draining = self._update(gathered) if gathered is not None else self._say_draining()
+            except PeerLost:  # what was learned so far stays; the rollout is learned with those who are left
                 self.peers.part()
-                self._unlearned = batch
+                self._unlearned = gathered
             except Stopped:  # the rollout stays in flight: what was learned of it counts no steps
                 draining = self.peers.leaving
                 self.checkpoints.weights_changed()
                 break
         self._finish(draining)
 
-    def _update(self, batch: Batch) -> bool:
-        """Learn from a batch and let all who wait go on; True where a learner drains instead, and nobody learns it."""
-        prepared = self.learning.prepare(batch)
+    def _update(self, gathered: Gathered) -> bool:
+        """Learn from a rollout and let all who wait go on; True where a learner drains instead, and nobody learns."""
+        prepared = self.learning.prepare(gathered.batch)
         self.worker.timings.add("learn")
-        agreed = self._agree(batch, prepared)
+        agreed = self._agree(gathered, prepared)
         if agreed.draining:
             return True
         saving = self.checkpoints.due_by(agreed.env_steps)
-        self._learn(batch, prepared)
-        self._count(batch, agreed)
+        self._learn(gathered, prepared)
+        self._count(gathered, agreed)
         self.worker.timings.add("learn")
-        self._publish()
+        if self.learning.algorithm_settings.epochs:
+            self._publish()
+        hit("trainer.published")
         if saving:
-            self.checkpoints.gather()  # while simulators stand between two rollouts, if only one is open
-        self.membership.open_next()
+            self.checkpoints.take_snapshots()  # while simulators stand between two rollouts, if only one is open
+        self.link.open_next()
         hit("trainer.opened")
         self.worker.timings.add("publish")
         if self.reports.due:
-            self.reports.send()
+            self._report()
         if saving:
             self.checkpoints.save()
         return False
 
     # One update, step by step ------------------------------------------------------------------------------------
 
-    def _batch(self) -> Batch | None:
-        """Take the batch to learn from next; None while it is being gathered."""
+    def _gathered(self) -> Gathered | None:
+        """Return the rollout to learn from next; None while it is being played."""
         unlearned, self._unlearned = self._unlearned, None
         if unlearned is not None:
             return unlearned
-        while (batch := self.batches.gather(self.publisher.version)) is not None:
+        while (parts := self.members.parts()) is not None:
+            gathered = self.gatherer.gather(self.members.next, parts, self.published.version)
             in_step = self.peers.in_step
-            if self.batches.next < self._known.rollout and (in_step or self.settings.replay is None):
-                self._count_known(steps_in(batch) + self.batches.stale)
-            elif self.batches.stale and not steps_in(batch) and not in_step:
-                self.batches.count()
-                self.membership.open_next()
+            if gathered.rollout < self._known.rollout and (in_step or self.settings.replay is None):
+                self._count_known(gathered)
+            elif gathered.stale and not gathered.steps and not in_step:
+                self._count_over(gathered)
+                self.link.open_next()
             else:
-                return batch
-        self.membership.unblock()
+                return gathered
+        self.link.unblock()
         self._pull()
         return None
 
-    def _agree(self, batch: Batch, prepared: Batch) -> Agreed:
+    def _agree(self, gathered: Gathered, prepared: Batch) -> Agreed:
         """Say what this learner is about to do, and hear what all do; in mode sync it waits for all."""
-        updates = self.learning.updates_from(prepared, self.totals.env_steps, self.account.counts.used)
-        agreed = self.learning.exchange.agree(steps_in(batch), updates)
+        updates = self.learning.updates_from(prepared, self.counts.env_steps, self.counts.account.counts.used)
+        agreed = self.learning.exchange.agree(gathered.steps, updates)
         self.worker.timings.add("wait")
         return agreed
 
@@ -139,35 +148,48 @@ class Trainer:
         """Tell the other learners that this one leaves; True once nobody learns with it any more."""
         return self.learning.exchange.agree(0, 0, True).draining
 
-    def _learn(self, batch: Batch, prepared: Batch) -> None:
+    def _learn(self, gathered: Gathered, prepared: Batch) -> None:
         """Store the rollout, where rollouts are stored, and make the updates that are due."""
         hit("trainer.agreed")
-        self.batches.keep()
+        if self.storage is not None:
+            self.storage.store(gathered.rollout, gathered.parts)
         hit("trainer.kept")
-        metrics = self.learning.pass_over(prepared, self.totals.env_steps, self.batches.next, self.peers.going_on)
+        metrics = self.learning.pass_over(prepared, self.counts.env_steps, gathered.rollout, self.peers.going_on)
         hit("trainer.learned")
         self.learning.exchange.settle()
         hit("trainer.settled")
-        self.reports.learned(metrics, lags(batch, self.publisher.version))
+        self.reports.learned(metrics, lags(gathered.batch, self.published.version))
 
-    def _count(self, batch: Batch, agreed: Agreed) -> None:
+    def _count(self, gathered: Gathered, agreed: Agreed) -> None:
         """Count what was learned, by this learner and by all; raise where it has come to nothing too often."""
-        self.totals.env_steps, self.totals.updates = agreed.env_steps, agreed.updates
-        self.account.counts.used += steps_in(batch)
-        self.batches.count()
+        self.counts.learned(agreed, gathered.steps)
+        self._count_over(gathered)
         if self.learning.finite:
             return
-        self.worker.control.warned(f"update {self.totals.updates} skipped: {self.reports.skipped}")
+        self.worker.control.warned(f"update {self.counts.updates} skipped: {self.reports.skipped}")
         if self.learning.skipped > SKIPS_ALLOWED:
             raise FloatingPointError(
-                f"non-finite updates from {self.learning.skipped} batches in a row at {self.totals.env_steps} steps; "
+                f"non-finite updates from {self.learning.skipped} batches in a row at {self.counts.env_steps} steps; "
                 "lower optimizer.learning_rate or set optimizer.clip_norm, and resume from the last checkpoint"
             )
 
+    def _count_over(self, gathered: Gathered) -> None:
+        """Count a rollout that is over, learned from or not: the next one follows."""
+        self.counts.over(gathered)
+        if self.rewards is not None and gathered.returns is not None:
+            self.rewards.learned(gathered.returns)
+
     def _publish(self) -> None:
-        if self.learning.algorithm_settings.epochs:
-            self.publisher.publish()
-        hit("trainer.published")
+        """Publish the weights as they are; rollouts that are opened from now on are played by this version."""
+        version = self.learning.publish(self.published, self.counts.env_steps)
+        self.members.rollouts.published(version, self.counts.env_steps, self.members.next)
+
+    def _report(self) -> None:
+        """Report the time since the last report, and warn of a learner that the others wait for."""
+        metrics = self.learning.metrics()
+        if self.settings.learner == 0 and (warning := self.peers.straggler(metrics, self.reports.seconds)):
+            self.worker.control.warned(warning)
+        self.reports.send(metrics)
 
     # Other learners ------------------------------------------------------------------------------------------------
 
@@ -175,15 +197,15 @@ class Trainer:
         """Whether all learners are joined; if some have come or gone, try."""
         if self.peers.joined:
             return True
-        totals = self.peers.join(self.totals.env_steps, self.totals.updates)
+        totals = self.peers.join(self.counts.env_steps, self.counts.updates)
         if totals is None:
             return False
         hit("trainer.joined")
         if place := self.learning.exchange.place():
             self._go_on_from(place)
-        if totals != (self.totals.env_steps, self.totals.updates):
-            self.totals.env_steps, self.totals.updates = totals
-            self.publisher.publish()
+        if totals != (self.counts.env_steps, self.counts.updates):
+            self.counts.env_steps, self.counts.updates = totals
+            self._publish()
         return True
 
     def _go_on_from(self, place: Place) -> None:
@@ -191,55 +213,62 @@ class Trainer:
 
         It has learned a rollout, at most, that it had not committed: that is taken once more, to be counted.
         """
-        account, counts = self.account, self.account.counts
+        account = self.counts.account
         if place.rollout > account.rollouts_learned and account.commits:
             self._known = place
             return
-        counts.dropped["rolled_back"] += max(0, counts.used - place.used)  # more: of another's newer checkpoint
-        counts.used, account.rollouts_learned = place.used, max(account.rollouts_learned, place.rollout)
+        account.counts.dropped["rolled_back"] += max(0, account.counts.used - place.used)  # of another's newer one
+        account.counts.used = place.used
+        account.rollouts_learned = max(account.rollouts_learned, place.rollout)
 
-    def _count_known(self, steps: int) -> None:
+    def _count_known(self, gathered: Gathered) -> None:
         """Count a rollout learned before this trainer's time; others may have traces of what is used no more."""
-        counts, used = self.account.counts, self._known.used - self.account.counts.used
-        self.batches.stale = steps - used if self.peers.in_step else 0
-        counts.dropped["rolled_back"] += steps - used - self.batches.stale
+        counts = self.counts.account.counts
+        steps, used = gathered.steps + gathered.stale, self._known.used - counts.used
+        stale = steps - used if self.peers.in_step else 0
+        counts.dropped["rolled_back"] += steps - used - stale
         counts.used += used
-        self.batches.keep()
-        self.batches.count()
-        self.membership.open_next()
+        if self.storage is not None:
+            self.storage.store(gathered.rollout, gathered.parts)
+        self._count_over(replace(gathered, stale=stale))
+        self.link.open_next()
 
     def _pull(self) -> None:
         """Act by what others have learned meanwhile, every so many rows."""
         if not self.settings.pull_rows:
             return
-        pulls = self.batches.rows() // self.settings.pull_rows
+        pulls = self.members.rows() // self.settings.pull_rows
         if pulls > self._pulls and self.learning.exchange.pull():
-            self.publisher.publish()
+            self._publish()
         self._pulls = pulls
 
     # The begin, orders, the end --------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Take up what there is, say that this trainer is ready, and hear who has died."""
-        self.checkpoints.begin()
+        """Take up a checkpoint, or save the first; say that this trainer is ready, and hear who has died."""
+        acting = self.settings.resume and self.checkpoints.take_up()
+        if not acting:
+            self._publish()
+        if not self.settings.resume:
+            self.checkpoints.save_now()
         self.reports.begin()
         self.worker.hello()
         while not self.worker.control.order.version and self.worker.alive():
-            self.membership.wait()
+            self.link.wait()
 
     def _follow_orders(self) -> bool:
         """Do what orders say that have come; True when this learner is to finish."""
         control = self.worker.control
         while control.ordered:
             order = control.order
-            self.membership.follow(order)
+            self.link.follow(order)
             self.checkpoints.ordered(order.save)
             control.applied(order)
         return self.peers.leaving
 
     def _finish(self, draining: bool) -> None:
         if self.reports.pending:
-            self.reports.send()
+            self._report()
         if self.peers.in_step:  # nothing is left to bring home; and nobody is to wait while this one saves
             self.learning.exchange.close()
         else:
@@ -248,11 +277,11 @@ class Trainer:
         self.checkpoints.save_last()
         summary = {
             **self.reports.row(),
-            "steps_in_flight": self.batches.in_flight(),
+            "steps_in_flight": self.members.in_flight(),
             "wall_time_s": elapsed_s(self.settings),
             "weights_sha256": self.learning.sha256(),
         }
-        done = self.totals.env_steps >= self.settings.total_steps
+        done = self.counts.env_steps >= self.settings.total_steps
         self.worker.control.finished("total_steps" if done else "drained" if draining else "stopped", summary)
         self.worker.control.close()
 
@@ -260,38 +289,36 @@ class Trainer:
 def make(settings: TrainerSettings) -> Trainer:
     """Make a trainer and all its parts; who is given whom is said here, and nowhere else."""
     worker = Worker(settings)
-    account = Account(Segment.open(settings.account.file))
+    account, episodes = Account(Segment.open(settings.account.file)), Episodes()
     learning = make_learning(settings, account, worker.alive)
     peers = Peers(settings, worker, learning)
-    batches = make_batches(settings, learning, account)
-    membership = Membership(settings, worker, batches)
-    totals = Totals()
-    publisher = Publisher(learning, Published(Segment.open(settings.weights.file)), batches, totals)
+    algorithm = learning.algorithm_settings
+    rollouts = Rollouts(Segment.open(settings.rollouts.file), settings.rollout_steps)
+    members = RolloutMembers(rollouts, account, episodes, open_rollouts(settings.blocks, algorithm))
+    link = SimulatorLink(settings, worker, members)
+    scales = isinstance(algorithm, OnPolicySettings) and algorithm.normalize_reward
+    rewards = RewardScale(algorithm.discount) if scales else None
+    storage = ReplayStorage(learning.replay) if learning.replay is not None else None
+    columns, most_lag = learning.columns if storage is None else (), dropped_beyond(algorithm)
+    counts = TrainerCounts(account, episodes)
+    published = Published(Segment.open(settings.weights.file))
+    state = TrainerState(learning, counts, members, published, rewards)
+    snapshots = SimulatorSnapshots(settings.states, members, link.wake_all, link.wait_following)
     return Trainer(
         settings=settings,
         worker=worker,
         learning=learning,
         peers=peers,
-        account=account,
-        batches=batches,
-        membership=membership,
-        publisher=publisher,
-        checkpoints=Checkpoints(settings, worker.control, totals, learning, peers, batches, membership, publisher),
-        reports=Reports(settings, worker.control, totals, account, batches.episodes, learning, peers),
-        totals=totals,
+        members=members,
+        link=link,
+        gatherer=Gatherer(rollouts, settings.device, columns, rewards=rewards, most_lag=most_lag, storage=storage),
+        storage=storage,
+        rewards=rewards,
+        published=published,
+        counts=counts,
+        checkpoints=Checkpoints(settings, worker.control, state, snapshots),
+        reports=Reports(settings, worker.control, counts),
     )
-
-
-def make_batches(settings: TrainerSettings, learning: Learning, account: Account) -> Batches:
-    """Make what gathers a learner's rollouts: into batches, or into its replay."""
-    rollouts = Rollouts(Segment.open(settings.rollouts.file), settings.rollout_steps)
-    algorithm = learning.algorithm_settings
-    scales = isinstance(algorithm, OnPolicySettings) and algorithm.normalize_reward
-    rewards = RewardScale(algorithm.discount) if scales else None
-    blocks, most_lag, episodes = open_rollouts(settings.blocks, algorithm), dropped_beyond(algorithm), Episodes()
-    if learning.replay is not None:
-        return ReplayBatches(rollouts, account, blocks, settings.device, learning.replay, episodes, rewards, most_lag)
-    return Batches(rollouts, account, blocks, settings.device, learning.columns, episodes, rewards, most_lag)
 
 
 def run(settings: TrainerSettings) -> None:

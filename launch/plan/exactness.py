@@ -1,7 +1,8 @@
 """Exact resume: where a run that was interrupted goes on bit for bit as if it had not been, and where not, and why.
 
 Pure. Reads a topology and what environment and network turned out to be. With every checkpoint, each simulator's
-environments, rows and generators are then saved (``processes/gathering.py``); all else is in every checkpoint anyway.
+environments, rows and generators are then saved (``processes/simulator_snapshots.py``); all else is in every checkpoint
+anyway.
 """
 
 from __future__ import annotations

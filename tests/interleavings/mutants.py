@@ -17,7 +17,7 @@ from actorlearn.parameters.mailbox import SharedMailbox
 from actorlearn.parameters.published import Published
 from actorlearn.parameters.rendezvous import SharedRendezvous
 from actorlearn.parameters.store import SharedStore
-from actorlearn.processes.batches import Batches
+from actorlearn.processes.members import RolloutMembers
 from actorlearn.processes.simulator import Group
 from tests.interleavings.arrays import Flock
 
@@ -298,11 +298,11 @@ class OpenedTooFar(Rollouts):
         super().raise_to(rollouts + 1)
 
 
-class OpenedBeforeCommitted(Batches):
+class OpenedBeforeCommitted(RolloutMembers):
     """Blocks are freed before the account says that their rollout is learned."""
 
     def open_next(self) -> None:
-        self.rollouts.raise_to(self.next + self.blocks)
+        self.rollouts.raise_to(self.next + self.open_rollouts)
         super().open_next()
 
 

@@ -56,7 +56,7 @@ def test_a_member_that_is_listed_later_is_answered_together_with_the_others() ->
         ("rollouts", mutants.OpenFirst, {}),
         ("rollouts", mutants.OpenedTooFar, {}),
         ("acted early", object, {"members": 1}),
-        ("batches", mutants.OpenedBeforeCommitted, {"killed": ["trainer"], "rollouts": 3}),
+        ("members", mutants.OpenedBeforeCommitted, {"killed": ["trainer"], "rollouts": 3}),
         pytest.param("due", mutants.ReadAtOnce, {"members": 2}, marks=pytest.mark.nightly),
     ],
 )

@@ -1,6 +1,7 @@
 """Blocks, rollouts and the account: simulators, an inference server and a trainer, of which one may be killed.
 
-Simulators are real Groups of one environment that counts its steps; the trainer's rollouts are those of real Batches;
+Simulators are real Groups of one environment that counts its steps; the trainer's rollouts are those of real
+RolloutMembers;
 the server answers what ``due`` says. Only networks, learning and messages are left out: an action is a function of its
 observation, and orders are words that a supervisor raises.
 """
@@ -20,7 +21,7 @@ from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.fields import Field
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, block_fields, rollouts_fields, steps_in_flight
 from actorlearn.metrics.episodes import Episodes
-from actorlearn.processes.batches import Batches
+from actorlearn.processes.members import RolloutMembers
 from actorlearn.processes.simulator import Group
 from actorlearn.wire.messages import Member
 from tests.identities import process as identity
@@ -88,8 +89,8 @@ class Play:
         self.rollouts = kinds.get("rollouts", Rollouts)(rollouts_segment, 1)
         self.account_segment: Any = self.words.create("account", account_fields())
         self.account = kinds.get("account", Account)(self.account_segment)
-        of = self.rollouts, self.account, blocks, "cpu", (), Episodes()
-        self.batches = kinds.get("batches", Batches)(*of)
+        of = self.rollouts, self.account, Episodes(), blocks
+        self.trained = kinds.get("members", RolloutMembers)(*of)
         told = [
             Field("dead", "int64", (members,), 0),
             Field("listed", "int64", (1,), 0),
@@ -152,7 +153,7 @@ class Play:
     # Trainer ---------------------------------------------------------------------------------------------------------
 
     def train(self, state: Any) -> Hashable:
-        batches = self.batches
+        trained = self.trained
         if state == BACK:
             learned, counts = self.account.committed()
             state = learned, counts.used, counts.dropped["unfinished"], (), (), (), None
@@ -160,23 +161,23 @@ class Play:
         self.account.rollouts_learned = learned
         self.account.counts.used = used
         self.account.counts.dropped["unfinished"] = unfinished
-        batches.members, batches.pending, batches.gone = (
+        trained.playing, trained.pending, trained.gone = (
             {f"{self.names[member]}.0": self.members[member] for member in members} for members in who
         )
-        batches._listed = [*batches.members, *batches.pending]
+        trained.listed = [*trained.playing, *trained.pending]
         self.rollouts.published(10 + learned, learned, learned)
         if (now := tuple(self._listed())) != order:
             listed = [self._member(member) for member in now]
             gone = [self._member(member) for member in range(len(self.members)) if self.told["dead"][member]]
-            batches.follow(listed, [], gone)
+            trained.follow(listed, [], gone)
             order = now
         if learned == self.rollouts_to_learn:
             self.told["over"][0] = 1
             return Done(learned)
-        parts = batches.parts()
+        parts = trained.parts()
         if parts is None:
-            batches.unblock()
-            if batches.next == learned:
+            trained.unblock()
+            if trained.next == learned:
                 sleep()
         else:
             self.account.counts.used += sum(self._see(learned, blocks) for _, blocks, _ in parts)
@@ -184,13 +185,13 @@ class Play:
             learned += 1
             self.account.rollouts_learned = learned
             self.rollouts.published(10 + learned, learned, learned)
-            batches.open_next()
+            trained.open_next()
         counts = self.account.counts
         who = [
             tuple(member.number for member in members.values())
-            for members in (batches.members, batches.pending, batches.gone)
+            for members in (trained.playing, trained.pending, trained.gone)
         ]
-        return (batches.next, counts.used, counts.dropped["unfinished"], *who, order)
+        return (trained.next, counts.used, counts.dropped["unfinished"], *who, order)
 
     def _member(self, member: int) -> Member:
         return Member(id=identity(self.names[member]), segment=Shm(self.names[member]))

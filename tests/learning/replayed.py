@@ -9,14 +9,16 @@ import msgspec
 import numpy as np
 
 from actorlearn.address import Shm
-from actorlearn.algorithms.interface import Batch
 from actorlearn.learning.make import make
 from actorlearn.learning.replay import ReplayLearning
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
-from actorlearn.processes.replay_batches import ReplayBatches
+from actorlearn.processes.batches import Gathered, Gatherer
+from actorlearn.processes.counts import TrainerCounts
+from actorlearn.processes.members import RolloutMembers
+from actorlearn.processes.replay_storage import ReplayStorage
 from actorlearn.replay.rows import ReplayShape, replay_fields
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.wire.messages import Member
@@ -72,13 +74,17 @@ class Played:
         self.blocks = Blocks(Segment.open(path) if path.exists() else make_segment(path, shape))
         rollouts = Rollouts(Segment.create(folder / f"rollouts-{len(list(folder.iterdir()))}", rollouts_fields()))
         account = Account(Segment.create(folder / f"account-{len(list(folder.iterdir()))}", account_fields()))
-        self.batches = ReplayBatches(rollouts, account, 2, "cpu", learner.replay, Episodes())
+        episodes = Episodes()
+        self.counts = TrainerCounts(account, episodes)
+        self.members = RolloutMembers(rollouts, account, episodes, 2)
+        self.storage = ReplayStorage(learner.replay)
+        self.gatherer = Gatherer(rollouts, "cpu", storage=self.storage)
         self.blocks.mark_ready()
         member = Member(id=process("simulator-0"), segment=Shm(str(path)))
-        self.batches.follow([member], [])
-        self.batches.open_next()
+        self.members.follow([member], [])
+        self.members.open_next()
 
-    def rollout(self, number: int) -> Batch:
+    def rollout(self, number: int) -> Gathered:
         """Play a rollout, whose row 0 is row T of the one before, and store it."""
         random = np.random.default_rng(number)
         before = {name: self.blocks.last_row(name, 0, number - 1).copy() for name in ("observation", "reward")}
@@ -93,10 +99,11 @@ class Played:
         self.blocks.mark_completed(0, number)
         return self.take(number)
 
-    def take(self, number: int) -> Batch:
-        self.batches.account.rollouts_learned = number
-        parts = self.batches.parts()
+    def take(self, number: int) -> Gathered:
+        """Gather a rollout that has been played, and store it."""
+        self.counts.account.rollouts_learned = number
+        parts = self.members.parts()
         assert parts
-        batch = self.batches.take(parts)
-        self.batches.keep()
-        return batch
+        gathered = self.gatherer.gather(number, parts, version=0)
+        self.storage.store(number, parts)
+        return gathered

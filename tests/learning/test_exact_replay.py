@@ -24,8 +24,9 @@ from actorlearn.metrics.episodes import Episodes
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.interface import Stopped
 from actorlearn.parameters.published import weights_fields
-from actorlearn.processes.batches import steps_in
-from actorlearn.processes.replay_batches import ReplayBatches
+from actorlearn.processes.batches import Gatherer
+from actorlearn.processes.members import RolloutMembers
+from actorlearn.processes.replay_storage import ReplayStorage
 from actorlearn.replay.rows import ReplayShape, replay_fields
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.wire.messages import Member
@@ -89,12 +90,15 @@ class Course:
         self.blocks = Blocks(make_segment(path, shape))
         words = (Segment.create(self.folder / "rollouts", rollouts_fields()), account_fields())
         account = Account(Segment.create(self.folder / "account", words[1]))
-        self.batches = ReplayBatches(Rollouts(words[0]), account, 2, "cpu", self.learner.replay, Episodes())
+        rollouts = Rollouts(words[0])
+        self.members = RolloutMembers(rollouts, account, Episodes(), 2)
+        self.storage = ReplayStorage(self.learner.replay)
+        self.gatherer = Gatherer(rollouts, "cpu", storage=self.storage)
         self.blocks.mark_ready()
         member = Member(id=peer(self.peer), segment=Shm(str(path)))
-        self.batches.follow([member], [])
+        self.members.follow([member], [])
         account.rollouts_learned = self.rollouts_learned
-        self.batches.open_next()
+        self.members.open_next()
 
     def learn(self, going_on: Callable[[], bool] = lambda: True) -> dict[str, Any]:
         """Play and learn one rollout; says what has come of it."""
@@ -102,15 +106,16 @@ class Course:
         for name, rows in self.history[rollout].items():
             self.blocks.block(name, 0, rollout)[:] = rows
         self.blocks.mark_completed(0, rollout)
-        parts = self.batches.parts()
+        parts = self.members.parts()
         assert parts
-        batch = self.batches.take(parts)
+        gathered = self.gatherer.gather(rollout, parts, version=0)
+        batch = gathered.batch
         self.learner.updates_from(batch, self.used, self.used)
-        self.batches.keep()
+        self.storage.store(rollout, parts)
         told = self.learner.pass_over(batch, self.used, rollout, going_on)
-        self.rollouts_learned, self.used = rollout + 1, self.used + steps_in(batch)
-        self.batches.account.rollouts_learned = self.rollouts_learned
-        self.batches.open_next()
+        self.rollouts_learned, self.used = rollout + 1, self.used + gathered.steps
+        self.members.account.rollouts_learned = self.rollouts_learned
+        self.members.open_next()
         return {**told, **{name: tensor.clone() for name, tensor in self.learner.tensors().items()}}
 
     def save(self, directory: Path) -> None:

@@ -17,7 +17,6 @@ from actorlearn.learning.update import Update
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.interface import Stopped
 from actorlearn.parameters.settings import AloneExchange
-from actorlearn.processes.batches import steps_in
 from actorlearn.replay.buffer import Sample
 from actorlearn.replay.rings import Rings
 from tests.learning.made import batch as any_batch
@@ -286,12 +285,13 @@ def test_steps_that_find_no_room_are_dropped_and_not_learned_whether_or_not_thei
     played = Played(tmp_path, made)
     made.replay._rings.owner[:] = b"somebody who stays"
     with mock.patch.object(Rings, "leave_to", lambda rings, owners: None):
-        assert steps_in(played.rollout(0)) == 0
-        assert played.batches.account.counts.dropped["no_room"] == 0  # it may come again
+        assert played.rollout(0).steps == 0
+        assert played.counts.account.counts.dropped["no_room"] == 0  # it may come again
         again = Played(tmp_path, replaying(tmp_path))
-        assert steps_in(again.take(0)) == 0
-    again.batches.count_games()
-    assert again.batches.account.counts.dropped["no_room"] == HORIZON * ENVS
+        gathered = again.take(0)
+        assert gathered.steps == 0
+    again.counts.over(gathered)
+    assert again.counts.account.counts.dropped["no_room"] == HORIZON * ENVS
 
 
 def test_a_checkpoint_holds_the_target_network_the_counts_and_the_replay_if_asked(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
-from actorlearn.processes.batches import Batches
+from actorlearn.processes.batches import Gatherer
+from actorlearn.processes.members import RolloutMembers
 from actorlearn.processes.simulator import Group
 from actorlearn.processes.snapshots import Snapshots, restore
 from actorlearn.wire.messages import Member
@@ -82,7 +83,8 @@ class Play:
             state_size=2,
         )
         account = Account(Segment.create(self.folder / "account", account_fields()))
-        self.batches = Batches(self.rollouts, account, blocks, "cpu", ["state", "value"], Episodes())
+        self.members = RolloutMembers(self.rollouts, account, Episodes(), blocks)
+        self.gatherer = Gatherer(self.rollouts, "cpu", ["state", "value"])
         self.batching = Batching(0, 0.0)
         account.rollouts_learned = before.learned if before else 0
         self.digests = list(before.digests) if before else [1]
@@ -93,12 +95,12 @@ class Play:
             self.rollouts.published(version, version, version)
             self.rollouts.raise_to(version + blocks)
         self.simulators = [Simulator(self, n, before.folder if before else None) for n in range(MEMBERS)]
-        self.batches.follow([simulator.member for simulator in self.simulators], [])
-        self.batches.open_next()
+        self.members.follow([simulator.member for simulator in self.simulators], [])
+        self.members.open_next()
 
     @property
     def learned(self) -> int:
-        return self.batches.next
+        return self.members.next
 
     def event(self, random: np.random.Generator, learn: bool = True) -> None:
         """Let somebody, drawn, do what they can do now."""
@@ -110,8 +112,8 @@ class Play:
         elif who == MEMBERS and not self.local:
             for asked in self.batching.batches([simulator.blocks for simulator in self.simulators]):
                 self.answer(asked)
-        elif who > MEMBERS and (parts := self.batches.parts()):
-            self.learn(self.batches.take(parts))
+        elif who > MEMBERS and (parts := self.members.parts()):
+            self.learn(self.gatherer.gather(self.learned, parts, version=0).batch)
 
     def answer(self, asked: list[Asked]) -> None:
         blocks, group, timestep = asked[0]
@@ -136,9 +138,9 @@ class Play:
             for _, tensor in sorted(parts.items()):
                 digest = zlib.crc32(np.ascontiguousarray(tensor.numpy()).tobytes(), digest)
         self.digests.append(digest)
-        self.batches.account.rollouts_learned += 1
+        self.members.account.rollouts_learned += 1
         self.rollouts.published(self.learned, 0, self.learned)
-        self.batches.open_next()
+        self.members.open_next()
 
     def interrupted(self, random: np.random.Generator) -> Play:
         """Take snapshots, of some later than of others, and go on from them in another run."""

@@ -19,8 +19,9 @@ from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
-from actorlearn.processes.batches import Batches
+from actorlearn.processes.batches import Gatherer
 from actorlearn.processes.evaluator import play
+from actorlearn.processes.members import RolloutMembers
 from actorlearn.processes.simulator import Group
 from actorlearn.wire.messages import Member
 from tests import named
@@ -69,21 +70,22 @@ def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: st
     rollouts = Rollouts(Segment.create(tmp_path / "rollouts", rollouts_fields()))
     member = Blocks(make_segment(tmp_path / "simulator-0.0", shape))
     account = Account(Segment.create(tmp_path / "account", account_fields()))
-    batches = Batches(rollouts, account, blocks, "cpu", learner.columns, Episodes())
-    batches.follow([Member(id=process("simulator-0"), segment=Shm(str(tmp_path / "simulator-0.0")))], [])
+    members = RolloutMembers(rollouts, account, Episodes(), blocks)
+    gatherer = Gatherer(rollouts, "cpu", learner.columns)
+    members.follow([Member(id=process("simulator-0"), segment=Shm(str(tmp_path / "simulator-0.0")))], [])
     envs = [make(ENV, [7 * g + i for i in range(ENVIRONMENTS)]) for g in range(groups)]
     players = [Group(g, env, member, rollouts) for g, env in enumerate(envs)]
     for player in players:
         list(player.starts.first(4, [player.index]))  # in the middle of a game, of which the network has seen nothing
     member.mark_ready()
-    batches.open_next()
+    members.open_next()
     begun, bootstrap = 0, None
     for _ in range(8):
-        while (parts := batches.parts()) is None:
+        while (parts := members.parts()) is None:
             for player in players:
                 if player.advance() == "observed":
                     policy.act([(member, player.index, player.timestep)])
-        taken = batches.take(parts)
+        taken = gatherer.gather(members.next, parts, version=0).batch
         assert taken.columns["state"].shape == (1, groups * ENVIRONMENTS, learner.state_size)
         with torch.no_grad():
             outputs = learner.outputs(taken)
@@ -98,7 +100,7 @@ def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: st
         torch.testing.assert_close(learner.outputs(taken, 1)["value"].squeeze(-1), bootstrap)
         begun += int(taken.first[1:-1].any())
         account.rollouts_learned += 1
-        batches.open_next()
+        members.open_next()
     assert begun >= 2, "games should begin in the middle of blocks"
     for env in envs:
         env.close()

@@ -36,7 +36,9 @@ from actorlearn.memory.rollout import (
 )
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
-from actorlearn.processes.batches import Batches
+from actorlearn.processes.batches import Gatherer
+from actorlearn.processes.counts import TrainerCounts
+from actorlearn.processes.members import RolloutMembers
 from actorlearn.processes.simulator import Group
 from actorlearn.wire.messages import Member
 from tests import named
@@ -204,7 +206,9 @@ class Protocol(RuleBasedStateMachine):
     def _start_trainer(self) -> None:
         self.episodes = Episodes()
         self.account = Account(self.account_segment)
-        self.batches = Batches(self.rollouts, self.account, self.at_once, "cpu", ["state"], self.episodes)
+        self.members = RolloutMembers(self.rollouts, self.account, self.episodes, self.at_once)
+        self.gatherer = Gatherer(self.rollouts, "cpu", ["state"])
+        self.counts = TrainerCounts(self.account, self.episodes)
         self.begun: set[Cell] = set()
         """Games whose first row this trainer has seen."""
         self.whole_games = 0
@@ -221,11 +225,11 @@ class Protocol(RuleBasedStateMachine):
 
     def tell_who_is_there(self) -> None:
         """Order as the supervisor does; like that, hear first what has been released."""
-        for peer in self.batches.released:
+        for peer in self.members.released:
             if ended := self.gone.pop(peer, None):
                 ended.member.segment.file.unlink()
-        self.batches.released.clear()
-        self.batches.follow([s.member for s in self.simulators], self.leaving, [s.member for s in self.gone.values()])
+        self.members.released.clear()
+        self.members.follow([s.member for s in self.simulators], self.leaving, [s.member for s in self.gone.values()])
 
     def _end(self, simulator: Simulator) -> None:
         self.simulators.remove(simulator)
@@ -270,32 +274,32 @@ class Protocol(RuleBasedStateMachine):
     @rule(killed=st.sampled_from(["", "released", "committed"]))
     def learn(self, killed: str = "") -> None:
         """Learn a rollout, or pass over one; the trainer may be killed when it has committed half of that, or all."""
-        parts = self.batches.parts()
+        parts = self.members.parts()
         if parts is None:
-            self.batches.unblock()
+            self.members.unblock()
             return
         if killed == "released":  # what it learns of this rollout is lost: it has not been committed
             self.account.rollouts_learned += 1
-            self.batches._release()
+            self.members.release()
             self._restart()
             return
-        batch = self.batches.take(parts)
-        self.batches.count_games()
+        gathered = self.gatherer.gather(self.members.next, parts, self.version)
+        batch = gathered.batch
+        self.counts.over(gathered)
         for b in range(batch.action.shape[1]):
             self._check(batch.environments(torch.tensor([b])))
         assert self.episodes.finished == self.whole_games
         lag = self.version - batch.policy_version.numpy()
         assert (lag >= 0).all() and (lag < self.at_once).all(), "older than the open rollouts allow"
-        self.steps_used += int(batch.valid.sum())
-        self.account.counts.used += int(batch.valid.sum())
-        self.account.rollouts_learned += 1
+        self.steps_used += gathered.steps
+        self.account.counts.used += gathered.steps
         self.version += 1
         if killed == "committed":
-            self.batches._release()
+            self.members.release()
             self.account.commit()
             self._restart()
             return
-        self.batches.open_next()
+        self.members.open_next()
 
     def _check(self, batch: Batch) -> None:
         """One environment's block is what its ledger wrote, and follows the block before."""
@@ -348,8 +352,8 @@ class Protocol(RuleBasedStateMachine):
 
     @rule(died_before_opening=st.booleans())
     def restart_trainer(self, died_before_opening: bool) -> None:
-        waiting = self.batches.pending.values()
-        if died_before_opening and not self.batches.members and all(blocks.ready for blocks in waiting):
+        waiting = self.members.pending.values()
+        if died_before_opening and not self.members.playing and all(blocks.ready for blocks in waiting):
             for blocks in waiting:
                 blocks.admit(self.rollouts.open)
         self._restart()

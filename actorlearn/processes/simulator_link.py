@@ -1,12 +1,12 @@
-"""The simulators whose rollouts a trainer learns: followed as orders list them, woken when they may go on, waited for.
+"""A trainer's link to its simulators: orders about them are followed, they are woken when they may go on, waited for.
 
-Reads: orders. Writes: through ``processes/batches.py`` the words of membership; wakes the members; tells the
-supervisor whose segments may go.
+Reads: orders. Writes: through ``processes/members.py`` the words of membership; wakes members; tells the supervisor
+whose segments may be removed.
 """
 
 from __future__ import annotations
 
-from actorlearn.processes.batches import Batches
+from actorlearn.processes.members import RolloutMembers
 from actorlearn.wire.channel import Waiter
 from actorlearn.wire.messages import MOST_NAMES, Order, Released
 from actorlearn.wire.wakeup import Wakeup, Wakeups
@@ -14,32 +14,32 @@ from actorlearn.worker.settings import TrainerSettings
 from actorlearn.worker.worker import POLL_MS, Worker
 
 
-class Membership:
-    """The members of one learner."""
+class SimulatorLink:
+    """Orders, wakeups and messages about the members of one learner."""
 
-    def __init__(self, settings: TrainerSettings, worker: Worker, batches: Batches) -> None:
-        """Start with none."""
-        self._learner, self._worker, self._batches = settings.learner, worker, batches
+    def __init__(self, settings: TrainerSettings, worker: Worker, members: RolloutMembers) -> None:
+        """Listen on the trainer's own wakeup and its control socket."""
+        self._learner, self._worker, self._members = settings.learner, worker, members
         self._waiter = Waiter(Wakeup(settings.wakeup.file), worker.control.dealer)
         self._wakeups = Wakeups()
 
     def follow(self, order: Order) -> None:
-        """Take the members into account that an order lists for this learner, and those that have gone."""
+        """Follow the members that an order lists for this learner, and those that have gone."""
         own = [member for member in order.members if member.id.learner == self._learner]
         gone = [member for member in order.gone if member.id.learner == self._learner]
-        self._batches.follow(own, order.leaving, gone)
+        self._members.follow(own, order.leaving, gone)
         self._say_released()
         self._wakeups.follow({member.id.peer: member.wakeup.file for member in own if member.wakeup})
 
     def open_next(self) -> None:
         """Commit what was learned, and let members begin the rollouts whose blocks that frees."""
-        self._batches.open_next()
+        self._members.open_next()
         self._wakeups.wake_all()
         self._say_released()
 
     def unblock(self) -> None:
         """Open a rollout, or pass over one, where no batch can come of the next one otherwise."""
-        self._batches.unblock()
+        self._members.unblock()
         self._say_released()
 
     def wake_all(self) -> None:
@@ -47,7 +47,7 @@ class Membership:
         self._wakeups.wake_all()
 
     def wait(self) -> None:
-        """Sleep until a member wakes it or an order comes, POLL_MS at most."""
+        """Sleep until a member wakes this process or an order comes, POLL_MS at most."""
         self._waiter.wait(POLL_MS)
 
     def wait_following(self) -> bool:
@@ -61,6 +61,6 @@ class Membership:
         return self._worker.alive()
 
     def _say_released(self) -> None:
-        if released := self._batches.released[:MOST_NAMES]:
+        if released := self._members.released[:MOST_NAMES]:
             self._worker.control.send(Released(peers=released))
-            del self._batches.released[: len(released)]
+            del self._members.released[: len(released)]

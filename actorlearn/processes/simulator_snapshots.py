@@ -21,7 +21,7 @@ import msgspec
 from actorlearn.failpoints import hit
 from actorlearn.files import make_folder
 from actorlearn.memory.rollout import FAR
-from actorlearn.processes.batches import Batches
+from actorlearn.processes.members import RolloutMembers
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import snapshot_of
 
@@ -31,28 +31,30 @@ PATIENCE_S = 10.0
 Value = TypeVar("Value")
 
 
-class Gathering:
-    """The snapshots that were asked for last."""
+class SimulatorSnapshots:
+    """The snapshots of all simulators of a learner that were asked for last."""
 
-    def __init__(self, folder: str, batches: Batches) -> None:
-        """Simulators write to this folder, which is there only meanwhile; none: there are to be no snapshots."""
+    def __init__(
+        self, folder: str, members: RolloutMembers, wake: Callable[[], object], wait: Callable[[], bool]
+    ) -> None:
+        """Have simulators write to this folder, which is there only meanwhile; none: there are to be no snapshots.
+
+        ``wake`` wakes them; ``wait`` sleeps a little and follows the members, and is False when it is time to end.
+        """
         self._folder = Path(folder) if folder else None
-        self._batches = batches
-        self._gathered: list[ProcessId] = []
+        self._members, self._wake, self._wait = members, wake, wait
+        self._taken: list[ProcessId] = []
         self.inexact = "checkpoint.exact is false"
         """Why there are none of all simulators; empty where there are."""
         self._complained = False
         self._clear()
 
-    def gather(self, wake: Callable[[], object], wait: Callable[[], bool]) -> None:
-        """Have every simulator take one, with its rows from the rollout on that is to be learned next.
-
-        ``wake`` wakes them; ``wait`` sleeps a little and follows the members, and is False when it is time to end.
-        """
-        self._gathered = []
+    def take(self) -> None:
+        """Have every simulator take one, with its rows from the rollout on that is to be learned next."""
+        self._taken = []
         if self._folder is None:
             return
-        if not self._batches.rollouts.open:
+        if not self._members.rollouts.open:
             self.inexact = ""  # nobody has begun: all follows from seeds
             return
         if against := self._against():
@@ -63,45 +65,49 @@ class Gathering:
         except OSError as error:
             self.inexact = str(error)
             return
-        number = self._batches.rollouts.ask(self._batches.next)
+        number = self._members.rollouts.ask(self._members.next)
         hit("gathering.asked")
-        wake()
-        self.inexact = self._awaited(number, wait)
+        self._wake()
+        self.inexact = self._awaited(number)
         if not self.inexact:
-            self._gathered = [self._batches.ids[peer] for peer in self._batches.members]
+            self._taken = [self._members.ids[peer] for peer in self._members.playing]
 
-    def _awaited(self, number: int, wait: Callable[[], bool]) -> str:
+    def give_up(self, why: str) -> None:
+        """Leave the snapshots out of the next checkpoint, because something else that they need is not to be had."""
+        self.inexact = why
+
+    def _awaited(self, number: int) -> str:
         """Wait until all have answered; says why there is no snapshot of all, nothing where there is."""
         deadline_s = time.monotonic() + PATIENCE_S
         while not (said := self._against(number)) and (late := self._late(number)):
             if time.monotonic() >= deadline_s:
                 return f"{', '.join(late)} did not answer within {PATIENCE_S:g} s"
-            if not wait():
+            if not self._wait():
                 return "it was saved on being told to end"
         return said
 
     def _against(self, number: int = FAR) -> str:
         """Say what stands in the way of a snapshot of all simulators, of this number; empty where nothing does."""
-        b = self._batches
+        playing = self._members.playing
         for peers, why in (
-            (b.gone, "has ended"),
-            (b.pending, "has not begun yet"),
-            ([peer for peer, blocks in b.members.items() if blocks.left < FAR], "is leaving"),
-            ([peer for peer, blocks in b.members.items() if blocks.held == -number], "could take no snapshot"),
+            (self._members.gone, "has ended"),
+            (self._members.pending, "has not begun yet"),
+            ([peer for peer, blocks in playing.items() if blocks.left < FAR], "is leaving"),
+            ([peer for peer, blocks in playing.items() if blocks.held == -number], "could take no snapshot"),
         ):
             if peers:
                 return f"{', '.join(self._names(peers))} {why}"
-        return "" if b.members else "no simulator is at work"
+        return "" if playing else "no simulator is at work"
 
     def _late(self, number: int) -> list[str]:
-        return self._names(peer for peer, blocks in self._batches.members.items() if abs(blocks.held) < number)
+        return self._names(peer for peer, blocks in self._members.playing.items() if abs(blocks.held) < number)
 
     def _names(self, peers: Iterable[str]) -> list[str]:
-        return [self._batches.ids[peer].name for peer in peers]
+        return [self._members.ids[peer].name for peer in peers]
 
     def put(self, folder: Path) -> dict[str, Any]:
-        """Move what was gathered into a checkpoint's folder; returns what its state says of that."""
-        names = [own.name for own in self._gathered]
+        """Move the snapshots into a checkpoint's folder; returns its keys ``inexact`` and ``simulators``."""
+        names = [own.name for own in self._taken]
         if self._folder is not None and not self.inexact:
             try:
                 for name in names:
@@ -111,8 +117,8 @@ class Gathering:
                 self.inexact = str(error)
                 for name in names:
                     (folder / snapshot_of(name)).unlink(missing_ok=True)
-        gathered = [] if self.inexact else self._gathered
-        return {"inexact": self.inexact, "simulators": msgspec.to_builtins(gathered)}
+        taken = [] if self.inexact else self._taken
+        return {"inexact": self.inexact, "simulators": msgspec.to_builtins(taken)}
 
     def complaint(self) -> str:
         """Return, once, what a person should see of a checkpoint that was to have snapshots and has none."""
@@ -122,8 +128,8 @@ class Gathering:
         return f"a checkpoint is not exact: {self.inexact}; a run resumed from it begins new games"
 
     def close(self) -> None:
-        """Forget what was gathered."""
-        self._gathered = []
+        """Forget the snapshots, and remove their folder."""
+        self._taken = []
         self._clear()
 
     def _clear(self) -> None:

@@ -1,0 +1,86 @@
+"""Counts of a trainer: what all learners have learned from, the account of its own experience, scores of its games."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from actorlearn.memory import account
+from actorlearn.memory.account import Account
+from actorlearn.metrics.episodes import Episodes
+from actorlearn.parameters.interface import Agreed
+from actorlearn.processes.batches import Gathered
+
+
+@dataclass
+class TrainerCounts:
+    """What one trainer counts."""
+
+    account: Account
+    """Steps of this learner's own simulators: learned from, dropped, and the rollout to be learned next."""
+    episodes: Episodes
+    """Games of these simulators."""
+    env_steps: int = 0
+    """Environment steps that all learners together have learned from."""
+    updates: int = 0
+    """Batches that all learners together have learned from; in mode sync those of one update count as one."""
+
+    def learned(self, agreed: Agreed, steps: int) -> None:
+        """Count so many steps that this learner has learned from, and all that all learners have by agreement."""
+        self.env_steps, self.updates = agreed.env_steps, agreed.updates
+        self.account.counts.used += steps
+
+    def over(self, gathered: Gathered) -> None:
+        """Count the games of a rollout and the steps left out of its batch; the rollout after it is the next."""
+        dropped = self.account.counts.dropped
+        dropped["stale"] += gathered.stale
+        dropped["no_room"] += gathered.no_room
+        for part in gathered.parts:
+            column = {
+                name: part.blocks.block(name, part.group, gathered.rollout)
+                for name in ("reward", "terminated", "truncated", "first")
+            }
+            over = column["terminated"] | column["truncated"]
+            self.episodes.add(part.owner, column["reward"], over, column["first"])
+        self.account.rollouts_learned += 1
+
+    # Checkpoints ---------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Plain values for a checkpoint."""
+        return {
+            "env_steps": self.env_steps,
+            "updates": self.updates,
+            "account": msgspec.to_builtins(self.account.counts),
+            "learned": self.account.rollouts_learned,  # a rollout; older checkpoints have it by this name
+            "episodes_finished": self.episodes.finished,
+            "recent_returns": list(self.episodes.recent),
+            "recent_lengths": list(self.episodes.recent_lengths),
+            "games": self.episodes.state(),
+        }
+
+    def restore(self, state: Mapping[str, Any], exactly: bool, outlived: bool) -> None:
+        """Take back the state of a checkpoint, but for games that have not ended.
+
+        The account goes on with that of a run that has ended, where nothing has been committed in this one; else with
+        that of a trainer that has died, whose steps since the checkpoint are rolled back unless what it learned
+        ``outlived`` it. Steps that were in flight are dropped unless their simulators go on ``exactly``.
+        """
+        self.env_steps, self.updates = state["env_steps"], state["updates"]
+        self.episodes.finished = state["episodes_finished"]
+        self.episodes.recent.extend(state["recent_returns"])
+        self.episodes.recent_lengths.extend(state["recent_lengths"])
+        saved = msgspec.convert(
+            state.get("account") or {"used": state["own_steps"]}, account.Counts
+        )  # else: an older one
+        if not self.account.commits:
+            self.account.rollouts_learned, self.account.counts = state["learned"], saved
+            if not exactly:
+                saved.dropped["not_resumed"] += state.get("in_flight", 0)
+        elif not outlived:
+            counts = self.account.counts
+            counts.dropped["rolled_back"] += counts.used - saved.used
+            counts.used = saved.used

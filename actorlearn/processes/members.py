@@ -1,0 +1,178 @@
+"""The simulators that take part in a learner's rollouts: admitted to one, listed while they play, released once over.
+
+Reads: the words ``ready``, ``observed`` and ``completed`` of each member (``memory/rollout.py``).
+Writes: the words ``joined``, ``left`` and ``released`` of each member, and ``open``, which frees the blocks of rollouts
+that have been learned; commits the account. Knows no messages: ``processes/simulator_link.py`` carries those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from actorlearn.failpoints import hit
+from actorlearn.memory.account import Account
+from actorlearn.memory.rollout import Blocks, Rollouts, steps_in_flight, unfinished_steps
+from actorlearn.metrics.episodes import Episodes
+from actorlearn.wire.identity import ProcessId
+from actorlearn.wire.messages import Member
+from actorlearn.worker.worker import open_members
+
+
+class Part(NamedTuple):
+    """The block that one group of a member has written in a rollout."""
+
+    peer: str
+    blocks: Blocks
+    group: int
+
+    @property
+    def owner(self) -> str:
+        """Name of the group, by which its games, rings and returns are kept: ``<peer>/<group>``."""
+        return f"{self.peer}/{self.group}"
+
+
+class RolloutMembers:
+    """The members of one learner, and the rollouts that each takes part in."""
+
+    def __init__(self, rollouts: Rollouts, account: Account, episodes: Episodes, open_rollouts: int) -> None:
+        """Begin without members. ``open_rollouts`` may be open at once: 1 is strictly on-policy, 2 one update of lag.
+
+        Where a member ends within a rollout, its unfinished steps are counted in ``account`` and its unfinished games
+        leave ``episodes``.
+        """
+        self.rollouts = rollouts
+        self.account = account
+        self.episodes = episodes
+        self.open_rollouts = open_rollouts
+        self.playing: dict[str, Blocks] = {}
+        """Members admitted to a rollout, by peer id, in the order of the newest list."""
+        self.gone: dict[str, Blocks] = {}
+        """Members that have left or died, and whose complete blocks are still to be learned from."""
+        self.pending: dict[str, Blocks] = {}
+        """Members that are to be admitted with the next rollout."""
+        self.released: list[str] = []
+        """Peer ids of members whose segments are needed no more, until the supervisor has been told."""
+        self.ids: dict[str, ProcessId] = {}
+        """Identities of all members above, by peer id."""
+        self.listed: list[str] = []
+        """Peer ids of the newest list."""
+
+    def follow(self, members: Sequence[Member], leaving: Sequence[str], gone: Sequence[Member] = ()) -> None:
+        """Follow the newest list of members: from the next rollout on for arrivals, at once for the dead.
+
+        ``leaving`` names processes that are to finish; ``gone`` lists the dead that nobody has released yet, of whom
+        some may be of the time of another trainer.
+        """
+        known = {**self.playing, **self.pending, **self.gone}
+        listed = open_members(members, known)
+        self.listed = list(listed)
+        self.gone |= {peer: blocks for peer, blocks in self.playing.items() if peer not in listed}
+        for peer, blocks in open_members(gone, known).items():
+            if 0 < blocks.released <= self.account.commits:
+                self.released.append(peer)
+            else:
+                self.gone[peer] = blocks
+        self.playing = {peer: blocks for peer, blocks in listed.items() if blocks.joined >= 0}
+        self.pending = {peer: blocks for peer, blocks in listed.items() if blocks.joined < 0}
+        ids = {member.id.peer: member.id for member in (*gone, *members)} | self.ids
+        self.ids = {peer: ids[peer] for peer in (*self.gone, *listed)}
+        for peer in [peer for peer in self.pending if ids[peer].name in leaving]:
+            self.playing[peer] = self.pending.pop(peer)
+            self.playing[peer].admit(self.rollouts.open)  # never takes part: it leaves with the same rollout, below
+        for peer, blocks in self.playing.items():
+            if ids[peer].name in leaving and blocks.left > self.rollouts.open:
+                blocks.leave(self.rollouts.open)
+
+    @property
+    def next(self) -> int:
+        """Number of the rollout to be learned next."""
+        return self.account.rollouts_learned
+
+    def parts(self) -> list[Part] | None:
+        """Return the blocks that make the next batch, by their simulators' numbers; None while one is being written.
+
+        The order is the same whoever has died meanwhile: a trainer that takes up a rollout of which another one has
+        made some minibatches draws the rest from the same rows.
+        """
+        parts, rollout = [], self.next
+        for peer, blocks in sorted({**self.gone, **self.playing}.items(), key=lambda member: member[1].number):
+            for group in range(blocks.groups):
+                if not blocks.takes_part(rollout):
+                    continue
+                if blocks.completed(group) > rollout:
+                    parts.append(Part(peer, blocks, group))
+                elif peer in self.playing:
+                    return None
+        return parts or None
+
+    def rows(self) -> int:
+        """Count the rows of the next rollout that every participant has observed."""
+        rollout = self.next
+        playing = [blocks for blocks in self.playing.values() if blocks.takes_part(rollout)]
+        return max(0, min((b.observed(g) - rollout * b.horizon for b in playing for g in range(b.groups)), default=0))
+
+    def in_flight(self) -> int:
+        """Count the environment steps that lie in blocks and are not learned from."""
+        return sum(steps_in_flight(blocks, self.next) for blocks in (*self.gone.values(), *self.playing.values()))
+
+    def open_next(self) -> None:
+        """Commit the account, free the blocks of all rollouts learned, and let members begin as many new ones."""
+        self.release()
+        hit("batches.released")
+        self.account.commit()
+        hit("batches.committed")
+        self._admit()
+        hit("batches.admitted")
+        self.rollouts.raise_to(self.next + self.open_rollouts)
+
+    def unblock(self) -> None:
+        """Open a rollout, or pass over one, where no batch can come of the next rollout otherwise.
+
+        Called while there is nothing to learn from. That is so while members play, and then there is nothing to do. But
+        nobody plays when nobody takes part yet, when a trainer died before it opened the next rollout, and when all who
+        took part have died while those who live join later.
+        """
+        playing = self.playing.values()
+        taking_part = any(blocks.takes_part(self.next) for blocks in playing)
+        if taking_part and self.rollouts.open >= self.next + self.open_rollouts:
+            return
+        if not taking_part and not self._admissible() and any(blocks.joined > self.next for blocks in playing):
+            self.account.rollouts_learned += 1  # one by one: complete blocks of the dead in between still count
+        self.open_next()
+
+    def release(self) -> None:
+        """Release members that are gone and all of whose complete rollouts are learned; count their unfinished steps.
+
+        Their segments name the commit that this is counted in, as a trainer may be killed before it makes that.
+        """
+        for peer in [peer for peer, blocks in self.gone.items() if not _remaining(blocks, self.next)]:
+            blocks = self.gone.pop(peer)
+            for group in range(blocks.groups):
+                self.account.counts.dropped["unfinished"] += unfinished_steps(blocks, group)
+                self.episodes.drop(Part(peer, blocks, group).owner)
+            blocks.release(self.account.commits + 1)
+            self.released.append(peer)
+
+    def _admit(self) -> None:
+        """Let those that are ready take part, from the first rollout that is not open yet.
+
+        Where nobody takes part, at the start or when all have died, that is the rollout to be learned next.
+        """
+        first_rollout = max(self.rollouts.open, self.next) if self.playing else self.next
+        admitted = self._admissible()
+        for blocks in admitted.values():
+            blocks.admit(first_rollout)
+        present = {**self.playing, **admitted}
+        self.playing = {peer: present[peer] for peer in self.listed if peer in present}
+        self.pending = {peer: blocks for peer, blocks in self.pending.items() if peer not in admitted}
+
+    def _admissible(self) -> dict[str, Blocks]:
+        """Waiting members that are ready; none while nobody takes part and one is not, so that all begin together."""
+        ready = {peer: blocks for peer, blocks in self.pending.items() if blocks.ready}
+        return ready if self.playing or len(ready) == len(self.pending) else {}
+
+
+def _remaining(blocks: Blocks, rollouts_learned: int) -> bool:
+    """Whether a member has complete rollouts that are not learned from yet."""
+    return any(min(blocks.completed(group), blocks.left) > rollouts_learned for group in range(blocks.groups))

@@ -1,0 +1,38 @@
+"""Storing of rollouts in a learner's replay, where it learns from one: the rows that stage 3 leaves out of the batch.
+
+Reads: complete blocks, where they lie. Writes: the replay, flushed once a rollout, in the order of the parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from actorlearn.processes.members import Part
+from actorlearn.replay.buffer import Replay
+from actorlearn.replay.rows import COLUMNS
+
+
+class ReplayStorage:
+    """Stores rollouts in one replay."""
+
+    def __init__(self, replay: Replay) -> None:
+        """Store in this replay, which has rings for as many environments as there were at the start."""
+        self._replay = replay
+
+    def room(self, parts: Sequence[Part]) -> Tensor:
+        """Return for each environment of a rollout, bool [B], whether the replay has a ring for it."""
+        owners = self._replay.room({part.owner: part.blocks.envs_per_group for part in parts})
+        return torch.cat([torch.full((part.blocks.envs_per_group,), part.owner in owners) for part in parts])
+
+    def store(self, rollout: int, parts: Sequence[Part]) -> None:
+        """Store a rollout, unless that was done before the trainer was killed."""
+        if rollout < self._replay.rollouts:
+            return
+        self._replay.leave_to([part.owner for part in parts])
+        for part in parts:
+            block = {name: part.blocks.block(name, part.group, rollout) for name in COLUMNS}
+            self._replay.add(part.owner, rollout, block)
+        self._replay.flush(rollout + 1)

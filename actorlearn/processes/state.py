@@ -1,0 +1,101 @@
+"""The state of a trainer: all that its checkpoints hold, as tensors and plain values, and the way back from these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from actorlearn.learning.reward_scale import RewardScale
+from actorlearn.learning.update import Learning
+from actorlearn.parameters.checkpoint import Checkpoint
+from actorlearn.parameters.published import Published
+from actorlearn.processes.counts import TrainerCounts
+from actorlearn.processes.members import RolloutMembers
+from actorlearn.processes.simulator_snapshots import of_the_first, simulators_of
+
+
+class NotKeptError(Exception):
+    """Weights by which simulators act cannot be saved; the message says why."""
+
+
+@dataclass(frozen=True)
+class TrainerState:
+    """The parts of a trainer that outlive it in a checkpoint."""
+
+    learning: Learning
+    counts: TrainerCounts
+    members: RolloutMembers
+    published: Published
+    rewards: RewardScale | None
+    """The scale of rewards, where they are scaled."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that learning changes, by name."""
+        return self.learning.tensors()
+
+    def plain(self) -> dict[str, Any]:
+        """Everything else but the weights by which simulators act, as plain values."""
+        return {
+            **self.counts.state(),
+            "in_flight": self.members.in_flight(),
+            "policy_version": self.published.version,
+            "rewards": self.rewards.state() if self.rewards is not None else None,
+            "skipped": self.learning.skipped,
+            "rollouts": self.members.rollouts.state(self.members.next),
+            "weights": self.learning.sha256(),
+        }
+
+    def acting(self) -> tuple[dict[str, Tensor], dict[str, int]]:
+        """Return the weights by which open rollouts are played, and the steps they were published at, by version.
+
+        Without the newest where it is what was learned last, as it is but for a pass that was broken off. Raises
+        NotKeptError where a version is not kept any more, and after such a pass unless a replay is learned from.
+        """
+        rollouts, newest = self.members.rollouts, self.published.version
+        versions = {newest, *(rollouts.version(rollout) for rollout in range(self.members.next, rollouts.open))}
+        kept = self.published.kept(versions)
+        if gone := versions - kept.keys():
+            raise NotKeptError(f"versions {gone} of the weights are not kept any more")
+        weights = self.learning.weights.detach().cpu().numpy()
+        if newest in kept and np.array_equal(kept[newest][0], weights, equal_nan=True):
+            del kept[newest]
+        elif self.learning.replay is None:
+            raise NotKeptError("it was told to end among the minibatches of a batch")
+        tensors = {f"published.{version}": torch.from_numpy(copy) for version, (copy, _) in kept.items()}
+        return tensors, {str(version): steps for version, (_, steps) in kept.items()}
+
+    def restore(self, saved: Checkpoint, exactly: bool, outlived: bool) -> None:
+        """Take back a checkpoint; ``exactly``: with its simulators, which go on where they stood.
+
+        ``outlived``: what a trainer learns stays when it dies (``parameters/modes.py``).
+        """
+        begins = not self.counts.account.commits
+        self.learning.restore(saved, exactly)
+        self.counts.restore(saved.state, exactly, outlived)
+        if begins and not exactly:
+            self.learning.consumed.forget_parts()
+        if self.rewards is not None and saved.state.get("rewards"):
+            rewards = saved.state["rewards"]
+            returns = of_the_first(rewards["returns"], simulators_of(saved.state)) if exactly else rewards["returns"]
+            self.rewards.restore({**rewards, "returns": returns})
+        if exactly:
+            self._restore_acting(saved)
+        else:
+            self.published.go_on_after(saved.state["policy_version"])
+
+    def _restore_acting(self, saved: Checkpoint) -> None:
+        """Publish the weights by which simulators act, and take back their games, as if nothing had happened."""
+        state, weights = saved.state, saved.section("published")
+        for version in sorted(map(int, weights)):
+            self.published.go_on_after(version - 1)
+            self.published.publish(weights[str(version)].numpy(), state["published"][str(version)])
+        if str(state["policy_version"]) not in weights:
+            self.published.go_on_after(state["policy_version"] - 1)
+            self.learning.publish(self.published, self.counts.env_steps)
+        self.members.rollouts.restore(state["rollouts"])
+        self.counts.episodes.restore(of_the_first(state["games"], simulators_of(state)))
+        self.learning.skipped = state["skipped"]
