@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from actorlearn.address import Shm
+from actorlearn.address import Ipc, Pipe, Shm
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.progress import progress_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
@@ -38,8 +38,14 @@ class Scene:
     def __init__(self, folder: Path, **changed: Any) -> None:
         """``changed`` are keys of the trainer's settings."""
         self.folder = folder
-        paths = {name: str(folder / name) for name in ("progress", "wakeup", "weights", "rollouts", "account")}
-        paths |= {"run_dir": str(folder), "control": f"ipc://{folder}/control"}
+        paths: dict[str, Any] = {
+            name: Shm(str(folder / name)) for name in ("progress", "weights", "rollouts", "account")
+        }
+        paths |= {
+            "wakeup": Pipe(str(folder / "wakeup")),
+            "control": Ipc(str(folder / "control")),
+            "run_dir": str(folder),
+        }
         numbers = {"total_steps": 5 * STEPS, "checkpoint_every_steps": 10**6, "checkpoint_keep": 3}
         numbers |= {"rollout_steps": STEPS, "report_every_s": 0.0}
         made = learning()
@@ -71,7 +77,7 @@ class Scene:
 
     def run(self) -> None:
         """Run a trainer to its end; raises what it raises."""
-        router = Router(self.settings.control)
+        router = Router(self.settings.control.endpoint)
         over = threading.Event()
         others = threading.Thread(target=self._play, args=(router, over))
         others.start()
