@@ -62,7 +62,7 @@ MOST_MESSAGES = 1000
 """Read in one turn; whoever floods the socket must not keep us from the others."""
 
 QUIET = frozenset({"spawned", "ended", "failed"})
-"""Notes that only events.jsonl gets: another one says as much to a person."""
+"""Notes about a process that only events.jsonl gets: another one says as much to a person."""
 
 
 def run(
@@ -347,7 +347,7 @@ class Runner:
         if note.kind == "evaluated":
             self.evaluation = evaluations.metrics(note.fields)
         self.journal.event(note)
-        if note.kind not in QUIET:
+        if note.kind not in QUIET or not note.process:
             self._tell(lambda console: console.event(note))
 
     def _row(self, action: ev.Row) -> None:

@@ -1,0 +1,64 @@
+"""Every command block of README and docs does what its page says it does."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+from launch.topology.load import parse
+from tests.sizes import ROOT
+from tests.system.blocks import blocks, environment, follow, is_known, pages, runs_something
+
+PAGES = list(pages(ROOT, ROOT / "docs"))
+PROGRAM = '#!/bin/sh\nexec {command} "$@"\n'
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment of its own in which this checkout is installed; `pip` there needs no network."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, symlinks=True)
+    python = folder / "bin" / "python"
+    site = folder / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    (site / "checkout.pth").write_text(f"{ROOT}\n{sysconfig.get_path('purelib')}\n")
+    pip = f"{sys.executable} -m pip --python {python} --quiet"
+    for name, command in (("actorlearn", f"{python} -m actorlearn"), ("pip", pip)):
+        (folder / "bin" / name).write_text(PROGRAM.format(command=command))
+        (folder / "bin" / name).chmod(0o755)
+    return folder / "bin"
+
+
+@pytest.mark.system
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("page", [page for page in PAGES if runs_something(page)], ids=lambda page: page.name)
+def test_every_command_of_a_page_works_where_it_stands(
+    page: Path, commands: Path, sockets_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_NO_BUILD_ISOLATION", "0")  # pip's way to say yes: setuptools is here
+    for name in ("configs", "examples"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    follow(page, tmp_path, environment(commands, sockets_root, tmp_path))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_mark_before_a_block_is_one_that_is_understood(page: Path) -> None:
+    unknown = [block.mark for block in blocks(page) if not is_known(block.mark)]
+    assert not unknown, f"{page.name}: {unknown}; tests/system/blocks.py says which there are"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_topology_of_a_page_is_one(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is a whole file: it has an environment."""
+    monkeypatch.syspath_prepend(tmp_path)
+    for block in blocks(page):
+        if block.kind == "python" and block.file:
+            (tmp_path / block.file).write_text(block.text)
+        if block.kind == "yaml" and "env:" in block.text:
+            assert parse(block.text).env.id
