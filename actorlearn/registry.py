@@ -69,17 +69,14 @@ def called(settings: type[SettingsT], name: str) -> type[SettingsT]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spec:
-    """What is known of an entry before it is made. Each kind of entry adds what its users must know."""
+class PlugIn:
+    """What is known of an entry of a registry before it is made. Each kind of entry adds what its users must know."""
 
-    tag_field: ClassVar[str] = "name"
-    """The key by which settings say whose they are."""
     methods: ClassVar[tuple[str, ...]] = ()
     """Methods that the class must have."""
     described_in: ClassVar[str] = ""
     """The file that says what the methods do."""
     name: str
-    settings: type[Settings]
     made_by: str
     """The class, as package.module:Name."""
 
@@ -100,13 +97,26 @@ class Spec:
         """Describe a stranger's class that brings no spec; raises ValueError that says why it cannot be one."""
         raise NotImplementedError
 
+    def under(self, name: str) -> Self:
+        """Return the same under the name by which it was asked for."""
+        return replace(self, name=name)
 
+
+@dataclass(frozen=True, kw_only=True)
+class Spec(PlugIn):
+    """An entry that is chosen in a section of a topology, whose other keys are its settings."""
+
+    tag_field: ClassVar[str] = "name"
+    """The key by which settings say whose they are."""
+    settings: type[Settings]
+
+    def under(self, name: str) -> Self:
+        """Return the same, and its settings, under the name by which it was asked for."""
+        return replace(self, name=name, settings=called(self.settings, name))
+
+
+PlugInT = TypeVar("PlugInT", bound=PlugIn)
 SpecT = TypeVar("SpecT", bound=Spec)
-
-
-def named(spec: SpecT, name: str) -> SpecT:
-    """Return a spec under the name by which it was asked for."""
-    return replace(spec, name=name, settings=called(spec.settings, name))
 
 
 def settings_of(found: Any, module: ModuleType, base: type[SettingsT]) -> type[SettingsT]:
@@ -120,7 +130,7 @@ def settings_of(found: Any, module: ModuleType, base: type[SettingsT]) -> type[S
 
 
 @dataclass(frozen=True)
-class Entry(Generic[SpecT]):
+class Entry(Generic[PlugInT]):
     """A name in a registry, and where it comes from."""
 
     name: str
@@ -128,40 +138,40 @@ class Entry(Generic[SpecT]):
     """The spec, as package.module:NAME."""
     distribution: str
     kind: str
-    spec_type: type[SpecT]
+    spec_type: type[PlugInT]
 
-    def load(self) -> SpecT:
+    def load(self) -> PlugInT:
         """Import the spec; raises ValueError, one line."""
         what = f"{self.kind} {self.name!r} of {self.distribution}"
         found = imports.attribute(self.value, what)
         if not isinstance(found, self.spec_type):
             raise ValueError(f"{what}: {self.value} must be {_a(self.spec_type)}, and is {found!r:.100}")
-        return named(found, self.name)
+        return found.under(self.name)
 
 
-class Registry(Generic[SpecT]):
+class PlugIns(Generic[PlugInT]):
     """The entries of one kind."""
 
-    def __init__(self, kind: str, group: str, spec_type: type[SpecT]) -> None:
+    def __init__(self, kind: str, group: str, spec_type: type[PlugInT]) -> None:
         """``kind`` is what errors call an entry, ``group`` the entry points' group."""
         self.kind = kind
         self.group = group
         self.spec_type = spec_type
-        self._specs: dict[str, SpecT] = {}
+        self._specs: dict[str, PlugInT] = {}
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all entries, the shipped ones first; loads none."""
         return tuple(self._entries())
 
-    def entries(self) -> tuple[Entry[SpecT], ...]:
+    def entries(self) -> tuple[Entry[PlugInT], ...]:
         """Return all entries, the shipped ones first, also such as cannot be loaded."""
         return tuple(self._entries().values())
 
-    def specs(self) -> tuple[SpecT, ...]:
+    def specs(self) -> tuple[PlugInT, ...]:
         """Return the specs of all entries that can be loaded."""
         return tuple(self._loaded())
 
-    def spec(self, name: str) -> SpecT:
+    def spec(self, name: str) -> PlugInT:
         """Return the spec of an entry, or of the class that "package.module:Name" names.
 
         Raises ValueError, one line, where there is none or it does not fit.
@@ -170,29 +180,20 @@ class Registry(Generic[SpecT]):
             self._specs[name] = self._found(name)
         return self._specs[name]
 
-    def read(self, section: Mapping[str, Any]) -> Any:
-        """Return the settings that a mapping of builtins has, by its name; raises ValueError."""
-        if not isinstance(section, Mapping):
-            raise ValueError(f"{self.kind}: {section!r:.100} must be a mapping of keys")
-        name = section.get(self.spec_type.tag_field)
-        if not isinstance(name, str):
-            raise ValueError(f"{self.kind}.{self.spec_type.tag_field}: {name!r:.100} must be a name")
-        return msgspec.convert(section, self.spec(name).settings)
-
-    def _entries(self) -> dict[str, Entry[SpecT]]:
+    def _entries(self) -> dict[str, Entry[PlugInT]]:
         return {
             name: Entry(name, value, distribution, self.kind, self.spec_type)
             for name, (value, distribution) in _points(self.group).items()
         }
 
-    def _loaded(self) -> Iterator[SpecT]:
+    def _loaded(self) -> Iterator[PlugInT]:
         for name in self.names():
             try:
                 yield self.spec(name)
             except ValueError:  # a broken package must not hide the others; `doctor` says what is wrong with it
                 continue
 
-    def _found(self, name: str) -> SpecT:
+    def _found(self, name: str) -> PlugInT:
         if entry := self._entries().get(name):
             return entry.load()
         what = f"{self.kind}.name: {name!r}"
@@ -200,7 +201,7 @@ class Registry(Generic[SpecT]):
             raise ValueError(f"{what} must be {', '.join(self.names())} or package.module:Name")
         found = imports.attribute(name, what)
         if isinstance(found, self.spec_type):
-            return named(found, name)
+            return found.under(name)
         if not isinstance(found, type):
             raise ValueError(f"{what} must be a class or {_a(self.spec_type)}, and is {found!r:.100}")
         module = imports.module(name.partition(":")[0], what)
@@ -210,6 +211,19 @@ class Registry(Generic[SpecT]):
         except ValueError as error:
             raise ValueError(f"{what} does not fit: {error}") from None
         return spec
+
+
+class Registry(PlugIns[SpecT]):
+    """The entries of one kind that are chosen in a section of a topology."""
+
+    def read(self, section: Mapping[str, Any]) -> Any:
+        """Return the settings that a mapping of builtins has, by its name; raises ValueError."""
+        if not isinstance(section, Mapping):
+            raise ValueError(f"{self.kind}: {section!r:.100} must be a mapping of keys")
+        name = section.get(self.spec_type.tag_field)
+        if not isinstance(name, str):
+            raise ValueError(f"{self.kind}.{self.spec_type.tag_field}: {name!r:.100} must be a name")
+        return msgspec.convert(section, self.spec(name).settings)
 
 
 def open_to(registry: Registry[Any]) -> Any:

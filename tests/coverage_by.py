@@ -73,7 +73,6 @@ COVERED_BY = {
     "actorlearn/processes/replay_storage.py": "tests/learning/test_replay.py",
     "actorlearn/processes/simulator.py": "tests/processes/test_rollout_protocol.py",
     "actorlearn/tasks/describe.py": "tests/launch/plan/test_probe.py",
-    "actorlearn/worker/roles.py": "tests/launch/supervision/test_supervisor.py",
     "actorlearn/worker/settings.py": "tests/launch/plan/test_plan.py",
     # launch
     "launch/__main__.py": "tests/launch/test_cli.py",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
-import importlib
 import os
 import signal
 import sys
@@ -20,7 +19,7 @@ from actorlearn.memory.progress import STACK_SIGNAL
 from actorlearn.wire.control import Control, TurnedAwayError
 from actorlearn.worker import settings as all_settings
 from actorlearn.worker.output import lose_what_finds_no_room
-from actorlearn.worker.roles import ROLES, TASKS, RoleSpec
+from actorlearn.worker.roles import ROLES, TASKS, RoleSpec, TaskSpec
 from actorlearn.worker.scheduling import SLICE_NS, set_slice
 
 _PR_SET_PDEATHSIG = 1
@@ -38,26 +37,27 @@ def die_with_parent() -> None:
 
 def main(arguments: list[str]) -> int:
     """Run a role to its end; 0 done, 1 failed, 2 wrong request, 3 turned away by the supervisor."""
-    known = {**ROLES, **TASKS}
-    if len(arguments) != 2 or arguments[0] not in known:
-        print(f"usage: python -m actorlearn.processes {{{','.join(known)}}} SETTINGS.json", file=sys.stderr)
+    spec = _spec(arguments[0]) if len(arguments) == 2 else None
+    if spec is None:
+        known = ",".join((*ROLES.names(), *TASKS))
+        print(f"usage: python -m actorlearn.processes {{{known}}} SETTINGS.json", file=sys.stderr)
         return 2
     die_with_parent()
-    spec, path = known[arguments[0]], arguments[1]
+    path = arguments[1]
     if isinstance(spec, RoleSpec):  # a task's output is read by whoever has asked
         lose_what_finds_no_room()
     faulthandler.register(STACK_SIGNAL, all_threads=True)
     if isinstance(spec, RoleSpec) and spec.in_step and not set_slice(SLICE_NS):
         print("no time slice of its own, for which Linux 6.12 is needed: woken up late on a busy machine", flush=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's to understand
-    module = importlib.import_module(spec.module)
+    run = spec.load()
     try:
         settings = all_settings.read(Path(path), spec.settings)
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
     try:
-        module.run(settings)
+        run(settings)
     except TurnedAwayError as refusal:
         print(f"refused: {refusal}", file=sys.stderr)
         return 3
@@ -69,6 +69,17 @@ def main(arguments: list[str]) -> int:
             line.close()
         return 1
     return 0
+
+
+def _spec(name: str) -> RoleSpec | TaskSpec | None:
+    """Return the role or task of a name; None, and a line on stderr, where a role cannot be imported."""
+    if name in TASKS:
+        return TASKS[name]
+    try:
+        return ROLES.spec(name)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return None
 
 
 if __name__ == "__main__":

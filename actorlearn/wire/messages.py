@@ -76,7 +76,7 @@ class Applied(Message, frozen=True):
 
 
 class Report(Message, frozen=True):
-    """One row for metrics.jsonl, from the trainer."""
+    """One row for metrics.jsonl, from a trainer; metrics to be added to such rows, from others."""
 
     row: dict[Name, float | int | dict[Name, float] | None]
 

@@ -1,16 +1,26 @@
-"""The roles of processes, one row each: which module runs it, what it is told, and how a run depends on it.
+"""Roles: what the processes of a run are for. Each is described by a spec and comes in by an entry point.
 
-A new role is a row here and its module; ``launch/plan/roles.py`` says how many of it a topology has and what each is
-told. Nothing here imports torch: modules are named, and imported by the process itself.
+    [project.entry-points."actorlearn.roles"]
+    auditor = "my_package.auditor_role:SPEC"
+
+A role is two files: its module, which a process of it runs, and its spec with the settings of such a process, the keys
+of the role in a topology, and the plan: how many there are, and what each is told. The shipped roles come in by the
+same door. Nothing here imports torch, nor ``launch``: modules and plans are named, a module is imported by the process
+itself, and a plan by who starts it.
+
+A role that is not shipped takes part in a run whose topology names it: ``roles: {auditor: {count: 1}}``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
+from actorlearn.registry import PlugIn, PlugIns
 from actorlearn.worker.settings import (
     AloneSettings,
     DescribeSettings,
@@ -22,22 +32,45 @@ from actorlearn.worker.settings import (
     TrainerSettings,
 )
 
+Hang = Annotated[
+    float, Meta(ge=2, le=1_000_000, description="no sign of life, and no processor time, for so long is a hang")
+]
+Spin = Annotated[
+    float, Meta(ge=2, le=1_000_000, description="no sign of life for so long is a hang, though it computes")
+]
+
+
+class RoleSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The keys of a role in a topology, under ``roles.<name>``; a role with keys of its own subclasses this."""
+
+    count: Annotated[
+        int, Meta(ge=0, le=64, description="processes of each learner, or of the run, as the role's scope says")
+    ] = 1
+    hang_s: Hang = 30.0
+    spin_s: Spin = 600.0
+
 
 @dataclass(frozen=True, kw_only=True)
-class TaskSpec:
-    """A process that answers one question on its standard output and ends."""
+class TaskSpec(PlugIn):
+    """A process that answers one question on its standard output and ends; ``made_by`` names the function it runs."""
 
-    name: str
-    module: str
-    """Has ``run(settings)``."""
     settings: type[msgspec.Struct]
+    """Settings of such a process, with which the function is called."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class RoleSpec(TaskSpec):
-    """A role of the processes of a run, which the supervisor starts, watches and starts again."""
+class RoleSpec(PlugIn):
+    """A role of the processes of a run, which the supervisor starts, watches and starts again.
+
+    ``made_by`` names the function that such a process runs, to its end: ``my_package.auditor:run``.
+    """
 
     settings: type[ProcessSettings]
+    """Settings of such a process, with which the function is called."""
+    planned_by: str
+    """Its `RolePlan`, as package.module:NAME. A process never asks for it."""
+    section: type[RoleSection] | None = RoleSection
+    """The role's keys in a topology; None where the topology has a section of its own for it, as for shipped roles."""
     scope: Literal["learner", "run"] = "learner"
     """Whom it works for. What works for a learner comes and goes with its trainer."""
     needed: Literal["each", "one", "none"] = "each"
@@ -60,19 +93,55 @@ class RoleSpec(TaskSpec):
         return self.learns or self.makes_rows
 
 
-TRAINER = RoleSpec(name="trainer", module="actorlearn.processes.trainer", settings=TrainerSettings, learns=True)
-INFERENCE = RoleSpec(name="inference", module="actorlearn.processes.inference", settings=InferenceSettings)
+@dataclass(frozen=True, kw_only=True)
+class RolePlan:
+    """How many processes of a role a topology means, and what each is told; asked by ``launch/plan`` alone. Pure.
+
+    A topology here is a ``launch.topology.schema.Topology`` without any ``auto``.
+    """
+
+    settings: Callable[[Any, dict[str, Any], Any], ProcessSettings]
+    """(briefing, base, start) -> settings of one incarnation; called before each start. ``briefing`` is what settings
+    follow from (``launch.plan.roles.Briefing``), ``base`` the fields of `ProcessSettings`, and ``start`` what differs
+    between incarnations (``launch.plan.roles.Start``)."""
+    count: Callable[[Any], int] | None = None
+    """Topology -> processes of each learner, or of the run, as the role's scope says; None: as its section says."""
+    does: Callable[[Any], str] = lambda _: ""
+    """Topology -> words that `actorlearn check` shows about such a process."""
+    threads: Callable[[Any], int] = lambda _: 1
+    """Topology -> threads of it that compute at the same time."""
+
+
+TRAINER = RoleSpec(
+    name="trainer",
+    made_by="actorlearn.processes.trainer:run",
+    settings=TrainerSettings,
+    planned_by="launch.plan.roles:TRAINER",
+    section=None,
+    learns=True,
+)
+INFERENCE = RoleSpec(
+    name="inference",
+    made_by="actorlearn.processes.inference:run",
+    settings=InferenceSettings,
+    planned_by="launch.plan.roles:INFERENCE",
+    section=None,
+)
 SIMULATOR = RoleSpec(
     name="simulator",
-    module="actorlearn.processes.simulator",
+    made_by="actorlearn.processes.simulator:run",
     settings=SimulatorSettings,
+    planned_by="launch.plan.roles:SIMULATOR",
+    section=None,
     needed="one",
     makes_rows=True,
 )
 EVALUATOR = RoleSpec(
     name="evaluator",
-    module="actorlearn.processes.evaluator",
+    made_by="actorlearn.processes.evaluator:run",
     settings=EvaluatorSettings,
+    planned_by="launch.plan.roles:EVALUATOR",
+    section=None,
     scope="run",
     needed="none",
     in_step=False,
@@ -80,14 +149,24 @@ EVALUATOR = RoleSpec(
     scores=True,
 )
 
-ROLES = {role.name: role for role in (TRAINER, INFERENCE, SIMULATOR, EVALUATOR)}
-"""In the order in which processes are started. The evaluator is last, so that it changes nothing for the others."""
+
+class Roles(PlugIns[RoleSpec]):
+    """The roles of processes, in the order in which they are started."""
+
+    def specs(self) -> tuple[RoleSpec, ...]:
+        """Return those that can be loaded: of a learner its trainer first, and those that make rows after those that
+        answer them; then those of the run, of which the evaluator is first, so that others change nothing for it.
+        """
+        return tuple(sorted(super().specs(), key=lambda role: (role.scope == "run", not role.learns, role.makes_rows)))
+
+
+ROLES = Roles("role", "actorlearn.roles", RoleSpec)
 
 TASKS = {
     task.name: task
     for task in (
-        TaskSpec(name="describe", module="actorlearn.tasks.describe", settings=DescribeSettings),
-        TaskSpec(name="evaluate", module="actorlearn.tasks.evaluate", settings=EvaluateSettings),
-        TaskSpec(name="measure", module="actorlearn.tasks.measure", settings=AloneSettings),
+        TaskSpec(name="describe", made_by="actorlearn.tasks.describe:run", settings=DescribeSettings),
+        TaskSpec(name="evaluate", made_by="actorlearn.tasks.evaluate:run", settings=EvaluateSettings),
+        TaskSpec(name="measure", made_by="actorlearn.tasks.measure:run", settings=AloneSettings),
     )
 }

@@ -24,7 +24,7 @@ from launch.plan.auto import crowded
 from launch.plan.memory_order import disorder
 from launch.plan.plan import Plan, plan
 from launch.plan.probe import Description, describe
-from launch.plan.roles import PLANNED
+from launch.plan.roles import planned
 from launch.topology.load import load, tree
 
 
@@ -84,7 +84,7 @@ def as_json(made: Plan, addresses: Addresses) -> dict[str, Any]:
         "usable_cores": made.cores.usable,
         "processes": [{"name": p.name, "role": p.id.role} for p in made.processes],
         "sockets": made.sockets(addresses),
-        "wakeups": [addresses.wakeup(p.id).path for p in made.processes if ROLES[p.id.role].woken],
+        "wakeups": [addresses.wakeup(p.id).path for p in made.processes if ROLES.spec(p.id.role).woken],
         "segments": [{"name": s.name, "bytes": s.bytes, "what": s.what} for s in made.segments],
         "bytes_total": made.bytes_total,
         "bytes_free": free_bytes(),
@@ -155,10 +155,10 @@ def _processes(made: Plan, addresses: Addresses) -> Table:
     table = _table("process", "does", "is woken by")
     table.add_row("supervisor", "starts, watches, restarts, stops", addresses.control.file.name)
     for process in made.processes:
-        role = PLANNED[process.id.role]
-        wakers = [addresses.wakeup(process.id).path if role.spec.woken else "", made.mailbox(process, addresses)]
+        role = ROLES.spec(process.id.role)
+        wakers = [addresses.wakeup(process.id).path if role.woken else "", made.mailbox(process, addresses)]
         woken_by = ", ".join(Path(waker).name for waker in wakers if waker)
-        table.add_row(process.name, role.does(made.topology), woken_by)
+        table.add_row(process.name, planned(role).does(made.topology), woken_by)
     return table
 
 

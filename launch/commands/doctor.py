@@ -34,8 +34,9 @@ from actorlearn.metrics.energy import Energy
 from actorlearn.metrics.specs import WRITERS
 from actorlearn.models.specs import MODELS
 from actorlearn.optim.specs import OPTIMIZERS
-from actorlearn.registry import Registry
+from actorlearn.registry import PlugIns
 from actorlearn.wire import MINIMUM_LIBZMQ
+from actorlearn.worker.roles import ROLES
 from launch.commands.check import size
 from launch.engines.specs import ENGINES
 from launch.machine.cgroups import autogroups
@@ -44,7 +45,7 @@ from launch.plan.memory_order import disorder
 from launch.spawning.answers import NoAnswerError, ask
 
 OK, WARN, STOP = "ok", "warn", "stop"
-REGISTRIES: tuple[Registry[Any], ...] = (ALGORITHMS, MODELS, OPTIMIZERS, ENVIRONMENTS, WRITERS, ENGINES)
+REGISTRIES: tuple[PlugIns[Any], ...] = (ALGORITHMS, MODELS, OPTIMIZERS, ENVIRONMENTS, WRITERS, ROLES, ENGINES)
 _COLOURS = {OK: "green", WARN: "yellow", STOP: "bold red"}
 
 _MINIMUM_PYTHON = (3, 11)
@@ -103,7 +104,7 @@ def examine() -> list[Finding]:
     ]
 
 
-def _registry(registry: Registry[Any]) -> list[Finding]:
+def _registry(registry: PlugIns[Any]) -> list[Finding]:
     """Say which entries a registry has and where they come from, and which cannot be loaded."""
     sources: dict[str, list[str]] = {}
     broken = []

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Self, cast
 
-from actorlearn.registry import Registry, Settings, Spec
+from actorlearn.registry import PlugIn, PlugIns
 from launch.spawning.spawner import Spawner
 
 Open = Callable[[Path, str], Spawner]
@@ -23,12 +23,11 @@ Open = Callable[[Path, str], Spawner]
 
 
 @dataclass(frozen=True, kw_only=True)
-class EngineSpec(Spec):
+class EngineSpec(PlugIn):
     """An engine, before it is opened; ``made_by`` names a class or function that can be called as an `Open`."""
 
     methods = ("spawn", "ended", "reap", "kill", "show_stack", "reap_orphans", "close")
     described_in = "launch/spawning/spawner.py"
-    settings: type[Settings] = Settings
 
     def load(self) -> Open:
         """Import the class or function that opens a spawner; raises ValueError, one line."""
@@ -40,4 +39,4 @@ class EngineSpec(Spec):
         return cls(name=name, made_by=name)
 
 
-ENGINES = Registry("engine", "actorlearn.engines", EngineSpec)
+ENGINES = PlugIns("engine", "actorlearn.engines", EngineSpec)

@@ -32,7 +32,7 @@ class Placement:
     def of(self, process: ProcessId) -> Place:
         """The place of one process."""
         device = {"inference": self.inference, "trainer": self.trainer}.get(process.role, "cpu")
-        pinned = ROLES[process.role].makes_rows and self.cores
+        pinned = ROLES.spec(process.role).makes_rows and self.cores
         return Place(device, self.cores[process.number % len(self.cores)] if pinned else None)
 
 

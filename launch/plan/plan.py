@@ -66,7 +66,7 @@ class Plan:
         size, what = segment_bytes(block_fields(self.block_shape)), f"{rows} x {s.envs // s.groups} environments"
         return [
             *(PlannedSegment(name, segment_bytes(fields), said) for name, fields, said in shared),
-            *(PlannedSegment(p.name, size, what) for p in self.processes if ROLES[p.id.role].makes_rows),
+            *(PlannedSegment(p.name, size, what) for p in self.processes if ROLES.spec(p.id.role).makes_rows),
         ]
 
     @property
@@ -88,7 +88,7 @@ class Plan:
 
     def mailbox(self, process: PlannedProcess, addresses: Addresses) -> str:
         """Where a trainer listens for messages of other learners; "" where nobody sends it any."""
-        if not ROLES[process.id.role].learns:
+        if not ROLES.spec(process.id.role).learns:
             return ""
         listens = mode(self.topology).exchange(process.id.learner, 0, asked(self.topology), addresses.folders).listens
         return listens.endpoint if listens else ""

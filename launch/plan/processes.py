@@ -8,7 +8,8 @@ from itertools import count
 
 from actorlearn.memory.progress import ROWS
 from actorlearn.wire.identity import ProcessId
-from launch.plan.roles import PLANNED, trainer_of
+from actorlearn.worker.roles import ROLES
+from launch.plan.roles import counted, trainer_of
 from launch.topology.load import Topology, TopologyError
 
 
@@ -39,9 +40,9 @@ class PlannedSegment:
 def first_processes(topology: Topology) -> tuple[PlannedProcess, ...]:
     """Those that a run begins with, in the order in which they are started; TopologyError when they are too many."""
     t = topology
-    run = [role for role in PLANNED.values() if role.spec.scope == "run"]
+    run = [role for role in ROLES.specs() if role.scope == "run"]
     ids = learners(t, range(t.learners.count), 0)
-    ids += [ProcessId(role.spec.name, number) for role in run for number in range(role.count(t))]
+    ids += [ProcessId(role.name, number) for role in run for number in range(counted(role, t))]
     if len(ids) > ROWS:
         raise TopologyError(
             f"simulators.count {t.simulators.count}, inference.count {t.inference.count}, "
@@ -54,11 +55,11 @@ def first_processes(topology: Topology) -> tuple[PlannedProcess, ...]:
 def learners(topology: Topology, numbers: Sequence[int], first_simulator: int) -> list[ProcessId]:
     """What learners of these numbers consist of; their simulators are numbered from the first on."""
     simulators, ids = count(first_simulator), list[ProcessId]()
-    for role in PLANNED.values():
-        spec, each = role.spec, role.count(topology)
-        for learner in numbers if spec.scope == "learner" else ():
+    for role in ROLES.specs():
+        each = counted(role, topology)
+        for learner in numbers if role.scope == "learner" else ():
             for place in range(each):
-                number = next(simulators) if spec.makes_rows else learner * each + place
-                own = ProcessId(spec.name, number, learner)
-                ids.append(trainer_of(topology, learner) if spec.learns else own)
+                number = next(simulators) if role.makes_rows else learner * each + place
+                own = ProcessId(role.name, number, learner)
+                ids.append(trainer_of(topology, learner) if role.learns else own)
     return ids

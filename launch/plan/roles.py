@@ -1,20 +1,21 @@
-"""Each role as a run has it: how many of it there are, what it does, and what each process of it is told. Pure.
+"""Plans of the shipped roles: how many of each a topology means, what it does, and what each process of it is told.
 
-A new role is a row here and one in ``actorlearn/worker/roles.py``.
+Pure. Plans of other roles stand beside their specs (``actorlearn/worker/roles.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from actorlearn import imports
 from actorlearn.address import Shm
 from actorlearn.envs.specs import EnvSettings
 from actorlearn.wire.identity import ProcessId
-from actorlearn.worker.roles import EVALUATOR, INFERENCE, SIMULATOR, TRAINER, RoleSpec
+from actorlearn.worker.roles import ROLES, RolePlan, RoleSpec
 from actorlearn.worker.settings import (
     EvaluatorSettings,
     InferenceSettings,
@@ -61,23 +62,28 @@ class Start(NamedTuple):
 AFRESH = Start()
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlannedRole:
-    """A role as a topology has it."""
+@cache
+def planned(role: RoleSpec) -> RolePlan:
+    """Return the plan of a role; raises ValueError, one line, where it cannot be imported."""
+    what = f"role {role.name!r}"
+    found = imports.attribute(role.planned_by, what)
+    if not isinstance(found, RolePlan):
+        raise ValueError(f"{what}: {role.planned_by} must be a RolePlan, and is {found!r:.100}")
+    return found
 
-    spec: RoleSpec
-    count: Callable[[Topology], int]
-    """How many of it each learner has, or the run, as its scope says."""
-    does: Callable[[Topology], str]
-    """What it does, for people."""
-    settings: Callable[[Briefing, dict[str, Any], Start], ProcessSettings]
-    """What one incarnation is told, with what all processes are told."""
-    threads: Callable[[Topology], int] = lambda _: 1
+
+def counted(role: RoleSpec, topology: Topology) -> int:
+    """Return how many processes of a role each learner has, or the run, as the role's scope says."""
+    plan = planned(role)
+    if plan.count:
+        return plan.count(topology)
+    section = topology.roles.get(role.name)
+    return section.count if section else 0
 
 
 def instructions(briefing: Briefing, process: ProcessId, index: int, start: Start = AFRESH) -> ProcessSettings:
     """Settings of one incarnation of a process, which writes row ``index`` of the progress segment."""
-    t, addresses, role = briefing.topology, briefing.addresses, PLANNED[process.role]
+    t, addresses, role = briefing.topology, briefing.addresses, planned(ROLES.spec(process.role))
     base = {
         "id": process,
         "run_id": addresses.run_id,
@@ -242,35 +248,25 @@ def _evaluator(b: Briefing, base: dict[str, Any], _start: Start) -> EvaluatorSet
     )
 
 
-PLANNED = {
-    role.spec.name: role
-    for role in (
-        PlannedRole(
-            spec=TRAINER,
-            count=lambda _: 1,
-            does=lambda t: f"learns on {t.trainer.device}",
-            settings=_trainer,
-            threads=lambda t: t.trainer.threads,
-        ),
-        PlannedRole(
-            spec=INFERENCE,
-            count=lambda t: t.inference.count,
-            does=lambda t: f"chooses actions on {t.inference.device}",
-            settings=_inference,
-            threads=lambda t: t.inference.threads,
-        ),
-        PlannedRole(
-            spec=SIMULATOR,
-            count=lambda t: t.simulators.count,
-            does=lambda t: f"steps {t.simulators.envs} environments in {t.simulators.groups} group(s)",
-            settings=_simulator,
-        ),
-        PlannedRole(
-            spec=EVALUATOR,
-            count=lambda t: t.evaluator.count,
-            does=lambda t: f"plays {t.evaluator.episodes} games every {t.evaluator.every_steps:,} steps",
-            settings=_evaluator,
-        ),
-    )
-}
-"""In the order in which processes are started. The evaluator is last, so that it changes nothing for the others."""
+TRAINER = RolePlan(
+    count=lambda _: 1,
+    does=lambda t: f"learns on {t.trainer.device}",
+    settings=_trainer,
+    threads=lambda t: t.trainer.threads,
+)
+INFERENCE = RolePlan(
+    count=lambda t: t.inference.count,
+    does=lambda t: f"chooses actions on {t.inference.device}",
+    settings=_inference,
+    threads=lambda t: t.inference.threads,
+)
+SIMULATOR = RolePlan(
+    count=lambda t: t.simulators.count,
+    does=lambda t: f"steps {t.simulators.envs} environments in {t.simulators.groups} group(s)",
+    settings=_simulator,
+)
+EVALUATOR = RolePlan(
+    count=lambda t: t.evaluator.count,
+    does=lambda t: f"plays {t.evaluator.episodes} games every {t.evaluator.every_steps:,} steps",
+    settings=_evaluator,
+)

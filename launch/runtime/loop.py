@@ -109,7 +109,7 @@ class Runner:
         self.supervisor = _supervisor(self.briefing, self.membership, plan.expected_shape)
         self.clock = AwakeClock()
         self.now_s = 0.0
-        self.hangs = HangDetector(workspace.progress["beat_ns"], limits.by_role, limits.start_s)
+        self.hangs = HangDetector(workspace.progress["beat_ns"], plan.topology.limits, limits.start_s)
         self.row_shares, self.shown_shares = (TimeShares(workspace.progress["section_ns"]) for _ in range(2))
         self.rows = LearnerRows(plan.topology.report.every_s)
         self.energy = Energy()
@@ -124,6 +124,8 @@ class Runner:
         self.last_row = Lines(run_dir / "metrics.jsonl").last() or {} if resumption.resumed else {}
         self.attached_before = attached_before(run_dir / "events.jsonl") if resumption.resumed else []
         self.evaluation: dict[str, Any] = {}
+        self.measured: dict[str, Any] = {}
+        """Newest metrics of processes that are no trainers."""
         self.shown_s = -SHOW_EVERY_S
         self.deaths, self.complaints = 0, Complaints()
         self.done: ev.Done | None = None
@@ -254,7 +256,7 @@ class Runner:
         listed = {process["name"] for process in self.supervisor.processes()}
         for process in [process for process in self.membership.listed if process.name not in listed]:
             self.membership.remove(process)
-            if ROLES[process.id.role].learns:
+            if ROLES.spec(process.id.role).learns:
                 self.workspace.drop_learner(process.id.learner)
             self.environments.pop(process.name, None)
             self.rows.leave(process.name)
@@ -276,7 +278,7 @@ class Runner:
         own = process.id.again(incarnation)
         path = self.workspace.addresses.settings(own)
         try:
-            if ROLES[own.role].makes_rows:
+            if ROLES.spec(own.role).makes_rows:
                 member = self.members[name, incarnation] = self.workspace.create_member(own)
             start = Start(action.resume, self.environments.get(name))
             settings = instructions(self.briefing, own, process.index, start)
@@ -309,7 +311,7 @@ class Runner:
             self._events.append(ev.NotEnlarged(action.client, str(error)))
             return
         if changed != own:
-            names = [process.name for process in new if ROLES[process.id.role].makes_rows]
+            names = [process.name for process in new if ROLES.spec(process.id.role).makes_rows]
             self.environments.update(dict.fromkeys(names, changed.env))
         self._events.append(ev.Enlarged(action.client, tuple(new)))
 
@@ -351,12 +353,15 @@ class Runner:
             self._tell(lambda console: console.event(note))
 
     def _row(self, action: ev.Row) -> None:
+        if not action.learner:
+            self.measured |= action.values
+            return
         merged = self.rows.add(action.name, action.values, self.now_s)
         if merged is None:
             return
         rows = [process.index for process in self.membership.listed]
         energy = self.energy.row(merged.get("frames"))
-        self.last_row = {**merged, **energy, **self.row_shares.together(rows), **self.evaluation}
+        self.last_row = {**merged, **energy, **self.row_shares.together(rows), **self.evaluation, **self.measured}
         self.journal.row(self.last_row)
         self._tell(lambda console: console.row(self.last_row))
 

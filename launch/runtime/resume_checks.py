@@ -52,7 +52,7 @@ def found(plan: Plan, run_dir: Path, resume: bool) -> Resumption:
         return Resumption(began_s=time.monotonic())
     began_s = time.monotonic()
     left_out = _detached(plan, run_dir)
-    trainers = [process.id for process in plan.processes if ROLES[process.id.role].learns]
+    trainers = [process.id for process in plan.processes if ROLES.spec(process.id.role).learns]
     learners = [own.learner for own in trainers if own.learner not in left_out]
     try:
         together, begins_anew = _together(plan, run_dir, learners)
@@ -89,7 +89,7 @@ def _together(plan: Plan, run_dir: Path, learners: Sequence[int]) -> tuple[list[
     together = of_all(directories) if directories[1:] else [newest(directories[0])]
     if together is None:
         return [], "there are no steps of which all learners have a checkpoint"
-    members = [process.id for process in plan.processes if ROLES[process.id.role].makes_rows]
+    members = [process.id for process in plan.processes if ROLES.spec(process.id.role).makes_rows]
     simulators = [[own.name for own in members if own.learner == learner] for learner in learners]
     begins_anew = exactness.begins_anew([own.state for own in together], simulators, plan.topology)
     return ([] if begins_anew else together), begins_anew
@@ -129,6 +129,6 @@ def _refuse_other_replays(plan: Plan, found: Iterable[Found]) -> None:
 def _detached(plan: Plan, run_dir: Path) -> Mapping[int, str]:
     """Learners that were detached and their trainers; none if all were. Their weights are old."""
     names = detached_before(run_dir / "events.jsonl")
-    trainers = [process.id for process in plan.processes if ROLES[process.id.role].learns]
+    trainers = [process.id for process in plan.processes if ROLES.spec(process.id.role).learns]
     gone = {own.learner: own.name for own in trainers if own.name in names}
     return gone if len(gone) < len(trainers) else {}

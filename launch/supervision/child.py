@@ -159,7 +159,7 @@ class Child:
     @property
     def role(self) -> RoleSpec:
         """What it does, and how the run depends on it."""
-        return ROLES[self.first.role]
+        return ROLES.spec(self.first.role)
 
     @property
     def learner(self) -> int:

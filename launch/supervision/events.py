@@ -204,10 +204,12 @@ class Note:
 
 @dataclass(frozen=True)
 class Row:
-    """A trainer's part of a row for metrics.jsonl."""
+    """Part of a row for metrics.jsonl."""
 
     name: str
     values: Mapping[str, Any]
+    learner: bool = True
+    """Whether it comes from a trainer; what others measure is added to the rows that follow."""
 
 
 @dataclass(frozen=True)

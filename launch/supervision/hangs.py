@@ -105,7 +105,7 @@ class HangDetector:
         return found
 
     def _judge(self, process: Watched, silence: _Silence, now_s: float) -> Iterator[ev.Silent | ev.Stalled]:
-        hang_s, spin_s = self._limits[process.role]
+        hang_s, spin_s, keys = self._limits[process.role]
         if process.starting:
             hang_s, spin_s = self._start_s, max(self._start_s, spin_s)
         if now_s - silence.looked_s >= LOOK_EVERY_S:
@@ -122,8 +122,8 @@ class HangDetector:
         if (hangs and silence.hung_s is None) or silent_s > max(hang_s, silence.tell_s):
             silence.hung_s = now_s if hangs else None
             silence.tell_s = 2 * silent_s
-            key = "start_s" if process.starting and idle else f"{process.role}_{'hang' if idle else 'spin'}_s"
-            why = f"{silence.doing}; the limit is supervision.{key}: {hang_s if idle else spin_s:g}"
+            key = "supervision.start_s" if process.starting and idle else f"{keys}{'hang' if idle else 'spin'}_s"
+            why = f"{silence.doing}; the limit is {key}: {hang_s if idle else spin_s:g}"
             stack = silence.begun and silence.doing is not Activity.STOPPED
             yield ev.Silent(process.name, process.incarnation, silent_s, why, hangs, stack)
 

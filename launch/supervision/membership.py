@@ -27,11 +27,11 @@ class Membership:
         self.listed: list[PlannedProcess] = [
             process
             for process in plan.processes
-            if ROLES[process.id.role].scope == "run" or process.id.learner not in resumption.left_out
+            if ROLES.spec(process.id.role).scope == "run" or process.id.learner not in resumption.left_out
         ]
         """In the order in which they are started."""
         self._next_learner = max(plan.topology.learners.count, resumption.learners_so_far)
-        self._next_simulator = sum(ROLES[process.id.role].makes_rows for process in plan.processes)
+        self._next_simulator = sum(ROLES.spec(process.id.role).makes_rows for process in plan.processes)
 
     def named(self, name: str) -> PlannedProcess:
         """The process of that name."""
@@ -40,11 +40,11 @@ class Membership:
     def add_simulators(self, count: int) -> list[PlannedProcess]:
         """Deal more simulators to the learners in turn; raises TopologyError when there is no room for them."""
         self._make_sure_of_room(f"attach {count} simulators", count, 1)
-        trainers = [process.id.learner for process in self.listed if ROLES[process.id.role].learns]
+        trainers = [process.id.learner for process in self.listed if ROLES.spec(process.id.role).learns]
         numbers = range(self._next_simulator, self._next_simulator + count)
         new = [ProcessId("simulator", number, trainers[number % len(trainers)]) for number in numbers]
         most = self._topology.simulators.count
-        there = [process.id for process in self.listed if ROLES[process.id.role].makes_rows]
+        there = [process.id for process in self.listed if ROLES.spec(process.id.role).makes_rows]
         if self._topology.replay and max(Counter(own.learner for own in (*there, *new)).values()) > most:
             raise TopologyError(
                 f"attach {count} simulators: a replay has room for {most} simulators of a learner (simulators.count); "
@@ -71,7 +71,7 @@ class Membership:
         new = learners(self._topology, numbers, self._next_simulator)
         self._make_sure_of_room(f"attach {count} learners", count, len(new) // count)
         self._next_learner += count
-        self._next_simulator += sum(ROLES[own.role].makes_rows for own in new)
+        self._next_simulator += sum(ROLES.spec(own.role).makes_rows for own in new)
         return self._add(new)
 
     def remove(self, process: PlannedProcess) -> None:

@@ -127,7 +127,7 @@ class Requests:
 def in_groups(members: Iterable[ProcessId]) -> dict[str, tuple[str, ...]]:
     """Who comes or goes with whom: trainers with those of their learner, simulators by themselves."""
     ids = list(dict.fromkeys(members))
-    trainers = {own.learner: own.name for own in ids if ROLES[own.role].learns}
+    trainers = {own.learner: own.name for own in ids if ROLES.spec(own.role).learns}
     groups: dict[str, tuple[str, ...]] = {}
     for own in ids:
         name, head = own.name, trainers.get(own.learner, own.name)

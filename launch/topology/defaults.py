@@ -12,6 +12,7 @@ import copy
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from msgspec import NODEFAULT
@@ -20,7 +21,7 @@ from actorlearn.algorithms.settings import ALGORITHMS
 from actorlearn.envs.specs import DEFAULTS, ENVIRONMENTS, EnvironmentSpec
 from actorlearn.optim.specs import OPTIMIZERS
 from launch.machine.cores import usable_cores
-from launch.topology.keys import CHOSEN, keys_of, learns_from_replay, struct_at
+from launch.topology.keys import CHOSEN, keys_of, learns_from_replay, section_of_role, struct_at
 from launch.topology.schema import Topology
 
 Tree = dict[str, Any]
@@ -84,6 +85,11 @@ def _fill(tree: Tree, defaults: Mapping[str, Any]) -> None:
 
 def _fill_everywhere(tree: Tree) -> None:
     """Add what a key is in every topology that does not say otherwise."""
+    for role, keys in section(tree, "roles").items():
+        if isinstance(keys, dict):
+            with suppress(ValueError):  # which is reported as written
+                own = keys_of(section_of_role(role))
+                _fill(keys, {inner: key.default for inner, key in own.items() if key.default is not NODEFAULT})
     for name, key in keys_of(Topology).items():
         if not key.section:
             _fill(tree, {} if key.default is NODEFAULT else {name: key.default})

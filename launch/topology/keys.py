@@ -18,6 +18,7 @@ from actorlearn.envs.specs import ENVIRONMENTS, EnvSettings
 from actorlearn.models.specs import MODELS, ModelSettings
 from actorlearn.optim.specs import OPTIMIZERS, OptimizerSettings
 from actorlearn.registry import Registry
+from actorlearn.worker.roles import ROLES
 from launch.topology.schema import Topology
 from launch.topology.strict_yaml import Path
 
@@ -98,6 +99,17 @@ def struct_at(name: str, tree: Mapping[str, Any]) -> Struct:
     return found
 
 
+def section_of_role(name: str) -> Struct:
+    """The struct of the keys of a role that is not shipped, under ``roles``; raises ValueError that says why not."""
+    if name not in ROLES.names():
+        known = ", ".join(role.name for role in ROLES.specs() if role.section) or "none"
+        raise ValueError(f"no installed package brings a role of this name; there are {known}")
+    section = ROLES.spec(name).section
+    if section is None:
+        raise ValueError("the role is shipped, and a topology has a section of its own for it")
+    return section
+
+
 def learns_from_replay(tree: Mapping[str, Any]) -> bool:
     """Say whether the algorithm of a raw topology does; of one that is not to be had, that it does."""
     section = tree.get("algorithm")
@@ -144,6 +156,8 @@ def leaves() -> Iterator[str]:
 
 
 def _below(key: Key, part: str | int) -> Key | None:
+    if isinstance(part, str) and isinstance(key.kind, inspect.DictType):
+        return told(key.kind.value_type)
     if isinstance(part, str):
         return keys_of(key.section).get(part) if key.section else None
     parts = key.kind.types if isinstance(key.kind, inspect.UnionType) else (key.kind,)

@@ -90,6 +90,7 @@ def json_schema() -> dict[str, Any]:
         elif key.section:
             defined[name] = _defined(key.section, defined)
             properties[name] = _reference(name)
+    properties["roles"]["additionalProperties"] = {"type": "object"}  # whose keys are not known here
     _loosen([*defined.values(), *properties.values()])
     for environment in (defined[f"env-{kind}"] for kind in structs_of("env")):
         del environment["properties"]["kind"]  # which follows from the id

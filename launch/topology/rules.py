@@ -5,8 +5,9 @@ Pure. Each rule takes a whole topology, whose every value is right by itself, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
+from typing import Any
 
 from actorlearn.algorithms.settings import ALGORITHMS, OffPolicySettings, OnPolicySettings
 from actorlearn.models.specs import EncoderSettings
@@ -14,7 +15,6 @@ from actorlearn.parameters.modes import ALL_KEYS, MODES
 from actorlearn.parameters.published import SLOTS
 from actorlearn.parameters.settings import GossipSettings, LearnersSettings
 from actorlearn.replay.settings import ReplaySettings
-from actorlearn.worker.roles import ROLES
 from launch.topology.modes import asked, mode
 from launch.topology.schema import Topology
 from launch.topology.validate import Problem, listed
@@ -55,14 +55,14 @@ def delays_grow(t: Topology) -> Problems:
 
 def spinning_is_given_longer(t: Topology) -> Problems:
     """A process that computes may be silent for at least as long as one that does not."""
-    for role in ROLES:
-        hang_s, spin_s = t.supervision.by_role[role]
+    for hang_s, spin_s, keys in t.limits.values():
         if spin_s < hang_s:
+            hang = f"{keys}hang_s".rpartition(".")[2]
             yield _problem(
                 t,
-                f"supervision.{role}_spin_s",
-                f"who computes is given at least as long as who does not, and {role}_hang_s is {hang_s:g}",
-                f"write {hang_s:g} or more, or a smaller {role}_hang_s",
+                f"{keys}spin_s",
+                f"who computes is given at least as long as who does not, and {hang} is {hang_s:g}",
+                f"write {hang_s:g} or more, or a smaller {hang}",
             )
 
 
@@ -310,5 +310,9 @@ def _largest_batch(replay: ReplaySettings) -> tuple[int, str]:
 def _problem(t: Topology, key: str, rule: str, way_out: str) -> Problem:
     """A problem with the value of a key."""
     path = tuple(int(part) if part.isdigit() else part for part in key.split("."))
-    value: object = reduce(lambda value, part: value[part] if isinstance(part, int) else getattr(value, part), path, t)  # type: ignore[index]
+    value: object = reduce(_at, path, t)
     return Problem(path, value, rule, way_out)
+
+
+def _at(found: Any, part: Any) -> Any:
+    return found[part] if isinstance(found, Mapping | Sequence) else getattr(found, part)

@@ -24,7 +24,7 @@ from actorlearn.models.specs import ModelSettings
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters.settings import GossipSettings, LearnersSettings
 from actorlearn.replay.settings import ReplaySettings
-from actorlearn.worker.roles import ROLES
+from actorlearn.worker.roles import ROLES, Hang, RoleSection, Spin
 
 Name = Annotated[
     str,
@@ -46,12 +46,6 @@ Device = Annotated[
     ),
 ]
 Precision = Literal["auto", "fp32", "bf16"]
-Hang = Annotated[
-    float, Meta(ge=2, le=1_000_000, description="no sign of life, and no processor time, for so long is a hang")
-]
-Spin = Annotated[
-    float, Meta(ge=2, le=1_000_000, description="no sign of life for so long is a hang, though it computes")
-]
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -204,6 +198,8 @@ class Limits(NamedTuple):
     """When it does not compute either."""
     spin_s: float
     """Though it computes."""
+    keys: str
+    """How the topology's keys of these two begin: supervision.trainer_, before hang_s and spin_s."""
 
 
 class Budget(Section, frozen=True, kw_only=True):
@@ -270,11 +266,6 @@ class SupervisionSection(Budget, frozen=True, kw_only=True):
         bool, Meta(description="also start on processors other than x86-64: rows may be read torn")
     ] = False
 
-    @property
-    def by_role(self) -> dict[str, Limits]:
-        """The limits of each role."""
-        return {role: Limits(getattr(self, f"{role}_hang_s"), getattr(self, f"{role}_spin_s")) for role in ROLES}
-
 
 class Topology(Section, frozen=True, kw_only=True, dict=True):
     """Which processes, where, with which numbers; steps are agent steps (Atari: frame_skip frames each)."""
@@ -305,6 +296,10 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
     checkpoint: CheckpointSection
     report: ReportSection
     supervision: SupervisionSection
+    roles: Annotated[
+        dict[str, RoleSection],
+        Meta(description="processes of roles that are not shipped, by name, with how many: {auditor: {count: 1}}"),
+    ] = {}
 
     @property
     def left_to_cores(self) -> frozenset[str]:
@@ -316,4 +311,16 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
     def left_out(self) -> Mapping[str, str]:
         """Keys of the file that an override has left without a reader, and why they were left out. No key itself."""
         found: Mapping[str, str] = self.__dict__.get("left_out", {})
+        return found
+
+    @property
+    def limits(self) -> dict[str, Limits]:
+        """Limits on the silence of processes of each role that a run of this topology may have."""
+        found = {}
+        for role in ROLES.specs():
+            if role.section is None:
+                hang_s, spin_s = (getattr(self.supervision, f"{role.name}_{what}_s") for what in ("hang", "spin"))
+                found[role.name] = Limits(hang_s, spin_s, f"supervision.{role.name}_")
+            elif section := self.roles.get(role.name):
+                found[role.name] = Limits(section.hang_s, section.spin_s, f"roles.{role.name}.")
         return found

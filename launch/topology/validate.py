@@ -25,6 +25,7 @@ from launch.topology.keys import (
     keys_of,
     learns_from_replay,
     leaves,
+    section_of_role,
     struct_at,
     structs_of,
     told,
@@ -91,6 +92,8 @@ def problems(tree: Mapping[str, Any]) -> Iterator[Problem]:
         elif name == "replay" and not learns_from_replay(tree):
             if tree.get(name) is not None:
                 yield _no_replay(tree)
+        elif name == "roles" and isinstance(tree[name], dict):
+            yield from _of_roles(tree[name])
         else:
             yield from _of_key(tree.get(name, MISSING), key, (name,))
 
@@ -104,6 +107,7 @@ def settings(tree: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
                 made[name] = msgspec.convert(tree[name], struct_at(name, tree))
             except msgspec.ValidationError as error:
                 found.append(_of_own_rule(name, tree[name], str(error)))
+    made["roles"] = {role: msgspec.convert(keys, section_of_role(role)) for role, keys in tree["roles"].items()}
     return {"replay": None} | made, found
 
 
@@ -143,6 +147,18 @@ def _of_choice(name: str, tree: Mapping[str, Any]) -> Iterator[Problem]:
         yield _no_entry(path, section[by], registry, str(error))
         return
     yield from _of_keys(section, keys, path)
+
+
+def _of_roles(roles: Mapping[str, Any]) -> Iterator[Problem]:
+    """What is wrong with the keys of roles that are not shipped."""
+    for role, section in roles.items():
+        path: Path = ("roles", role)
+        try:
+            keys = keys_of(section_of_role(role))
+        except ValueError as error:
+            yield Problem(path, section, str(error), "remove it, or install what brings the role")
+            continue
+        yield from _of_keys(section, keys, path) if isinstance(section, dict) else [_no_mapping(section, keys, path)]
 
 
 def _no_entry(path: Path, name: str, registry: Registry[Any], error: str) -> Problem:

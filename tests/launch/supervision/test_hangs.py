@@ -13,7 +13,7 @@ from launch.supervision.hangs import STACK_S, HangDetector, Watched
 from launch.topology.schema import Limits
 
 RUNNING, DISK, WAITING, STOPPED = Activity.RUNNING, Activity.DISK, Activity.WAITING, Activity.STOPPED
-LIMITS = {"simulator": Limits(10.0, 100.0)}
+LIMITS = {"simulator": Limits(10.0, 100.0, "supervision.simulator_")}
 START_S = 40.0
 ROW = 3
 ONE = Watched("simulator-0", 0, "simulator", ROW, 100)

@@ -116,6 +116,8 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
             tree[name] |= {"id": draw(ids[chosen])} if name == "env" else {"name": chosen}
         else:
             tree[name] = draw(section(key.section) if key.section else values(key.kind))
+        if name == "roles":  # none is installed
+            tree[name] = {}
         for inner, strategy in special.get(name, {}).items():
             tree[name][inner] = draw(strategy)
     return tree | {"name": draw(names | words.filter(lambda word: word != "~"))}

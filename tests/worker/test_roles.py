@@ -1,0 +1,138 @@
+"""A role of somebody else's: its module and its spec, with one line of entry points; a whole run has it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.sizes import ROOT
+
+MODULE = '''
+"""Counts the versions of the weights that were published since it last looked."""
+
+from actorlearn.parameters.published import open_weights
+from actorlearn.wire.channel import Waiter
+from actorlearn.wire.messages import Report
+from actorlearn.worker.worker import POLL_MS, Worker
+
+
+def run(settings):
+    worker = Worker(settings)
+    published = open_weights(settings.weights)
+    waiter = Waiter(None, worker.control.dealer)
+    worker.hello()
+    last = -1
+    while worker.alive():
+        if published.version > last:
+            last = published.version
+            worker.control.send(Report(row={"audited_versions": last + 1, "audited_in_steps_of": settings.steps_of}))
+        waiter.wait(POLL_MS)
+    worker.control.close()
+'''
+SPEC = """
+from typing import Annotated
+
+from msgspec import Meta
+
+from actorlearn.address import Shm
+from actorlearn.worker.roles import RolePlan, RoleSection, RoleSpec
+from actorlearn.worker.settings import ProcessSettings
+
+
+class AuditorSettings(ProcessSettings, frozen=True):
+    weights: Shm
+    steps_of: int
+
+
+class AuditorSection(RoleSection, frozen=True, kw_only=True):
+    steps_of: Annotated[int, Meta(ge=1, description="versions")] = 1
+
+
+def told(briefing, base, start):
+    keys = briefing.topology.roles["auditor"]
+    return AuditorSettings(**base, weights=briefing.addresses.own("weights", 0), steps_of=keys.steps_of)
+
+
+PLAN = RolePlan(settings=told, does=lambda topology: "counts published versions")
+SPEC = RoleSpec(
+    name="auditor",
+    made_by="auditor:run",
+    settings=AuditorSettings,
+    planned_by="auditor_role:PLAN",
+    section=AuditorSection,
+    scope="run",
+    needed="none",
+    in_step=False,
+    woken=False,
+)
+"""
+TOPOLOGY = "env: {id: actorlearn.envs.catch:Catch}"
+KEYS = ["simulators.count=1", "simulators.envs=4", "trainer.threads=1", "inference.count=0", "report.every_s=0.2"]
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A folder of packages with the role in it, as an installer leaves it."""
+    folder = tmp_path / "site"
+    info = folder / "auditor-1.0.dist-info"
+    info.mkdir(parents=True)
+    (folder / "auditor.py").write_text(MODULE)
+    (folder / "auditor_role.py").write_text(SPEC)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: auditor\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[actorlearn.roles]\nauditor = auditor_role:SPEC\n")
+    return folder
+
+
+def actorlearn(package: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    """The command line of who has installed the package."""
+    (package / "catch.yaml").write_text(TOPOLOGY)
+    environment = {**os.environ, "PYTHONPATH": f"{package}:{ROOT}"}
+    command = [sys.executable, "-m", "actorlearn", *map(str, words)]
+    return subprocess.run(
+        command, env=environment, cwd=package, capture_output=True, text=True, timeout=50, check=False
+    )
+
+
+def test_a_plan_has_a_role_that_a_package_brings(package: Path) -> None:
+    checked = actorlearn(package, "check", "catch.yaml", *KEYS, "roles.auditor.count=2", "--json")
+    assert checked.returncode == 0, checked.stderr
+    plan = json.loads(checked.stdout)
+    assert [process["name"] for process in plan["processes"]] == ["trainer", "simulator-0", "auditor-0", "auditor-1"]
+    assert plan["topology"]["roles"] == {"auditor": {"count": 2, "hang_s": 30.0, "spin_s": 600.0, "steps_of": 1}}
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ("roles={auditr: {}}", "no installed package brings a role of this name; there are auditor"),
+        ("roles={trainer: {}}", "the role is shipped, and a topology has a section of its own for it"),
+        ("roles.auditor.count=-1", "roles.auditor.count = -1: must be at least 0 and at most 64"),
+        ("roles.auditor={coun: 1}", "section roles.auditor has no key 'coun'; did you mean roles.auditor.count?"),
+        ("roles.auditor.spin_s=3", "and hang_s is 30; write 30 or more, or a smaller hang_s"),
+    ],
+)
+def test_keys_of_roles_are_refused_as_others_are(package: Path, keys: str, said: str) -> None:
+    refused = actorlearn(package, "check", "catch.yaml", keys)
+    assert refused.returncode == 2
+    assert said in refused.stderr
+
+
+@pytest.mark.nightly
+def test_a_run_starts_watches_and_ends_a_role_that_a_package_brings(package: Path) -> None:
+    done = actorlearn(
+        package, "run", "catch.yaml", *KEYS, "total_steps=60_000", "roles.auditor.count=1", "--run-dir", "run"
+    )
+    assert done.returncode == 0, done.stderr
+    rows, events = (
+        [json.loads(line) for line in (package / "run" / name).read_text().splitlines()]
+        for name in ("metrics.jsonl", "events.jsonl")
+    )
+    assert rows[-1]["audited_versions"] > 1
+    assert rows[-1]["env_steps"] > 0
+    of_it = [event["kind"] for event in events if event["process"] == "auditor-0"]
+    assert of_it == ["spawned", "ready", "ended"]
