@@ -171,6 +171,10 @@ class PlugIns(Generic[PlugInT]):
         """Return the specs of all entries that can be loaded."""
         return tuple(self._loaded())
 
+    def known(self) -> tuple[PlugInT, ...]:
+        """Return the specs of all entries that can be loaded, and of the classes that have been named so far."""
+        return tuple({spec.name: spec for spec in (*self._loaded(), *self._specs.values())}.values())
+
     def spec(self, name: str) -> PlugInT:
         """Return the spec of an entry, or of the class that "package.module:Name" names.
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Self
 
 from msgspec import Meta
 
+from actorlearn.metric import Metric
 from actorlearn.registry import Registry, Settings, Spec, called, settings_of
 
 Defaults = Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -127,6 +128,8 @@ class AlgorithmSpec(Spec):
     """What a topology's keys are by kind of environment, where these are not the settings' own."""
     optimizers: Defaults = field(default_factory=dict)
     """Kind of environment -> name of an optimizer -> its numbers, where they are not the optimizer's own."""
+    metrics: tuple[Metric, ...] = ()
+    """Definitions of the metrics that its loss returns, where no other algorithm's loss has them too."""
 
     def __post_init__(self) -> None:
         """Refuse settings that have not what the trainer reads."""
@@ -152,6 +155,7 @@ class AlgorithmSpec(Spec):
             parts_of_transitions=bool(getattr(found, "parts_of_transitions", False)),
             defaults=getattr(found, "defaults", OFF_POLICY_DEFAULTS if replayed else BASE_DEFAULTS),
             optimizers=getattr(found, "optimizers", {}),
+            metrics=tuple(getattr(found, "metrics", ())),
         )
 
 

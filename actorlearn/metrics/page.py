@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from actorlearn.metrics.registry import GROUPS, LEARNERS, SECONDARY, Kind, Merge, Metric
+from actorlearn.algorithms.settings import ALGORITHMS
+from actorlearn.metric import Kind, Merge, Metric
+from actorlearn.metrics.registry import GROUPS, LEARNERS, SECONDARY
+from actorlearn.registry import OURS
 
 _HEAD = f"""# Metrics
 
 Columns of a run's `metrics.jsonl`, a row a report; TensorBoard has the same names over `env_steps`. This page is made
-from `actorlearn/metrics/registry.py` by `python -m actorlearn.metrics.page > docs/metrics.md`.
+from `actorlearn/metrics/registry.py` and the specs of algorithms: `python -m actorlearn.metrics.page > docs/metrics.md`.
 
 * A **counter** is a total since the run began; that of a learner that has left goes on counting. A **rate** is per
   second since the report before; that of a learner that has fallen silent is 0. A **gauge** is of the newest update, or
   of the time since the report before.
 * Of several learners a row has one number, merged as the table says; what is marked `*` also stands for each learner
   under `{LEARNERS}`. With one learner a row is what its trainer said.
-* A name that is not here is a plug-in's: a gauge, of which learners are averaged, shown among the terms of the loss.
+* A name that is not here is a plug-in's. Its algorithm's spec may describe it (`metrics`); without that it is a gauge,
+  of which learners are averaged, shown among the terms of the loss.
 * `{SECONDARY}` before a name: the same of the secondary learner (`replay.secondary_batch_size`).
 * A row may lack a column, or have null in it: there was nothing to count, or the number was not finite.
 """
 
 
 def page() -> str:
-    """Markdown: a table for each group."""
-    return _HEAD + "".join(_table(title, group) for title, group in GROUPS.items())
+    """Return the page, in Markdown: a table for each group, and for each shipped algorithm that has metrics of its own."""
+    own = {
+        entry.name: ALGORITHMS.spec(entry.name).metrics for entry in ALGORITHMS.entries() if entry.distribution == OURS
+    }
+    groups = GROUPS | {f"`algorithm.name: {name}`": metrics for name, metrics in own.items() if metrics}
+    return _HEAD + "".join(_table(title, group) for title, group in groups.items())
 
 
 def _table(title: str, metrics: tuple[Metric, ...]) -> str:

@@ -1,16 +1,19 @@
-"""Every metric of a run by name: its unit, what it says, how learners' values merge, how it is shown.
+"""Every metric of a run by name.
 
 Processes report plain mappings of names to numbers; whoever merges, writes or shows them looks here what a name means.
+Metrics that one algorithm alone reports, shipped or of another package, stand in its spec.
 Imports no torch, and knows neither processes nor files. ``docs/metrics.md`` is made from it by ``page.py``.
 """
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
-from enum import StrEnum
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 
+from actorlearn.algorithms.settings import ALGORITHMS
 from actorlearn.memory.account import REASONS
+from actorlearn.metric import Form, Kind, Merge, Metric
 from actorlearn.metrics.episodes import RECENT_GAMES
 from actorlearn.metrics.lags import SHOWN
 from actorlearn.metrics.timings import SECTIONS
@@ -19,66 +22,6 @@ LEARNERS = "learners"
 """Key of a merged row under which each learner's own metrics are kept: {name of its trainer: {metric: number}}."""
 SECONDARY = "secondary_"
 """Before the name of any metric: the same of the learner that learns beside the one that acts and never acts."""
-
-
-class Kind(StrEnum):
-    """Relation of a value to time."""
-
-    COUNTER = "counter"
-    """A total since the run began, never negative; that of a learner that has left goes on counting."""
-    RATE = "rate"
-    """Per second since the report before; that of a learner that has fallen silent is 0."""
-    GAUGE = "gauge"
-    """Of the newest update, or of the time since the report before."""
-
-
-class Merge(StrEnum):
-    """Rule by which the values of several learners become one of the run."""
-
-    SUM = "sum"
-    MEAN = "mean"
-    MAX = "largest"
-    FIRST = "first learner's"
-    """For what all would say alike, or what no mean can be taken of."""
-
-
-class Form(StrEnum):
-    """Form in which a value is written for people."""
-
-    WHOLE = "whole"
-    NUMBER = "three digits"
-    PERCENT = "percent"
-    DURATION = "hours, minutes, seconds"
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """Definition of one metric."""
-
-    name: str
-    unit: str
-    description: str
-    _: KW_ONLY
-    label: str = ""
-    """Beside the value on a screen; "": the name in words."""
-    kind: Kind = Kind.GAUGE
-    merge: Merge = Merge.MEAN
-    weight: str = ""
-    """Metric by which a mean is weighted; "": all learners weigh the same."""
-    most_weight: float = 0.0
-    """A weight above it counts as this."""
-    form: Form = Form.NUMBER
-    learning: bool = False
-    """Whether it is among the numbers that say how learning goes: terms of the loss, norms, learning rate."""
-    per_learner: bool = False
-    """Whether a merged row also has it of each learner."""
-    by_pair: bool = False
-    """Whether its value is no number but a mapping {"0-1": number}, of each two learners."""
-
-    @property
-    def shown_as(self) -> str:
-        """Words beside its value on a screen."""
-        return self.label or self.name.replace("_", " ")
 
 
 _counter = partial(Metric, kind=Kind.COUNTER, merge=Merge.SUM, form=Form.WHOLE)
@@ -136,15 +79,12 @@ _LEARNING = (
     _learning("policy_loss", "", "policy gradient's term of the loss"),
     _learning("value_loss", "", "mean squared error of the values, before value_cost"),
     _learning("entropy", "nats", "mean entropy of the policy"),
-    _learning("clipped_share", "share", "transitions whose ratio PPO clipped"),
-    _learning("divergence", "nats", "PPO's estimate of KL(acting policy, new policy)"),
-    _learning("ratio_mean", "", "IMPALA's mean probability ratio of new to acting policy"),
     Metric("value_mean", "return", "mean value of the states learned from"),
     Metric("return_mean", "return", "mean return that the values regress on"),
     _learning("explained_variance", "share", "part of the returns' variance that the values explain"),
     Metric("q_mean", "return", "mean value of the actions learned from"),
     Metric("target_mean", "return", "mean target of these values"),
-    Metric("error_mean", "", "mean distance from the target; C51: mean divergence"),
+    Metric("error_mean", "", "mean distance from the target; of distributions, mean divergence"),
     _learning("gradient_norm", "", "l2 norm of the gradient, before it was clipped"),
     _learning("learning_rate", "", "learning rate of the newest update"),
     Metric("replay_transitions", "transitions", "transitions that can be drawn from the replay", form=Form.WHOLE),
@@ -188,21 +128,25 @@ GROUPS: dict[str, tuple[Metric, ...]] = {
     "Between learners": _BETWEEN_LEARNERS,
     "Time": _TIME,
 }
-"""All metrics that are registered, as the reference page has them."""
+"""All metrics but those of one algorithm alone, as the reference page has them."""
 METRICS: dict[str, Metric] = {metric.name: metric for group in GROUPS.values() for metric in group}
 
 
 def metric(name: str) -> Metric:
-    """Return the definition of a metric; of one that nobody registered the default: a gauge, of learners their mean.
+    """Return the definition of a metric; of one that nobody has described the default: a gauge, of learners their mean.
 
-    Such a one is taken for a plug-in's term of the loss, and shown among them. Where learners say something that is no
-    number, the first one's word stands.
+    Such a one is taken for a term of the loss, and shown among them. Where learners report something that is no number,
+    the first one's value stands.
     """
-    if found := METRICS.get(name):
+    if found := METRICS.get(name) or _named(name, (m for spec in ALGORITHMS.known() for m in spec.metrics)):
         return found
-    if name.startswith(SECONDARY) and (of := METRICS.get(name.removeprefix(SECONDARY))):
+    if name.startswith(SECONDARY) and (of := metric(name.removeprefix(SECONDARY))).description:
         return replace(of, name=name, description=f"secondary learner: {of.description}", label="")
     return Metric(name, "", "", learning=True)
+
+
+def _named(name: str, metrics: Iterable[Metric]) -> Metric | None:
+    return next((metric for metric in metrics if metric.name == name), None)
 
 
 def said_of(name: str) -> str:
@@ -212,5 +156,5 @@ def said_of(name: str) -> str:
 
 
 def is_registered(name: str) -> bool:
-    """Whether somebody has said what this metric is."""
+    """Whether this metric has a description."""
     return bool(metric(name).description)

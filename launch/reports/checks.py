@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
-from actorlearn.metrics.registry import Kind, is_registered, metric
+from actorlearn.metric import Kind
+from actorlearn.metrics.registry import is_registered, metric
 
 MOST = 1e100
 """Largest number that is believed: sums, squares and products of a few of them are finite."""

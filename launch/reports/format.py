@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from actorlearn.metrics.registry import Form, metric
+from actorlearn.metric import Form
+from actorlearn.metrics.registry import metric
 
 DASH = "–"
 """Stands for what is not known yet; never a zero."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from actorlearn.metrics.registry import LEARNERS, Kind, Merge, Metric, metric
+from actorlearn.metric import Kind, Merge, Metric
+from actorlearn.metrics.registry import LEARNERS, metric
 
 STALE_REPORTS = 3.0
 """A learner that has let this many report intervals pass without a row counts for no rate."""

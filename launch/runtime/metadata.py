@@ -19,7 +19,8 @@ from typing import Any
 
 from actorlearn import __version__
 from actorlearn.files import write_atomically
-from actorlearn.metrics.registry import METRICS, Kind, Merge
+from actorlearn.metric import Kind, Merge
+from actorlearn.metrics.registry import METRICS
 from launch.machine.cores import Cores
 from launch.plan.addresses import Addresses
 from launch.plan.resumption import Resumption

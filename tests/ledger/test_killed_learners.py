@@ -38,7 +38,7 @@ def judge_gossip(world: World, where: str) -> None:
     """No row is in more gradients than there are epochs, whatever has become of them; all steps are counted."""
     made = Counter(row for _, rows in world.applied for row in rows)
     assert {row: times for row, times in made.items() if times > EPOCHS} == {}, where
-    learned = {number: trainer.account.rollouts_learned for number, trainer in world.trainers.items()}
+    learned = {number: trainer.members.next for number, trainer in world.trainers.items()}
     due = [step for step in world.produced if step.rollout < learned[step.learner]]
     counted = world.summary["steps_used"] + world.summary["steps_dropped"]
     assert counted == len(due), where
@@ -48,7 +48,7 @@ def judge_gossip(world: World, where: str) -> None:
 def judge(world: World, where: str) -> None:
     """Every row of rollouts that are learned is in the weights once an epoch, and so many steps are counted."""
     used = times_used(world)
-    learned = {number: trainer.account.rollouts_learned for number, trainer in world.trainers.items()}
+    learned = {number: trainer.members.next for number, trainer in world.trainers.items()}
     due = {step.row for step in world.produced if step.rollout < learned[step.learner]}
     assert {row: times for row, times in used.items() if times != EPOCHS} == {}, where
     assert used.keys() == due, where

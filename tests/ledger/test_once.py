@@ -77,7 +77,7 @@ def test_the_first_rollout_after_a_stop_and_a_resume_is_stored(tmp_path: Path, t
     seen = len(world.produced)
     assert world.run(resume=True) == 0
     twice = {row: times for row, times in stored(world).items() if times > 1}
-    learned = world.trainers[0].account.rollouts_learned
+    learned = world.trainers[0].members.next
     new = [step.row for step in world.produced[seen:] if step.rollout < learned]
     assert twice == {}
     assert [row for row in new if row not in stored(world)] == []
@@ -95,7 +95,7 @@ def test_complete_rollouts_of_a_simulator_that_dies_while_its_trainer_is_away_ar
     world.interfere = both_die
     assert world.run() == 0
     used = times_used(world)
-    learned = world.trainers[0].account.rollouts_learned
+    learned = world.trainers[0].members.next
     lost = [step for step in world.produced if step.rollout < learned and step.row not in used]
     assert len(lost) == world.rows[-1]["steps_dropped"]
 
@@ -119,7 +119,7 @@ def test_steps_that_a_dead_trainer_learned_and_had_not_committed_are_not_counted
     tmp_path: Path, place: str
 ) -> None:
     world = died(tmp_path, topology(), "trainer.0", f"{place}=raise@5")
-    learned = world.trainers[0].account.rollouts_learned
+    learned = world.trainers[0].members.next
     produced = sum(step.rollout < learned for step in world.produced)
     _, used, dropped = counted(world)
     assert produced == used + dropped
@@ -195,7 +195,7 @@ def test_steps_lost_when_all_learners_die_are_counted(tmp_path: Path) -> None:
     lost = [
         step
         for step in world.produced
-        if step.row not in used and step.rollout < world.trainers[step.learner].account.rollouts_learned
+        if step.row not in used and step.rollout < world.trainers[step.learner].members.next
     ]
     assert lost
     assert world.rows[-1]["steps_dropped"] == len(lost)

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSpec
 from actorlearn.memory.account import REASONS
+from actorlearn.metric import Kind, Merge, Metric
 from actorlearn.metrics.energy import Energy
 from actorlearn.metrics.lags import Lags
 from actorlearn.metrics.page import page
-from actorlearn.metrics.registry import DROPPED, GROUPS, METRICS, Kind, Merge, is_registered, metric
+from actorlearn.metrics.registry import DROPPED, GROUPS, METRICS, is_registered, metric
 from actorlearn.metrics.timings import SECTIONS
 
 ROOT = Path(__file__).parents[2]
@@ -36,6 +38,21 @@ def test_a_metric_that_nobody_registered_is_shown_and_averaged() -> None:
     mine = metric("temperature_loss")
     assert not is_registered("temperature_loss")
     assert (mine.kind, mine.merge, mine.learning, mine.shown_as) == (Kind.GAUGE, Merge.MEAN, True, "temperature loss")
+
+
+class Described:
+    """A stranger's algorithm, as far as its spec goes."""
+
+    heads = columns = act = prepare = loss = lambda self: None
+    metrics = (Metric("temperature", "degrees", "heat of the loss", kind=Kind.COUNTER, merge=Merge.SUM),)
+
+
+def test_metrics_of_an_algorithm_stand_in_its_spec_or_class() -> None:
+    assert metric("clipped_share").unit == "share" and is_registered("ratio_mean")
+    assert all(name not in METRICS for spec in ALGORITHMS.specs() for name in (m.name for m in spec.metrics))
+    assert not is_registered("temperature")
+    spec: AlgorithmSpec = ALGORITHMS.spec(f"{__name__}:Described")
+    assert metric("temperature") == spec.metrics[0] and is_registered("secondary_temperature")
 
 
 def test_the_secondary_learner_s_metrics_are_those_of_the_first() -> None:

@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from actorlearn.algorithms.settings import AlgorithmSpec
 from actorlearn.algorithms.specs.actor_critic import VECTOR, ActorCriticSettings
+from actorlearn.metric import Metric
 
 Ratio = Annotated[float, Meta(gt=0, le=1_000_000)]
 
@@ -24,6 +25,7 @@ SPEC = AlgorithmSpec(
     settings=IMPALASettings,
     made_by="actorlearn.algorithms.impala:IMPALA",
     by_ratio=True,
+    metrics=(Metric("ratio_mean", "", "mean probability ratio of new to acting policy", learning=True),),
     defaults={
         # 32 trajectories of 20 steps make a batch, losses are sums, and the squared error counts a half of 0.5.
         "atari": {

@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from actorlearn.algorithms.settings import AlgorithmSpec
 from actorlearn.algorithms.specs.actor_critic import VECTOR, ActorCriticSettings
+from actorlearn.metric import Metric
 
 
 class PPOSettings(ActorCriticSettings, frozen=True, kw_only=True, tag="ppo"):
@@ -33,6 +34,10 @@ SPEC = AlgorithmSpec(
     made_by="actorlearn.algorithms.ppo:PPO",
     by_ratio=True,
     parts_of_transitions=True,
+    metrics=(
+        Metric("clipped_share", "share", "transitions whose ratio was clipped", learning=True),
+        Metric("divergence", "nats", "estimate of KL(acting policy, new policy)", learning=True),
+    ),
     defaults={
         # 32 environments x 64 steps, minibatches of 256, a clip of 0.1 as in the paper.
         "atari": {

@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from actorlearn.algorithms.settings import AlgorithmSpec
 from actorlearn.algorithms.specs.actor_critic import VECTOR, ActorCriticSettings
+from actorlearn.metric import Metric
 from actorlearn.models.specs import EncoderSettings, ModelSpec
 
 
@@ -30,5 +31,6 @@ AWR = AlgorithmSpec(
     name="awr",
     settings=AWRSettings,
     made_by="actorlearn_corridor.algorithm:AWR",
+    metrics=(Metric("weight_mean", "", "mean weight of an action", learning=True),),
     defaults={"atari": {}, "vector": VECTOR},
 )
