@@ -10,7 +10,7 @@ from actorlearn.registry import OURS
 _HEAD = f"""# Metrics
 
 Columns of a run's `metrics.jsonl`, a row a report; TensorBoard has the same names over `env_steps`. This page is made
-from `actorlearn/metrics/registry.py` and the specs of algorithms: `python -m actorlearn.metrics.page > docs/metrics.md`.
+from `actorlearn/metrics/registry.py` and algorithms' specs: `python -m actorlearn.metrics.page > docs/metrics.md`.
 
 * A **counter** is a total since the run began; that of a learner that has left goes on counting. A **rate** is per
   second since the report before; that of a learner that has fallen silent is 0. A **gauge** is of the newest update, or
@@ -25,7 +25,7 @@ from `actorlearn/metrics/registry.py` and the specs of algorithms: `python -m ac
 
 
 def page() -> str:
-    """Return the page, in Markdown: a table for each group, and for each shipped algorithm that has metrics of its own."""
+    """Return the page, in Markdown: a table for each group, and for each shipped algorithm with metrics of its own."""
     own = {
         entry.name: ALGORITHMS.spec(entry.name).metrics for entry in ALGORITHMS.entries() if entry.distribution == OURS
     }
