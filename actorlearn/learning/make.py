@@ -7,26 +7,40 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import torch
 
-from actorlearn.algorithms.settings import OffPolicySettings
-from actorlearn.learning.replay import ReplayLearning
-from actorlearn.learning.secondary import WithSecondary
+from actorlearn.algorithms.interface import Algorithm
+from actorlearn.algorithms.make import make as make_algorithm
+from actorlearn.algorithms.settings import OffPolicySettings, OnPolicySettings
+from actorlearn.learning.minibatches import Epochs
+from actorlearn.learning.network import Network
+from actorlearn.learning.replay import Replayed
+from actorlearn.learning.secondary import Secondary
+from actorlearn.learning.target import Target
 from actorlearn.learning.update import Learning
 from actorlearn.memory.account import Account
 from actorlearn.memory.shared import Segment
+from actorlearn.models.make import make as make_model
+from actorlearn.models.make import set_layout
+from actorlearn.optim.schedules import for_batches
 from actorlearn.parameters.interface import Place
+from actorlearn.parameters.published import Published
 from actorlearn.replay.buffer import Replay
 from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import PRIORITIES
 from actorlearn.replay.samplers import Prioritised, Sampler, Uniform
+from actorlearn.replay.settings import ReplaySettings
+from actorlearn.worker.passes import ComputePool
 from actorlearn.worker.settings import TrainerReplay, TrainerSettings
+
+Beat = Callable[[], object]
 
 
 def make(
     settings: TrainerSettings,
     account: Account | None = None,
-    beat: Callable[[], object] = lambda: None,
+    beat: Beat = lambda: None,
 ) -> Learning:
     """Make the learner that the settings ask for; ``account`` says where it is, ``beat`` shows a sign of life.
 
@@ -34,21 +48,77 @@ def make(
     """
     _choose_how_to_compute()
     place = _place_in(account) if account is not None else Place
-    replay = settings.replay
-    if replay is None:
-        return Learning(settings, place, beat)
-    algorithm = settings.policy.algorithm
-    if not isinstance(algorithm, OffPolicySettings):
-        raise TypeError(f"algorithm.name: {algorithm.name!r} does not learn from a replay")
-    opened = open_replay(replay, algorithm)
-    if replay.settings.secondary_batch_size:
-        return WithSecondary(settings, replay, opened, place, beat)
-    return ReplayLearning(settings, replay.settings, opened, place, beat)
+    match settings.policy.algorithm, settings.replay:
+        case OnPolicySettings() as algorithm, None:
+            made = make_algorithm(algorithm)
+            network = make_network(settings, made)
+            epochs = Epochs(made, network, algorithm.epochs, algorithm.minibatches, settings.seed)
+            return Learning(settings, made, network, epochs, settings.optimizer, place, beat)
+        case OffPolicySettings() as algorithm, TrainerReplay() as stored:
+            replay = open_replay(stored, algorithm)
+            secondary = None
+            if stored.settings.secondary_batch_size:
+                secondary = _secondary(settings, algorithm, stored, replay, beat)
+            return _replaying(settings, algorithm, stored.settings, replay, place, beat, secondary)
+        case algorithm, stored:
+            raise TypeError(
+                f"algorithm.name: {algorithm.name!r} learns from {'' if stored is None else 'no '}replay, and there is "
+                f"{'none' if stored is None else 'one'}; its spec says which (actorlearn/algorithms/settings.py)"
+            )
 
 
 def _place_in(account: Account) -> Callable[[], Place]:
     """Say, whenever asked, how far a learner is by its account."""
     return lambda: Place(account.rollouts_learned, account.counts.used)
+
+
+def make_network(settings: TrainerSettings, algorithm: Algorithm) -> Network:
+    """Make the network that learns, weights drawn from the seed."""
+    policy, cpu = settings.policy, settings.device == "cpu"
+    module = make_model(
+        policy.model,
+        policy.observation_shape,
+        policy.observation_dtype,
+        algorithm.heads(policy.actions),
+        settings.seed,
+    ).to(settings.device)
+    set_layout(module, settings.layout)
+    return Network(module, ComputePool(settings.threads if cpu else 1), settings.precision, settings.compile)
+
+
+def _replaying(
+    settings: TrainerSettings,
+    algorithm: OffPolicySettings,
+    numbers: ReplaySettings,
+    replay: Replay,
+    place: Callable[[], Place],
+    beat: Beat,
+    secondary: Secondary | None = None,
+    beside: bool = False,
+) -> Learning:
+    """Make a learner of minibatches drawn from this replay: with a secondary, or as one, ``beside`` another."""
+    made = make_algorithm(algorithm)
+    network = make_network(settings, made)
+    target = Target(network, algorithm.target_every_steps, settings.rollout_steps)
+    replayed = Replayed(settings, numbers, replay, made, network, target, beat, beside)
+    optimizer = for_batches(settings.optimizer, numbers.batches, settings.rate_scaling)
+    return Learning(settings, made, network, replayed, optimizer, place, beat, secondary)
+
+
+def _secondary(
+    settings: TrainerSettings, algorithm: OffPolicySettings, stored: TrainerReplay, replay: Replay, beat: Beat
+) -> Secondary:
+    """Make the learner beside: of the same weights and replay, with minibatches of its own size and draws."""
+    primary = stored.settings
+    numbers = msgspec.structs.replace(
+        primary,
+        batch_size=primary.secondary_batch_size,
+        base_batch_size=primary.base_batch_size or primary.batch_size,
+        save=False,  # the primary does
+    )
+    learning = _replaying(settings, algorithm, numbers, replay, Place, beat, beside=True)
+    assert stored.secondary is not None  # with batches of its own it publishes weights of its own
+    return Secondary(learning, Published(Segment.open(stored.secondary.file)))
 
 
 def open_replay(replay: TrainerReplay, algorithm: OffPolicySettings) -> Replay:

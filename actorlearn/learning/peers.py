@@ -79,7 +79,7 @@ class Peers:
         """Whether a long pass goes on; asked once between two of its updates, because those in step ask together."""
         alive, now_s = self._worker.alive(), time.monotonic()
         self._leaving_s = min(self._leaving_s, now_s) if self.leaving else inf
-        late = now_s - self._leaving_s >= self._learning.finish_s
+        late = now_s - self._leaving_s >= self._learning.minibatches.finish_s
         return alive and not self._learning.exchange.ending(late)
 
     def join(self, env_steps: int, updates: int) -> tuple[int, int] | None:

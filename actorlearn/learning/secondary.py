@@ -10,81 +10,55 @@ use up experience at the same rate, with minibatches of different sizes, does th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 from torch import Tensor
 
 from actorlearn.algorithms.interface import Batch
-from actorlearn.learning.replay import ReplayLearning
-from actorlearn.memory.shared import Segment
-from actorlearn.parameters import checkpoint
-from actorlearn.parameters.interface import Place
+from actorlearn.parameters.checkpoint import Checkpoint
 from actorlearn.parameters.published import Published
-from actorlearn.replay.buffer import Replay
-from actorlearn.worker.settings import TrainerReplay, TrainerSettings
+
+if TYPE_CHECKING:
+    from actorlearn.learning.update import Learning
+
+NAME = "secondary"
 
 
-class WithSecondary(ReplayLearning):
-    """The learner that acts, which learns as if it were alone, and the secondary one after it in each rollout."""
+@dataclass(frozen=True)
+class Secondary:
+    """A learner of its own and where its weights are published; its primary calls it, and reports and saves it."""
 
-    def __init__(
-        self,
-        settings: TrainerSettings,
-        of_replay: TrainerReplay,
-        replay: Replay,
-        place: Callable[[], Place] = Place,
-        beat: Callable[[], object] = lambda: None,
-    ) -> None:
-        """Build both: of the same weights and the same replay, each with minibatches of its own size and draws."""
-        primary = of_replay.settings
-        super().__init__(settings, primary, replay, place, beat)
-        numbers = msgspec.structs.replace(
-            primary,
-            batch_size=primary.secondary_batch_size,
-            base_batch_size=primary.base_batch_size or primary.batch_size,
-        )
-        self.secondary = ReplayLearning(settings, numbers, replay, beat=beat, stream=[1], prioritises=False)
-        assert of_replay.secondary is not None  # with batches of its own it publishes weights of its own
-        self._published = Published(Segment.open(of_replay.secondary.file))
+    learning: Learning
+    published: Published
 
-    def updates_from(self, prepared: Batch, env_steps: int, own_steps: int) -> int:
-        """Minibatches of the primary that are due; those of the secondary are as many transitions."""
-        self.secondary.updates_from(prepared, env_steps, own_steps)
-        return super().updates_from(prepared, env_steps, own_steps)
-
-    def pass_over(
-        self, batch: Batch, env_steps: int, rollout: int, going_on: Callable[[], bool] = lambda: True
-    ) -> dict[str, float]:
-        """Learn from all minibatches that are due; of the secondary, updates that are not finite are only skipped."""
-        metrics = super().pass_over(batch, env_steps, rollout, going_on)
-        beside = self.secondary.pass_over(batch, env_steps, rollout, going_on)
-        del beside["replay_transitions"]
-        return {**metrics, **_named(beside)}
+    def pass_over(self, batch: Batch, env_steps: int, rollout: int, going_on: Callable[[], bool]) -> dict[str, float]:
+        """Learn from as many transitions as the primary; updates that are not finite are only skipped."""
+        metrics = self.learning.pass_over(batch, env_steps, rollout, going_on)
+        del metrics["replay_transitions"]
+        return _named(metrics)
 
     def metrics(self) -> dict[str, Any]:
-        """Return the metrics of both."""
-        return {**super().metrics(), **_named(self.secondary.metrics())}
+        """Return its metrics by names of their own."""
+        return _named(self.learning.metrics())
 
-    def publish(self, published: Published, env_steps: int) -> int:
-        """Publish the weights of both, each where it belongs."""
-        self.secondary.publish(self._published, env_steps)
-        return super().publish(published, env_steps)
+    def publish(self, env_steps: int) -> None:
+        """Publish its weights."""
+        self.learning.publish(self.published, env_steps)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return everything that learning changes, of both."""
-        return {**super().tensors(), **{f"secondary.{name}": own for name, own in self.secondary.tensors().items()}}
+        """Return everything that it changes, by names of their own."""
+        return {f"{NAME}.{name}": own for name, own in self.learning.tensors().items()}
 
-    def state(self) -> dict[str, Any]:
-        """Return the short state of both."""
-        return {**super().state(), "secondary": self.secondary.state()}
+    def save(self, folder: Path) -> dict[str, Any]:
+        """Return its state; the replay is the primary's to write."""
+        return {NAME: self.learning.save(folder)}
 
-    def restore(self, saved: checkpoint.Checkpoint, goes_on: bool = False) -> None:
-        """Take back both."""
-        super().restore(saved, goes_on)
-        own = saved.section("secondary"), saved.state["secondary"]
-        self.secondary.restore(checkpoint.Checkpoint(saved.path, *own), goes_on)
+    def restore(self, saved: Checkpoint, goes_on: bool) -> None:
+        """Take back what was saved."""
+        self.learning.restore(replace(saved, tensors=saved.section(NAME), state=saved.state[NAME]), goes_on)
 
 
 def _named(metrics: dict[str, Any]) -> dict[str, Any]:
-    return {f"secondary_{name}": value for name, value in metrics.items()}
+    return {f"{NAME}_{name}": value for name, value in metrics.items()}

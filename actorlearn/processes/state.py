@@ -63,7 +63,7 @@ class TrainerState:
         weights = self.learning.weights.detach().cpu().numpy()
         if newest in kept and np.array_equal(kept[newest][0], weights, equal_nan=True):
             del kept[newest]
-        elif self.learning.replay is None:
+        elif self.learning.minibatches.replay is None:
             raise NotKeptError("it was told to end among the minibatches of a batch")
         tensors = {f"published.{version}": torch.from_numpy(copy) for version, (copy, _) in kept.items()}
         return tensors, {str(version): steps for version, (_, steps) in kept.items()}

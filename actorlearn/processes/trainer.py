@@ -102,7 +102,7 @@ class Trainer:
         self._learn(gathered, prepared)
         self._count(gathered, agreed)
         self.worker.timings.add("learn")
-        if self.learning.algorithm_settings.epochs:
+        if self.learning.learns:
             self._publish()
         hit("trainer.published")
         if saving:
@@ -298,7 +298,8 @@ def make(settings: TrainerSettings) -> Trainer:
     link = SimulatorLink(settings, worker, members)
     scales = isinstance(algorithm, OnPolicySettings) and algorithm.normalize_reward
     rewards = RewardScale(algorithm.discount) if scales else None
-    storage = ReplayStorage(learning.replay) if learning.replay is not None else None
+    replay = learning.minibatches.replay
+    storage = ReplayStorage(replay) if replay is not None else None
     columns, most_lag = learning.columns if storage is None else (), dropped_beyond(algorithm)
     counts = TrainerCounts(account, episodes)
     published = Published(Segment.open(settings.weights.file))

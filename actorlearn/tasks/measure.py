@@ -101,7 +101,7 @@ def learn(settings: AloneSettings) -> float:
     policy, shape, device = trainer.policy, (horizon, environments), trainer.device
     seen = observations(policy.observation_shape, policy.observation_dtype, (horizon + 1, environments))
     no = torch.zeros(shape, dtype=torch.bool, device=device)
-    state = torch.zeros((1, environments, learning.state_size), device=device)
+    state = torch.zeros((1, environments, learning.network.state_size), device=device)
     batch = Batch(
         observation=seen.to(device),
         action=torch.from_numpy(drawn(policy.actions, shape, np.random.default_rng(0))).to(device),
@@ -116,7 +116,7 @@ def learn(settings: AloneSettings) -> float:
             name: torch.zeros((*shape, *cell), dtype=getattr(torch, dtype)).to(device)
             for name, (dtype, cell) in learning.algorithm.columns(policy.actions).items()
         }
-        | ({"state": state} if learning.state_size else {}),
+        | ({"state": state} if learning.network.state_size else {}),
     )
     end = trainer.total_steps  # where the learning rate has come down to 0
     return measured(lambda: learning.learn(batch, end, 0), horizon * environments, settings.seconds)
@@ -125,7 +125,7 @@ def learn(settings: AloneSettings) -> float:
 def _learn_from_replay(settings: AloneSettings, place: TrainerReplay) -> float:
     """Steps are those that a minibatch stands for; the replay is a small one, full of random rows."""
     from actorlearn.learning.make import make
-    from actorlearn.learning.replay import ReplayLearning
+    from actorlearn.learning.replay import Replayed
 
     trainer, environments = settings.trainer, place.shape.rings
     algorithm = trainer.policy.algorithm
@@ -138,7 +138,8 @@ def _learn_from_replay(settings: AloneSettings, place: TrainerReplay) -> float:
         small = msgspec.structs.replace(place, segment=Shm(str(folder.path / "replay")), shape=shape, settings=numbers)
         Segment.create(folder.path / "replay", replay_fields(shape)).close()
         learning = make(msgspec.structs.replace(trainer, optimizer=to_rest(trainer.optimizer), replay=small))
-        assert isinstance(learning, ReplayLearning)
+        replayed = learning.minibatches
+        assert isinstance(replayed, Replayed)
         policy, rows = trainer.policy, (ROLLOUT + 1, environments)
         no = np.zeros(rows, np.bool_)
         reached = observations(policy.observation_shape, policy.observation_dtype, rows[1:]).numpy()
@@ -151,11 +152,11 @@ def _learn_from_replay(settings: AloneSettings, place: TrainerReplay) -> float:
                 "reward": np.zeros(rows, np.float32),
                 **dict.fromkeys(("terminated", "truncated", "life_lost", "first"), no),
             }
-            learning.replay.add("random", rollout, block)
-            learning.replay.flush()
+            replayed.replay.add("random", rollout, block)
+            replayed.replay.flush()
         end = trainer.total_steps  # where the learning rate has come down to 0
         steps = place.settings.batch_size / place.settings.ratio
-        return measured(lambda: learning.minibatch(end), steps, settings.seconds)
+        return measured(lambda: learning.learn_from(replayed.draw(end), end), steps, settings.seconds)
 
 
 def to_rest(optimizer: OptimizerSettings) -> OptimizerSettings:

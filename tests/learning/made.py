@@ -8,6 +8,7 @@ import torch
 
 from actorlearn.address import Pipe, Shm
 from actorlearn.algorithms.interface import Batch
+from actorlearn.learning.make import make
 from actorlearn.learning.update import Learning
 from actorlearn.models.specs import ModelSettings
 from actorlearn.wire.identity import ProcessId
@@ -17,7 +18,8 @@ from tests import named
 HORIZON, ENVIRONMENTS = 3, 8
 
 
-def learning(model: ModelSettings | None = None, norms: bool = False, **algorithm: Any) -> Learning:
+def trainer_settings(model: ModelSettings | None = None, norms: bool = False, **algorithm: Any) -> TrainerSettings:
+    """Settings of a trainer on this CPU that has no segments yet."""
     policy = PolicySettings(
         observation_shape=(2,),
         observation_dtype="float32",
@@ -26,17 +28,20 @@ def learning(model: ModelSettings | None = None, norms: bool = False, **algorith
         algorithm=named.algorithm(horizon=HORIZON, **algorithm),
     )
     nowhere = dict.fromkeys(("progress", "weights", "rollouts", "account"), Shm(""))
-    return Learning(
-        TrainerSettings(
-            **nowhere,
-            **{"run_id": "", "run_dir": "", "control": None, "wakeup": Pipe("")},
-            **dict.fromkeys(("index", "checkpoint_every_steps", "checkpoint_keep"), 0),
-            **{"id": ProcessId("trainer"), "seed": 5, "policy": policy, "device": "cpu", "precision": "fp32"},
-            **{"layout": "plain", "compile": False, "total_steps": 1000, "blocks": 1, "frames_per_step": 1},
-            **{"report_every_s": 1.0, "began_s": 0.0, "resume": False, "norms": norms},
-            optimizer=named.optimizer(name="adam", learning_rate=1e-2),
-        )
+    return TrainerSettings(
+        **nowhere,
+        **{"run_id": "", "run_dir": "", "control": None, "wakeup": Pipe("")},
+        **dict.fromkeys(("index", "checkpoint_every_steps", "checkpoint_keep"), 0),
+        **{"id": ProcessId("trainer"), "seed": 5, "policy": policy, "device": "cpu", "precision": "fp32"},
+        **{"layout": "plain", "compile": False, "total_steps": 1000, "blocks": 1, "frames_per_step": 1},
+        **{"report_every_s": 1.0, "began_s": 0.0, "resume": False, "norms": norms},
+        optimizer=named.optimizer(name="adam", learning_rate=1e-2),
     )
+
+
+def learning(model: ModelSettings | None = None, norms: bool = False, **algorithm: Any) -> Learning:
+    """A learner of these settings."""
+    return make(trainer_settings(model, norms, **algorithm))
 
 
 def batch() -> Batch:

@@ -10,7 +10,8 @@ import numpy as np
 
 from actorlearn.address import Shm
 from actorlearn.learning.make import make
-from actorlearn.learning.replay import ReplayLearning
+from actorlearn.learning.replay import Replayed
+from actorlearn.learning.update import Learning
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
@@ -25,7 +26,7 @@ from actorlearn.wire.messages import Member
 from actorlearn.worker.settings import TrainerReplay
 from tests import named
 from tests.identities import process
-from tests.learning.made import learning
+from tests.learning.made import trainer_settings
 
 ENVS, HORIZON = 2, 5
 
@@ -34,12 +35,12 @@ SHAPE = ReplayShape(
 )
 
 
-def replaying(folder: Path, numbers: dict[str, Any] | None = None, **algorithm: Any) -> ReplayLearning:
+def replaying(folder: Path, numbers: dict[str, Any] | None = None, **algorithm: Any) -> Learning:
     """A learner with a replay in this folder, which may be there already; a rollout has 10 steps of all learners.
 
     The weights of its secondary, if it has one, go into this folder too.
     """
-    settings = learning().settings
+    settings = trainer_settings()
     chosen = {"name": "dqn", "reward_clip": None, "target_every_steps": 20, "horizon": HORIZON} | algorithm
     policy = msgspec.structs.replace(settings.policy, algorithm=named.algorithm(**chosen))
     of_replay = {"batch_size": 4, "ratio": 2.0, "learning_starts_steps": 10} | (numbers or {})
@@ -52,15 +53,19 @@ def replaying(folder: Path, numbers: dict[str, Any] | None = None, **algorithm: 
     )
     if not (folder / "replay").exists():
         Segment.create(folder / "replay", replay_fields(shape)).close()
-    made = make(msgspec.structs.replace(settings, policy=policy, rollout_steps=HORIZON * ENVS, replay=place))
-    assert isinstance(made, ReplayLearning)
-    return made
+    return make(msgspec.structs.replace(settings, policy=policy, rollout_steps=HORIZON * ENVS, replay=place))
+
+
+def source(learner: Learning) -> Replayed:
+    """Where its minibatches come from."""
+    assert isinstance(learner.minibatches, Replayed)
+    return learner.minibatches
 
 
 class Played:
     """One simulator's blocks, with rollouts of random rows in which no game ends, and the batches made of them."""
 
-    def __init__(self, folder: Path, learner: ReplayLearning) -> None:
+    def __init__(self, folder: Path, learner: Learning) -> None:
         shape = BlockShape(
             groups=1,
             blocks=2,
@@ -77,7 +82,7 @@ class Played:
         episodes = Episodes()
         self.counts = TrainerCounts(account, episodes)
         self.members = RolloutMembers(rollouts, account, episodes, 2)
-        self.storage = ReplayStorage(learner.replay)
+        self.storage = ReplayStorage(source(learner).replay)
         self.gatherer = Gatherer(rollouts, "cpu", storage=self.storage)
         self.blocks.mark_ready()
         member = Member(id=process("simulator-0"), segment=Shm(str(path)))

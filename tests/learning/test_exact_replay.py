@@ -16,7 +16,6 @@ import torch
 
 from actorlearn.address import Shm
 from actorlearn.learning.make import make
-from actorlearn.learning.replay import ReplayLearning
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
@@ -33,7 +32,8 @@ from actorlearn.wire.messages import Member
 from actorlearn.worker.settings import TrainerReplay
 from tests import named
 from tests.identities import peer
-from tests.learning.made import learning
+from tests.learning.made import trainer_settings
+from tests.learning.replayed import source
 from tests.replay.ledger import ENVS, LedgerEnv, Simulated
 
 HORIZON, ROLLOUTS = 5, 9
@@ -66,7 +66,7 @@ class Course:
         )
         paths = {name: Shm(str(folder / name)) for name in ("replay", "secondary")}
         Segment.create(folder / "replay", replay_fields(shape)).close()
-        settings, of = learning().settings, {"name": "dqn", "target_every_steps": 20, "horizon": HORIZON}
+        settings, of = trainer_settings(), {"name": "dqn", "target_every_steps": 20, "horizon": HORIZON}
         policy = msgspec.structs.replace(
             settings.policy,
             **observations,
@@ -78,9 +78,7 @@ class Course:
         settings = msgspec.structs.replace(
             settings, policy=policy, replay=place, rollout_steps=HORIZON * ENVS, id=settings.id.again(incarnation)
         )
-        made = make(settings)
-        assert isinstance(made, ReplayLearning)
-        self.learner, self.rollouts_learned, self.used = made, 0, 0
+        self.learner, self.rollouts_learned, self.used = make(settings), 0, 0
         self.folder, self.peer, self.block = folder, f"simulator-0.{incarnation}", {**observations}
 
     def begin(self) -> None:
@@ -92,7 +90,7 @@ class Course:
         account = Account(Segment.create(self.folder / "account", words[1]))
         rollouts = Rollouts(words[0])
         self.members = RolloutMembers(rollouts, account, Episodes(), 2)
-        self.storage = ReplayStorage(self.learner.replay)
+        self.storage = ReplayStorage(source(self.learner).replay)
         self.gatherer = Gatherer(rollouts, "cpu", storage=self.storage)
         self.blocks.mark_ready()
         member = Member(id=peer(self.peer), segment=Shm(str(path)))
@@ -147,7 +145,7 @@ def test_restored_at_any_rollout_and_minibatch_it_goes_on_bit_for_bit(tmp_path: 
     def going_on() -> bool:
         """Save in the midst of a pass, as who is told to end there does."""
         calls = len(places)
-        if calls % 4 == 1:
+        if calls % 2 == 1:
             places.append(tmp_path / f"{whole.rollouts_learned}-among")
             whole.save(places[-1])
         else:
@@ -184,17 +182,17 @@ def test_where_simulators_begin_anew_the_rollout_that_was_begun_is_stored_again(
         made.learn()
     with pytest.raises(Stopped):
         made.learn(lambda: False)
-    assert (made.rollouts_learned, made.learner.replay.rollouts) == (4, 5)
+    assert (made.rollouts_learned, source(made.learner).replay.rollouts) == (4, 5)
     made.save(tmp_path / "saved")
     for goes_on in (False, True):
         other = [{**block, "reward": block["reward"] + 100} for block in rollouts]
         again = Course(tmp_path / f"again-{goes_on}", {}, other, incarnation=1)
         again.restore(tmp_path / "saved", goes_on)
-        assert again.learner.replay.rollouts == 4 + goes_on
+        assert source(again.learner).replay.rollouts == 4 + goes_on
         again.begin()
         again.learn()
-        stored = again.learner.replay.sample(500, np.random.default_rng(0)).reward
-        assert (stored == 1.0).any() and again.learner.replay.rollouts == 5
+        stored = source(again.learner).replay.sample(500, np.random.default_rng(0)).reward
+        assert (stored == 1.0).any() and source(again.learner).replay.rollouts == 5
 
 
 def test_a_trainer_started_again_within_a_run_takes_the_random_numbers_of_its_checkpoint(tmp_path: Path) -> None:
@@ -205,8 +203,9 @@ def test_a_trainer_started_again_within_a_run_takes_the_random_numbers_of_its_ch
         made.learn()
     made.save(tmp_path / "saved")
     again = make(msgspec.structs.replace(made.learner.settings, id=made.learner.settings.id.again(7)))
-    assert isinstance(again, ReplayLearning)
     again.restore(checkpoint.newest(tmp_path / "saved"))
-    for one, two in ((again, made.learner), (again.secondary, made.learner.secondary)):  # type: ignore[attr-defined]
-        assert one.random.bit_generator.state == two.random.bit_generator.state
-    assert again.replay.rollouts == 4
+    assert again.secondary and made.learner.secondary
+    pairs = (again, made.learner), (again.secondary.learning, made.learner.secondary.learning)
+    for one, two in pairs:
+        assert source(one).random.bit_generator.state == source(two).random.bit_generator.state
+    assert source(again).replay.rollouts == 4

@@ -10,11 +10,10 @@ import pytest
 import torch
 
 from actorlearn.learning.make import make
-from actorlearn.learning.replay import ReplayLearning
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.interface import Place
-from tests.learning.made import learning
+from tests.learning.made import learning, trainer_settings
 
 TRAINED = """
 from unittest import mock
@@ -34,8 +33,8 @@ import sys
 from threading import Thread
 from unittest import mock
 import torch
-from tests.learning.made import learning
-settings = learning().settings
+from tests.learning.made import trainer_settings
+settings = trainer_settings()
 torch.set_num_threads(2)
 
 def small():
@@ -63,8 +62,8 @@ def test_trainers_and_measurements_compute_alike(of: str) -> None:
 
 def test_without_a_replay_batches_are_learned_from_and_the_account_says_where_it_is(tmp_path: Path) -> None:
     account = Account(Segment.create(tmp_path / "account", account_fields()))
-    made = make(learning().settings, account)
-    assert not isinstance(made, ReplayLearning) and made.replay is None
+    made = make(trainer_settings(), account)
+    assert made.minibatches.replay is None
     account.rollouts_learned, account.counts.used = 3, 7
     assert made.learner.place() == made.place() == Place(3, 7)
     assert torch.equal(made.weights, learning().weights)  # drawn from the seed

@@ -44,7 +44,7 @@ def test_rows_are_observed_once_and_the_optimizer_sees_parameters_alone(name: st
     assert all(tensor.numel() <= parameters for tensor in made.exchange.state().values())
     for rollout in range(2):
         made.learn(shifted(rollout), 0, rollout)
-    assert made.network.number == 2 * (HORIZON * ENVIRONMENTS - 1)
+    assert made.network.module.number == 2 * (HORIZON * ENVIRONMENTS - 1)
     seen = torch.cat([shifted(rollout).observation[:-1][shifted(rollout).valid] for rollout in range(2)])
     torch.testing.assert_close(made.weights[parameters + 1 : parameters + 3], seen.mean(0))
     torch.testing.assert_close(made.weights[parameters + 3 :], seen.var(0, correction=0), rtol=1e-3, atol=1e-3)
@@ -68,7 +68,7 @@ def test_who_plays_from_a_checkpoint_sees_what_the_learner_saw(tmp_path: Path) -
     policy.network.load_state_dict(checkpoint.newest(tmp_path).section("weights"))
     seen = shifted(3).observation[0]
     for head, output in policy.network(seen).items():
-        torch.testing.assert_close(output, made.network(seen)[head], rtol=0.0, atol=0.0)
+        torch.testing.assert_close(output, made.network.module(seen)[head], rtol=0.0, atol=0.0)
     unaware = learning(NORMALIZED)
     unaware.parameters.copy_(made.parameters)
-    assert not torch.allclose(unaware.network(seen)["value"], made.network(seen)["value"])
+    assert not torch.allclose(unaware.network.module(seen)["value"], made.network.module(seen)["value"])

@@ -39,7 +39,7 @@ def test_the_exchange_decides_when_a_pass_is_broken_off_and_who_is_to_end_at_onc
     order = SimpleNamespace(phase=phase, leaving=leaving)
     worker: Any = SimpleNamespace(alive=lambda: alive, control=SimpleNamespace(order=order))
     settings: Any = SimpleNamespace(exchange=AloneExchange(), id=peer("trainer-1.0"))
-    learning: Any = SimpleNamespace(exchange=SimpleNamespace(ending=ending), finish_s=0.0)
+    learning: Any = SimpleNamespace(exchange=SimpleNamespace(ending=ending), minibatches=SimpleNamespace(finish_s=0.0))
     told = phase == "drain" or bool(leaving)
     assert Peers(settings, worker, learning).going_on() == (alive and not told and not others)
     assert asked == ([told] if alive else [])
@@ -49,7 +49,9 @@ def test_a_pass_that_counts_nothing_before_its_end_is_given_time_to_finish(monke
     order = SimpleNamespace(phase="run", leaving=[])
     worker: Any = SimpleNamespace(alive=lambda: True, control=SimpleNamespace(order=order))
     settings: Any = SimpleNamespace(exchange=AloneExchange(), id=peer("trainer-1.0"))
-    learning: Any = SimpleNamespace(exchange=SimpleNamespace(ending=lambda told: told), finish_s=5.0)
+    learning: Any = SimpleNamespace(
+        exchange=SimpleNamespace(ending=lambda told: told), minibatches=SimpleNamespace(finish_s=5.0)
+    )
     learners = Peers(settings, worker, learning)
 
     def goes_on(now_s: float, phase: str) -> bool:

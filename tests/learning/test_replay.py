@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
@@ -13,16 +14,28 @@ from hypothesis import strategies as st
 
 from actorlearn import failpoints
 from actorlearn.algorithms.interface import Batch
-from actorlearn.learning.update import Update
+from actorlearn.learning.minibatches import Minibatch
+from actorlearn.learning.update import Learning, Update
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.interface import Stopped
 from actorlearn.parameters.settings import AloneExchange
-from actorlearn.replay.buffer import Sample
 from actorlearn.replay.rings import Rings
 from tests.learning.made import batch as any_batch
-from tests.learning.replayed import ENVS, HORIZON, Played, replaying
+from tests.learning.replayed import ENVS, HORIZON, Played, replaying, source
 
-NOTHING = Update(loss=0.0, gradient_norm=0.0, learning_rate=0.0, taken=True, metrics={})
+NOWHERE = Minibatch(any_batch())
+"""Drawn from no replay."""
+
+
+def only_counting(made: Learning, did: Callable[[], object] = lambda: None) -> None:
+    """Let minibatches be counted, and nothing be drawn or learned; ``did`` is called for each."""
+
+    def update(batch: Batch, env_steps: int) -> Update:
+        did()
+        return Update(0.0, 0.0, 0.0, True, {"priority": torch.zeros(1, 4)})
+
+    source(made).draw = lambda env_steps: NOWHERE  # type: ignore[method-assign]
+    made.update = update  # type: ignore[method-assign]
 
 
 def test_the_optimizers_numbers_are_those_of_the_minibatches(tmp_path: Path) -> None:
@@ -43,13 +56,13 @@ def test_the_minibatches_done_are_those_the_steps_allow_and_none_is_lost(
 ) -> None:
     made = replaying(tmp_path_factory.mktemp("due"), {"ratio": ratio})
     if learners > 1:
-        made._together = learners  # as when they have joined
+        made.minibatches.together = learners  # as when they have joined
+    only_counting(made)
     env_steps = done = 0
     for steps in [0, *rollouts]:
         env_steps += steps
         due = made.updates_from(any_batch(), env_steps, own_steps=0 if learners > 1 else env_steps)
         done += due
-        made.minibatch = lambda env_steps: NOTHING  # type: ignore[method-assign]
         made.pass_over(any_batch(), env_steps, 0)
         allowed = (env_steps - 10 * learners) * ratio / (4 * learners)
         assert max(allowed - 1, 0) <= done + 1e-9
@@ -61,23 +74,20 @@ def test_none_is_due_where_nothing_is_to_be_learned(tmp_path: Path) -> None:
     assert [made.updates_from(any_batch(), steps, steps) for steps in (0, 1000)] == [0, 0]
 
 
-def test_the_target_network_is_renewed_at_whole_periods_of_steps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_target_network_is_renewed_at_whole_periods_of_steps(tmp_path: Path) -> None:
     made = replaying(tmp_path)
     played = Played(tmp_path, made)
     renewed: list[tuple[int, int]] = []
     rollout = done = 0
 
-    def learn_from(sample: Sample, batch: Batch, env_steps: int) -> Update:
+    def learn() -> None:
         nonlocal done
-        if torch.equal(made.target_weights, made.weights):
+        if torch.equal(source(made).target.weights, made.weights):
             renewed.append((rollout, done))
         made.weights.add_(1.0)
         done += 1
-        return NOTHING
 
-    monkeypatch.setattr(made, "learn_from", learn_from)
+    only_counting(made, learn)
     for rollout in range(9):
         batch, done = played.rollout(rollout), 0
         made.updates_from(batch, 10 * rollout, 10 * rollout)
@@ -86,18 +96,15 @@ def test_the_target_network_is_renewed_at_whole_periods_of_steps(
     assert renewed == [(2, 0), (4, 0), (6, 0), (8, 0)]
 
 
-def test_a_pass_that_is_broken_off_is_finished_later_and_nothing_is_lost_or_done_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pass_that_is_broken_off_is_finished_later_and_nothing_is_lost_or_done_twice(tmp_path: Path) -> None:
     made = replaying(tmp_path)
     done = 0
 
-    def minibatch(env_steps: int) -> Update:
+    def learn() -> None:
         nonlocal done
         done += 1
-        return NOTHING
 
-    monkeypatch.setattr(made, "minibatch", minibatch)
+    only_counting(made, learn)
     for steps in (0, 20):
         made.updates_from(any_batch(), steps, steps)
         made.pass_over(any_batch(), steps, steps // 10)
@@ -109,17 +116,10 @@ def test_a_pass_that_is_broken_off_is_finished_later_and_nothing_is_lost_or_done
     assert (made.updates_from(any_batch(), 40, 40), done) == (0, 15)
 
 
-def test_a_target_network_is_not_renewed_again_where_a_pass_is_taken_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_target_network_is_not_renewed_again_where_a_pass_is_taken_up(tmp_path: Path) -> None:
     made = replaying(tmp_path, target_every_steps=5)  # two periods to a rollout of 10
     periods: list[int] = []
-
-    def minibatch(env_steps: int) -> Update:
-        periods.append(made._period)
-        return NOTHING
-
-    monkeypatch.setattr(made, "minibatch", minibatch)
+    only_counting(made, lambda: periods.append(source(made).target.period))
     for steps in (0, 20):
         made.updates_from(any_batch(), steps, steps)
     made.pass_over(any_batch(), 20, 2)
@@ -154,41 +154,41 @@ def test_learners_that_join_go_on_from_the_one_whose_weights_they_take(tmp_path:
         path.mkdir()
     one, new = (replaying(path) for path in paths)
     for made in (one, new):
-        made._together = 2
+        made.minibatches.together = 2
+        only_counting(made)
     for steps in (0, 20, 40):  # one has gone on by itself, while the other was started again
-        one.minibatch = lambda env_steps: NOTHING  # type: ignore[method-assign]
         one.updates_from(any_batch(), steps, 0)
         one.pass_over(any_batch(), steps, 0)
     said = np.array([made.learner.carried.counts() for made in (one, new)])
     for made in (one, new):
         made.learner.carried.adopt(said, 0)
-        assert made.learner.carried.tensors[0] is made.target_weights
+        assert made.learner.carried.tensors[0] is source(made).target.weights
     due = [[made.updates_from(any_batch(), steps, 0) for steps in (60, 80, 100)] for made in (one, new)]
     assert due[0] == due[1] and due[0][-1] > 0
-    assert one.replay.begun == new.replay.begun == 60  # one had nothing to learn from yet
+    assert source(one).replay.begun == source(new).replay.begun == 60  # one had nothing to learn from yet
 
 
 def test_minibatches_that_were_due_before_learners_joined_are_due_after_it(tmp_path: Path) -> None:
     made = replaying(tmp_path)
-    made._together = 1
+    made.minibatches.together = 1
+    only_counting(made)
     for steps in (0, 20):
-        made.minibatch = lambda env_steps: NOTHING  # type: ignore[method-assign]
         made.updates_from(any_batch(), steps, 0)
         made.pass_over(any_batch(), steps, 0)
     before = made.updates_from(any_batch(), 40, 0)
     made.exchange_by(AloneExchange(), lambda: True)
-    made._together = 1
+    made.minibatches.together = 1
     made.learner.carried.adopt(np.array([made.learner.carried.counts()]), 0)
     assert made.updates_from(any_batch(), 40, 0) == before > 0
 
 
 def test_a_long_rollout_renews_it_several_times_along_the_way(tmp_path: Path) -> None:
-    made = replaying(tmp_path, target_every_steps=5)
+    target = source(replaying(tmp_path, target_every_steps=5)).target
     periods = []
     for rollout in range(3):
         for done in range(4):
-            made._renew_target(rollout, done, 4)
-            periods.append(made._period)
+            target.renew(rollout, done, 4)
+            periods.append(target.period)
     assert periods == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
 
 
@@ -196,12 +196,14 @@ def test_a_long_rollout_renews_it_several_times_along_the_way(tmp_path: Path) ->
 def test_a_minibatch_is_regressed_on_what_the_target_network_says(tmp_path: Path, double: bool) -> None:
     made = replaying(tmp_path, double=double, n_step=2, discount=0.5)
     Played(tmp_path, made).rollout(0)
+    target_network = source(made).target.network
     with torch.no_grad():
-        made.target_weights.mul_(-1.5)
-    sample, batch = made.drawn(0)
+        target_network.weights.mul_(-1.5)
+    batch, sample = source(made).draw(0)
+    assert sample
     following = torch.from_numpy(sample.next_observation)
     with torch.no_grad():
-        target, own = (network(following)["q"] for network in (made.target, made.network))
+        target, own = (network.module(following)["q"] for network in (target_network, made.network))
     chosen = (own if double else target).argmax(-1, keepdim=True)
     expected = torch.from_numpy(sample.reward) + 0.25 * target.gather(-1, chosen)[:, 0]
     torch.testing.assert_close(batch.columns["target"][0], expected)
@@ -211,13 +213,13 @@ def test_a_minibatch_is_regressed_on_what_the_target_network_says(tmp_path: Path
 def test_priorities_are_the_errors_of_what_was_drawn(tmp_path: Path) -> None:
     made = replaying(tmp_path, {"prioritised": True, "alpha": 1.0, "beta": 1.0})
     Played(tmp_path, made).rollout(0)
-    sample, batch = made.drawn(0)
-    assert batch.columns["weight"].tolist() == [[1.0] * 4]  # nothing is known of any yet
+    batch, sample = source(made).draw(0)
+    assert sample and batch.columns["weight"].tolist() == [[1.0] * 4]  # nothing is known of any yet
     with torch.no_grad():
-        said = made.network(batch.observation[0])["q"].gather(-1, batch.action[0][:, None])[:, 0]
-    made.learn_from(sample, batch, 0)
+        said = made.network.module(batch.observation[0])["q"].gather(-1, batch.action[0][:, None])[:, 0]
+    made.learn_from(Minibatch(batch, sample), 0)
     error = (said - batch.columns["target"][0]).abs().clamp(max=1.0)
-    priorities = made.replay.sampler.arrays()["priority"]
+    priorities = source(made).replay.sampler.arrays()["priority"]
     np.testing.assert_allclose(priorities[sample.cell], error.numpy(), rtol=1e-5)
 
 
@@ -226,11 +228,11 @@ def test_a_killed_learner_leaves_its_priorities_to_the_next(tmp_path: Path) -> N
     played = Played(tmp_path, made)
     for rollout in range(3):
         played.rollout(rollout)
-    sample, given = made.replay.sample(8, made.random), np.linspace(0.5, 4.0, 8)
-    made.replay.update(sample, given)
-    before = made.replay.sampler.arrays()["priority"].copy()
-    made.replay.sampler._tree._node[:2] = 99.0  # type: ignore[attr-defined]  # it was killed while it wrote sums
-    again = replaying(tmp_path, {"prioritised": True}).replay
+    sample, given = source(made).replay.sample(8, source(made).random), np.linspace(0.5, 4.0, 8)
+    source(made).replay.update(sample, given)
+    before = source(made).replay.sampler.arrays()["priority"].copy()
+    source(made).replay.sampler._tree._node[:2] = 99.0  # type: ignore[attr-defined]  # it was killed while it wrote sums
+    again = source(replaying(tmp_path, {"prioritised": True})).replay
     assert again.sampler.arrays()["priority"].tolist() == before.tolist()
     assert len(set(before[before > 0.0])) > 2
     assert again.sampler._tree.total == pytest.approx(before.sum())  # type: ignore[attr-defined]
@@ -243,10 +245,12 @@ def test_what_a_killed_learner_had_stored_is_drawn_by_the_next_and_no_rollout_tw
     for rollout in range(3):
         played.rollout(rollout)
     again = replaying(tmp_path)
-    assert len(again.replay) == len(made.replay) == 3 * HORIZON * ENVS
+    assert len(source(again).replay) == len(source(made).replay) == 3 * HORIZON * ENVS
     Played(tmp_path, again).take(2)  # it was killed while it learned from this rollout
-    assert len(again.replay) == len(made.replay)
-    rewards = [set(learner.replay.sample(1000, learner.random).reward.tolist()) for learner in (again, made)]
+    assert len(source(again).replay) == len(source(made).replay)
+    rewards = [
+        set(source(learner).replay.sample(1000, source(learner).random).reward.tolist()) for learner in (again, made)
+    ]
     assert rewards[0] == rewards[1]
 
 
@@ -273,9 +277,12 @@ def test_a_rollout_is_stored_once_wherever_its_trainer_is_killed_and_joined_to_t
         again = replaying(here)
         after = Played(here, again)
         after.take(2), after.rollout(3)
-        drawn = [sorted(learner.replay.sample(2000, learner.random).reward.tolist()) for learner in (again, whole)]
+        drawn = [
+            sorted(source(learner).replay.sample(2000, source(learner).random).reward.tolist())
+            for learner in (again, whole)
+        ]
         assert set(drawn[0]) == set(drawn[1]), point
-        assert len(again.replay) == len(whole.replay) == (4 * HORIZON) * ENVS
+        assert len(source(again).replay) == len(source(whole).replay) == (4 * HORIZON) * ENVS
 
 
 def test_steps_that_find_no_room_are_dropped_and_not_learned_whether_or_not_their_rollout_is_stored(
@@ -283,7 +290,7 @@ def test_steps_that_find_no_room_are_dropped_and_not_learned_whether_or_not_thei
 ) -> None:
     made = replaying(tmp_path)
     played = Played(tmp_path, made)
-    made.replay._rings.owner[:] = b"somebody who stays"
+    source(made).replay._rings.owner[:] = b"somebody who stays"
     with mock.patch.object(Rings, "leave_to", lambda rings, owners: None):
         assert played.rollout(0).steps == 0
         assert played.counts.account.counts.dropped["no_room"] == 0  # it may come again
@@ -305,11 +312,12 @@ def test_a_checkpoint_holds_the_target_network_the_counts_and_the_replay_if_aske
     (tmp_path / "other").mkdir()
     other = replaying(tmp_path / "other", {"save": True})
     other.restore(checkpoint.newest(tmp_path / "saved"))
-    assert torch.equal(other.weights, made.weights) and torch.equal(other.target_weights, made.target_weights)
-    assert not torch.equal(other.weights, other.target_weights)
-    assert (other._credited, other._period) == (made._credited, made._period) == (20, 1)
-    assert len(other.replay) == len(made.replay)
+    assert torch.equal(other.weights, made.weights)
+    assert torch.equal(source(other).target.weights, source(made).target.weights)
+    assert not torch.equal(other.weights, source(other).target.weights)
+    assert [each.tensors()["replay.counters"].tolist() for each in (made, other)] == [[20, 0, 1]] * 2
+    assert len(source(other).replay) == len(source(made).replay)
     for learner in (made, other):
-        learner._due = 3
+        assert learner.updates_from(batch, 30, 30) == 5
     assert made.pass_over(batch, 30, 3) == other.pass_over(batch, 30, 3)
     assert torch.equal(other.weights, made.weights)

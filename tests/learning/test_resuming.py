@@ -19,7 +19,7 @@ from actorlearn.parameters.settings import GossipSettings, LearnersSettings
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import TrainerSettings
 from tests import named
-from tests.learning.made import learning
+from tests.learning.made import trainer_settings
 
 ASKED = Asked(LearnersSettings(count=2), GossipSettings(), "adam", 0)
 
@@ -32,7 +32,7 @@ def settings(run_dir: Path, learner: int, mode: str) -> TrainerSettings:
         "exchange": exchange,
         "resume": True,
     }
-    made = learning().settings
+    made = trainer_settings()
     return msgspec.structs.replace(made, **changed, optimizer=named.optimizer(name="adam"))
 
 

@@ -10,31 +10,32 @@ import numpy as np
 import pytest
 import torch
 
-from actorlearn.learning.replay import ReplayLearning
-from actorlearn.learning.secondary import WithSecondary
+from actorlearn.learning.update import Learning
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.interface import Stopped
 from actorlearn.parameters.published import Published, weights_fields
 from tests.learning.made import batch as any_batch
-from tests.learning.replayed import Played, replaying
+from tests.learning.replayed import Played, replaying, source
 
 ROLLOUT = 10
 """Steps, from which 5 minibatches of 4 are due, or 2.5 of 8."""
 
 
-def pair(folder: Path, batch_size: int, numbers: dict[str, Any] | None = None, **algorithm: Any) -> WithSecondary:
+def pair(
+    folder: Path, batch_size: int, numbers: dict[str, Any] | None = None, **algorithm: Any
+) -> tuple[Learning, Learning]:
     """A primary with minibatches of 4, and its secondary."""
     folder.mkdir(exist_ok=True)
     if not (folder / "secondary").exists():
         size = replaying(folder, numbers, **algorithm).weights.numel()
         Segment.create(folder / "secondary", weights_fields(size)).close()
     made = replaying(folder, {"secondary_batch_size": batch_size, **(numbers or {})}, **algorithm)
-    assert isinstance(made, WithSecondary)
-    return made
+    assert made.secondary
+    return made, made.secondary.learning
 
 
-def learn(made: ReplayLearning, played: Played, rollouts: range) -> list[dict[str, float]]:
+def learn(made: Learning, played: Played, rollouts: range) -> list[dict[str, float]]:
     told = []
     for rollout in rollouts:
         batch, steps = played.rollout(rollout), ROLLOUT * rollout
@@ -43,35 +44,34 @@ def learn(made: ReplayLearning, played: Played, rollouts: range) -> list[dict[st
     return told
 
 
-def share_draws(made: WithSecondary) -> None:
-    """Let the secondary draw what the primary draws in the same rollout."""
-    made.secondary.random = copy.deepcopy(made.random)
+def target_of(learner: Learning) -> torch.Tensor:
+    return source(learner).target.weights
 
 
 @pytest.mark.parametrize("algorithm", [{}, {"double": True, "n_step": 2}])
 def test_with_the_same_minibatches_it_is_the_primary_bit_for_bit(tmp_path: Path, algorithm: dict[str, Any]) -> None:
-    made = pair(tmp_path, 4, **algorithm)
+    made, secondary = pair(tmp_path, 4, **algorithm)
     start = made.weights.clone()
-    assert torch.equal(start, made.secondary.weights)
-    share_draws(made)
+    assert torch.equal(start, secondary.weights)
+    source(secondary).random = copy.deepcopy(source(made).random)
     *_, told = learn(made, Played(tmp_path, made), range(6))
     assert not torch.equal(made.weights, start)
-    assert torch.equal(made.weights, made.secondary.weights)
-    assert torch.equal(made.target_weights, made.secondary.target_weights)
+    assert torch.equal(made.weights, secondary.weights)
+    assert torch.equal(target_of(made), target_of(secondary))
     assert (told["loss"], told["minibatches"]) == (told["secondary_loss"], told["secondary_minibatches"])
 
 
 def test_it_draws_for_itself_and_the_primary_learns_as_if_it_were_not_there(tmp_path: Path) -> None:
     (tmp_path / "alone").mkdir()
-    made, alone = pair(tmp_path, 4), replaying(tmp_path / "alone")
+    (made, secondary), alone = pair(tmp_path, 4), replaying(tmp_path / "alone")
     learn(made, Played(tmp_path, made), range(5))
     learn(alone, Played(tmp_path / "alone", alone), range(5))
     assert torch.equal(made.weights, alone.weights)
-    assert not torch.equal(made.weights, made.secondary.weights)
+    assert not torch.equal(made.weights, secondary.weights)
 
 
 def test_both_consume_as_many_transitions_whatever_the_sizes_of_their_minibatches(tmp_path: Path) -> None:
-    made = pair(tmp_path, 8)
+    made, _ = pair(tmp_path, 8)
     told = learn(made, Played(tmp_path, made), range(6))
     assert [numbers["minibatches"] for numbers in told] == [0, 0, 5, 5, 5, 5]
     assert [numbers["secondary_minibatches"] for numbers in told] == [0, 0, 2, 3, 2, 3]
@@ -79,26 +79,26 @@ def test_both_consume_as_many_transitions_whatever_the_sizes_of_their_minibatche
 
 @pytest.mark.parametrize("base", [None, 2])
 def test_the_optimizers_numbers_are_for_batches_of_one_size_whoever_learns(tmp_path: Path, base: int | None) -> None:
-    made = pair(tmp_path, 8, {"base_batch_size": base})
-    assert made.secondary.optimizer_settings.epsilon == made.optimizer_settings.epsilon / 2
+    made, secondary = pair(tmp_path, 8, {"base_batch_size": base})
+    assert secondary.optimizer_settings.epsilon == made.optimizer_settings.epsilon / 2
 
 
 def test_priorities_are_the_primarys(tmp_path: Path) -> None:
-    made = pair(tmp_path, 4, {"prioritised": True})
+    made, secondary = pair(tmp_path, 4, {"prioritised": True})
     learn(made, Played(tmp_path, made), range(3))
-    before = made.replay.sampler.arrays()["priority"].copy()
-    made.secondary.minibatch(0)
-    np.testing.assert_array_equal(made.replay.sampler.arrays()["priority"], before)
+    before = source(made).replay.sampler.arrays()["priority"].copy()
+    secondary.learn_from(source(secondary).draw(0), 0)
+    np.testing.assert_array_equal(source(made).replay.sampler.arrays()["priority"], before)
     for _ in range(10):  # errors of 1 and more are what is new has too
-        made.minibatch(0)
-    assert not np.array_equal(made.replay.sampler.arrays()["priority"], before)
+        made.learn_from(source(made).draw(0), 0)
+    assert not np.array_equal(source(made).replay.sampler.arrays()["priority"], before)
 
 
 def test_restored_from_a_checkpoint_both_go_on_equal(tmp_path: Path) -> None:
-    made = pair(tmp_path / "made", 8, {"save": True})
+    made, secondary = pair(tmp_path / "made", 8, {"save": True})
     learn(made, Played(tmp_path / "made", made), range(4))
     checkpoint.save(tmp_path / "saved", 40, made.tensors(), {"env_steps": 40, "learned": 4}, 1, made.save)
-    other = pair(tmp_path / "other", 8, {"save": True})
+    other, other_secondary = pair(tmp_path / "other", 8, {"save": True})
     other.restore(checkpoint.newest(tmp_path / "saved"))
     told = []
     for learner in (made, other):  # from what was saved alone: new rollouts are not joined to it
@@ -107,28 +107,28 @@ def test_restored_from_a_checkpoint_both_go_on_equal(tmp_path: Path) -> None:
             told.append(learner.pass_over(any_batch(), ROLLOUT * rollout, rollout))
     assert told[:3] == told[3:]
     assert [numbers["secondary_minibatches"] for numbers in told[:3]] == [2, 3, 2]
-    assert torch.equal(other.weights, made.weights) and torch.equal(other.secondary.weights, made.secondary.weights)
-    assert torch.equal(other.secondary.target_weights, made.secondary.target_weights)
+    assert torch.equal(other.weights, made.weights) and torch.equal(other_secondary.weights, secondary.weights)
+    assert torch.equal(target_of(other_secondary), target_of(secondary))
 
 
 def test_a_pass_that_is_broken_off_in_it_is_finished_later_and_the_primarys_not_done_twice(tmp_path: Path) -> None:
-    made = pair(tmp_path, 4)
+    made, _ = pair(tmp_path, 4)
     played = Played(tmp_path, made)
     learn(made, played, range(2))
     batch, calls = played.rollout(2), iter(range(100))
     made.updates_from(batch, 20, 20)
     with pytest.raises(Stopped):
-        made.pass_over(batch, 20, 2, lambda: next(calls) < 5 + 3)
+        made.pass_over(batch, 20, 2, lambda: next(calls) < 4 + 2)
     assert made.updates_from(batch, 20, 20) == 0
     assert made.pass_over(batch, 20, 2)["secondary_minibatches"] == 2
 
 
 def test_each_publishes_its_own_weights(tmp_path: Path) -> None:
-    made = pair(tmp_path, 8)
+    made, secondary = pair(tmp_path, 8)
     learn(made, Played(tmp_path, made), range(4))
     primary = Published(Segment.create(tmp_path / "weights-0", weights_fields(made.weights.numel())))
     assert made.publish(primary, 40) == 0
-    for published, learner in ((primary, made), (Published(Segment.open(tmp_path / "secondary")), made.secondary)):
+    for published, learner in ((primary, made), (Published(Segment.open(tmp_path / "secondary")), secondary)):
         shown = np.empty(published.size, np.float32)
         assert published.fetch(shown) == (0, 40)
         np.testing.assert_array_equal(shown, learner.weights.numpy())

@@ -122,7 +122,7 @@ class Halved(A2C):
 
 def test_an_algorithm_prepares_a_batch_once_and_learns_from_what_it_made(monkeypatch: pytest.MonkeyPatch) -> None:
     made = learning(name=f"{__name__}:Halved", epochs=2, minibatches=2)
-    value = made.outputs(batch(), 1)["value"].detach().sum()
+    value = made.network.outputs(batch(), 1)["value"].detach().sum()
     parts: list[Batch] = []
     told: list[dict[str, float]] = []
     update = made.update
@@ -143,7 +143,7 @@ def test_an_algorithm_prepares_a_batch_once_and_learns_from_what_it_made(monkeyp
 
 def test_outputs_of_the_last_rows_are_those_of_all_rows() -> None:
     made, seen = learning(), batch()
-    whole, last = made.outputs(seen), made.outputs(seen, 2)
+    whole, last = made.network.outputs(seen), made.network.outputs(seen, 2)
     for name in ("logits", "value"):
         assert whole[name].shape[:2] == (HORIZON + 1, ENVIRONMENTS)
         torch.testing.assert_close(last[name], whole[name][-2:])

@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from actorlearn.learning.replay import ReplayLearning
 from actorlearn.memory.account import REASONS, Account, Counts
 from actorlearn.parameters import checkpoint
 from actorlearn.replay.flushed import Flushed
@@ -224,10 +223,6 @@ def _of_replay(world: World, learner: int, own: Balance) -> Iterator[str]:
     room = own.counts.dropped["no_room"] - own.before.dropped["no_room"]
     if len(lost) != room:
         yield f"{len(lost)} steps of learned rollouts are not stored, and {room} had no room: {lost[:5]}"
-    if world.topology.mode == "gossip":
-        return
-    learning = world.trainers[learner].learning
-    assert isinstance(learning, ReplayLearning)
 
 
 def _of_summary(world: World, balances: dict[int, Balance]) -> Iterator[str]:

@@ -293,8 +293,8 @@ class World:
             return float(len(exchange.taking_part)) if settings.exchange.together else 1.0
 
         replayed = learns_from_replay(learning.algorithm)
-        for each in (learning, *([learning.secondary] if hasattr(learning, "secondary") else [])):
-            each.algorithm.loss = counting(each.network, self.numbers, replayed, said)
+        for each in (learning, *([learning.secondary.learning] if learning.secondary else [])):
+            each.algorithm.loss = counting(each.network.module, self.numbers, replayed, said)
         trainer.run()
 
     def signal(self, name: str, incarnation: int, number: int) -> None:

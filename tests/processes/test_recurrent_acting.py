@@ -65,7 +65,7 @@ def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: st
         observation_dtype="float32",
         actions=2,
         columns=learner.algorithm.columns(2),
-        state_size=learner.state_size,
+        state_size=learner.network.state_size,
     )
     rollouts = Rollouts(Segment.create(tmp_path / "rollouts", rollouts_fields()))
     member = Blocks(make_segment(tmp_path / "simulator-0.0", shape))
@@ -86,10 +86,10 @@ def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: st
                 if player.advance() == "observed":
                     policy.act([(member, player.index, player.timestep)])
         taken = gatherer.gather(members.next, parts, version=0).batch
-        assert taken.columns["state"].shape == (1, groups * ENVIRONMENTS, learner.state_size)
+        assert taken.columns["state"].shape == (1, groups * ENVIRONMENTS, learner.network.state_size)
         with torch.no_grad():
-            outputs = learner.outputs(taken)
-            of_prepared = learner.outputs(learner.prepare(taken))
+            outputs = learner.network.outputs(taken)
+            of_prepared = learner.network.outputs(learner.prepare(taken))
         log_prob, value = Categorical(outputs["logits"][:-1]).log_prob(taken.action), taken.columns["value"]
         torch.testing.assert_close(log_prob, taken.columns["log_prob"], atol=1e-5, rtol=1e-4)
         torch.testing.assert_close(outputs["value"][:-1].squeeze(-1), value, atol=1e-5, rtol=1e-4)
@@ -97,7 +97,7 @@ def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: st
         if bootstrap is not None:
             torch.testing.assert_close(bootstrap[0], value[0], atol=1e-5, rtol=1e-4)
         bootstrap = outputs["value"][-1:].squeeze(-1)
-        torch.testing.assert_close(learner.outputs(taken, 1)["value"].squeeze(-1), bootstrap)
+        torch.testing.assert_close(learner.network.outputs(taken, 1)["value"].squeeze(-1), bootstrap)
         begun += int(taken.first[1:-1].any())
         account.rollouts_learned += 1
         members.open_next()
@@ -110,11 +110,11 @@ def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: st
 def test_parts_of_a_batch_are_whole_environments_with_their_state(recurrence: str) -> None:
     model = named.model(name="mlp", hidden_sizes=[6], recurrence=recurrence, recurrent_size=SIZE)
     learner = learning(model)
-    state = torch.randn(1, LEARNED, learner.state_size, generator=torch.Generator().manual_seed(1))
+    state = torch.randn(1, LEARNED, learner.network.state_size, generator=torch.Generator().manual_seed(1))
     whole = dataclasses.replace(batch(), columns={"state": state})
-    value = learner.outputs(whole)["value"]
+    value = learner.network.outputs(whole)["value"]
     for chosen in (torch.tensor([3]), torch.tensor([5, 0, 2])):
-        torch.testing.assert_close(learner.outputs(whole.environments(chosen))["value"], value[:, chosen])
+        torch.testing.assert_close(learner.network.outputs(whole.environments(chosen))["value"], value[:, chosen])
 
 
 def test_an_evaluation_remembers_its_games_and_forgets_between_them() -> None:

@@ -1,0 +1,45 @@
+"""The target network: an older copy of the network, which says what the network is to learn toward.
+
+Reads: the network's flat weights. Writes: its own. Knows no replay and no loss.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from actorlearn.learning.network import Network
+
+
+class Target:
+    """A copy of a network, renewed whenever ``every_steps`` agent steps of all learners are over."""
+
+    def __init__(self, network: Network, every_steps: int, rollout_steps: int) -> None:
+        """Start equal to the network; a rollout has ``rollout_steps`` agent steps of all learners."""
+        self.network, self._original = network.copy(), network
+        self._every_steps, self._rollout_steps = every_steps, rollout_steps
+        self.period = -1
+        """Number of periods of ``every_steps`` that were over at the last call of ``renew``; -1 before the first."""
+
+    @property
+    def weights(self) -> Tensor:
+        """The flat weights."""
+        return self.network.weights
+
+    def renew(self, rollout: int, done: int, count: int) -> None:
+        """Copy the network if a period is over; called before each minibatch.
+
+        ``done`` of the rollout's ``count`` minibatches have been learned from: they stand for its steps, evenly.
+        """
+        period = (rollout * count + done) * self._rollout_steps // (count * self._every_steps)
+        if period != self.period:
+            self.weights.copy_(self._original.weights)
+        self.period = period
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the weights by their names in the module, for a checkpoint; ``period`` is saved by the caller."""
+        return self.network.module.state_dict()
+
+    def restore(self, tensors: dict[str, Tensor], period: int) -> None:
+        """Copy in what ``tensors`` gave, as renewed in this period."""
+        self.network.module.load_state_dict(tensors)
+        self.period = period
