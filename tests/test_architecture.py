@@ -59,11 +59,6 @@ INSIDE = {
     "tests/parameters/test_gossip.py": 5,
     "tests/parameters/test_mailboxes.py": 1,
     "tests/processes/test_rollout_protocol.py": 2,
-    "tests/interleavings/chunks.py": 1,
-    "tests/interleavings/conftest.py": 3,
-    "tests/interleavings/meetings.py": 4,
-    "tests/interleavings/mutants.py": 3,
-    "tests/interleavings/turns.py": 5,
 }
 
 REQUIRED = {"actorlearn", "launch", "configs", "tests", "setup.cfg", "pyproject.toml", "README.md"}

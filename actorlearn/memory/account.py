@@ -24,8 +24,6 @@ REASONS = {
 }
 """Why steps are dropped; the counts of an Account, and columns ``dropped_…`` of a report."""
 
-_WORDS = ("rollouts_learned", "used", *REASONS)
-
 
 def account_fields() -> list[Field]:
     """Fields of a learner's account segment."""
@@ -66,7 +64,7 @@ class Account:
 
     def committed(self) -> tuple[int, Counts]:
         """Return the next rollout to be learned, and the counts of all before it; any process may ask."""
-        (record,) = self._record.read(slice(len(_WORDS)))
+        (record,) = self._record.read(slice(2 + len(REASONS)))
         rollouts_learned, used, *dropped = record.tolist()
         return rollouts_learned, Counts(used=used, dropped=dict(zip(REASONS, dropped, strict=True)))
 

@@ -39,7 +39,8 @@ class AllGather:
         """Bind to a segment of rows; nothing is written before all have met once."""
         self._rows = segment["rows"]
         self._rendezvous = rendezvous
-        self._gathered = 0
+        self.gathered = 0
+        """Vectors that this learner has shown."""
 
     def gather(self, own: NDArray[Any]) -> NDArray[Any]:
         """Show a vector; returns the rows of all [learners, longest], good until the next call. Raises PeerLost.
@@ -47,10 +48,10 @@ class AllGather:
         Each row begins with what its learner has shown, in the same type. Who is told to end stays until all have
         come, or one is lost: a learner that left would take from the others what it has already seen itself.
         """
-        slot = self._rows[self._gathered % SLOTS, : self._rendezvous.learners].view(own.dtype)
+        slot = self._rows[self.gathered % SLOTS, : self._rendezvous.learners].view(own.dtype)
         if own.size > slot.shape[1]:
             raise ValueError(f"{own.size} {own.dtype} to show, but a row has room for {slot.shape[1]}")
         slot[self._rendezvous.rank, : own.size] = own
-        self._gathered += 1
+        self.gathered += 1
         self._rendezvous.meet([], stay=True)
         return slot

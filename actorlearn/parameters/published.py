@@ -22,7 +22,7 @@ from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment
 
 SLOTS = 3
-_ATTEMPTS = 10_000
+ATTEMPTS = 10_000
 
 
 def weights_fields(size: int) -> list[Field]:
@@ -119,7 +119,7 @@ class Published:
         ``wanted`` is copied instead, unless its slot has been used again. A read that a fast writer overtook is tried
         again with what is newest then; it cannot be torn.
         """
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             if (version := self.version if wanted is None else wanted) == known:
                 return None
             slot = version % SLOTS
@@ -131,4 +131,4 @@ class Published:
             env_steps = int(self._env_steps[slot, 0])
             if int(self._sequence[slot, 0]) == before:
                 return version, env_steps
-        raise RuntimeError(f"no untorn read of version {self.version} in {_ATTEMPTS} attempts: the segment is damaged")
+        raise RuntimeError(f"no untorn read of version {self.version} in {ATTEMPTS} attempts: the segment is damaged")

@@ -73,7 +73,8 @@ class SharedRendezvous:
         self._met, self._numbers = segment["met"][:, 0], segment["numbers"]
         self.rank, self.learners = rank, len(self._met)
         self._alive = alive
-        self._meetings = 0
+        self.meetings = 0
+        """Meetings that this learner has come to."""
         ranks = range(self.learners)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._locks = [os.open(f"{segment.path}.lock-{other}", flags, 0o600) for other in ranks]
@@ -91,16 +92,16 @@ class SharedRendezvous:
 
         Raises PeerLost; and Stopped when told to end meanwhile, unless this learner is to `stay`.
         """
-        slot = self._meetings % 2
+        slot = self.meetings % 2
         self._numbers[slot, self.rank, : len(numbers)] = numbers
         hit("rendezvous.said")
-        self._meetings += 1
-        self._met[self.rank] = self._meetings  # the word last
+        self.meetings += 1
+        self._met[self.rank] = self.meetings  # the word last
         hit("rendezvous.came")
         self._wakeups.wake_all()
-        while self._met.min() < self._meetings:
+        while self._met.min() < self.meetings:
             if not self._alive() and not stay:
-                raise Stopped(f"told to end while {self._absent()} had not come to meeting {self._meetings}")
+                raise Stopped(f"told to end while {self._absent()} had not come to meeting {self.meetings}")
             if not self._waiter.wait(_POLL_MS):
                 self._miss()
         said: NDArray[np.int64] = self._numbers[slot].copy()
@@ -109,8 +110,8 @@ class SharedRendezvous:
     def _miss(self) -> None:
         """Raise PeerLost when a learner that is awaited is gone."""
         gone = self.gone()  # asked first: who is gone now has come by now, or will not
-        if awaited := [rank for rank in gone if self._met[rank] < self._meetings]:
-            raise PeerLost(f"learners {awaited} have gone; this one is at meeting {self._meetings}")
+        if awaited := [rank for rank in gone if self._met[rank] < self.meetings]:
+            raise PeerLost(f"learners {awaited} have gone; this one is at meeting {self.meetings}")
 
     def gone(self) -> list[int]:
         """Learners that have come once, and have died or left since."""
@@ -118,7 +119,7 @@ class SharedRendezvous:
         return [rank for rank, lock in others if self._met[rank] and _free(lock)]
 
     def _absent(self) -> list[int]:
-        return [rank for rank, met in enumerate(self._met) if met < self._meetings]
+        return [rank for rank, met in enumerate(self._met) if met < self.meetings]
 
     def close(self) -> None:
         """Give up the place, for good; once or more often."""

@@ -120,7 +120,7 @@ class Snapshots:
         try:
             if self._path is None:
                 raise ValueError("it was told of no folder for them (settings.states)")
-            _write(self._path, taken(self._groups, number, since))
+            write(self._path, taken(self._groups, number, since))
             hit("standing.written")
         except Exception as error:  # an environment may raise anything
             failure = f"no snapshot of the simulator can be taken: {type(error).__name__}: {error}"
@@ -209,7 +209,7 @@ def _below(prefix: str, arrays: Arrays) -> Arrays:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
-def _write(path: Path, arrays: Arrays) -> None:
+def write(path: Path, arrays: Arrays) -> None:
     """Put a file in place; whoever keeps it flushes it to the disk."""
     file = io.BytesIO()
     np.savez(file, allow_pickle=False, **arrays)

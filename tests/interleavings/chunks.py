@@ -118,7 +118,7 @@ def filling(kind: type[SharedStore] = SharedStore, *, kills: int = 1, guarded: b
             for chunk in range(2):
                 with store.locked([chunk]):
                     taken += np.asarray(store.current(chunk)).ravel().tolist()
-            began = [int(word) for word in np.asarray(store._filled[1:3])]
+            began = [int(word) for word in np.asarray(words.segments["store"]["filled"][1:3])]
             of = {*taken, began[0] / 100, float(began[1])}
             expect(len(of) == 1, f"taken are {taken} at {began[0]} steps, {began[1]} updates")
             return Done(of.pop())

@@ -6,7 +6,7 @@ import pytest
 
 from actorlearn.memory import account
 from actorlearn.parameters import mailbox, published, rendezvous, store
-from actorlearn.processes import batches, snapshots
+from actorlearn.processes import members, snapshots
 from tests.interleavings import arrays
 
 ATTEMPTS = 5
@@ -24,10 +24,9 @@ def _stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous, "NUMBERS", 2)
     monkeypatch.setattr(rendezvous, "Waiter", arrays.LooksAgain)
     monkeypatch.setattr(mailbox, "Segment", arrays.OpenedSegment)
-    monkeypatch.setattr(batches, "open_members", arrays.open_members)
+    monkeypatch.setattr(members, "open_members", arrays.open_members)
     reasons = {"unfinished": account.REASONS["unfinished"]}  # one is as good as five, and there are fewer words
     monkeypatch.setattr(account, "REASONS", reasons)
-    monkeypatch.setattr(account, "_WORDS", ("rollouts_learned", "used", *reasons))
-    monkeypatch.setattr(snapshots, "_write", arrays.write_snapshot)
+    monkeypatch.setattr(snapshots, "write", arrays.write_snapshot)
     monkeypatch.setattr(snapshots, "taken", lambda _groups, number, since: (number, since))
-    monkeypatch.setattr(published, "_ATTEMPTS", ATTEMPTS)
+    monkeypatch.setattr(published, "ATTEMPTS", ATTEMPTS)

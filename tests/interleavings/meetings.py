@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import partial
@@ -50,7 +51,7 @@ class Learners:
         """Until all have come once a newer list of learners ends the wait; afterwards they are seen to be gone."""
         if self.told and rank == 0 and choose(2):
             return False
-        return self.places[rank][0]._meetings > 1 or not self.seen["dead"][0]
+        return self.places[rank][0].meetings > 1 or not self.seen["dead"][0]
 
     def step(self, rank: int, state: int) -> Hashable:
         """Take the place at -1, then meet."""
@@ -61,14 +62,13 @@ class Learners:
                 return Done(("Refused", self.meetings))
             return 0
         place, gather = self.places[rank]
-        place._meetings, gather._gathered = state, state - 1
-        place._locks = list(range(self.learners))
+        place.meetings, gather.gathered = state, state - 1
         if state == self.meetings:
             return Done(("all", state))
         try:
             said = self.meet(rank, state)
         except (PeerLost, Stopped) as lost:
-            place.close()
+            copy.copy(place).close()  # its locks are given up; the place itself is come back to in other interleavings
             return Done((type(lost).__name__, state))
         expected = [[_said(other, state)] * said.shape[1] for other in range(self.learners)]
         expect(said.tolist() == expected, f"at meeting {state} is heard {said.tolist()}, said was {expected}")

@@ -19,7 +19,7 @@ from actorlearn.parameters.rendezvous import SharedRendezvous
 from actorlearn.parameters.store import SharedStore
 from actorlearn.processes.members import RolloutMembers
 from actorlearn.processes.simulator import Group
-from tests.interleavings.arrays import Flock
+from tests.interleavings.arrays import Flock, OpenedSegment
 
 # Published weights ---------------------------------------------------------------------------------------------------
 
@@ -100,8 +100,7 @@ def in_mailbox(kind: type[Published]) -> type[SharedMailbox]:
 
     class Mutant(SharedMailbox):
         def _of(self, learner: int) -> Published:
-            super()._of(learner)
-            return kind(self._segments[learner])
+            return kind(OpenedSegment.open(self._messages.of(learner).file))  # type: ignore[arg-type]
 
     Mutant.__name__ = kind.__name__
     return Mutant
@@ -151,8 +150,10 @@ class CommittedFirst(SharedStore):
 class WrittenOver(SharedStore):
     """A chunk is written over itself."""
 
-    def _slot(self, chunk: int, version: int) -> Any:
-        return super()._slot(chunk, 0)
+    def current(self, chunk: int) -> Any:
+        return self._values[0, :, self.spans[chunk]]
+
+    spare = current
 
 
 class NumberedLater(SharedStore):
@@ -186,8 +187,8 @@ class WordFirst(SharedRendezvous):
     """The word that says that a learner has come is written before its numbers."""
 
     def meet(self, numbers: Sequence[int], stay: bool = False) -> Any:
-        slot = self._meetings % 2
-        self._met[self.rank] = self._meetings + 1
+        slot = self.meetings % 2
+        self._met[self.rank] = self.meetings + 1
         self._numbers[slot, self.rank, : len(numbers)] = numbers
         return super().meet([], stay)
 
@@ -204,9 +205,9 @@ class MissedInHaste(SharedRendezvous):
     """Who has not come is looked for before who is gone: it may come and die in between."""
 
     def _miss(self) -> None:
-        awaited = [rank for rank, met in enumerate(self._met) if met < self._meetings]
+        awaited = [rank for rank, met in enumerate(self._met) if met < self.meetings]
         if gone := [rank for rank in self.gone() if rank in awaited]:
-            raise PeerLost(f"learners {gone} have gone; this one is at meeting {self._meetings}")
+            raise PeerLost(f"learners {gone} have gone; this one is at meeting {self.meetings}")
 
 
 class MissedUnasked(SharedRendezvous):
@@ -214,7 +215,7 @@ class MissedUnasked(SharedRendezvous):
 
     def _miss(self) -> None:
         if gone := self.gone():
-            raise PeerLost(f"learners {gone} have gone; this one is at meeting {self._meetings}")
+            raise PeerLost(f"learners {gone} have gone; this one is at meeting {self.meetings}")
 
 
 class PlaceGivenAgain(SharedRendezvous):
@@ -241,8 +242,8 @@ class ShownTooLate(AllGather):
     """The own row is written after the others have been told that it is there."""
 
     def gather(self, own: Any) -> Any:
-        rows = self._rows[self._gathered % 2]
-        self._gathered += 1
+        rows = self._rows[self.gathered % 2]
+        self.gathered += 1
         self._rendezvous.meet([], stay=True)
         rows[self._rendezvous.rank, : own.size] = own
         return rows
@@ -252,9 +253,9 @@ class LeavesWhenTold(AllGather):
     """Who is told to end leaves the others in the middle of an all-gather."""
 
     def gather(self, own: Any) -> Any:
-        rows = self._rows[self._gathered % 2]
+        rows = self._rows[self.gathered % 2]
         rows[self._rendezvous.rank, : own.size] = own
-        self._gathered += 1
+        self.gathered += 1
         self._rendezvous.meet([])
         return rows
 
@@ -266,10 +267,11 @@ class LeavesWhenTold(AllGather):
 class CompletedFirst(Group):
     """A rollout is said to be complete before its last row is written."""
 
-    def _step(self) -> str:
-        if (self.timestep + 1) % self.blocks.horizon == 0:
+    def advance(self) -> str:
+        asked = not self.between_rollouts and self.blocks.acted(self.index) > self.timestep
+        if asked and (self.timestep + 1) % self.blocks.horizon == 0:
             self.blocks.mark_completed(self.index, self.timestep // self.blocks.horizon)
-        return super()._step()
+        return super().advance()
 
 
 class ObservedFirst(Blocks):

@@ -16,7 +16,7 @@ import numpy as np
 
 from actorlearn.acting.batching import due
 from actorlearn.address import Shm
-from actorlearn.envs.interface import EnvSpec, Row
+from actorlearn.envs.interface import EnvSpec, Row, empty_row
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.fields import Field
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, block_fields, rollouts_fields, steps_in_flight
@@ -110,15 +110,16 @@ class Play:
     def simulate(self, member: int, state: Any) -> Hashable:
         group = self.groups[member]
         group.timestep, group.between_rollouts, anew, group.env.steps = state
-        group.starts._anew[:] = anew
-        if anew:
-            group.starts._row.observation[:] = group.env.observation
-            group.starts._row.first[:] = True
+        row = empty_row(group.env.spec, 1)
+        row.observation[:], row.first[:] = group.env.observation, True
+        group.starts.stand(row)
+        if not anew:  # they have begun
+            group.starts.begin(row)
         if group.advance() in ("waiting", "left"):
             if self.told["over"][0]:
                 return Done()
             sleep()
-        return group.timestep, group.between_rollouts, bool(group.starts._anew[0]), group.env.steps
+        return group.timestep, group.between_rollouts, bool(group.starts.state()["anew"][0]), group.env.steps
 
     # Inference -------------------------------------------------------------------------------------------------------
 
