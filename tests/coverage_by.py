@@ -10,6 +10,7 @@ COVERED_BY = {
     "actorlearn/__main__.py": "tests/system/test_installed.py",
     "actorlearn/address.py": "tests/parameters/test_settings.py",
     "actorlearn/imports.py": "tests/test_registry.py",
+    "actorlearn/metric.py": "tests/metrics/test_registry.py",
     # algorithms: the losses are one test over all of them, the parts of value learning another.
     "actorlearn/algorithms/actor_critic.py": "tests/algorithms/test_losses.py",
     "actorlearn/algorithms/impala.py": "tests/algorithms/test_losses.py",
@@ -76,7 +77,6 @@ COVERED_BY = {
     "actorlearn/processes/inference.py": "tests/processes/test_rollout_protocol.py",
     "actorlearn/processes/replay_storage.py": "tests/learning/test_replay.py",
     "actorlearn/processes/simulator.py": "tests/processes/test_rollout_protocol.py",
-    "actorlearn/tasks/describe.py": "tests/launch/plan/test_probe.py",
     "actorlearn/worker/settings.py": "tests/launch/plan/test_plan.py",
     # launch
     "launch/__main__.py": "tests/launch/test_cli.py",

@@ -54,11 +54,10 @@ NAMED_TUPLES = {"_fields", "_replace", "_asdict"}
 # has a public door, and what has none is tested through what it is for. Explorers and campaigns stand last: they put
 # themselves in the place of memory and of time.
 INSIDE = {
-    "tests/learning/test_replay.py": 16,
+    "tests/learning/test_replay.py": 4,
     "tests/parameters/test_asynchronous.py": 1,
     "tests/parameters/test_gossip.py": 5,
     "tests/parameters/test_mailboxes.py": 1,
-    "tests/processes/test_rollout_protocol.py": 2,
 }
 
 REQUIRED = {"actorlearn", "launch", "configs", "tests", "setup.cfg", "pyproject.toml", "README.md"}
