@@ -106,6 +106,8 @@ COVERED_BY = {
     "launch/runs/client.py": "tests/launch/test_cli.py",
     "launch/runs/": "tests/launch/runs/test_find.py",
     "launch/runtime/complaints.py": "tests/launch/runtime/test_odd_messages.py",
+    "launch/runtime/incarnations.py": "tests/launch/runtime/test_loop.py",
+    "launch/runtime/reporter.py": "tests/launch/runtime/test_loop.py",
     "launch/runtime/journal.py": "tests/launch/runtime/test_loop.py",
     "launch/runtime/metadata.py": "tests/launch/runtime/test_loop.py",
     "launch/runtime/resume_checks.py": "tests/launch/runtime/test_loop.py",
@@ -113,7 +115,7 @@ COVERED_BY = {
     "launch/spawning/spawner.py": "tests/launch/spawning/test_local.py",
     "launch/supervision/children.py": "tests/launch/supervision/test_supervisor.py",
     "launch/supervision/events.py": "tests/launch/supervision/test_supervisor.py",
-    "launch/supervision/membership.py": "tests/launch/supervision/test_learners.py",
+    "launch/supervision/process_table.py": "tests/launch/supervision/test_learners.py",
     "launch/supervision/pending.py": "tests/launch/supervision/test_requests.py",
     "launch/topology/": "tests/launch/topology/test_load.py",
 }

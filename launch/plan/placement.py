@@ -11,7 +11,7 @@ from actorlearn.worker.roles import ROLES
 from launch.topology.load import Topology
 
 
-class Place(NamedTuple):
+class Processor(NamedTuple):
     """Where one process computes."""
 
     device: str
@@ -22,18 +22,18 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Placement:
-    """The place of every process, of those that are attached later too."""
+    """Processors of all processes, also of those that are attached later."""
 
     inference: str
     trainer: str
     cores: tuple[int, ...] = ()
     """Which simulators take in turn; none are chosen where there are none."""
 
-    def of(self, process: ProcessId) -> Place:
-        """The place of one process."""
+    def of(self, process: ProcessId) -> Processor:
+        """Return where one process computes."""
         device = {"inference": self.inference, "trainer": self.trainer}.get(process.role, "cpu")
         pinned = ROLES.spec(process.role).makes_rows and self.cores
-        return Place(device, self.cores[process.number % len(self.cores)] if pinned else None)
+        return Processor(device, self.cores[process.number % len(self.cores)] if pinned else None)
 
 
 def place(topology: Topology, cores: Sequence[int]) -> Placement:

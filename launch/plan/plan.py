@@ -1,7 +1,7 @@
 """The plan: which processes and segments a topology means on a machine with these cores. Pure data; can be printed.
 
 What it must know of environment and network is in its Description. Where the run lies is in its Addresses, which
-processes it has while it goes on in its Membership, and what it goes on from in its Resumption.
+processes it has while it goes on in its ProcessTable, and what it goes on from in its Resumption.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from launch.plan.plan import Plan
 from launch.plan.resumption import Resumption
 from launch.plan.segments import replay_shape
 from launch.reports.checks import is_number
-from launch.runs.membership import detached_before
+from launch.runs.attached import detached_before
 from launch.topology.modes import mode
 
 _SHAPED_BY = {

@@ -16,19 +16,19 @@ LIMIT_S = 60.0
 
 @dataclass
 class Moving:
-    """Processes that come or go, in groups: a simulator by itself, a trainer with its servers and simulators."""
+    """Processes that come or go, in units: a simulator by itself, a trainer with its servers and simulators."""
 
     client: str
     since_s: float
-    groups: dict[str, tuple[str, ...]]
+    units: dict[str, tuple[str, ...]]
 
     @property
     def _names(self) -> list[str]:
-        return [name for head, others in self.groups.items() for name in (head, *others)]
+        return [name for head, others in self.units.items() for name in (head, *others)]
 
 
 class Joining(Moving):
-    """Attach: all of the new processes must come to run; a group comes whole or not at all."""
+    """Attach: all of the new processes must come to run; a unit comes whole or not at all."""
 
     def reply(self, children: Children, now_s: float) -> Reply | None:
         """Yes when all run; no as soon as one cannot."""
@@ -37,14 +37,14 @@ class Joining(Moving):
         data = {"names": self._names, "running": there, "seconds": seconds}
         lost = [name for name in self._names if name not in children.named]
         if lost:
-            broken = {head: others for head, others in self.groups.items() if {head, *others} & {*lost}}
+            broken = {head: others for head, others in self.units.items() if {head, *others} & {*lost}}
             why = [children.failures[name] for name in lost if name in children.failures]
             why = why or [f"{', '.join(lost)} was detached"]
-            why += [f"{called(*group)} is not attached" for group in broken.items() if group[1]]
-            whole = ", ".join(called(*group) for group in self.groups.items() if group[0] not in broken)
+            why += [f"{called(*unit)} is not attached" for unit in broken.items() if unit[1]]
+            whole = ", ".join(called(*unit) for unit in self.units.items() if unit[0] not in broken)
             return Reply(ok=False, text="; ".join(why) + (f" ({whole} can go on)" if whole else ""), data=data)
         if len(there) == len(self._names):
-            said = ", ".join(called(*group) for group in self.groups.items())
+            said = ", ".join(called(*unit) for unit in self.units.items())
             return Reply(ok=True, text=f"{said} running after {seconds:.1f} s", data=data)
         if now_s - self.since_s < LIMIT_S:
             return None
@@ -55,9 +55,9 @@ class Joining(Moving):
     def give_up(self, children: Children, now_s: float) -> None:
         """See off who has lost one it came with, and, when the time is over, who is not complete."""
         late = now_s - self.since_s >= LIMIT_S
-        for head, others in self.groups.items():
-            group = [children.named.get(name) for name in (head, *others)]
-            incomplete = None in group or (late and not all(child.greeted for child in group if child))
+        for head, others in self.units.items():
+            unit = [children.named.get(name) for name in (head, *others)]
+            incomplete = None in unit or (late and not all(child.greeted for child in unit if child))
             if (child := children.named.get(head)) is None or not incomplete:
                 continue
             if child.greeted or not late:
@@ -75,7 +75,7 @@ class Leaving(Moving):
         seconds = round(now_s - self.since_s, 3)
         data = {"names": self._names, "seconds": seconds}
         if not left:
-            said = ", ".join(called(*group) for group in self.groups.items())
+            said = ", ".join(called(*unit) for unit in self.units.items())
             bad_ends = [children.failures[name] for name in self._names if name in children.failures]
             text = "; ".join([f"{said} detached after {seconds:.1f} s", *bad_ends])
             return Reply(ok=True, text=text, data=data)
@@ -115,5 +115,5 @@ class Saving:
 
 
 def called(head: str, others: tuple[str, ...]) -> str:
-    """A group as people read it: trainer-2 with simulator-4."""
+    """A unit as people read it: trainer-2 with simulator-4."""
     return f"{head} with {', '.join(others)}" if others else head

@@ -77,9 +77,9 @@ class Requests:
         if phase not in OPEN:
             self.answer(client, False, f"attach: the run is {phase}; resume it when it has ended")
             return
-        groups = in_groups(process.id for process in processes)
-        self._pending.append(Joining(client, self._children.now_s, groups))
-        trainers = {name: head for head, others in groups.items() for name in others}
+        units = in_units(process.id for process in processes)
+        self._pending.append(Joining(client, self._children.now_s, units))
+        trainers = {name: head for head, others in units.items() for name in others}
         for process in processes:
             self._children.invite(process, trainers.get(process.name, ""))
 
@@ -91,9 +91,9 @@ class Requests:
         named = [self._children.named[name] for name in names]
         learners = [child.learner for child in named if child.role.learns]
         workers = [worker for learner in learners for worker in self._children.workers(learner)]
-        groups = in_groups(child.first for child in (*named, *workers))
-        self._pending.append(Leaving(client, self._children.now_s, groups))
-        for head in groups:
+        units = in_units(child.first for child in (*named, *workers))
+        self._pending.append(Leaving(client, self._children.now_s, units))
+        for head in units:
             self._children.see_off(self._children.named[head])
 
     def saved(self, saved: Saved) -> None:
@@ -124,15 +124,15 @@ class Requests:
         self._do(ev.Answer(client, Reply(ok=ok, text=brief(text), data=dict(data or {}))))
 
 
-def in_groups(members: Iterable[ProcessId]) -> dict[str, tuple[str, ...]]:
+def in_units(members: Iterable[ProcessId]) -> dict[str, tuple[str, ...]]:
     """Who comes or goes with whom: trainers with those of their learner, simulators by themselves."""
     ids = list(dict.fromkeys(members))
     trainers = {own.learner: own.name for own in ids if ROLES.spec(own.role).learns}
-    groups: dict[str, tuple[str, ...]] = {}
+    units: dict[str, tuple[str, ...]] = {}
     for own in ids:
         name, head = own.name, trainers.get(own.learner, own.name)
-        groups[head] = (*groups.get(head, ()), *([name] if name != head else []))
-    return groups
+        units[head] = (*units.get(head, ()), *([name] if name != head else []))
+    return units
 
 
 def mismatch(request: Request) -> str:

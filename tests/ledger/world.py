@@ -36,7 +36,7 @@ from actorlearn.worker import settings as all_settings
 from actorlearn.worker.settings import DescribeSettings, SimulatorSettings, TrainerSettings
 from launch.plan.plan import plan
 from launch.plan.probe import Description
-from launch.runtime import loop, resume_checks
+from launch.runtime import loop, reporter, resume_checks
 from launch.runtime.loop import Runner
 from launch.runtime.workspace import Workspace
 from launch.supervision import events as ev
@@ -504,7 +504,7 @@ def _in_one_process(world: World) -> Iterator[None]:
             "selectors": SimpleNamespace(DefaultSelector=lambda: _Selector(world), EVENT_READ=1),
             "Energy": lambda: SimpleNamespace(row=lambda _: {}),
         }.items():
-            patch.setattr(loop, name, made)
+            patch.setattr(loop if hasattr(loop, name) else reporter, name, made)
         patch.setattr("actorlearn.processes.checkpoints.resumed", taken_up)
         patch.setattr("launch.runtime.metadata.meta", lambda *_: {})
         patch.setattr("actorlearn.wire.control.Dealer", lambda _endpoint, peer: _Dealer(world, peer))

@@ -17,7 +17,7 @@ from launch.commands import check
 from launch.plan.plan import Plan, plan
 from launch.plan.processes import PlannedProcess
 from launch.plan.roles import server_of
-from launch.supervision.membership import Membership
+from launch.supervision.process_table import ProcessTable
 from launch.topology.load import TopologyError, parse
 from tests.launch.described import DESCRIPTION
 from tests.launch.opened import ADDRESSES, NEW, told
@@ -28,16 +28,16 @@ def planned(*overrides: str) -> Plan:
     return plan(topology, DESCRIPTION)
 
 
-def living(*overrides: str) -> Membership:
+def living(*overrides: str) -> ProcessTable:
     """The processes of a run that has just begun."""
-    return Membership(planned(*overrides), NEW)
+    return ProcessTable(planned(*overrides), NEW)
 
 
 def rows(processes: Iterable[PlannedProcess]) -> list[int]:
     return [process.index for process in processes]
 
 
-def remove(made: Membership, name: str) -> None:
+def remove(made: ProcessTable, name: str) -> None:
     made.remove(made.named(name))
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from launch.errors import RunError
 from launch.runs import find
+from launch.runs.attached import attached_before
 from launch.runs.jsonl import Lines
-from launch.runs.membership import attached_before
 from tests.launch.runs.folders import make_run, me
 
 

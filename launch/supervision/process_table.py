@@ -18,7 +18,7 @@ from launch.plan.resumption import Resumption
 from launch.topology.load import TopologyError
 
 
-class Membership:
+class ProcessTable:
     """Which processes the run has now."""
 
     def __init__(self, plan: Plan, resumption: Resumption) -> None:

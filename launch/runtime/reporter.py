@@ -1,0 +1,141 @@
+"""Reports what happens in a run: writes it into the run's folder, and shows it on a console.
+
+Merges the rows of learners and adds what else was measured; counts deaths and complaints; sums up at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from actorlearn.metrics.energy import Energy
+from launch.plan.auto import crowded
+from launch.plan.memory_order import disorder
+from launch.plan.plan import Plan
+from launch.plan.resumption import Resumption
+from launch.reports import evaluations
+from launch.reports.merge import LearnerRows
+from launch.runs.jsonl import Lines
+from launch.runtime import metadata
+from launch.runtime.clock import TimeShares
+from launch.runtime.complaints import Complaints
+from launch.runtime.journal import Journal
+from launch.runtime.workspace import Workspace
+from launch.supervision import events as ev
+
+QUIET = frozenset({"spawned", "ended", "failed"})
+"""Notes about a process that only events.jsonl gets: another one says as much to a person."""
+
+
+class Reporter:
+    """Reports of one run."""
+
+    def __init__(self, every_s: float, resumed: bool, workspace: Workspace, console: ev.Console | None) -> None:
+        """Open the files of the run, in which learners report every so many seconds; raises OSError."""
+        run_dir = workspace.run_dir
+        self.last_row: dict[str, Any] = Lines(run_dir / "metrics.jsonl").last() or {} if resumed else {}
+        """Newest row of metrics.jsonl."""
+        self._console = console
+        """None too once it has failed."""
+        self._journal = Journal(run_dir, lambda note: self._show(lambda console: console.event(note)))
+        self._events = Lines(run_dir / "events.jsonl")
+        self._learners = LearnerRows(every_s)
+        self._energy = Energy()
+        self._row_shares, self._shown_shares = (TimeShares(workspace.progress["section_ns"]) for _ in range(2))
+        self._evaluation: dict[str, Any] = {}
+        """Metrics of the newest evaluation."""
+        self._measured: dict[str, Any] = {}
+        """Newest metrics of processes that are no trainers."""
+        self._deaths, self._complaints = 0, Complaints()
+
+    def begin(self, notes: Iterator[ev.Note]) -> None:
+        """Forget how an earlier life of the run has ended, and report what is known beforehand."""
+        self._journal.begin()
+        for note in notes:
+            self.note(note)
+
+    def note(self, note: ev.Note) -> None:
+        """Write down an event, and show it if it is news to a person."""
+        self._deaths += note.kind == "died"
+        if note.kind == "evaluated":
+            self._evaluation = evaluations.metrics(note.fields)
+        self._journal.event(note)
+        if note.kind not in QUIET or not note.process:
+            self._show(lambda console: console.event(note))
+
+    def complaint(self, said: str) -> None:
+        """Count what was wrong and stops nothing; it is reported unless it comes in floods."""
+        if line := self._complaints.count_one(said):
+            self.note(ev.Note("warned", cause=line))
+
+    def row(self, action: ev.Row, now_s: float, rows: list[int]) -> None:
+        """Take a process's metrics; write and show a row when the learner that gives the next one has reported.
+
+        ``rows`` are those of all processes in the progress segment.
+        """
+        if not action.learner:
+            self._measured |= action.values
+            return
+        merged = self._learners.add(action.name, action.values, now_s)
+        if merged is None:
+            return
+        energy, shares = self._energy.row(merged.get("frames")), self._row_shares.together(rows)
+        self.last_row = {**merged, **energy, **shares, **self._evaluation, **self._measured}
+        self._journal.row(self.last_row)
+        self._show(lambda console: console.row(self.last_row))
+
+    def leave(self, name: str) -> None:
+        """Forget a learner that is gone for good, but for its counters."""
+        self._learners.leave(name)
+
+    def processes(self, listed: Sequence[Mapping[str, Any]], rows: Mapping[str, int]) -> None:
+        """Show the process list, with how busy each was since the last time; ``rows`` as for `row`, by name."""
+        busy = self._shown_shares.busy()
+        shown = [{**process, "busy": busy[rows[process["name"]]]} for process in listed]
+        self._show(lambda console: console.processes(shown))
+
+    def end(self, done: ev.Done, now_s: float) -> None:
+        """Write how the run has ended, and show its best and its last evaluation."""
+        found = evaluations.best_and_last(self._events.new())
+        rows = (self.last_row, done.summary)
+        summary = metadata.summary(done.status, done.error, self._deaths, self._complaints.count, *rows, now_s, found)
+        self._journal.summary(summary)
+        if found:
+            said = ev.Note("evaluated", cause=evaluations.best_and_last_line(found))
+            self._show(lambda console: console.event(said))
+
+    def close(self) -> None:
+        """Write what waits, if that goes now, and close the files."""
+        self._journal.close()
+
+    def _show(self, say: Callable[[ev.Console], None]) -> None:
+        """Show something; a console that fails (a closed terminal, a full disk, a fault) is never spoken to again."""
+        if self._console is None:
+            return
+        try:
+            say(self._console)
+        except Exception as error:
+            self._console = None
+            self.note(ev.Note("warned", cause=f"nothing is shown any more: {error}; the run goes on"))
+
+
+def beforehand(plan: Plan, before: Resumption, attached: Sequence[str]) -> Iterator[ev.Note]:
+    """Yield what is known of a run before its first process: where it goes on, what was chosen, what may go wrong.
+
+    ``attached``: names of who was attached in its last life.
+    """
+    if before.resumed:
+        taken = " and ".join(before.checkpoints)
+        anew = before.begins_anew
+        how = f"where simulators begin new games: {anew}" if anew else "as if it had not been interrupted"
+        yield ev.Note("resumed", cause=f"at {before.env_steps:,} steps, from {taken}, {how}")
+    for choice in plan.choices:
+        yield ev.Note("chosen", cause=str(choice), fields=asdict(choice))
+    for how, names in (("attached", attached), ("detached", before.left_out.values())):
+        if names:
+            cause = f"{how} earlier and not part of it: {', '.join(names)}; attach as many again if wanted"
+            yield ev.Note("resumed", cause=cause)
+    for warning in (crowded(plan.topology, plan.cores.usable), plan.description.unseen, disorder(), *before.damaged):
+        if warning:
+            yield ev.Note("warned", cause=warning)
