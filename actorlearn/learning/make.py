@@ -24,7 +24,7 @@ from actorlearn.memory.shared import Segment
 from actorlearn.models.make import make as make_model
 from actorlearn.models.make import set_layout
 from actorlearn.optim.schedules import for_batches
-from actorlearn.parameters.interface import Place
+from actorlearn.parameters.interface import Position
 from actorlearn.parameters.published import Published
 from actorlearn.replay.buffer import Replay
 from actorlearn.replay.nstep import NStep
@@ -47,19 +47,19 @@ def make(
     Called before anything else that computes: how it computes is chosen here, for the whole process.
     """
     _choose_how_to_compute()
-    place = _place_in(account) if account is not None else Place
+    position = _position_in(account) if account is not None else Position
     match settings.policy.algorithm, settings.replay:
         case OnPolicySettings() as algorithm, None:
             made = make_algorithm(algorithm)
             network = make_network(settings, made)
             epochs = Epochs(made, network, algorithm.epochs, algorithm.minibatches, settings.seed)
-            return Learning(settings, made, network, epochs, settings.optimizer, place, beat)
+            return Learning(settings, made, network, epochs, settings.optimizer, position, beat)
         case OffPolicySettings() as algorithm, TrainerReplay() as stored:
             replay = open_replay(stored, algorithm)
             secondary = None
             if stored.settings.secondary_batch_size:
                 secondary = _secondary(settings, algorithm, stored, replay, beat)
-            return _replaying(settings, algorithm, stored.settings, replay, place, beat, secondary)
+            return _replaying(settings, algorithm, stored.settings, replay, position, beat, secondary)
         case algorithm, stored:
             raise TypeError(
                 f"algorithm.name: {algorithm.name!r} learns from {'' if stored is None else 'no '}replay, and there is "
@@ -67,9 +67,9 @@ def make(
             )
 
 
-def _place_in(account: Account) -> Callable[[], Place]:
+def _position_in(account: Account) -> Callable[[], Position]:
     """Say, whenever asked, how far a learner is by its account."""
-    return lambda: Place(account.rollouts_learned, account.counts.used)
+    return lambda: Position(account.rollouts_learned, account.counts.used)
 
 
 def make_network(settings: TrainerSettings, algorithm: Algorithm) -> Network:
@@ -91,7 +91,7 @@ def _replaying(
     algorithm: OffPolicySettings,
     numbers: ReplaySettings,
     replay: Replay,
-    place: Callable[[], Place],
+    position: Callable[[], Position],
     beat: Beat,
     secondary: Secondary | None = None,
     beside: bool = False,
@@ -102,7 +102,7 @@ def _replaying(
     target = Target(network, algorithm.target_every_steps, settings.rollout_steps)
     replayed = Replayed(settings, numbers, replay, made, network, target, beat, beside)
     optimizer = for_batches(settings.optimizer, numbers.batches, settings.rate_scaling)
-    return Learning(settings, made, network, replayed, optimizer, place, beat, secondary)
+    return Learning(settings, made, network, replayed, optimizer, position, beat, secondary)
 
 
 def _secondary(
@@ -116,7 +116,7 @@ def _secondary(
         base_batch_size=primary.base_batch_size or primary.batch_size,
         save=False,  # the primary does
     )
-    learning = _replaying(settings, algorithm, numbers, replay, Place, beat, beside=True)
+    learning = _replaying(settings, algorithm, numbers, replay, Position, beat, beside=True)
     assert stored.secondary is not None  # with batches of its own it publishes weights of its own
     return Secondary(learning, Published(Segment.open(stored.secondary.file)))
 

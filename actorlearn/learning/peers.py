@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from actorlearn.learning.update import Learning
 from actorlearn.memory.shared import SegmentError, SharedMemoryFull
-from actorlearn.parameters.interface import PeerLost, Present, Stopped
+from actorlearn.parameters.interface import Joined, PeerLost, Present, Stopped
 from actorlearn.parameters.modes import mode_of
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import TrainerSettings
@@ -28,16 +28,16 @@ SURE_AFTER = 3
 NAME_EVERY_S = 30.0
 
 
-class Members(NamedTuple):
-    """Learners that exchange with one another, and since which order."""
+class Generation(NamedTuple):
+    """Trainers that exchange with one another, having begun together."""
 
     trainers: tuple[ProcessId, ...] = ()
-    generation: int = 0
-    """Of who is listed anew, though under the same names: of those who were there meanwhile one has died."""
+    number: int = 0
+    """Another one when a trainer is listed anew under the same name: the one before has died."""
 
 
 class Peers:
-    """Which learners this one is joined with."""
+    """The other learners of this one, and whether it is joined with all of them."""
 
     def __init__(self, settings: TrainerSettings, worker: Worker, learning: Learning) -> None:
         """Joined with nobody yet."""
@@ -45,7 +45,7 @@ class Peers:
         self._exchange, self._mode = settings.exchange, mode_of(settings.exchange)
         self._worker = worker
         self._learning = learning
-        self._members = self._lost = self._in_want = Members()
+        self._joined = self._lost = self._in_want = Generation()
         self._lost_s = 0.0
         self._named_s = -NAME_EVERY_S
         self._suspect, self._suspected = -1, 0
@@ -57,7 +57,7 @@ class Peers:
     @property
     def joined(self) -> bool:
         """Whether this learner is joined with all that there are now."""
-        return bool(self._members.trainers) and self._members == self._wanted()
+        return bool(self._joined.trainers) and self._joined == self._wanted()
 
     @property
     def in_step(self) -> bool:
@@ -82,8 +82,8 @@ class Peers:
         late = now_s - self._leaving_s >= self._learning.minibatches.finish_s
         return alive and not self._learning.exchange.ending(late)
 
-    def join(self, env_steps: int, updates: int) -> tuple[int, int] | None:
-        """Join those there are now; the steps and updates of all, or None while they are not complete."""
+    def join(self, env_steps: int, updates: int) -> Joined | None:
+        """Join those there are now, with weights of so many steps and updates; None while they are not complete."""
         wanted = self._wanted()
         if self._mode.elastic and not self._worker.control.order.version:
             return None  # it says who else there is
@@ -94,47 +94,50 @@ class Peers:
             return None
 
         def alive() -> bool:  # once joined, a newer list ends no wait: others still come, or are seen to have left
-            return self._worker.alive() and wanted in (self._wanted(), self._members)
+            return self._worker.alive() and wanted in (self._wanted(), self._joined)
 
         try:
-            settings = self._mode.among(self._exchange, wanted.trainers, self._settings.id, wanted.generation)
+            settings = self._mode.among(self._exchange, wanted.trainers, self._settings.id, wanted.number)
             self._learning.exchange_by(settings, alive, self._present, self._warn)
-            totals = self._learning.exchange.join(env_steps, updates)
+            joined = self._learning.exchange.join(env_steps, updates)
         except SharedMemoryFull as error:  # where they meet; when there is room again they do
             self._warn_of_want(wanted, f"cannot meet the other learners: {error}; it is tried until it can be")
             return None
         except (Stopped, SegmentError):  # we are to end, there is another list, or the place is still being made
             return None
         except PeerLost:
-            self._members = wanted
+            self._joined = wanted
             self.part()
             return None
-        self._members = wanted
-        self._mode.forget_before(self._exchange, wanted.generation)
-        return totals
+        self._joined = wanted
+        self._mode.forget_before(self._exchange, wanted.number)
+        return joined
 
     def part(self) -> None:
         """One of them is gone: join again when the order says with whom."""
-        self._lost, self._lost_s, self._members = self._members, time.monotonic(), Members()
+        self._lost, self._lost_s, self._joined = self._joined, time.monotonic(), Generation()
 
-    def straggler(self, numbers: Mapping[str, float], seconds: float) -> str:
-        """Who kept the others waiting for a good part of this time, in words, now and then; mostly nothing."""
-        waited_s, rank = numbers.get("straggler_wait_s", 0.0), int(numbers.get("straggler", -1))
-        slow = bool(self._members.trainers) and waited_s >= STRAGGLING * seconds
+    def straggler(self, metrics: Mapping[str, float], seconds: float) -> str:
+        """Say who kept the others waiting for a good part of this time, now and then; mostly nothing.
+
+        ``metrics`` are those of the exchange in the last so many seconds.
+        """
+        waited_s, rank = metrics.get("straggler_wait_s", 0.0), int(metrics.get("straggler", -1))
+        slow = bool(self._joined.trainers) and waited_s >= STRAGGLING * seconds
         self._suspected = self._suspected + 1 if slow and rank == self._suspect else int(slow)
         self._suspect = rank
         now_s = time.monotonic()
         if self._suspected < SURE_AFTER or now_s - self._named_s < NAME_EVERY_S:
             return ""
         self._named_s = now_s
-        name = self._members.trainers[rank].name
+        name = self._joined.trainers[rank].name
         return f"{name} is slow: the other learners waited {waited_s:.1f} of the last {seconds:.1f} s for it"
 
     def _warn(self, text: str) -> None:
         self._worker.control.warned(text)
 
     def _present(self) -> Present:
-        """Numbers of the learners that the newest order lists."""
+        """The learners that the newest order lists."""
         order = self._worker.control.order
         if order.version != self._order:
             self._order = order.version
@@ -142,14 +145,14 @@ class Peers:
             self._listed = Present(listed, order.phase == "run")
         return self._listed
 
-    def _warn_of_want(self, wanted: Members, text: str) -> None:
+    def _warn_of_want(self, wanted: Generation, text: str) -> None:
         """Tell once of each list."""
         if wanted != self._in_want:
             self._in_want = wanted
             self._warn(text)
 
-    def _wanted(self) -> Members:
+    def _wanted(self) -> Generation:
         if self._mode.in_step:
             order = self._worker.control.order
-            return Members(tuple(order.learners), order.generation)
-        return Members((self._settings.id,))
+            return Generation(tuple(order.learners), order.generation)
+        return Generation((self._settings.id,))

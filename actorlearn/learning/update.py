@@ -24,7 +24,7 @@ from actorlearn.optim.schedules import linear, scaled
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.consumed import Consumed
-from actorlearn.parameters.interface import Exchange, Learner, Place, Present, Stopped
+from actorlearn.parameters.interface import Exchange, Learner, Position, Present, Stopped
 from actorlearn.parameters.modes import make as make_exchange
 from actorlearn.parameters.published import Published
 from actorlearn.parameters.settings import AloneExchange, ExchangeSettings
@@ -63,13 +63,13 @@ class Learning:
         network: Network,
         minibatches: Minibatches,
         optimizer: OptimizerSettings,
-        place: Callable[[], Place] = Place,
+        position: Callable[[], Position] = Position,
         beat: Callable[[], object] = lambda: None,
         secondary: Secondary | None = None,
     ) -> None:
         """Put a learner together (``learning/make.py`` makes its parts from settings alone).
 
-        ``optimizer`` has the numbers for minibatches of this size. ``place`` says how far this learner is with its own
+        ``optimizer`` has the numbers for minibatches of this size. ``position`` says how far this learner is with its own
         experience; ``beat`` shows a sign of life while something takes long.
         """
         self.settings, self.algorithm, self.network = settings, algorithm, network
@@ -79,12 +79,12 @@ class Learning:
         self.norms = Norms(network.module, self.parameters, self.gradients) if settings.norms else None
         self.optimizer_settings = optimizer
         self.consumed = Consumed(max(settings.learners, settings.learner + 1))
-        self.place, self.beat = place, beat
+        self.position, self.beat = position, beat
         self.learner = Learner(
             optimizer,
             self.weights,
             self.gradients,
-            place=place,
+            position=position,
             number=settings.learner,
             consumed=self.consumed,
             spread=network.pool.spread,
@@ -139,7 +139,7 @@ class Learning:
         if self.secondary:
             self.secondary.learning.updates_from(prepared, env_steps, own_steps)
         self.minibatches.count_due(env_steps, own_steps)
-        return self.minibatches.left(prepared, self._done(self.place().rollout))
+        return self.minibatches.left(prepared, self._done(self.position().rollout))
 
     def pass_over(
         self, prepared: Batch, env_steps: int, rollout: int, going_on: Callable[[], bool] = lambda: True

@@ -30,8 +30,8 @@ from actorlearn.memory.shared import Segment
 from actorlearn.parameters.allgather import AllGather
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.consumed import Consumed
-from actorlearn.parameters.interface import Agreed, Disagreement, Learner, Place, Stepped
-from actorlearn.parameters.rendezvous import take_place
+from actorlearn.parameters.interface import Agreed, Disagreement, Exchange, Joined, Learner, Position, Stepped
+from actorlearn.parameters.rendezvous import open_rendezvous
 from actorlearn.parameters.settings import SyncExchange
 from actorlearn.parameters.waits import Waits
 
@@ -55,7 +55,7 @@ _ENV_STEPS, _OPTIMIZER_STEPS, _DRAINING, _BUSY_NS, _HASH, _ROLLOUT, _USED = rang
 _UPDATES, _CHANGES, _NUMBER, _COUNTS = 1, 2, 3, 7  # of what is said on joining; rollout and steps are where they are
 
 
-class Sync:
+class Sync(Exchange):
     """One of several learners that take every step together."""
 
     def __init__(self, settings: SyncExchange, learner: Learner, hash_every: int = HASH_EVERY) -> None:
@@ -64,7 +64,7 @@ class Sync:
         self.weights = learner.weights
         self.own = Alone(replace(learner, consumed=learner.consumed or Consumed(settings.learners)))
         gradients = Segment.open(settings.gradients.file)
-        self.rendezvous = take_place(settings.rendezvous, settings.rank, learner.alive)
+        self.rendezvous = open_rendezvous(settings.rendezvous, settings.rank, learner.alive)
         self._gathering = AllGather(gradients, self.rendezvous)
         self._waits = Waits(settings.learners)
         self._agreements = self._calls = 0
@@ -86,14 +86,14 @@ class Sync:
         """Copy a checkpoint's state in."""
         self.own.restore(state)
 
-    def join(self, env_steps: int, updates: int) -> tuple[int, int]:
+    def join(self, env_steps: int, updates: int) -> Joined:
         """Wait for all, then take everything from the learner whose weights were changed most often.
 
         Learners that outlived a lost peer know more than the newest checkpoint does.
         """
-        place, counts, consumed = self.learner.place(), self.learner.carried.counts(), self.own.consumed
+        position, counts, consumed = self.learner.position(), self.learner.carried.counts(), self.own.consumed
         said = self.rendezvous.meet(
-            [env_steps, updates, consumed.changes, self.learner.number, 0, place.rollout, place.used, *counts]
+            [env_steps, updates, consumed.changes, self.learner.number, 0, position.rollout, position.used, *counts]
         )
         best = max(range(len(said)), key=lambda rank: (said[rank, _UPDATES], said[rank, _CHANGES], -rank))
         own = [self.weights, consumed.table, *self.learner.carried.tensors, *self.state().values()]
@@ -102,26 +102,31 @@ class Sync:
             tensor.copy_(theirs)
         hit("allreduce.adopted")
         self._numbers = said[:, _NUMBER].tolist()
-        for number, place in zip(self._numbers, _places(said), strict=True):
-            if consumed.place(number) is None:
-                consumed.begin(number, place)
+        for number, position in zip(self._numbers, _positions(said), strict=True):
+            if consumed.position(number) is None:
+                consumed.begin(number, position)
         self.learner.carried.adopt(said[:, _COUNTS : _COUNTS + len(counts)], best)
         self._waits = Waits(self.settings.learners)
-        return self.own.join(int(said[best, _ENV_STEPS]), int(said[best, _UPDATES]))
-
-    def place(self) -> Place | None:
-        """Return where these weights have this learner."""
-        return self.own.consumed.place(self.learner.number)
+        self.own.join(int(said[best, _ENV_STEPS]), int(said[best, _UPDATES]))
+        return Joined(self.own.env_steps, self.own.updates, consumed.position(self.learner.number))
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
         """Wait for all learners; hear how much each has left to do; see now and then that they are the same."""
         checked = self._agreements % self.hash_every == 0
         self._agreements += 1
         fingerprint = self._fingerprint() if checked else 0
-        place = self.learner.place()
+        position = self.learner.position()
         with self._waits.waiting():
             said = self.rendezvous.meet(
-                [env_steps, optimizer_steps, draining, self._waits.busy_ns, fingerprint, place.rollout, place.used]
+                [
+                    env_steps,
+                    optimizer_steps,
+                    draining,
+                    self._waits.busy_ns,
+                    fingerprint,
+                    position.rollout,
+                    position.used,
+                ]
             )
         hit("allreduce.agreed")
         self._waits.count(said[:, _BUSY_NS])
@@ -135,9 +140,9 @@ class Sync:
         """Work out at which step each learner comes in, and whose moments are still to come."""
         consumed = self.own.consumed
         self._merging = []
-        for rank, place in enumerate(_places(said)):
-            consumed.begin(number := self._numbers[rank], place)
-            if not consumed.merged(number, place.rollout):
+        for rank, position in enumerate(_positions(said)):
+            consumed.begin(number := self._numbers[rank], position)
+            if not consumed.merged(number, position.rollout):
                 self._merging.append(rank)
         steps = said[:, _OPTIMIZER_STEPS]
         self._first, self._step = (steps.max() - steps).tolist(), 0
@@ -176,7 +181,7 @@ class Sync:
         return stepped
 
     def ending(self, told: bool) -> bool:
-        """Whether any learner is told to, asked of all after as many calls as ``ask_after`` says."""
+        """Whether any learner is told to end, asked of all after as many calls as ``ask_after`` says."""
         self._calls += 1
         if self._calls < self._ask_after:
             return False
@@ -190,10 +195,6 @@ class Sync:
         """Everybody's batch is in the weights."""
         for number, env_steps in zip(self._numbers, self._batch_steps, strict=True):
             self.own.consumed.settle(number, env_steps)
-
-    def pull(self) -> bool:
-        """Nobody learns alone."""
-        return False
 
     def metrics(self) -> dict[str, float]:
         """Who made the others wait, and how long this learner did."""
@@ -236,9 +237,9 @@ class Sync:
             raise Disagreement(f"after update {self.own.updates} the learners differ in {what}: {told}")
 
 
-def _places(said: NDArray[np.int64]) -> list[Place]:
+def _positions(said: NDArray[np.int64]) -> list[Position]:
     """Where each learner says that it is."""
-    return [Place(rollout, used) for rollout, used in said[:, [_ROLLOUT, _USED]].tolist()]
+    return [Position(rollout, used) for rollout, used in said[:, [_ROLLOUT, _USED]].tolist()]
 
 
 def ask_after(calls: int, seconds: float) -> int:

@@ -13,11 +13,11 @@ from torch import Tensor
 from actorlearn.optim.clip import clip_by_global_norm
 from actorlearn.optim.make import make as make_optimizer
 from actorlearn.parameters.consumed import Consumed
-from actorlearn.parameters.interface import Agreed, Learner, Place, Stepped
+from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Stepped
 from actorlearn.parameters.settings import AloneExchange
 
 
-class Alone:
+class Alone(Exchange):
     """One learner: clip by the global norm, step."""
 
     def __init__(self, learner: Learner) -> None:
@@ -28,9 +28,7 @@ class Alone:
         self.optimizer = make_optimizer(learner.optimizer, self.parameters, learner.spread)
         self.env_steps = self.updates = self._batch_steps = 0
         self.consumed = learner.consumed or Consumed(learner.number + 1)
-        self._number, self._place = learner.number, learner.place
-        self.idle = 0
-        """Nobody makes steps before this learner."""
+        self._number, self._position = learner.number, learner.position
 
     def state(self) -> dict[str, Tensor]:
         """Return the optimizer's state."""
@@ -40,25 +38,21 @@ class Alone:
         """Copy a checkpoint's state in."""
         self.optimizer.restore(state)
 
-    def join(self, env_steps: int, updates: int) -> tuple[int, int]:
-        """Nobody else knows better."""
+    def join(self, env_steps: int, updates: int) -> Joined:
+        """Go on as the own checkpoint says: nobody else knows better."""
         self.env_steps, self.updates = env_steps, updates
-        return env_steps, updates
-
-    def place(self) -> Place | None:
-        """As the learner says: nobody else knows."""
-        return None
+        return Joined(env_steps, updates)
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
         """Agree with oneself."""
         if not draining:
             self.env_steps, self.updates, self._batch_steps = self.env_steps + env_steps, self.updates + 1, env_steps
-            self.consumed.begin(self._number, self._place())
+            self.consumed.begin(self._number, self._position())
         return Agreed(self.env_steps, self.updates, draining)
 
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
         """Combine the moments with the own statistics."""
-        if not self.consumed.merged(self._number, self._place().rollout):
+        if not self.consumed.merged(self._number, self._position().rollout):
             combine(self.statistics, moments)
             self.consumed.merge(self._number)
 
@@ -76,24 +70,9 @@ class Alone:
             self.optimizer.step(self.parameters, gradients, learning_rate)
         return Stepped(float(norm), taken)
 
-    def ending(self, told: bool) -> bool:
-        """As told."""
-        return told
-
     def settle(self) -> None:
-        """There is nobody to give anything to."""
+        """Count the batch; there is nobody to give anything to."""
         self.consumed.settle(self._number, self._batch_steps)
-
-    def pull(self) -> bool:
-        """There is nobody to take anything from."""
-        return False
-
-    def metrics(self) -> dict[str, float]:
-        """Nothing to tell."""
-        return {}
-
-    def close(self) -> None:
-        """There is nothing to leave."""
 
 
 def make(_settings: AloneExchange, learner: Learner) -> Alone:

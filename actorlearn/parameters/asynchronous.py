@@ -28,15 +28,15 @@ from actorlearn.optim.make import make as make_optimizer
 from actorlearn.optim.multistep import MultiStepAdam
 from actorlearn.optim.specs import AdamSettings
 from actorlearn.parameters.consumed import Consumed
-from actorlearn.parameters.interface import Agreed, Learner, Place, Stepped
+from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Position, Stepped
 from actorlearn.parameters.settings import AsyncExchange
-from actorlearn.parameters.store import Record, open_store
+from actorlearn.parameters.store import LearnerRecord, open_store
 
 _ROLLOUT = 1 << 32
 """From the number of an update to that of the same one a rollout later."""
 
 
-class Async:
+class Async(Exchange):
     """One of several learners that share a parameter store."""
 
     def __init__(self, settings: AsyncExchange, learner: Learner) -> None:
@@ -64,8 +64,6 @@ class Async:
         self.vectors = optimizer.state_vectors
         self.pending = 0
         """Local steps that the store has not got."""
-        self.idle = 0
-        """Nobody waits for this learner."""
         self.env_steps = 0
         """In the batch that is being learned."""
         self._rollout = self._number = 0
@@ -94,7 +92,7 @@ class Async:
             span = self.spans[chunk]
             optimizer.restore({name: state[name][span] if name in self.vectors else state[name] for name in state})
 
-    def join(self, env_steps: int, updates: int) -> tuple[int, int]:
+    def join(self, env_steps: int, updates: int) -> Joined:
         """Fill the store if nobody has, and take what it holds; go on where this learner was when it was killed."""
         with self.store.locked([0]):
             if not self.store.filled:
@@ -102,34 +100,33 @@ class Async:
                     self._give(chunk)
                 self.store.fill(env_steps, updates)
         self.pull()
-        place = self.learner.place()
+        position = self.learner.position()
         if self.store.record is None:
             self._settle(
-                Record(place.rollout, place.used, place.used, 0, place.used, 0, self._steps_of(self.chunks[0]))
+                LearnerRecord(
+                    position.rollout, position.used, position.used, 0, position.used, 0, self._steps_of(self.chunks[0])
+                )
             )
         else:
-            self._go_on(self._record, place)
-        return self.store.env_steps, self.store.updates
+            self._go_on(self._record, position)
+        position = Position(self._record.rollouts_learned, self._record.used)
+        return Joined(self.store.env_steps, self.store.updates, position)
 
-    def _go_on(self, record: Record, place: Place) -> None:
+    def _go_on(self, record: LearnerRecord, position: Position) -> None:
         """Take up the work of an incarnation that was killed, maybe after it had settled the rollout that is redone.
 
         Without its local steps, but for the count of them: rollouts of which no update has come to the store are lost.
         """
         newest = max(self._applied[chunk] for chunk in self.chunks)
         home = (
-            place.used if newest >= place.rollout * _ROLLOUT else min(place.used, record.home)
+            position.used if newest >= position.rollout * _ROLLOUT else min(position.used, record.home)
         )  # it brought along all
-        redone = record.rollouts_learned > place.rollout
+        redone = record.rollouts_learned > position.rollout
         steps = record.steps_before if redone else record.optimizer_steps
         for chunk in self.optimizers:
             self._count_steps(chunk, steps - self._steps_of(chunk))
         self.learner.carried.adopt(np.array([record.counts], np.int64), 0)
-        self._settle(record._replace(rollouts_learned=place.rollout, used=home, updates=record.updates - redone))
-
-    def place(self) -> Place | None:
-        """Return the learner's own rollout, and what there is in the store of what was learned before it."""
-        return Place(self._record.rollouts_learned, self._record.used)
+        self._settle(record._replace(rollouts_learned=position.rollout, used=home, updates=record.updates - redone))
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
         """Agree with oneself, on top of what all have learned until now; a drain leaves no local steps behind."""
@@ -137,9 +134,9 @@ class Async:
             self._bring_home()
             self._settle(self._record)
         self.env_steps, updates = (0, 0) if draining else (env_steps, 1)
-        place = self.learner.place()
-        self.consumed.begin(self.learner.number, place)
-        self._rollout = place.rollout
+        position = self.learner.position()
+        self.consumed.begin(self.learner.number, position)
+        self._rollout = position.rollout
         self._number = max(self._number, self._rollout * _ROLLOUT)
         return Agreed(self.store.env_steps + self.env_steps, self.store.updates + updates, draining)
 
@@ -176,10 +173,6 @@ class Async:
         self._number += 1
         return Stepped(float(norm), taken)
 
-    def ending(self, told: bool) -> bool:
-        """As told: nobody waits for this one."""
-        return told
-
     def settle(self) -> None:
         """Count the batch, once."""
         self.consumed.settle(self.learner.number, self.env_steps)
@@ -189,13 +182,13 @@ class Async:
             self._settle(record._replace(updates=record.updates + 1, steps_before=record.optimizer_steps))
 
     @property
-    def _record(self) -> Record:
+    def _record(self) -> LearnerRecord:
         """The own one, which there is from joining on."""
         record = self.store.record
         assert record is not None
         return record
 
-    def _settle(self, record: Record) -> None:
+    def _settle(self, record: LearnerRecord) -> None:
         """Write the record, with how many of its steps have come to the store and what is counted here."""
         home = record.used if self._brought or not self.pending else record.home
         steps, counts = self._steps_of(self.chunks[0]), tuple(self.learner.carried.counts())

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from actorlearn.parameters.interface import CONSUMED_WORDS, Place
+from actorlearn.parameters.interface import CONSUMED_WORDS, Position
 
 _ROLLOUT, _USED, _MERGED, _STEPS = range(4)
 _FOR_ALL = 1
@@ -38,10 +38,10 @@ class Consumed:
         """Changes of the weights since the last whole update."""
         return int(self.table[0, 0])
 
-    def place(self, learner: int) -> Place | None:
+    def position(self, learner: int) -> Position | None:
         """Where a learner goes on by these weights; None where they say nothing of it."""
         rollout, used = self._rows[learner, : _USED + 1].tolist()
-        return None if rollout < 0 else Place(rollout, used)
+        return None if rollout < 0 else Position(rollout, used)
 
     def done(self, learner: int, rollout: int) -> int:
         """Minibatches of a rollout that is not learned from as a whole."""
@@ -53,11 +53,11 @@ class Consumed:
         row = self._rows[learner]
         return bool(row[_MERGED]) and row[_ROLLOUT] == rollout
 
-    def begin(self, learner: int, place: Place) -> None:
+    def begin(self, learner: int, position: Position) -> None:
         """A learner is about to learn a rollout, or to go on with it."""
         row = self._rows[learner]
-        if row[_ROLLOUT] != place.rollout:
-            row[:] = (*place, 0, 0)
+        if row[_ROLLOUT] != position.rollout:
+            row[:] = (*position, 0, 0)
 
     def merge(self, learner: int) -> None:
         """The statistics have been changed by a learner's moments."""

@@ -28,7 +28,7 @@ from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.consensus import cosines, measure
 from actorlearn.parameters.counts import Counts
 from actorlearn.parameters.exchange_log import ExchangeLog
-from actorlearn.parameters.interface import Agreed, Learner, Place, Stepped
+from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Position, Stepped
 from actorlearn.parameters.mailbox import SharedMailbox, open_mailbox
 from actorlearn.parameters.mixing import in_peers, neighbours
 from actorlearn.parameters.settings import GossipExchange
@@ -44,19 +44,17 @@ _TURN_S = 1e-3
 """Sleep between two looks at what has come."""
 
 
-class Gossip:
+class Gossip(Exchange):
     """One of several learners that mix their weights."""
 
     def __init__(self, settings: GossipExchange, learner: Learner) -> None:
         """Bind to the own segments."""
         self.settings, self.weights = settings, learner.weights
         self.own = Alone(learner)
-        self.idle = 0
-        """Nobody waits for this learner."""
         self._alive, self._present_now, self._warn = learner.alive, learner.present, learner.warn
-        self._members: tuple[int, ...] = ()
-        """Learners that there were when this was looked at last."""
-        self._place, self._rollout = learner.place, 0
+        self._learners: tuple[int, ...] = ()
+        """The learners that there were when this was looked at last."""
+        self._position, self._rollout = learner.position, 0
         self._segments: list[Segment] = []
         self.counts = Counts(self._open(settings.counts), settings.rank)
         self.mailbox = open_mailbox(
@@ -88,7 +86,7 @@ class Gossip:
         """Copy a checkpoint's state in."""
         self.own.restore(state)
 
-    def join(self, env_steps: int, updates: int) -> tuple[int, int]:
+    def join(self, env_steps: int, updates: int) -> Joined:
         """Begin with the own weights; one that was killed, or attached, takes those of its in-peers instead.
 
         All draw the same from the seed, and a run that is resumed goes on with each learner's own checkpoint.
@@ -101,18 +99,18 @@ class Gossip:
             self.counts.begin(env_steps, updates)
         if self._log:
             self._before.copy_(self.weights)
-        return self.counts.total
+        return Joined(*self.counts.total, self._resumed_position())
 
-    def place(self) -> Place | None:
-        """Return the rollout after the one in which an incarnation before this one died, if others have some of it."""
-        place = self._place()
-        return Place(self.counts.claimed, place.used) if self.counts.claimed > place.rollout else None
+    def _resumed_position(self) -> Position | None:
+        """The rollout after the one in which an incarnation before this one died, if others have some of it."""
+        position = self._position()
+        return Position(self.counts.claimed, position.used) if self.counts.claimed > position.rollout else None
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
         """Agree with oneself, on top of what all have learned until now."""
         self._batch_steps, updates = (0, 0) if draining else (env_steps, 1)
         self.own.agree(env_steps, optimizer_steps, draining)
-        self._rollout = self._place().rollout
+        self._rollout = self._position().rollout
         before = self.counts.total
         return Agreed(before[0] + self._batch_steps, before[1] + updates, draining)
 
@@ -133,18 +131,10 @@ class Gossip:
             self._exchange()
         return stepped
 
-    def ending(self, told: bool) -> bool:
-        """As told: nobody waits for this one."""
-        return told
-
     def settle(self) -> None:
         """Count the batch."""
         self.counts.add(self._rollout, self._batch_steps, 1)
         self.own.settle()
-
-    def pull(self) -> bool:
-        """Weights are mixed after a step, and at no other time."""
-        return False
 
     def metrics(self) -> dict[str, Any]:
         """Exchanges, how many in a row did not mix, the share that did, waiting, and how far learners are apart.
@@ -209,11 +199,11 @@ class Gossip:
 
     def _present(self) -> tuple[int, ...]:
         """The learners that there are now, this one in any case; a change of those this one mixes with is told."""
-        numbers, stays = self._present_now()
-        before, self._members = self._members, tuple(sorted({*numbers, self.settings.rank}))
-        if stays and before and before != self._members and (said := self._change(before, self._members)):
+        learners, stays = self._present_now()
+        before, self._learners = self._learners, tuple(sorted({*learners, self.settings.rank}))
+        if stays and before and before != self._learners and (said := self._change(before, self._learners)):
             self._warn(said)
-        return self._members
+        return self._learners
 
     def _change(self, before: tuple[int, ...], now: tuple[int, ...]) -> str:
         """Whose weights are mixed from now on, and why, in words; nothing where they are the same."""
@@ -298,7 +288,7 @@ class Gossip:
         self._averaged = 0
         return change
 
-    # Places ---------------------------------------------------------------------------------------------------------
+    # Segments and sockets --------------------------------------------------------------------------------------------
 
     def _open(self, segment: Shm) -> Segment:
         self._segments.append(Segment.open(segment.file))

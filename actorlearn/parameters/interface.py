@@ -8,9 +8,10 @@ every mode: alone, sync (Stooke & Abbeel 2018, section 4.2), async (section 4.3)
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actorlearn.optim.interface import Spread, whole
 
@@ -26,19 +27,20 @@ CONSUMED_WORDS = 4
 """Of eight bytes, that a learner takes in the table of what is in the weights (``parameters/consumed.py``)."""
 
 
-class Place(NamedTuple):
-    """How far a learner is with its own experience."""
+class Position(NamedTuple):
+    """A learner's position in its own experience: where it goes on."""
 
     rollout: int = 0
-    """The one that is to be learned next, or is being learned."""
+    """The rollout that is to be learned next, or is being learned."""
     used: int = 0
-    """Environment steps of its own that were learned from before it, and are in the weights."""
+    """Environment steps of its own before that rollout that were learned from, and are in the weights."""
 
 
 class Present(NamedTuple):
-    """Learners that there are now."""
+    """The learners that there are now, as the newest order lists them."""
 
-    numbers: Sequence[int] = ()
+    learners: Sequence[int] = ()
+    """Their numbers."""
     stays: bool = True
     """False while the run ends, and whoever has finished goes."""
 
@@ -70,8 +72,8 @@ class Learner:
     """Mode gossip: the learners that there are now."""
     warn: Callable[[str], None] = lambda text: None
     """Mode gossip: tells a person of what is wrong with another learner and stops nothing."""
-    place: Callable[[], Place] = Place
-    """Asked before and after learners join, and when they agree."""
+    position: Callable[[], Position] = Position
+    """The learner's position by its account; asked before and after learners join, and when they agree."""
     number: int = 0
     """Of this learner, for good; its rank is its place among those that have joined."""
     consumed: Consumed | None = None
@@ -114,42 +116,61 @@ class Agreed(NamedTuple):
     """A learner is leaving: nobody learns this batch."""
 
 
-class Exchange(Protocol):
-    """How one learner's gradient becomes new weights; owns the optimizer, and changes the flat weights in place."""
+class Joined(NamedTuple):
+    """The weights that a learner has joined with."""
 
+    env_steps: int
+    """Environment steps that all learners together have learned from, in these weights."""
+    updates: int
+    """Batches, likewise."""
+    position: Position | None = None
+    """The position at which this learner goes on, by these weights; None where they say nothing of that.
+
+    Rollouts before it are in the weights, and steps beyond its ``used`` are not: so none is learned twice, and what was
+    lost with an earlier incarnation of this learner can be counted."""
+
+
+class Exchange(ABC):
+    """How one learner's gradient becomes new weights; owns the optimizer, and changes the flat weights in place.
+
+    A mode must write
+
+    ====================  ==========================================================================================
+    ``state, restore``    the optimizer's state, to and from a checkpoint
+    ``join``              once, before anything else is asked: these weights become those of all
+    ``agree``             before each batch: what is in it, and what all do
+    ``merge``             once a batch, where observations are normalised: the statistics behind the parameters
+    ``step``              for each minibatch: from a gradient to new weights
+    ``settle``            after the last step of a batch
+    ====================  ==========================================================================================
+
+    and has the others from here, where it waits for nobody and takes nothing between batches.
+    """
+
+    @abstractmethod
     def state(self) -> dict[str, Tensor]:
         """Return the optimizer's state, for a checkpoint."""
 
+    @abstractmethod
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Copy a checkpoint's `state` in; called before `join`."""
 
-    def join(self, env_steps: int, updates: int) -> tuple[int, int]:
+    @abstractmethod
+    def join(self, env_steps: int, updates: int) -> Joined:
         """Make weights and optimizer state those of all learners; once, before anything else is asked.
 
-        Takes what the own checkpoint says (0, 0 for a new run); returns what has been learned from in those weights.
+        Takes what the own checkpoint says of them (0, 0 for a new run).
         """
 
-    def place(self) -> Place | None:
-        """Return where this learner is to go on with its own experience, by the weights it has joined with.
-
-        None: they say nothing of that. Rollouts before it are in those weights, and steps beyond `used` are not, so
-        that none is learned twice, and what died with an earlier incarnation of this learner can be counted.
-        """
-
+    @abstractmethod
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
-        """Before a batch is learned: say what is in it, and hear what all do. In mode sync it waits for all.
+        """Say what is in a batch before it is learned, and hear what all do. In mode sync it waits for all.
 
         `optimizer_steps` is how often `step` will be called. A learner that drains says so, with or without a batch.
         Raises PeerLost, Stopped and Disagreement.
         """
 
-    @property
-    def idle(self) -> int:
-        """Steps of the batch that was agreed on that others make first: `step` is called for these too.
-
-        In mode sync all make as many as the one with most left to do, and end together.
-        """
-
+    @abstractmethod
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
         """Change the statistics behind the parameters by a batch's moments; once a batch, after `agree`.
 
@@ -158,23 +179,37 @@ class Exchange(Protocol):
         learner's, in the same order everywhere.
         """
 
+    @abstractmethod
     def step(self, gradients: Tensor, learning_rate: float, usable: bool = True) -> Stepped:
-        """One optimizer step with a gradient that may be overwritten. `usable`: the loss was finite."""
+        """Take one optimizer step with a gradient that may be overwritten. `usable`: the loss was finite."""
+
+    @abstractmethod
+    def settle(self) -> None:
+        """Count a batch after its last step, and give away what has not been given yet."""
+
+    @property
+    def idle(self) -> int:
+        """Steps of the batch that was agreed on that others make first: `step` is called for these too.
+
+        In mode sync all make as many as the one with most left to do, and end together.
+        """
+        return 0
 
     def ending(self, told: bool) -> bool:
-        """Between two steps of a batch: whether to break it off. `told`: this learner is to.
+        """Whether to break a batch off, between two of its steps. `told`: this learner is to.
 
         In mode sync all do so at the same step, and then have the same weights; raises PeerLost and Stopped.
         """
-
-    def settle(self) -> None:
-        """After the last step of a batch: give away what has not been given yet."""
+        return told
 
     def pull(self) -> bool:
-        """Between batches: take what others have learned, if they may learn alone; True when the weights changed."""
+        """Take what others have learned, between batches; True when the weights changed."""
+        return False
 
     def metrics(self) -> dict[str, Any]:
         """Return metrics of the time since the last call, for a report; ``metrics/registry.py`` says what each is."""
+        return {}
 
     def close(self) -> None:
-        """Leave; nothing may be asked afterwards."""
+        """Leave; once or more often, and nothing else may be asked afterwards."""
+        return

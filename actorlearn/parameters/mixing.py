@@ -64,21 +64,20 @@ class Mixing(NamedTuple):
     """Whether mixing keeps the learners' mean."""
 
 
-def in_peers(graph: GraphSettings, members: Sequence[int], learner: int, exchange: int) -> tuple[int, ...]:
+def in_peers(graph: GraphSettings, learners: Sequence[int], learner: int, exchange: int) -> tuple[int, ...]:
     """Whose messages `learner` mixes in its exchange of that count, in ascending order.
 
-    `members` are the numbers of all learners there are, `learner` among them. `exchange` is how often it has mixed.
+    `learners` are the numbers of all learners there are, `learner` among them. `exchange` is how often it has mixed.
     """
     if graph.name == "lists":
         listed = graph.lists[learner] if learner < len(graph.lists) else ()
-        return tuple(sorted(set(listed) & set(members)))
-    at, count = members.index(learner), len(members)
+        return tuple(sorted(set(listed) & set(learners)))
+    at, count = learners.index(learner), len(learners)
     if graph.name == "random-matching":
         order = np.random.default_rng((graph.seed, exchange)).permutation(count).tolist()
-        place = order.index(at)
-        partner = place ^ 1
-        return (members[order[partner]],) if partner < count else ()
-    return tuple(sorted(members[(at - hops) % count] for hops in _hops(graph, count, exchange)))
+        partner = order.index(at) ^ 1
+        return (learners[order[partner]],) if partner < count else ()
+    return tuple(sorted(learners[(at - hops) % count] for hops in _hops(graph, count, exchange)))
 
 
 def _hops(graph: GraphSettings, count: int, exchange: int) -> Sequence[int]:
@@ -92,28 +91,28 @@ def _hops(graph: GraphSettings, count: int, exchange: int) -> Sequence[int]:
     return range(1, 1 + min(farthest, count - 1))
 
 
-def neighbours(graph: GraphSettings, members: Sequence[int], learner: int) -> tuple[int, ...]:
+def neighbours(graph: GraphSettings, learners: Sequence[int], learner: int) -> tuple[int, ...]:
     """Whose messages `learner` mixes in some exchange or other, in ascending order."""
     if graph.name == "random-matching":
-        return tuple(member for member in members if member != learner)
-    exchanges = range(max((len(members) - 1).bit_length(), 1))  # then the graph repeats
-    return tuple(sorted({peer for exchange in exchanges for peer in in_peers(graph, members, learner, exchange)}))
+        return tuple(other for other in learners if other != learner)
+    exchanges = range(max((len(learners) - 1).bit_length(), 1))  # then the graph repeats
+    return tuple(sorted({peer for exchange in exchanges for peer in in_peers(graph, learners, learner, exchange)}))
 
 
-def mixing_matrix(graph: GraphSettings, members: Sequence[int], exchange: int) -> NDArray[np.float64]:
-    """How weights come about when all mix in the same round: [n, n], row-stochastic, in the order of `members`."""
-    matrix = np.eye(len(members))
-    place = {member: at for at, member in enumerate(members)}
-    for member, row in zip(members, matrix, strict=True):
-        row[[place[peer] for peer in in_peers(graph, members, member, exchange)]] = 1.0
+def mixing_matrix(graph: GraphSettings, learners: Sequence[int], exchange: int) -> NDArray[np.float64]:
+    """How weights come about when all mix in the same round: [n, n], row-stochastic, in the order of `learners`."""
+    matrix = np.eye(len(learners))
+    column = {learner: at for at, learner in enumerate(learners)}
+    for learner, row in zip(learners, matrix, strict=True):
+        row[[column[peer] for peer in in_peers(graph, learners, learner, exchange)]] = 1.0
         row /= row.sum()
     return matrix
 
 
-def mixing_of(graph: GraphSettings, learners: int) -> Mixing:
+def mixing_of(graph: GraphSettings, count: int) -> Mixing:
     """Return the properties of the graph of so many learners."""
-    period = {"random-matching": DRAWS, "exponential-varying": max((learners - 1).bit_length(), 1)}.get(graph.name, 1)
-    matrices = np.stack([mixing_matrix(graph, range(learners), exchange) for exchange in range(period)])
+    period = {"random-matching": DRAWS, "exponential-varying": max((count - 1).bit_length(), 1)}.get(graph.name, 1)
+    matrices = np.stack([mixing_matrix(graph, range(count), exchange) for exchange in range(period)])
     degrees = np.count_nonzero(matrices, axis=2) - 1
     return Mixing(
         period=period,

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from actorlearn.parameters.interface import Exchange, Learner
 
 
-class Asked(NamedTuple):
+class LearnersAsked(NamedTuple):
     """What a topology says of learners that learn together."""
 
     learners: LearnersSettings
@@ -123,15 +123,15 @@ class ModeSpec:
         """Whether a topology's key is another mode's alone."""
         return key in ALL_KEYS - self.keys
 
-    def refusals(self, asked: Asked) -> Iterator[Refusal]:
+    def refusals(self, asked: LearnersAsked) -> Iterator[Refusal]:
         """What in a topology is no such run, though each key by itself is right."""
         return iter(())
 
-    def graph(self, asked: Asked) -> GraphSettings | None:
+    def graph(self, asked: LearnersAsked) -> GraphSettings | None:
         """Who mixes whose weights; None where nobody does."""
         return None
 
-    def exchange(self, learner: int, incarnation: int, asked: Asked, folders: Folders) -> AnyExchange:
+    def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> AnyExchange:
         """What one incarnation of a learner is told of its exchange."""
         return AloneExchange()
 
@@ -147,11 +147,11 @@ class ModeSpec:
     def forget_before(self, settings: ExchangeSettings, generation: int) -> None:
         """All have joined in this generation: what they needed for that before is needed no more."""
 
-    def run_segments(self, asked: Asked, sizes: Sizes) -> list[Layout]:
+    def run_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
         """Segments of the run that only this mode has."""
         return []
 
-    def learner_segments(self, asked: Asked, sizes: Sizes) -> list[Layout]:
+    def learner_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
         """Segments that each learner has one of in this mode; their files end in its number."""
         return []
 
@@ -179,7 +179,7 @@ class _Sync(ModeSpec):
     settings = SyncExchange
     in_step = outlived = True
 
-    def exchange(self, learner: int, incarnation: int, asked: Asked, folders: Folders) -> AnyExchange:
+    def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> AnyExchange:
         """Where they meet; with whom they learn, and at which rank, when they do."""
         return SyncExchange(rendezvous=folders.segment("learners"), gradients=folders.segment("gradients"))
 
@@ -188,8 +188,8 @@ class _Sync(ModeSpec):
     ) -> ExchangeSettings:
         """Make the place where they meet, unless one of them has."""
         root = self._meets_at(settings)
-        place, count = meeting(root, [trainer.peer for trainer in trainers], generation), len(trainers)
-        return msgspec.structs.replace(settings, rank=trainers.index(own), learners=count, rendezvous=place)
+        address, count = meeting(root, [trainer.peer for trainer in trainers], generation), len(trainers)
+        return msgspec.structs.replace(settings, rank=trainers.index(own), learners=count, rendezvous=address)
 
     def forget_before(self, settings: ExchangeSettings, generation: int) -> None:
         """Remove where they have met before."""
@@ -199,7 +199,7 @@ class _Sync(ModeSpec):
         assert isinstance(settings, SyncExchange)
         return settings.rendezvous
 
-    def run_segments(self, asked: Asked, sizes: Sizes) -> list[Layout]:
+    def run_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
         """Rows in which learners show one another their gradients."""
         count = asked.learners.count
         what = f"2 slots x {count} learners x {sizes.weights:,} float32, of which they take the mean"
@@ -216,7 +216,7 @@ class _Async(ModeSpec):
     central = own_weights = outlived = True
     inexact = "learners take what others have learned when it happens to come"
 
-    def refusals(self, asked: Asked) -> Iterator[Refusal]:
+    def refusals(self, asked: LearnersAsked) -> Iterator[Refusal]:
         """Several local steps are Adam's."""
         if asked.learners.local_steps > 1 and asked.optimizer != "adam":
             yield Refusal(
@@ -225,7 +225,7 @@ class _Async(ModeSpec):
                 "write 1, or optimizer.name: adam",
             )
 
-    def exchange(self, learner: int, incarnation: int, asked: Asked, folders: Folders) -> AnyExchange:
+    def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> AnyExchange:
         """The store, and how often a learner brings there what it has learned."""
         return AsyncExchange(
             rank=learner,
@@ -234,7 +234,7 @@ class _Async(ModeSpec):
             local_steps=asked.learners.local_steps,
         )
 
-    def run_segments(self, asked: Asked, sizes: Sizes) -> list[Layout]:
+    def run_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
         """The store."""
         count, chunks = asked.learners.count, asked.learners.chunks
         fields = store_fields(sizes.parameters, sizes.vectors, sizes.statistics, count, chunks)
@@ -251,7 +251,7 @@ class _Gossip(ModeSpec):
     own_weights = elastic = True
     inexact = "learners take what others have learned when it happens to come"
 
-    def refusals(self, asked: Asked) -> Iterator[Refusal]:
+    def refusals(self, asked: LearnersAsked) -> Iterator[Refusal]:
         """Lists of in-peers are of all learners."""
         graph, count = asked.gossip.graph, asked.learners.count
         if not isinstance(graph, str) and len(graph) < count:
@@ -261,11 +261,11 @@ class _Gossip(ModeSpec):
                 f"write {count} lists, or learners.count: {len(graph)}",
             )
 
-    def graph(self, asked: Asked) -> GraphSettings | None:
+    def graph(self, asked: LearnersAsked) -> GraphSettings | None:
         """As the topology says."""
         return asked.gossip.mixing(asked.seed)
 
-    def exchange(self, learner: int, incarnation: int, asked: Asked, folders: Folders) -> AnyExchange:
+    def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> AnyExchange:
         """Whose weights are mixed, how these come, and what is kept for comparing learners."""
         gossip, compared = asked.gossip, asked.gossip.gradient_every > 0
         return GossipExchange(
@@ -284,11 +284,11 @@ class _Gossip(ModeSpec):
             log=str(folders.run_dir / f"{NAME}-{learner}.jsonl") if compared and gossip.transport == "shm" else "",
         )
 
-    def run_segments(self, asked: Asked, sizes: Sizes) -> list[Layout]:
+    def run_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
         """What each learner has learned from."""
         return [Layout("counts", counts_fields(MOST_LEARNERS), "what each learner has learned from")]
 
-    def learner_segments(self, asked: Asked, sizes: Sizes) -> list[Layout]:
+    def learner_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
         """A learner's weights, for others to mix; and what is kept for comparing learners."""
         found, every = [], asked.gossip.gradient_every
         if asked.gossip.transport == "shm":

@@ -60,9 +60,9 @@ class Rendezvous(Protocol):
         """Give up the place, for good; once or more often."""
 
 
-def take_place(place: Shm, rank: int, alive: Callable[[], bool]) -> Rendezvous:
-    """Come to where learners meet; raises RuntimeError when somebody has the place or had it."""
-    return SharedRendezvous(Segment.open(place.file), rank, alive)
+def open_rendezvous(address: Shm, rank: int, alive: Callable[[], bool]) -> Rendezvous:
+    """Take a learner's place where a generation meets; raises RuntimeError when somebody has it or had it."""
+    return SharedRendezvous(Segment.open(address.file), rank, alive)
 
 
 class SharedRendezvous:
@@ -145,10 +145,10 @@ def meeting(root: Shm, learners: Sequence[str], generation: int) -> Shm:
 
     Who was there once never comes back to it, so a generation has a number and its place has all names.
     """
-    place = Shm(f"{root.path}.{generation}.{hashlib.sha256(' '.join(learners).encode()).hexdigest()[:16]}")
+    address = Shm(f"{root.path}.{generation}.{hashlib.sha256(' '.join(learners).encode()).hexdigest()[:16]}")
     with suppress(FileExistsError):
-        Segment.create(place.file, rendezvous_fields(len(learners))).close()
-    return place
+        Segment.create(address.file, rendezvous_fields(len(learners))).close()
+    return address
 
 
 def forget_meetings(root: Shm, generation: int) -> None:

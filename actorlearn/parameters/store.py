@@ -36,7 +36,7 @@ _WORDS = 16
 """Room for a learner's record."""
 
 
-class Record(NamedTuple):
+class LearnerRecord(NamedTuple):
     """What a learner says of itself once it has learned a rollout: all of it holds at the same moment."""
 
     rollouts_learned: int
@@ -108,11 +108,11 @@ class ParameterStore(Protocol):
     def fill(self, env_steps: int, updates: int) -> None:
         """There are weights now, learned from so much; under the first chunk's lock."""
 
-    def settle(self, record: Record) -> None:
+    def settle(self, record: LearnerRecord) -> None:
         """Replace this learner's record, all of it or nothing."""
 
     @property
-    def record(self) -> Record | None:
+    def record(self) -> LearnerRecord | None:
         """This learner's record; None before it has written one."""
 
     @property
@@ -127,9 +127,9 @@ class ParameterStore(Protocol):
         """Let go of the locks."""
 
 
-def open_store(place: Shm, rank: int, parameters: int, beat: Callable[[], object]) -> ParameterStore:
+def open_store(address: Shm, rank: int, parameters: int, beat: Callable[[], object]) -> ParameterStore:
     """Find the store where a run has it; `beat` is called while this learner waits for a lock."""
-    return SharedStore(Segment.open(place.file), rank, parameters, beat)
+    return SharedStore(Segment.open(address.file), rank, parameters, beat)
 
 
 class SharedStore:
@@ -216,20 +216,20 @@ class SharedStore:
         self._filled[1:3] = env_steps, updates
         self._filled[0] = 1  # the word last
 
-    def settle(self, record: Record) -> None:
+    def settle(self, record: LearnerRecord) -> None:
         """Replace this learner's record, all of it or nothing (``memory/record.py``)."""
         *words, counts = record
         self._records[self._rank].replace([*words, len(counts), *counts])
 
     @property
-    def record(self) -> Record | None:
+    def record(self) -> LearnerRecord | None:
         """This learner's record; None before it has written one."""
         own = self._records[self._rank]
         if not own.commits:
             return None
         words = own.now[0].tolist()
-        length = Record._fields.index("counts")
-        return Record._make([*words[:length], tuple(words[length + 1 :][: words[length]])])
+        length = LearnerRecord._fields.index("counts")
+        return LearnerRecord._make([*words[:length], tuple(words[length + 1 :][: words[length]])])
 
     @property
     def env_steps(self) -> int:
@@ -244,7 +244,7 @@ class SharedStore:
 
     def _recorded(self, *words: str) -> NDArray[np.int64]:
         """Read these words of every learner's record [words, learners]: those of a learner are all of one record."""
-        columns = [Record._fields.index(word) for word in words]
+        columns = [LearnerRecord._fields.index(word) for word in words]
         return np.array([record.read(columns)[0] for record in self._records]).T
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ from actorlearn.memory.account import Account
 from actorlearn.memory.rollout import Rollouts
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
-from actorlearn.parameters.interface import Agreed, PeerLost, Place, Stopped
+from actorlearn.parameters.interface import Agreed, PeerLost, Position, Stopped
 from actorlearn.parameters.published import Published
 from actorlearn.processes.batches import Gathered, Gatherer
 from actorlearn.processes.checkpoints import Checkpoints
@@ -60,8 +60,8 @@ class Trainer:
     reports: Reports
     _unlearned: Gathered | None = field(default=None, init=False)
     """A rollout whose learning another learner's end broke off."""
-    _known: Place = field(default=Place(), init=False)
-    """The place up to which others have what was learned before this trainer's time; mostly nowhere."""
+    _known: Position = field(default=Position(), init=False)
+    """The position up to which others have what was learned before this trainer's time; mostly nowhere."""
     _pulls: int = field(default=0, init=False)
     """Looks at what others have learned, while the next rollout is gathered."""
 
@@ -197,29 +197,29 @@ class Trainer:
         """Whether all learners are joined; if some have come or gone, try."""
         if self.peers.joined:
             return True
-        totals = self.peers.join(self.counts.env_steps, self.counts.updates)
-        if totals is None:
+        joined = self.peers.join(self.counts.env_steps, self.counts.updates)
+        if joined is None:
             return False
         hit("trainer.joined")
-        if place := self.learning.exchange.place():
-            self._go_on_from(place)
-        if totals != (self.counts.env_steps, self.counts.updates):
-            self.counts.env_steps, self.counts.updates = totals
+        if joined.position:
+            self._go_on_from(joined.position)
+        if (joined.env_steps, joined.updates) != (self.counts.env_steps, self.counts.updates):
+            self.counts.env_steps, self.counts.updates = joined.env_steps, joined.updates
             self._publish()
         return True
 
-    def _go_on_from(self, place: Place) -> None:
+    def _go_on_from(self, position: Position) -> None:
         """Go on where the weights say that this learner is, which an earlier incarnation of it may have left there.
 
         It has learned a rollout, at most, that it had not committed: that is taken once more, to be counted.
         """
         account = self.counts.account
-        if place.rollout > account.rollouts_learned and account.commits:
-            self._known = place
+        if position.rollout > account.rollouts_learned and account.commits:
+            self._known = position
             return
-        account.counts.dropped["rolled_back"] += max(0, account.counts.used - place.used)  # of another's newer one
-        account.counts.used = place.used
-        account.rollouts_learned = max(account.rollouts_learned, place.rollout)
+        account.counts.dropped["rolled_back"] += max(0, account.counts.used - position.used)  # of another's newer one
+        account.counts.used = position.used
+        account.rollouts_learned = max(account.rollouts_learned, position.rollout)
 
     def _count_known(self, gathered: Gathered) -> None:
         """Count a rollout learned before this trainer's time; others may have traces of what is used no more."""

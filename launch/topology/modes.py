@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actorlearn.parameters.modes import Asked, ModeSpec, mode_for
+from actorlearn.parameters.modes import LearnersAsked, ModeSpec, mode_for
 from launch.topology.schema import Topology
 
 
@@ -11,6 +11,6 @@ def mode(topology: Topology) -> ModeSpec:
     return mode_for(topology.mode, topology.learners.count)
 
 
-def asked(topology: Topology) -> Asked:
+def asked(topology: Topology) -> LearnersAsked:
     """What it says of that."""
-    return Asked(topology.learners, topology.gossip, topology.optimizer.name, topology.seed)
+    return LearnersAsked(topology.learners, topology.gossip, topology.optimizer.name, topology.seed)

@@ -12,7 +12,7 @@ import torch
 from actorlearn.learning.make import make
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.shared import Segment
-from actorlearn.parameters.interface import Place
+from actorlearn.parameters.interface import Position
 from tests.learning.made import learning, trainer_settings
 
 TRAINED = """
@@ -65,5 +65,5 @@ def test_without_a_replay_batches_are_learned_from_and_the_account_says_where_it
     made = make(trainer_settings(), account)
     assert made.minibatches.replay is None
     account.rollouts_learned, account.counts.used = 3, 7
-    assert made.learner.place() == made.place() == Place(3, 7)
+    assert made.learner.position() == Position(3, 7)
     assert torch.equal(made.weights, learning().weights)  # drawn from the seed

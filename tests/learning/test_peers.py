@@ -16,7 +16,7 @@ from actorlearn.address import Shm
 from actorlearn.learning.peers import Peers
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.allgather import rows_fields
-from actorlearn.parameters.interface import Exchange, Learner
+from actorlearn.parameters.interface import Exchange, Joined, Learner
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.settings import AloneExchange, ExchangeSettings, SyncExchange
 from tests import named
@@ -85,14 +85,14 @@ def test_another_list_breaks_off_joining_and_no_wait_of_who_is_joined(tmp_path: 
         def exchange(self) -> Joining:
             return self
 
-        def join(self, env_steps: int, updates: int) -> tuple[int, int]:
+        def join(self, env_steps: int, updates: int) -> Joined:
             for order.learners, order.generation in ((first, 1), (second, 2), (first, 1)):
                 asked.append(self.alive())
-            return env_steps, updates
+            return Joined(env_steps, updates)
 
     learning: Any = Joining()
     learners = Peers(settings, worker, learning)
-    assert learners.join(30, 2) == (30, 2) and learners.joined
+    assert learners.join(30, 2)[:2] == (30, 2) and learners.joined
     assert asked == [True, False, True]
     order.learners, order.generation = second, 2
     assert not learners.joined and learning.alive()
@@ -122,7 +122,7 @@ def test_who_is_left_alone_a_second_time_meets_nobody_it_met_before(tmp_path: Pa
     newer.touch()
     for order.generation in (1, 4, 9):
         assert not learners.joined
-        assert learners.join(30, 2) == (30, 2) and learners.joined
+        assert learners.join(30, 2)[:2] == (30, 2) and learners.joined
         met = [path.name for path in tmp_path.glob("learners.*") if path != newer]
         assert met and {name.split(".")[1] for name in met} == {
             str(order.generation)
@@ -143,7 +143,7 @@ def test_who_finds_no_room_to_meet_the_others_says_so_once_and_tries_again(
     settings: Any = SimpleNamespace(exchange=exchange, id=peer("trainer-0.0"), learners=2)
 
     class Joining:
-        exchange: Any = SimpleNamespace(join=lambda *totals: totals)
+        exchange: Any = SimpleNamespace(join=Joined)
 
         def exchange_by(self, *_: Any) -> None:
             pass
@@ -155,7 +155,7 @@ def test_who_finds_no_room_to_meet_the_others_says_so_once_and_tries_again(
         assert [learners.join(30, 2) for _ in range(3)] == [None] * 3
     (warning,) = warnings
     assert "cannot meet the other learners" in warning and "bytes of shared memory needed" in warning
-    assert learners.join(30, 2) == (30, 2) and learners.joined
+    assert learners.join(30, 2)[:2] == (30, 2) and learners.joined
 
 
 def sync(folder: Path) -> SyncExchange:

@@ -14,14 +14,14 @@ from actorlearn.address import Folders
 from actorlearn.learning.resuming import resumed
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.checkpoint_folders import CheckpointError
-from actorlearn.parameters.modes import MODES, Asked
+from actorlearn.parameters.modes import MODES, LearnersAsked
 from actorlearn.parameters.settings import GossipSettings, LearnersSettings
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import TrainerSettings
 from tests import named
 from tests.learning.made import trainer_settings
 
-ASKED = Asked(LearnersSettings(count=2), GossipSettings(), "adam", 0)
+ASKED = LearnersAsked(LearnersSettings(count=2), GossipSettings(), "adam", 0)
 
 
 def settings(run_dir: Path, learner: int, mode: str) -> TrainerSettings:

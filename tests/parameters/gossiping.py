@@ -12,7 +12,7 @@ from actorlearn.address import ByLearner, Ipc, Shm
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.counts import Counts, counts_fields
 from actorlearn.parameters.gossip import Gossip
-from actorlearn.parameters.interface import Learner, Place, Present
+from actorlearn.parameters.interface import Learner, Position, Present
 from actorlearn.parameters.mixing import GraphSettings
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.published import weights_fields
@@ -67,7 +67,7 @@ def learner(
     counts = Counts(Segment.open(folder / "counts"), rank)
     own = Learner(
         *(PAAC, start(), torch.zeros(PARAMETERS), alive, lambda: Present(members), warn),
-        place=lambda: Place(counts.rollouts_learned),  # its trainer commits what it has settled
+        position=lambda: Position(counts.rollouts_learned),  # its trainer commits what it has settled
     )
     made = make(settings, own)
     assert isinstance(made, Gossip)

@@ -28,7 +28,7 @@ from actorlearn.parameters.interface import (
     Exchange,
     Learner,
     PeerLost,
-    Place,
+    Position,
     Stopped,
 )
 from actorlearn.parameters.settings import SyncExchange
@@ -70,7 +70,7 @@ class SyncLearner:
         self.rank, self.learners, self.paths = rank, learners, paths
         self.weights = start()
         self.env_steps = self.updates = 0
-        self.place, self.consumed = Place(), Consumed(learners)
+        self.position, self.consumed = Position(), Consumed(learners)
         self.alive: Callable[[], bool] = lambda: True
         self.beside = torch.full((3,), float(rank))
         self.heard: dict[str, Any] = {}
@@ -86,7 +86,7 @@ class SyncLearner:
             *(OPTIMIZER, self.weights, torch.zeros(PARAMETERS), lambda: self.alive()),
             number=self.rank,
             consumed=self.consumed,
-            place=lambda: self.place,
+            position=lambda: self.position,
             carried=Carried(
                 [self.beside],
                 lambda: [self.updates, self.rank],
@@ -94,8 +94,8 @@ class SyncLearner:
             ),
         )
         exchange = Sync(settings, own, hash_every=1)
-        self.env_steps, self.updates = exchange.join(self.env_steps, self.updates)
-        self.place = exchange.place() or self.place
+        self.env_steps, self.updates, position = exchange.join(self.env_steps, self.updates)
+        self.position = position or self.position
         return exchange
 
     def learn(self, exchange: Exchange, middle: Callable[[], None] = lambda: None) -> Agreed:
@@ -112,7 +112,7 @@ class SyncLearner:
         exchange.settle()
         told(update=self.updates, norm=stepped.norm, taken=stepped.taken)
         self.env_steps, self.updates = agreed.env_steps, agreed.updates
-        self.place = Place(self.place.rollout + 1, self.place.used + 10 * (self.rank + 1))
+        self.position = Position(self.position.rollout + 1, self.position.used + 10 * (self.rank + 1))
         return agreed
 
     def end(self, exchange: Exchange) -> None:
@@ -189,7 +189,7 @@ def differ_in_steps(learner: SyncLearner) -> None:
         exchange.step(torch.full((PARAMETERS,), float(learner.rank)), RATE)
         told(weights=learner.weights.tolist(), state=exchange.state()["mean"].tolist())
     exchange.settle()
-    told(places=[learner.consumed.place(rank) for rank in range(2)])
+    told(positions=[learner.consumed.position(rank) for rank in range(2)])
     exchange.close()
 
 

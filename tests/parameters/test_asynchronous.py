@@ -19,7 +19,7 @@ from actorlearn.memory.shared import Segment
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.asynchronous import Async
-from actorlearn.parameters.interface import Learner, Place
+from actorlearn.parameters.interface import Joined, Learner, Position
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.settings import AsyncExchange
 from actorlearn.parameters.store import Record, SharedStore, store_fields
@@ -40,7 +40,7 @@ import sys
 from pathlib import Path
 import torch
 from actorlearn.address import Shm
-from actorlearn.parameters.interface import Learner, Place
+from actorlearn.parameters.interface import Learner, Position
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.settings import AsyncExchange
 from tests import named
@@ -51,7 +51,7 @@ weights, gradients = torch.zeros(size), torch.zeros(size)
 optimizer = named.optimizer(decay=0.0, accumulator_init=0.0, epsilon=1e-6, clip_norm=0.0)
 settings = AsyncExchange(rank=rank, learners=learners, store=Shm(path=sys.argv[1]))
 update = 0
-exchange = make(settings, Learner(optimizer, weights, gradients, place=lambda: Place(update, 7 * update)))
+exchange = make(settings, Learner(optimizer, weights, gradients, position=lambda: Position(update, 7 * update)))
 exchange.join(0, 0)
 for update in range(updates):
     exchange.agree(7, 1)
@@ -62,10 +62,10 @@ exchange.close()
 """
 
 
-def place_of(path: Path, rank: int) -> Callable[[], Place]:
+def position_of(path: Path, rank: int) -> Callable[[], Position]:
     """Where a learner stands that goes on after each rollout that it has settled."""
     store = SharedStore(Segment.open(path), rank, PARAMETERS, lambda: None)
-    return lambda: Place(store.record.rollouts_learned, store.record.used) if store.record else Place()
+    return lambda: Position(store.record.rollouts_learned, store.record.used) if store.record else Position()
 
 
 @contextmanager
@@ -79,7 +79,7 @@ def learners(
     for rank in range(count):
         weights = start()
         which = AsyncExchange(rank=rank, learners=count, store=Shm(path=str(path)), local_steps=local_steps)
-        exchange = make(which, Learner(optimizer, weights, torch.zeros(PARAMETERS), place=place_of(path, rank)))
+        exchange = make(which, Learner(optimizer, weights, torch.zeros(PARAMETERS), position=position_of(path, rank)))
         assert isinstance(exchange, Async)
         made.append((exchange, weights))
     try:
@@ -105,9 +105,9 @@ def add(statistics: Tensor, moments: Tensor) -> None:
 def test_one_learner_is_exactly_a_learner_alone(tmp_path: Path, optimizer: OptimizerSettings) -> None:
     expected = start()
     alone = Alone(Learner(optimizer, expected, torch.zeros(PARAMETERS)))
-    assert alone.join(100, 3) == (100, 3)
+    assert alone.join(100, 3) == Joined(100, 3)
     with learners(tmp_path, optimizer) as ((exchange, weights),):
-        assert exchange.join(100, 3) == (100, 3)
+        assert exchange.join(100, 3)[:2] == (100, 3)
         for gradient in gradients_of(6):
             assert exchange.agree(80, 1) == alone.agree(80, 1)
             for each in (exchange, alone):

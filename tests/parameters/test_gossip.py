@@ -20,7 +20,7 @@ from actorlearn.failpoints import Killed, armed
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.exchange_log import Record, read
-from actorlearn.parameters.interface import Learner, Place
+from actorlearn.parameters.interface import Joined, Learner, Position
 from actorlearn.parameters.mixing import GraphSettings, in_peers, mixing_matrix
 from actorlearn.parameters.published import Published
 from tests.examples import examples
@@ -101,7 +101,7 @@ def test_in_any_order_weights_are_what_the_matrices_say(tmp_path_factory, graph,
     folder = segments(tmp_path_factory.mktemp("g"), 4)
     learners = [learner(folder, rank, range(4), graph) for rank in range(4)]
     slow = Matrices(graph, 4)
-    assert [exchange.join(0, 0) for exchange in learners] == [(0, 0)] * 4
+    assert [exchange.join(0, 0) for exchange in learners] == [Joined(0, 0)] * 4
     for number, (who, gradient) in enumerate(zip(turns, gradients_of(len(turns), seed), strict=True)):
         learn(learners[who], gradient)
         slow.learn(who, gradient)
@@ -360,14 +360,12 @@ def test_a_rollout_of_which_others_may_have_something_is_not_learned_from_again(
     folder = segments(tmp_path, 2)
     learners = [learner(folder, rank, range(2)) for rank in range(2)]
     for exchange in learners:
-        exchange.join(0, 0)
-        assert exchange.place() is None
+        assert exchange.join(0, 0).position is None
         learn(exchange)
     with armed(f"{point}=raise"), pytest.raises(Killed):
         learn(learners[0])
     again = learner(folder, 0, range(2))
-    assert again.join(0, 0) == (20, 2)
-    assert again.place() == Place(2, 0)
+    assert again.join(0, 0) == Joined(20, 2, Position(2, 0))
     again.close()
 
 
@@ -379,7 +377,7 @@ def test_a_rollout_of_which_nobody_was_shown_anything_is_learned_again_and_count
     with armed("record.committed=raise"), pytest.raises(Killed):
         learn(first)
     again = learner(folder, 0, range(2), local_steps=5)
-    assert again.join(0, 0) == (20, 2) and again.place() is None
+    assert again.join(0, 0) == Joined(20, 2)
     again.counts.add(1, 10, 1)  # its trainer had not committed the rollout, and does it once more
     assert again.counts.total == (20, 2)
     first.close(), again.close()

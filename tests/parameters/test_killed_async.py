@@ -21,7 +21,7 @@ from actorlearn.failpoints import Killed, armed, hit
 from actorlearn.memory.shared import Segment
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters.asynchronous import Async
-from actorlearn.parameters.interface import Carried, Learner, Place
+from actorlearn.parameters.interface import Carried, Learner, Position
 from actorlearn.parameters.settings import AsyncExchange
 from actorlearn.parameters.store import store_fields
 from tests import named
@@ -69,16 +69,15 @@ class Driver:
             ),
             Learner(
                 *(self.optimizer, torch.zeros(PARAMETERS + STATISTICS), gradients),
-                place=lambda: Place(self.learned, self.used),
+                position=lambda: Position(self.learned, self.used),
                 carried=Carried(
                     counts=lambda: [self.learned, 7], adopt=lambda said, best: self.heard.append(said[best].tolist())
                 ),
             ),
         )
-        self.exchange.join(0, 0)
-        place = self.exchange.place()
-        assert place is not None and place.rollout == self.learned
-        self.account[:] = place
+        position = self.exchange.join(0, 0).position
+        assert position is not None and position.rollout == self.learned
+        self.account[:] = position
 
     def learn(self) -> None:
         """A rollout."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from actorlearn.address import ByLearner, Folders, Shm
-from actorlearn.parameters.modes import ALL_KEYS, MODES, Asked, ModeSpec, Sizes, mode_for, mode_of
+from actorlearn.parameters.modes import ALL_KEYS, MODES, LearnersAsked, ModeSpec, Sizes, mode_for, mode_of
 from actorlearn.parameters.settings import GossipSettings, LearnersSettings
 
 FOLDERS = Folders(Path("/dev/shm/run"), Path("/tmp/run"), Path("runs/run"))
@@ -17,8 +17,8 @@ SIZES = Sizes(weights=100, statistics=10, vectors=2)
 every_mode = pytest.mark.parametrize("mode", MODES.values(), ids=MODES.keys())
 
 
-def asked(optimizer: str = "adam", gossip: GossipSettings | None = None, **learners: int) -> Asked:
-    return Asked(LearnersSettings(**{"count": 2, **learners}), gossip or GossipSettings(), optimizer, 7)  # type: ignore[arg-type]
+def asked(optimizer: str = "adam", gossip: GossipSettings | None = None, **learners: int) -> LearnersAsked:
+    return LearnersAsked(LearnersSettings(**{"count": 2, **learners}), gossip or GossipSettings(), optimizer, 7)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
