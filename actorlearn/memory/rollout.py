@@ -200,8 +200,8 @@ class Rollouts:
 
     def state(self, rollouts_learned: int) -> dict[str, Any]:
         """Return, as plain numbers for a checkpoint, what acting in rollouts not learned yet is told."""
-        told = {str(r): [self.version(r), self.env_steps(r)] for r in range(rollouts_learned, self.open)}
-        return {"newest": list(self._newest), "open": told}
+        opened = {str(r): [self.version(r), self.env_steps(r)] for r in range(rollouts_learned, self.open)}
+        return {"newest": list(self._newest), "open": opened}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Tell those rollouts the same when they are opened, and the later ones what they would have been told."""
@@ -213,9 +213,10 @@ class Rollouts:
         """Let simulators begin rollouts below this number; the trainer's word alone."""
         version, env_steps, rollouts_learned = self._newest
         for rollout in range(max(self.open, rollouts - MOST_BLOCKS), rollouts):
-            told = self._before.pop(rollout, (version, env_steps + (rollout - rollouts_learned) * self._steps))
-            self._version[rollout % MOST_BLOCKS], self._env_steps[rollout % MOST_BLOCKS] = told
-        hit("rollouts.told")
+            expected = version, env_steps + (rollout - rollouts_learned) * self._steps
+            slot = rollout % MOST_BLOCKS
+            self._version[slot], self._env_steps[slot] = self._before.pop(rollout, expected)
+        hit("rollouts.described")
         self._open[0] = rollouts
 
 

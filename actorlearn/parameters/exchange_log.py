@@ -24,7 +24,7 @@ NAME = "exchanges"
 """Of a learner's file in the run folder: ``exchanges-<learner>.jsonl``."""
 
 
-class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+class ExchangeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that a learner did."""
 
     time_ns: int
@@ -53,26 +53,26 @@ class ExchangeLog:
 
     def stepped(self, version: int, norm: float) -> None:
         """Local steps changed the weights by a vector of that l2 norm; before `version` is posted."""
-        self._write(Record(time.monotonic_ns(), "stepped", version=version, norm=norm))
+        self._write(ExchangeRecord(time.monotonic_ns(), "stepped", version=version, norm=norm))
 
     def mixed(self, messages: Mapping[int, int], norm: float) -> None:
         """The weights became the mean of themselves and these {peer: version}, a change of that l2 norm.
 
         After `stepped` and the post, before anything else happens to the weights.
         """
-        self._write(Record(time.monotonic_ns(), "mixed", norm=norm, messages=dict(messages)))
+        self._write(ExchangeRecord(time.monotonic_ns(), "mixed", norm=norm, messages=dict(messages)))
 
     def adopted(self, messages: Mapping[int, int]) -> None:
         """The weights became the mean of these {peer: version} alone; of none: they are a checkpoint's.
 
         Called by a learner that joins, unless it starts a new run with the weights that all draw from the seed.
         """
-        self._write(Record(time.monotonic_ns(), "adopted", messages=dict(messages)))
+        self._write(ExchangeRecord(time.monotonic_ns(), "adopted", messages=dict(messages)))
 
     def measured(self, found: Measured) -> None:
         """Messages of all learners were compared, this one's first."""
         distances: dict[int, float | None] = dict(found.distances)
-        record = Record(
+        record = ExchangeRecord(
             time.monotonic_ns(), "measured", messages=found.versions, distances=distances, distance=found.distance
         )
         self._write(record)
@@ -83,7 +83,7 @@ class ExchangeLog:
             os.close(self._file)
             self._file = None
 
-    def _write(self, record: Record) -> None:
+    def _write(self, record: ExchangeRecord) -> None:
         self._append(msgspec.json.encode(record) + b"\n")
 
     def _append(self, line: bytes) -> None:
@@ -96,15 +96,3 @@ class ExchangeLog:
             if error.errno not in DISK_ERRORS:
                 raise
             self.close()
-
-
-def read(path: Path) -> list[Record]:
-    """All records of one learner; in place of a line that is not whole, that weights came from elsewhere."""
-    records: list[Record] = []
-    for line in path.read_bytes().splitlines():
-        try:
-            if line:
-                records.append(msgspec.json.decode(line, type=Record))
-        except msgspec.DecodeError:
-            records.append(Record(records[-1].time_ns if records else 0, "adopted"))
-    return records

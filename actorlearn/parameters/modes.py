@@ -21,11 +21,11 @@ import msgspec
 
 from actorlearn.address import ByLearner, Folders, Shm
 from actorlearn.memory.fields import Field
-from actorlearn.parameters.allgather import rows_fields
+from actorlearn.parameters.allgather import SLOTS, rows_fields
 from actorlearn.parameters.counts import counts_fields
 from actorlearn.parameters.exchange_log import NAME
 from actorlearn.parameters.mixing import GraphSettings
-from actorlearn.parameters.published import weights_fields
+from actorlearn.parameters.published import slots_in_words, weights_fields
 from actorlearn.parameters.rendezvous import forget_meetings, meeting
 from actorlearn.parameters.settings import (
     MOST_LEARNERS,
@@ -202,7 +202,7 @@ class _Sync(ModeSpec):
     def run_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
         """Rows in which learners show one another their gradients."""
         count = asked.learners.count
-        what = f"2 slots x {count} learners x {sizes.weights:,} float32, of which they take the mean"
+        what = f"{SLOTS} slots x {count} learners x {sizes.weights:,} float32, of which they take the mean"
         return [Layout("gradients", rows_fields(count, sizes.weights), what)]
 
 
@@ -292,10 +292,10 @@ class _Gossip(ModeSpec):
         """A learner's weights, for others to mix; and what is kept for comparing learners."""
         found, every = [], asked.gossip.gradient_every
         if asked.gossip.transport == "shm":
-            what = f"3 slots x {sizes.weights:,} float32 weights, for other learners"
+            what = f"{slots_in_words(sizes.weights, 'weights')}, for other learners"
             found.append(Layout("messages", weights_fields(sizes.weights), what))
         if every:
-            what = f"every {every:,} updates a gradient, in 3 slots"
+            what = f"{slots_in_words(sizes.parameters, 'gradients')}, one every {every:,} updates"
             found.append(Layout("gradients", weights_fields(sizes.parameters), what))
         return found
 

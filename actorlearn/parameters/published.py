@@ -35,6 +35,11 @@ def weights_fields(size: int) -> list[Field]:
     ]
 
 
+def slots_in_words(size: int, what: str) -> str:
+    """Describe a weights segment to people: ``3 slots x 1,000 float32 weights``."""
+    return f"{SLOTS} slots x {size:,} float32 {what}"
+
+
 class WeightSource(Protocol):
     """Weights that somebody publishes, for whoever acts by them."""
 

@@ -11,7 +11,7 @@ from actorlearn.memory.progress import ROWS, progress_fields
 from actorlearn.memory.rollout import BlockShape, rollouts_fields
 from actorlearn.metrics.timings import SECTIONS
 from actorlearn.parameters.modes import Sizes
-from actorlearn.parameters.published import weights_fields
+from actorlearn.parameters.published import slots_in_words, weights_fields
 from actorlearn.replay.rows import ReplayShape, replay_fields, sampler_bytes
 from actorlearn.replay.settings import ReplaySettings
 from launch.plan.probe import Description
@@ -56,7 +56,7 @@ def replay_shape(t: Topology, d: Description, numbers: ReplaySettings) -> Replay
 
 def learner_segments(t: Topology, d: Description) -> dict[str, tuple[list[Field], str]]:
     """Kinds of segments that every learner has one of: fields, and what is in it."""
-    weights, slots = weights_fields(d.weights), f"3 slots x {d.weights:,} float32 weights"
+    weights, slots = weights_fields(d.weights), slots_in_words(d.weights, "weights")
     kinds = {"weights": (weights, slots), "rollouts": (rollouts_fields(), "which rollouts may be begun")}
     kinds["account"] = (account_fields(), "what became of its experience")
     for own in mode(t).learner_segments(asked(t), _sizes(t, d)):

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from actorlearn.parameters.consensus import Measured
-from actorlearn.parameters.exchange_log import ExchangeLog, read
+from actorlearn.parameters.exchange_log import ExchangeLog
+from launch.bench.papers.gossip_bound import read
 from tests.sizes import ROOT
 
 WRITER = """

@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 from actorlearn.failpoints import Killed, armed
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.alone import Alone
-from actorlearn.parameters.exchange_log import Record, read
+from actorlearn.parameters.exchange_log import ExchangeRecord
 from actorlearn.parameters.interface import Joined, Learner, Position
 from actorlearn.parameters.mixing import GraphSettings, in_peers, mixing_matrix
 from actorlearn.parameters.published import Published
+from launch.bench.papers.gossip_bound import read
 from tests.examples import examples
 from tests.parameters.gossiping import PAAC, PARAMETERS, RATE, SIZE, STATISTICS, learn, learner, segments, start
 from tests.sizes import ROOT
@@ -43,7 +44,7 @@ def gradients_of(count: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(count, PARAMETERS, generator=torch.Generator().manual_seed(seed))
 
 
-def records(folder: Path, rank: int) -> list[Record]:
+def records(folder: Path, rank: int) -> list[ExchangeRecord]:
     return read(folder / f"exchanges-{rank}.jsonl")
 
 

@@ -19,10 +19,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from actorlearn.parameters.exchange_log import NAME, Record, read
+from actorlearn.parameters.exchange_log import NAME, ExchangeRecord
 
 HISTORY = 8
 """Messages of each learner whose coefficients are remembered; an older one that is mixed counts as any update would."""
@@ -79,7 +80,7 @@ class Bound:
             self._learners = [learner for learner in self._learners if learner in members]
             self._rows, self._versions = np.delete(self._rows, gone, 0), np.delete(self._versions, gone, 0)
 
-    def replay(self, learner: int, record: Record) -> None:
+    def replay(self, learner: int, record: ExchangeRecord) -> None:
         """Do with coefficients what the learner did with weights."""
         if self.lost:
             self._clear()
@@ -186,9 +187,9 @@ class Follower:
     def __init__(self) -> None:
         """Nobody has done anything."""
         self.bound = Bound()
-        self._done: list[tuple[int, Record]] = []
+        self._done: list[tuple[int, ExchangeRecord]] = []
 
-    def take(self, learner: int, record: Record) -> Point | None:
+    def take(self, learner: int, record: ExchangeRecord) -> Point | None:
         """Take in the next record; of a comparison, what it came to, unless that cannot be known."""
         self._done.append((learner, record))
         if record.kind != "measured":
@@ -201,12 +202,12 @@ class Follower:
         own = list(record.messages).index(learner)
         return Point(record.time_ns, learner, _finite(record.distance), float(told[0][own]), told[1])
 
-    def _anew(self, measured: Record) -> tuple[NDArray[np.float64], float] | None:
+    def _anew(self, measured: ExchangeRecord) -> tuple[NDArray[np.float64], float] | None:
         """Begin with the measured distances where something happened of which there is no record.
 
         None where it is not known what a learner did after the step that led to its message.
         """
-        since: list[tuple[int, Record]] = []
+        since: list[tuple[int, ExchangeRecord]] = []
         awaited = dict(measured.messages)
         for learner, record in reversed(self._done):
             if not awaited:
@@ -228,7 +229,7 @@ class Follower:
         return told
 
 
-def points(logs: Mapping[int, Sequence[Record]]) -> list[Point]:
+def points(logs: Mapping[int, Sequence[ExchangeRecord]]) -> list[Point]:
     """Every comparison in what the learners {number: records} did, with its bound."""
     merged = [(learner, record) for learner, records in logs.items() for record in records]
     follower = Follower()
@@ -236,13 +237,25 @@ def points(logs: Mapping[int, Sequence[Record]]) -> list[Point]:
     return [point for point in told if point is not None]
 
 
-def logs_of(run_dir: Path) -> dict[int, list[Record]]:
+def logs_of(run_dir: Path) -> dict[int, list[ExchangeRecord]]:
     """What the learners of a run did, by their numbers; empty where nobody asked (gossip.gradient_every)."""
     found = {path.stem.removeprefix(f"{NAME}-"): path for path in run_dir.glob(f"{NAME}-*.jsonl")}
     return {int(number): read(path) for number, path in found.items() if number.isdecimal()}
 
 
-def _time_ns(item: tuple[int, Record]) -> int:
+def read(path: Path) -> list[ExchangeRecord]:
+    """Read all records of one learner; a line that is not whole stands for weights that came from elsewhere."""
+    records: list[ExchangeRecord] = []
+    for line in path.read_bytes().splitlines():
+        try:
+            if line:
+                records.append(msgspec.json.decode(line, type=ExchangeRecord))
+        except msgspec.DecodeError:
+            records.append(ExchangeRecord(records[-1].time_ns if records else 0, "adopted"))
+    return records
+
+
+def _time_ns(item: tuple[int, ExchangeRecord]) -> int:
     return item[1].time_ns
 
 

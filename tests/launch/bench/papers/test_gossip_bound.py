@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from actorlearn.parameters.exchange_log import Record
+from actorlearn.parameters.exchange_log import ExchangeRecord
 from actorlearn.parameters.mixing import GRAPHS, GraphSettings, in_peers, mixing_matrix
 from launch.bench.papers import gossip_bound
 from launch.bench.papers.gossip_bound import HISTORY, Bound, Follower, Point, logs_of, points
@@ -35,7 +35,7 @@ class Fake:
         self.used: dict[tuple[int, int], int] = {}
         self.exchanges = dict.fromkeys(self.members, 0)
         self.follower = Follower()
-        self.logs: dict[int, list[Record]] = {learner: [] for learner in self.members}
+        self.logs: dict[int, list[ExchangeRecord]] = {learner: [] for learner in self.members}
         self.now_ns = 0
         self.silent: set[int] = set()
         """Learners whose disk is full."""
@@ -47,7 +47,7 @@ class Fake:
         if learner in self.silent:
             return None
         self.now_ns += 1
-        record = Record(self.now_ns, kind, **what)
+        record = ExchangeRecord(self.now_ns, kind, **what)
         self.logs[learner].append(record)
         return self.follower.take(learner, record)
 
@@ -316,7 +316,7 @@ def test_many_learners_take_no_more_memory_than_few(monkeypatch: pytest.MonkeyPa
     bound, sizes = Bound(), []
     for version in range(6):
         for learner in range(64):
-            bound.replay(learner, Record(0, "stepped", version, 1.0))
+            bound.replay(learner, ExchangeRecord(0, "stepped", version, 1.0))
             sizes.append(bound.coefficients)
     assert most < max(sizes) <= 1.5625 * most  # where it is seen, there is room for a quarter more, twice
     assert bound.lost and sizes[-1] == 0
@@ -362,9 +362,9 @@ def test_a_message_that_is_not_remembered_counts_as_an_update() -> None:
     bound = Bound()
     for version in range(HISTORY + 1):
         for learner in (0, 1):
-            bound.replay(learner, Record(0, "stepped", version))
-    bound.replay(1, Record(0, "mixed", norm=3.0, messages={0: 0}))
-    bound.replay(1, Record(0, "stepped", HISTORY + 1))
+            bound.replay(learner, ExchangeRecord(0, "stepped", version))
+    bound.replay(1, ExchangeRecord(0, "mixed", norm=3.0, messages={0: 0}))
+    bound.replay(1, ExchangeRecord(0, "stepped", HISTORY + 1))
     told = bound.of({0: HISTORY, 1: HISTORY + 1})
     assert told is not None
     np.testing.assert_allclose(told[0], 1.5)
