@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from actorlearn.failpoints import hit, through
 from actorlearn.memory.shared import Segment
-from actorlearn.replay.flushed import Flushed, Record
+from actorlearn.replay.flushed import Flushed, FlushRecord
 from actorlearn.replay.nstep import NStep, n_step
 from actorlearn.replay.rings import Placement, Rings, cells_between
 from actorlearn.replay.rows import ReplayShape, column_fields
@@ -197,7 +197,7 @@ class Replay:
         hit("buffer.whole")
         oldest = self._oldest()
         rings, stored = self._rings, now.rollouts if rollouts is None else np.array([rollouts])
-        self._flushed.commit(Record(self._written, rings.owner, rings.following, stored))
+        self._flushed.commit(FlushRecord(self._written, rings.owner, rings.following, stored))
         gone = cells_between(oldest, self._oldest(), self.shape.rows)
         self.sampler.remove(gone[usable[gone]])
         hit("buffer.removed")
@@ -360,7 +360,7 @@ class Replay:
             self._rings.leave_to(())
         stored = words["rollouts"] if rollouts is None else np.array([rollouts])
         self._flushed.follow(ahead=1)
-        self._flushed.commit(Record(words["shown"], self._rings.owner, self._rings.following, stored))
+        self._flushed.commit(FlushRecord(words["shown"], self._rings.owner, self._rings.following, stored))
 
 
 def _of_games(first: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -17,7 +17,7 @@ from actorlearn.memory.shared import Segment
 from actorlearn.replay.rings import OWNER_BYTES
 
 
-class Record(NamedTuple):
+class FlushRecord(NamedTuple):
     """State of each ring [R], and of the whole replay, after a flush."""
 
     shown: NDArray[np.int64]
@@ -47,9 +47,9 @@ class Flushed:
 
     def __init__(self, segment: Segment) -> None:
         """Bind to a replay's segment."""
-        self._record = CommittedRecord(segment["flushes"], *(segment[name] for name in Record._fields))
+        self._record = CommittedRecord(segment["flushes"], *(segment[name] for name in FlushRecord._fields))
         self._sampled = segment["sampled"]
-        self.now = Record._make(self._record.now)
+        self.now = FlushRecord._make(self._record.now)
         """Record of the newest flush: views of shared memory."""
 
     @property
@@ -58,14 +58,14 @@ class Flushed:
         return self._record.commits
 
     @property
-    def before(self) -> Record:
+    def before(self) -> FlushRecord:
         """Record before the newest flush: views of shared memory."""
-        return Record._make(self._record.before)
+        return FlushRecord._make(self._record.before)
 
-    def commit(self, record: Record) -> None:
+    def commit(self, record: FlushRecord) -> None:
         """Replace the newest record, as a whole."""
         self._record.replace(*record)
-        self.now = Record._make(self._record.now)
+        self.now = FlushRecord._make(self._record.now)
 
     @property
     def followed(self) -> bool:

@@ -18,7 +18,7 @@ from actorlearn import failpoints
 from actorlearn.failpoints import Killed
 from actorlearn.memory.shared import Segment
 from actorlearn.replay.buffer import Replay
-from actorlearn.replay.flushed import Flushed, Record
+from actorlearn.replay.flushed import Flushed, FlushRecord
 from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import ReplayShape, replay_fields
 from actorlearn.replay.samplers import Prioritised, Sampler, Uniform
@@ -77,7 +77,7 @@ class Kept:
             self.replay.update(sample, np.random.default_rng(rollout).integers(4, size=7) * 1.5)
 
     @property
-    def flushed(self) -> Record:
+    def flushed(self) -> FlushRecord:
         """Words of the newest flush: rows of each ring, owners, and rollouts."""
         return Flushed(self.segment).now
 
