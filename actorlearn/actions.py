@@ -1,4 +1,4 @@
-"""What an action is, in the words of environments, blocks, policies and plans: below all of them.
+"""Spaces of actions, as environments, blocks, policies and plans write them.
 
 =================  ==================================  =====================  ====================
 space              written as                          of one action          example
@@ -37,7 +37,7 @@ def cell(actions: Actions) -> tuple[str, tuple[int, ...]]:
 
 
 def in_words(actions: Actions) -> str:
-    """What people are told: 6 discrete actions, a Box of shape [2], several choices of [3, 2]."""
+    """Describe actions to people: 6 discrete actions, a Box of shape [2], several choices of [3, 2]."""
     if isinstance(actions, MultiDiscrete):
         return f"several choices at once, of {list(actions.sizes)}"
     return f"{actions} discrete actions" if isinstance(actions, int) else f"a Box of shape {list(actions)}"

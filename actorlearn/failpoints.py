@@ -49,7 +49,7 @@ class Killed(BaseException):
 
 @dataclass(frozen=True)
 class Arm:
-    """What is to happen at a place, and when."""
+    """One action that is to happen at a named place, and at which visits of it."""
 
     name: str
     action: str
@@ -59,7 +59,7 @@ class Arm:
 
     @property
     def text(self) -> str:
-        """As ``parsed`` reads it."""
+        """The arm as ``parsed`` reads it."""
         return f"{self.name}={self.action}{f':{self.seconds}' if self.seconds else ''}@{self.nth}{'+' * self.onward}"
 
 

@@ -23,7 +23,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
-"""What a disk says that is full, used up by its owner, broken, or read-only because it broke: it may pass."""
+"""Error numbers of a disk that is full, over quota, broken, or read-only because it broke: they may pass."""
 
 MOST_WAITING = 1000
 """Records kept in memory while the disk takes none; of more the oldest are lost."""
@@ -67,7 +67,7 @@ class AppendedFile:
         self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         self._waiting: deque[bytes] = deque(maxlen=MOST_WAITING)
         self._cut_at: int | None = None
-        """Where a record begins that was written in part and could not be cut off."""
+        """Offset of a record that was written in part and could not be cut off; None where there is none."""
 
     @property
     def closed(self) -> bool:

@@ -1,4 +1,4 @@
-"""What can be plugged in: algorithms, networks, optimizers, kinds of environments, each described by a spec.
+"""Registries of plug-ins: algorithms, networks, optimizers, kinds of environments, each described by a spec.
 
 A spec says, without loading torch, all that must be known of an entry before it is made: the settings that it reads,
 what it wants of the others, and the class that makes it, which is imported when it is made and no sooner. Entries come
@@ -33,7 +33,7 @@ from actorlearn import imports
 OURS = "actorlearn"
 """The distribution whose entries are the shipped ones."""
 CODE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
-"""How a class or spec is named that is not registered: package.module:Name."""
+"""Form of the name of a class or spec that is not registered: package.module:Name."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="name"):
@@ -41,7 +41,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def name(self) -> str:
-        """What the entry is called in a topology."""
+        """The entry's name in a topology."""
         return str(self.__struct_config__.tag)
 
 
@@ -70,7 +70,7 @@ def called(settings: type[SettingsT], name: str) -> type[SettingsT]:
 
 @dataclass(frozen=True, kw_only=True)
 class PlugIn:
-    """What is known of an entry of a registry before it is made. Each kind of entry adds what its users must know."""
+    """Description of an entry of a registry before it is made. Each kind of entry adds what its users must know."""
 
     methods: ClassVar[tuple[str, ...]] = ()
     """Methods that the class must have."""

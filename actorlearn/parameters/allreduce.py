@@ -56,7 +56,7 @@ _UPDATES, _CHANGES, _NUMBER, _COUNTS = 1, 2, 3, 7  # of what is said on joining;
 
 
 class Sync(Exchange):
-    """One of several learners that take every step together."""
+    """The exchange of one of several learners that take every step together."""
 
     def __init__(self, settings: SyncExchange, learner: Learner, hash_every: int = HASH_EVERY) -> None:
         """Take the place at the rendezvous; waits for nobody yet."""
@@ -70,9 +70,9 @@ class Sync(Exchange):
         self._agreements = self._calls = 0
         self._ask_after, self._asked_ns = 1, time.monotonic_ns()
         self._numbers: list[int] = []
-        """Of the learners by rank, as said on joining."""
+        """Numbers of the learners by rank, as said on joining."""
         self._first: list[int] = []
-        """Step of the batch at which each comes in."""
+        """Step of the batch at which each learner, by rank, makes its first."""
         self._step = 0
         self._merging: list[int] = []
         """Ranks of those whose moments of the batch are not in the statistics."""
@@ -192,16 +192,16 @@ class Sync(Exchange):
         return bool(said[:, 0].any())
 
     def settle(self) -> None:
-        """Everybody's batch is in the weights."""
+        """Count the batches of all, which are in the weights now."""
         for number, env_steps in zip(self._numbers, self._batch_steps, strict=True):
             self.own.consumed.settle(number, env_steps)
 
     def metrics(self) -> dict[str, float]:
-        """Who made the others wait, and how long this learner did."""
+        """Return who made the others wait, and how long this learner waited."""
         return self._waits.metrics()
 
     def close(self) -> None:
-        """Leave. Learners that still wait for this one get PeerLost."""
+        """Leave; learners that still wait for this one get PeerLost."""
         self.rendezvous.close()
 
     def _average(self, gradients: Tensor, among: Sequence[int]) -> None:
@@ -219,7 +219,7 @@ class Sync(Exchange):
             part.copy_(torch.from_numpy(row[: part.numel()]))
 
     def _gather(self, tensor: Tensor) -> list[Tensor]:
-        """What each learner shows, in the order of ranks: on the CPU, shaped as this, good until the next call."""
+        """Tensors that all learners show, by rank: on the CPU, in this one's shape, good until the next call."""
         return [torch.from_numpy(row[: tensor.numel()]).view(tensor.shape) for row in self._rows(tensor)]
 
     def _rows(self, tensor: Tensor) -> NDArray[Any]:
@@ -238,7 +238,7 @@ class Sync(Exchange):
 
 
 def _positions(said: NDArray[np.int64]) -> list[Position]:
-    """Where each learner says that it is."""
+    """Positions that the learners have said, by rank."""
     return [Position(rollout, used) for rollout, used in said[:, [_ROLLOUT, _USED]].tolist()]
 
 

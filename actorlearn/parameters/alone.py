@@ -18,7 +18,7 @@ from actorlearn.parameters.settings import AloneExchange
 
 
 class Alone(Exchange):
-    """One learner: clip by the global norm, step."""
+    """The exchange of one learner by itself: clip by the global norm, step."""
 
     def __init__(self, learner: Learner) -> None:
         """Start an optimizer for the parameters at the front of the weights."""
@@ -44,7 +44,7 @@ class Alone(Exchange):
         return Joined(env_steps, updates)
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
-        """Agree with oneself."""
+        """Count the batch; there is nobody to agree with."""
         if not draining:
             self.env_steps, self.updates, self._batch_steps = self.env_steps + env_steps, self.updates + 1, env_steps
             self.consumed.begin(self._number, self._position())
@@ -63,7 +63,7 @@ class Alone(Exchange):
         return stepped
 
     def apply(self, gradients: Tensor, learning_rate: float, usable: bool = True) -> Stepped:
-        """Make that step, whoever's gradient it is."""
+        """Clip a gradient, whoever's it is, and step."""
         norm = clip_by_global_norm(gradients, self.clip_norm)
         taken = usable and bool(torch.isfinite(norm))
         if taken:

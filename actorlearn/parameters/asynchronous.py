@@ -8,10 +8,10 @@ device, updated there, and written back. Adam's count of steps is each learner's
 on from batch to batch, so that A2C, whose batch is one step, has several too; a learner that is killed takes along
 those that the store has not got.
 
-Updates have numbers, by rollout and then in the order in which the rollout's updates are made, so that a learner that
-was killed and does its rollout again numbers them as before. Each chunk says which of this learner's updates is the
-newest in it; one that a chunk has already is not made there again. Minibatches are drawn from seed and rollout: they
-are the same.
+A change of the store is one optimizer step, or one merge of statistics. Changes have numbers, by rollout and then in
+the order in which they are made, so that a learner that was killed and does its rollout again numbers them as before.
+Each chunk says which of this learner's changes is the newest in it; one that a chunk has already is not made there
+again. Minibatches are drawn from seed and rollout: they are the same.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from actorlearn.parameters.settings import AsyncExchange
 from actorlearn.parameters.store import LearnerRecord, open_store
 
 _ROLLOUT = 1 << 32
-"""From the number of an update to that of the same one a rollout later."""
+"""Difference between the numbers of a change and of the same one a rollout later."""
 
 
 class Async(Exchange):
-    """One of several learners that share a parameter store."""
+    """The exchange of one of several learners that share a parameter store."""
 
     def __init__(self, settings: AsyncExchange, learner: Learner) -> None:
         """Bind to the store, with an optimizer for each of its chunks."""
@@ -65,17 +65,17 @@ class Async(Exchange):
         self.pending = 0
         """Local steps that the store has not got."""
         self.env_steps = 0
-        """In the batch that is being learned."""
+        """Environment steps of the batch that is being learned."""
         self._rollout = self._number = 0
-        """That is learned; and of the update that is made next."""
+        """The rollout that is being learned, and the number of the change that is made next."""
         self._brought = False
-        """Whether one of this batch's updates has come to the store."""
+        """Whether one of this batch's changes has come to the store."""
         self._applied = [-1] * len(self.store.spans)
-        """Number of this learner's newest update in each chunk."""
+        """Number of this learner's newest change in each chunk."""
         self._seen = [0] * len(self.store.spans)
         """Version of each chunk when this learner was last there."""
         self._staleness: list[int] = []
-        """Of each chunk in each update since the last report."""
+        """Staleness of each chunk at each change since the last report: changes by others since the last look at it."""
 
     def state(self) -> dict[str, Tensor]:
         """Return the optimizer's state, local steps included, the chunks' vectors joined to new ones."""
@@ -183,7 +183,7 @@ class Async(Exchange):
 
     @property
     def _record(self) -> LearnerRecord:
-        """The own one, which there is from joining on."""
+        """This learner's record, which there is from joining on."""
         record = self.store.record
         assert record is not None
         return record
@@ -208,14 +208,14 @@ class Async(Exchange):
         return changed
 
     def metrics(self) -> dict[str, float]:
-        """Updates by others between this learner's last look at a chunk and its own update of it; waiting for locks."""
+        """Return the staleness of chunks since the last call, mean and largest, and the time spent waiting for locks."""
         stale, waited_s = self._staleness, self.store.waited_s
         self._staleness, self.store.waited_s = [], 0.0
         mean = sum(stale) / max(len(stale), 1)
         return {"staleness_mean": mean, "staleness_max": max(stale, default=0), "lock_wait_s": waited_s}
 
     def close(self) -> None:
-        """Leave; what this learner gave stays."""
+        """Leave; what this learner brought to the store stays."""
         self.store.close()
 
     def _bring_home(self) -> None:

@@ -42,7 +42,7 @@ Opened = TypeVar("Opened")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was saved: named tensors (``weights.*``, ``optimizer.*``) and plain numbers."""
+    """A saved state: named tensors (``weights.*``, ``optimizer.*``, ``consumed``) and plain numbers."""
 
     path: Path
     tensors: dict[str, Tensor]
@@ -97,7 +97,7 @@ def save(
 
 
 def newest(*directories: Path) -> Checkpoint:
-    """The newest whole checkpoint of some directories, as ``checkpoint_folders.newest`` finds it."""
+    """Open the newest whole checkpoint of some directories, as ``checkpoint_folders.newest`` finds it."""
     return taken(lambda: checkpoint_folders.newest(*directories), opened)
 
 
@@ -119,9 +119,9 @@ def taken(choose: Callable[[], Chosen], take: Callable[[Chosen], Opened]) -> Ope
 
 
 def opened(found: Found) -> Checkpoint:
-    """A checkpoint that was found, with its tensors; raises OSError where it has been removed or replaced since.
+    """Open a checkpoint that was found, with its tensors; raises OSError where it has been removed or replaced since.
 
-    And ValueError for tensors that are none.
+    Raises ValueError for a file of tensors that cannot be read.
     """
     try:
         tensors = load_file(found.path / _TENSORS)

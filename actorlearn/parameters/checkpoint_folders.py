@@ -24,13 +24,13 @@ from actorlearn.files import flush, write_atomically
 from actorlearn.parameters.modes import ModeSpec
 
 FORMAT = 2
-"""Of manifests that are written. Format 1, with hashes of the tensors alone, is read too."""
+"""Format of the manifests that are written. Format 1, with hashes of the tensors alone, is read too."""
 _MANIFEST = "manifest.json"
 _BEFORE = ".before"
 _STAND_IN = re.compile(rf"\.[0-9]+{re.escape(_BEFORE)}")
 _CHUNK_BYTES = 16 << 20
 LOOKS = 5
-"""At folders that a trainer at work replaces and removes meanwhile."""
+"""Number of looks at folders that a trainer at work may replace or remove meanwhile."""
 _DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 Beat = Callable[[], object]
@@ -51,9 +51,9 @@ class Found:
     path: Path
     state: dict[str, Any]
     damaged: tuple[tuple[str, str], ...] = ()
-    """Newer ones, and what is wrong with each, in words."""
+    """Newer checkpoints that were passed over, and what is wrong with each, in words."""
     identity: tuple[int, int] | None = None
-    """Of the folder that was read: another one may have its name by now. None: nobody replaces it."""
+    """Identity of the folder that was read: another one may have its name by now. None: nobody replaces it."""
 
     @property
     def env_steps(self) -> int:
@@ -61,7 +61,7 @@ class Found:
         return steps_of(self.path)
 
     def warnings(self) -> list[str]:
-        """What a person should see of that."""
+        """Lines for a person: which newer checkpoints were passed over, and why."""
         return [f"{newer} is damaged, {short(self.path)} is used: {wrong}" for newer, wrong in self.damaged]
 
 
@@ -138,7 +138,7 @@ def newest(*directories: Path, beat: Beat = silent, among: Collection[int] = ())
 
 
 def going_on(root: Path, learner: int, mode: ModeSpec, beat: Beat = silent) -> tuple[Found, Found]:
-    """What a learner goes on from: its own checkpoint, and the one whose weights it takes. Raises CheckpointError.
+    """Choose what a learner goes on from: its own checkpoint, and the one whose weights it takes; or CheckpointError.
 
     Both are the same but where weights are central: those of the newest of all learners' checkpoints are gone on with,
     whoever comes first. Learners in step go on from the newest steps that all have saved, if there are any, each with
@@ -163,7 +163,7 @@ def going_on(root: Path, learner: int, mode: ModeSpec, beat: Beat = silent) -> t
 
 
 def of_all(directories: Sequence[Path], beat: Beat = silent) -> list[Found] | None:
-    """A checkpoint in each directory, all of the same steps, the newest that are whole; None where there are none.
+    """Find a checkpoint in each directory, all of the same steps, the newest that are whole; None where there are none.
 
     From these, learners in step go on as one. Of step 0 only where nothing is lost by it but what was learned until the
     first save that not all have finished: nobody begins anew because checkpoints are damaged or missing.
@@ -187,12 +187,12 @@ def in_all(directories: Sequence[Path]) -> set[int]:
 
 
 def directory_of(root: Path, learner: int) -> Path:
-    """Where a learner saves: the first one's checkpoints are the run's."""
+    """Directory in which a learner saves: the first one's checkpoints are the run's."""
     return root / f"learner-{learner}" if learner else root
 
 
 def directories(root: Path) -> dict[int, Path]:
-    """Where learners have saved, by their numbers, the first one's first."""
+    """Directories in which learners have saved, by their numbers, the first one's first."""
     return {number: directory_of(root, number) for number in (0, *_others(root))}
 
 
@@ -226,7 +226,7 @@ def short(folder: Path) -> str:
 
 
 def identity(folder: Path) -> tuple[int, int] | None:
-    """What tells a folder from another one of its name, before or after it; None where there is none."""
+    """Inode and time by which a folder is told from another one of its name; None where there is none."""
     with suppress(OSError):
         found = folder.stat()
         return found.st_ino, found.st_mtime_ns  # a number may be given again at once
@@ -254,7 +254,7 @@ def _manifest(data: bytes) -> dict[str, Any]:
 
 
 def _last_line(text: bytes) -> bytes:
-    """What ends a manifest after this text: the hash of it."""
+    """End of a manifest after this text: the hash of it."""
     return f',\n "sha256": "{hashlib.sha256(text).hexdigest()}"\n}}\n'.encode()
 
 

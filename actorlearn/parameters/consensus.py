@@ -1,6 +1,6 @@
-"""How far learners that mix are apart: their newest weights compared, and their newest gradients.
+"""Differences between learners that mix: of their newest weights, and of their newest gradients, as reports say them.
 
-Pure. How far they can be, by what they did, is worked out afterwards (``launch/bench/papers/gossip_bound.py``).
+Pure. How far apart they can be, by what they did, is worked out afterwards (``launch/bench/papers/gossip_bound.py``).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ class Measured(NamedTuple):
     """The learners' newest messages, compared."""
 
     versions: dict[int, int]
-    """Of each learner that has posted one."""
+    """Version of the message of each learner that has posted one."""
     distances: dict[int, float]
-    """l2, of each from the first one's."""
+    """l2 norm, from the first one's message to each."""
     distance: float
-    """l2, of the first one's from the mean of all."""
+    """l2 norm, from the first one's message to the mean of all."""
 
 
 def measure(learners: Sequence[int], take: Callable[[int, NDArray[np.float32]], int], size: int) -> Measured:

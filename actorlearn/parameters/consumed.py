@@ -1,4 +1,4 @@
-"""What of each learner's experience is in some weights: a table that is kept, saved and taken over with them.
+"""Table of how much of each learner's experience is in some weights: kept, saved and taken over with them.
 
 Reads and writes one tensor; knows no gradients and no rows of experience. A learner that takes over weights looks up
 its own row there: rollouts before that one are in them, and so are the first minibatches of it. None of these is
@@ -17,14 +17,14 @@ from actorlearn.parameters.interface import CONSUMED_WORDS, Position
 
 _ROLLOUT, _USED, _MERGED, _STEPS = range(4)
 _FOR_ALL = 1
-"""Row that is nobody's: it has how often the weights were changed since the last whole update."""
+"""Rows before the learners': one, which counts changes of the weights since the last whole update."""
 
 
 class Consumed:
     """A row for each learner, by number: next rollout, environment steps used before it, how far that rollout is."""
 
     def __init__(self, learners: int) -> None:
-        """Weights that nobody has learned."""
+        """Begin with weights that nobody has learned."""
         self.table = torch.zeros((_FOR_ALL + learners, CONSUMED_WORDS), dtype=torch.int64)
         self._rows = self.table.numpy()[_FOR_ALL:]
 
@@ -39,7 +39,7 @@ class Consumed:
         return int(self.table[0, 0])
 
     def position(self, learner: int) -> Position | None:
-        """Where a learner goes on by these weights; None where they say nothing of it."""
+        """Position at which a learner goes on by these weights; None where they say nothing of it."""
         rollout, used = self._rows[learner, : _USED + 1].tolist()
         return None if rollout < 0 else Position(rollout, used)
 
@@ -54,34 +54,34 @@ class Consumed:
         return bool(row[_MERGED]) and row[_ROLLOUT] == rollout
 
     def begin(self, learner: int, position: Position) -> None:
-        """A learner is about to learn a rollout, or to go on with it."""
+        """Say that a learner is about to learn a rollout, or to go on with it."""
         row = self._rows[learner]
         if row[_ROLLOUT] != position.rollout:
             row[:] = (*position, 0, 0)
 
     def merge(self, learner: int) -> None:
-        """The statistics have been changed by a learner's moments."""
+        """Say that the statistics have been changed by a learner's moments."""
         self._rows[learner, _MERGED] = 1
         self.table[0, 0] += 1
 
     def step(self, learners: Iterable[int]) -> None:
-        """The parameters have been changed by a minibatch of each of these learners."""
+        """Say that the parameters have been changed by a minibatch of each of these learners."""
         for learner in learners:
             self._rows[learner, _STEPS] += 1
         self.table[0, 0] += 1
 
     def settle(self, learner: int, env_steps: int) -> None:
-        """A learner's rollout is in the weights, with so many steps."""
+        """Say that a learner's rollout is in the weights, with so many steps."""
         row = self._rows[learner]
         row[:] = row[_ROLLOUT] + 1, row[_USED] + env_steps, 0, 0
         self.table[0, 0] = 0
 
     def know_only(self, learner: int) -> None:
-        """What others learn is not told any more."""
+        """Forget the positions of all other learners: what they learn is not counted here any more."""
         others = np.arange(len(self._rows)) != learner
         self._rows[others, _ROLLOUT] = -1
 
     def forget_parts(self) -> None:
-        """What comes next is other experience than what was broken off."""
+        """Forget rollouts that were broken off: what comes next is other experience."""
         self._rows[:, [_MERGED, _STEPS]] = 0
         self.table[0, 0] = 0

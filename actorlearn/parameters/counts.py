@@ -1,4 +1,4 @@
-"""What several learners have learned from, added up: each counts in a row of its own, and nobody needs a lock.
+"""Counts of what several learners have learned from, added up: each has a row of its own, and nobody needs a lock.
 
 Reads and writes one segment of shared memory. Rows are by the learner's number, so one that was killed finds its own
 again, and one that comes later finds an empty one. It also finds how far that one had shown others what it learned:
@@ -43,7 +43,7 @@ class Counts:
         return bool(self._began[self._learner, _UPDATES] >= 0)
 
     def begin(self, env_steps: int, updates: int) -> None:
-        """Say what the weights have been learned from with which a learner's first incarnation begins."""
+        """Say how much the weights were learned from with which a learner's first incarnation begins."""
         self._began[self._learner, : _UPDATES + 1] = env_steps, updates
 
     @property
@@ -52,7 +52,7 @@ class Counts:
         return int(self._claimed[self._learner])
 
     def claim(self, rollout: int) -> None:
-        """Others are about to be shown something of this rollout."""
+        """Say, before others are shown something of this rollout, that they may have it."""
         self._claimed[self._learner] = rollout + 1
         hit("counts.claimed")
 

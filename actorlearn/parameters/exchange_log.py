@@ -1,6 +1,6 @@
-"""What a learner did to its weights besides learning: a file of records, for whoever compares the learners afterwards.
+"""Log of what a learner did to its weights: a file of records, for whoever compares the learners afterwards.
 
-Writes one file of a line of JSON for each record, and reads it; knows no weights, only norms and versions of messages.
+Writes one file, a line of JSON for each record; knows no weights, only norms and versions of messages.
 From the records of all learners follows how far apart they can be (``launch/bench/papers/gossip_bound.py``).
 
 A record is written before what it tells of can be seen, so whoever finds a message finds the record of the step behind
@@ -21,25 +21,25 @@ from actorlearn.files import DISK_ERRORS
 from actorlearn.parameters.consensus import Measured
 
 NAME = "exchanges"
-"""Of a learner's file in the run folder: ``exchanges-<learner>.jsonl``."""
+"""Beginning of the name of a learner's file in the run folder: ``exchanges-<learner>.jsonl``."""
 
 
 class ExchangeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that a learner did."""
 
     time_ns: int
-    """Of the machine's monotonic clock, which all its processes share."""
+    """Time of the machine's monotonic clock, which all its processes share."""
     kind: Literal["stepped", "mixed", "adopted", "measured"]
     version: int = -1
-    """Of the message that a step leads to."""
+    """Version of the message that a step leads to."""
     norm: float | None = 0.0
-    """l2, of the change of the weights; None = not finite."""
+    """l2 norm of the change of the weights; None = not finite."""
     messages: dict[int, int] = {}
-    """{peer: version} of the messages that were used, or measured."""
+    """Messages that were used, or measured: {peer: version}."""
     distances: dict[int, float | None] = {}
-    """l2, of each measured message from the own one."""
+    """l2 norm, from the own message to each measured one."""
     distance: float | None = 0.0
-    """l2, of the own message from the mean of all measured."""
+    """l2 norm, from the own message to the mean of all measured."""
 
 
 class ExchangeLog:
@@ -52,25 +52,25 @@ class ExchangeLog:
         self._append(b"\n")  # behind a line of which the one before was killed
 
     def stepped(self, version: int, norm: float) -> None:
-        """Local steps changed the weights by a vector of that l2 norm; before `version` is posted."""
+        """Log that local steps changed the weights by a vector of that l2 norm; before `version` is posted."""
         self._write(ExchangeRecord(time.monotonic_ns(), "stepped", version=version, norm=norm))
 
     def mixed(self, messages: Mapping[int, int], norm: float) -> None:
-        """The weights became the mean of themselves and these {peer: version}, a change of that l2 norm.
+        """Log that the weights became the mean of themselves and these {peer: version}, a change of that l2 norm.
 
         After `stepped` and the post, before anything else happens to the weights.
         """
         self._write(ExchangeRecord(time.monotonic_ns(), "mixed", norm=norm, messages=dict(messages)))
 
     def adopted(self, messages: Mapping[int, int]) -> None:
-        """The weights became the mean of these {peer: version} alone; of none: they are a checkpoint's.
+        """Log that the weights became the mean of these {peer: version} alone; of none: they are a checkpoint's.
 
         Called by a learner that joins, unless it starts a new run with the weights that all draw from the seed.
         """
         self._write(ExchangeRecord(time.monotonic_ns(), "adopted", messages=dict(messages)))
 
     def measured(self, found: Measured) -> None:
-        """Messages of all learners were compared, this one's first."""
+        """Log that messages of all learners were compared, this one's first."""
         distances: dict[int, float | None] = dict(found.distances)
         record = ExchangeRecord(
             time.monotonic_ns(), "measured", messages=found.versions, distances=distances, distance=found.distance

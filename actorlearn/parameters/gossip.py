@@ -39,13 +39,13 @@ FIRST_MESSAGE_S = 30.0
 MOST = 1e18
 """Largest size of a weight in a message that is mixed: the square of a larger one may be infinite in float32."""
 _ROUNDING = 2.0**-23
-"""Of float32: the mean of n weights is off by less than n times this share of their size."""
+"""Rounding of float32: the mean of n weights is off by less than n times this share of their size."""
 _TURN_S = 1e-3
 """Sleep between two looks at what has come."""
 
 
 class Gossip(Exchange):
-    """One of several learners that mix their weights."""
+    """The exchange of one of several learners that mix their weights."""
 
     def __init__(self, settings: GossipExchange, learner: Learner) -> None:
         """Bind to the own segments."""
@@ -66,16 +66,16 @@ class Gossip(Exchange):
         self._before = torch.empty_like(self.weights if self._log else self.weights[:0])
         """The weights when a change of them was logged last."""
         self._averaged = 0
-        """Weights of how many learners made the own ones since then; 0 = they were not mixed."""
+        """Number of learners whose weights made the own ones since then; 0 = they were not mixed."""
         self._used: dict[int, int] = {}
         """Version of each peer's message that was used last."""
         self._mixes = self._steps = self._pending = self._unmixed = self._batch_steps = 0
         self._staleness: list[int] = []
-        """After each exchange since the last report: how many in a row did not mix."""
+        """Exchanges in a row that did not mix, after each exchange since the last report."""
         self._refused: dict[int, int] = {}
-        """How many of each peer's messages could not be used."""
+        """Number of each peer's messages that could not be used."""
         self._told_refused = 0
-        """Of them all, in the report before."""
+        """Their sum over all peers at the report before."""
         self._waited_s = 0.0
 
     def state(self) -> dict[str, Tensor]:
@@ -107,7 +107,7 @@ class Gossip(Exchange):
         return Position(self.counts.claimed, position.used) if self.counts.claimed > position.rollout else None
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
-        """Agree with oneself, on top of what all have learned until now."""
+        """Count the batch on top of what all have learned until now; nobody is waited for."""
         self._batch_steps, updates = (0, 0) if draining else (env_steps, 1)
         self.own.agree(env_steps, optimizer_steps, draining)
         self._rollout = self._position().rollout
@@ -119,7 +119,7 @@ class Gossip(Exchange):
         self.own.merge(moments, combine)
 
     def step(self, gradients: Tensor, learning_rate: float, usable: bool = True) -> Stepped:
-        """A step of the own optimizer; every `local_steps` of them an exchange."""
+        """Take a step of the own optimizer; every `local_steps` of them an exchange."""
         every = self.settings.gradient_every
         if self._gradients and self._steps % every == 0 and bool(torch.isfinite(gradients).all()):
             self._gradients.post(gradients.cpu().numpy())
@@ -137,7 +137,7 @@ class Gossip(Exchange):
         self.own.settle()
 
     def metrics(self) -> dict[str, Any]:
-        """Exchanges, how many in a row did not mix, the share that did, waiting, and how far learners are apart.
+        """Return exchanges, how many in a row did not mix, the share that did, waiting, and how far learners are apart.
 
         `messages_refused` since the last call were of peers whose weights could not be used.
 
@@ -206,7 +206,7 @@ class Gossip(Exchange):
         return self._learners
 
     def _change(self, before: tuple[int, ...], now: tuple[int, ...]) -> str:
-        """Whose weights are mixed from now on, and why, in words; nothing where they are the same."""
+        """Say whose weights are mixed from now on, and why; nothing where they are the same."""
         graph, rank = self.settings.graph, self.settings.rank
         mixed = neighbours(graph, now, rank)
         if mixed == neighbours(graph, before, rank):
@@ -221,7 +221,7 @@ class Gossip(Exchange):
         return peers if all(self.mailbox.version(peer) != self._used.get(peer, -1) for peer in peers) else None
 
     def _wait(self, ready: Callable[[], tuple[int, ...] | None], limit_s: float = np.inf) -> tuple[int, ...] | None:
-        """What is ready at last; None when this process is to end, or it has taken so many seconds."""
+        """Wait for what is ready at last; None when this process is to end, or it has taken so many seconds."""
         began_s = time.monotonic()
         while (found := ready()) is None and self._alive() and time.monotonic() - began_s < limit_s:
             time.sleep(_TURN_S)

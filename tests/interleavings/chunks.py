@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from actorlearn.parameters.store import Record, SharedStore, store_fields
+from actorlearn.parameters.store import LearnerRecord, SharedStore, store_fields
 from tests.interleavings.arrays import Words
 from tests.interleavings.code import Done, Process, expect
 from tests.interleavings.explore import Scenario
@@ -56,7 +56,7 @@ def updating(
                 return Done()
             if not waiting:
                 steps = (rollout + 1) * (100 if rank == 0 else 1)
-                store.settle(Record(rollout + 1, steps, steps, rollout + 1, 0, 0, 0))
+                store.settle(LearnerRecord(rollout + 1, steps, steps, rollout + 1, 0, 0, 0))
                 env_steps = store.env_steps if rank else 0  # who may be killed asks nobody: there is enough to explore
                 expect(env_steps >= heard, f"it hears of {env_steps} steps after {heard}")
                 return rollout + 1, tuple(range(chunks)), env_steps

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actorlearn.parameters.store import Record, SharedStore
+from actorlearn.parameters.store import LearnerRecord, SharedStore
 from tests.interleavings import mutants
 from tests.interleavings.chunks import filling, updating
 from tests.interleavings.explore import explore
@@ -36,7 +36,7 @@ class OneWordByItself(SharedStore):
     """Of each record the word that is asked for is read, whatever is written meanwhile."""
 
     def _recorded(self, *words: str) -> Any:
-        columns = [Record._fields.index(word) for word in words]
+        columns = [LearnerRecord._fields.index(word) for word in words]
         return np.array([[record.now[0][column] for record in self._records] for column in columns])
 
 

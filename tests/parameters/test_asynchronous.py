@@ -22,7 +22,7 @@ from actorlearn.parameters.asynchronous import Async
 from actorlearn.parameters.interface import Joined, Learner, Position
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.settings import AsyncExchange
-from actorlearn.parameters.store import Record, SharedStore, store_fields
+from actorlearn.parameters.store import LearnerRecord, SharedStore, store_fields
 from tests import named, reference
 from tests.examples import examples
 
@@ -304,4 +304,4 @@ def test_processes_that_hammer_one_store_lose_no_update(tmp_path: Path) -> None:
     expected = -(updates / 2 * 0.75) / (1.0 + 1e-6) ** 0.5
     torch.testing.assert_close(newest, torch.full((PARAMETERS,), expected), rtol=1e-4, atol=1e-4)
     records = [SharedStore(segment, rank, PARAMETERS, lambda: None).record for rank in range(count)]
-    assert records == [Record(updates, 7 * updates, 7 * updates, updates, 0, 0, 0)] * count
+    assert records == [LearnerRecord(updates, 7 * updates, 7 * updates, updates, 0, 0, 0)] * count

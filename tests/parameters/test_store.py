@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from actorlearn.failpoints import Killed, armed
 from actorlearn.memory.record import SLOTS
 from actorlearn.memory.shared import Segment, segment_bytes
-from actorlearn.parameters.store import Record, SharedStore, store_fields
+from actorlearn.parameters.store import LearnerRecord, SharedStore, store_fields
 
 PARAMETERS, STATISTICS = 1 << 18, 8  # 1 MiB a row: writing a chunk takes long enough to be killed in it
 
@@ -26,7 +26,7 @@ ADDER = """
 import sys
 from pathlib import Path
 from actorlearn.memory.shared import Segment
-from actorlearn.parameters.store import Record, SharedStore
+from actorlearn.parameters.store import LearnerRecord, SharedStore
 store = SharedStore(Segment.open(Path(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3]), lambda: None)
 for update in range(int(sys.argv[4])):
     waiting = list(range(len(store.spans)))
@@ -35,7 +35,7 @@ for update in range(int(sys.argv[4])):
             store.spare(chunk)[:] = store.current(chunk) + 1
             store.commit(chunk)
         waiting.remove(chunk)
-    store.settle(Record(update + 1, 10 * (update + 1), 0, update + 1, 0, 0, 0))
+    store.settle(LearnerRecord(update + 1, 10 * (update + 1), 0, update + 1, 0, 0, 0))
     print(update, flush=True)
 """
 
@@ -127,16 +127,16 @@ def test_counts_add_up_over_learners_and_what_was_there_before(tmp_path: Path) -
     first.fill(1000, 50)
     assert second.filled
     for rollouts in range(4):
-        first.settle(Record(7 + rollouts, 70 + 10 * rollouts, 70, rollouts, 70, 2, 1, (1, rollouts)))
-    second.settle(Record(1, 2**40, 0, 1, 0, 0, 0))
+        first.settle(LearnerRecord(7 + rollouts, 70 + 10 * rollouts, 70, rollouts, 70, 2, 1, (1, rollouts)))
+    second.settle(LearnerRecord(1, 2**40, 0, 1, 0, 0, 0))
     assert (second.env_steps, second.updates) == (1030 + 2**40, 54)
-    assert bind(path, 0).record == Record(10, 100, 70, 3, 70, 2, 1, (1, 3))
+    assert bind(path, 0).record == LearnerRecord(10, 100, 70, 3, 70, 2, 1, (1, 3))
     first.close(), second.close()
 
 
 @pytest.mark.parametrize("point", ["record.written", "record.committed"])
 def test_a_record_is_replaced_whole_or_not_at_all(tmp_path: Path, point: str) -> None:
-    before, after = Record(1, 10, 10, 1, 0, 2, 0, (3, 4, 5)), Record(2, 20, 20, 2, 0, 4, 2, (6,))
+    before, after = LearnerRecord(1, 10, 10, 1, 0, 2, 0, (3, 4, 5)), LearnerRecord(2, 20, 20, 2, 0, 4, 2, (6,))
     store = bind(make(tmp_path))
     assert store.record is None
     store.settle(before)
@@ -182,7 +182,7 @@ def test_processes_that_hammer_one_store_lose_no_update(tmp_path: Path) -> None:
         assert (store.current(chunk) == learners * updates).all()
     assert (store.env_steps, store.updates) == (10 * learners * updates, learners * updates)
     assert [bind(path, rank).record for rank in range(learners)] == [
-        Record(updates, 10 * updates, 0, updates, 0, 0, 0)
+        LearnerRecord(updates, 10 * updates, 0, updates, 0, 0, 0)
     ] * learners
     store.close()
 
