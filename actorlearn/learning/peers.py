@@ -40,7 +40,7 @@ class Peers:
     """The other learners of this one, and whether it is joined with all of them."""
 
     def __init__(self, settings: TrainerSettings, worker: Worker, learning: Learning) -> None:
-        """Joined with nobody yet."""
+        """Begin joined with nobody."""
         self._settings = settings
         self._exchange, self._mode = settings.exchange, mode_of(settings.exchange)
         self._worker = worker
@@ -50,7 +50,7 @@ class Peers:
         self._named_s = -NAME_EVERY_S
         self._suspect, self._suspected = -1, 0
         self._leaving_s = inf
-        """When this one was first seen to leave in the middle of a pass."""
+        """Time at which this one was first seen to leave in the middle of a pass."""
         self._order, self._listed = 0, Present()
         """Version of the newest order that was looked at, and the learners in it."""
 
@@ -114,7 +114,7 @@ class Peers:
         return joined
 
     def part(self) -> None:
-        """One of them is gone: join again when the order says with whom."""
+        """Leave a generation of which a learner is gone; join again when the order says with whom."""
         self._lost, self._lost_s, self._joined = self._joined, time.monotonic(), Generation()
 
     def straggler(self, metrics: Mapping[str, float], seconds: float) -> str:

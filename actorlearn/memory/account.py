@@ -22,7 +22,7 @@ REASONS = {
     "rolled_back": "learned by a trainer that died before it saved again",
     "not_resumed": "in flight at the checkpoint that a run was resumed from",
 }
-"""Why steps are dropped; the counts of an Account, and columns ``dropped_…`` of a report."""
+"""Reasons for which steps are dropped: counts of an Account, and columns ``dropped_…`` of a report."""
 
 
 def account_fields() -> list[Field]:

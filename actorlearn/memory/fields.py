@@ -1,4 +1,4 @@
-"""What lies where in a segment: named arrays laid out one after the other, computed without touching memory.
+"""Layout of a segment: named arrays, one after the other, computed without touching memory.
 
 Reads nothing, writes nothing. Every array starts on a cache line, so that two writers never share one by accident.
 """
@@ -21,7 +21,7 @@ class Field(msgspec.Struct, frozen=True):
     dtype: str
     shape: tuple[int, ...]
     poison: float | int | None = None
-    """None leaves zeros. uint8 observations use 0xA5, rewards NaN, versions -1."""
+    """Value that unwritten cells have; None leaves zeros. uint8 observations use 0xA5, rewards NaN, versions -1."""
 
     @property
     def bytes(self) -> int:

@@ -38,7 +38,7 @@ class OwnedDirectory:
 
 
 def name_of(run_id: str) -> str:
-    """What a run's directories are called: user and run."""
+    """Return the name of a run's directories: user and run."""
     return f"actorlearn-{os.getuid()}-{run_id}"
 
 

@@ -25,7 +25,7 @@ STACK_SIGNAL = signal.SIGUSR1
 
 
 def progress_fields(sections: int) -> list[Field]:
-    """Fields of the progress segment, for loops whose time is told apart in that many sections."""
+    """Fields of the progress segment, for loops that divide their time into that many sections."""
     return [
         Field("beat_ns", "int64", (ROWS, 8), -1),  # 8 words = one cache line: writers do not disturb one another
         Field("section_ns", "int64", (ROWS, max(8, sections)), 0),
@@ -33,7 +33,7 @@ def progress_fields(sections: int) -> list[Field]:
 
 
 class Heartbeat(Protocol):
-    """How a process shows the supervisor that it is alive, and where its time goes."""
+    """Signs of life of a process for the supervisor, and where its time goes."""
 
     section_ns: NDArray[np.int64]
     """Nanoseconds spent in each section since the process started; written by its Timings."""

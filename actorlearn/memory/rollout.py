@@ -66,7 +66,7 @@ from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment
 
 MOST_BLOCKS = 64
-"""Most rollouts that can be open at once."""
+"""Largest number of rollouts that can be open at once."""
 FAR = 2**62
 """A rollout that never comes."""
 
@@ -139,7 +139,7 @@ def rollouts_fields() -> list[Field]:
 
 
 class Rollouts:
-    """The word that lets simulators begin rollouts, and what acting in each is told."""
+    """The word that lets simulators begin rollouts, and by which weights each is to be acted in."""
 
     def __init__(self, segment: Segment, steps: int = 0) -> None:
         """Bind to a learner's rollouts segment; ``steps`` are those of one rollout, of all learners (the trainer's)."""
@@ -155,7 +155,7 @@ class Rollouts:
 
     @property
     def open(self) -> int:
-        """Rollouts below this number may be begun."""
+        """Number of the rollout below which all may be begun."""
         return int(self._open[0])
 
     def version(self, rollout: int) -> int:
@@ -167,11 +167,11 @@ class Rollouts:
         return int(self._env_steps[rollout % MOST_BLOCKS])
 
     def published(self, version: int, env_steps: int, rollouts_learned: int) -> None:
-        """Rollouts opened from now on have this version; ``env_steps`` are those of the rollouts learned before it."""
+        """Give rollouts opened from now on this version; ``env_steps`` are those of the rollouts learned before it."""
         self._newest = (version, env_steps, rollouts_learned)
 
     def judge(self, rollout: int, version: int) -> int:
-        """Version that the age of this rollout's rows is counted from: of those that are said, the first.
+        """Return the version that the age of this rollout's rows is counted from: of those that are said, the first.
 
         A trainer that takes up a rollout, some minibatches of which another one has made, leaves out the same rows.
         """
@@ -199,12 +199,12 @@ class Rollouts:
         return self.hold
 
     def state(self, rollouts_learned: int) -> dict[str, Any]:
-        """Return, as plain numbers for a checkpoint, what acting in rollouts not learned yet is told."""
+        """Return version and steps of the rollouts that are not learned yet, as plain numbers for a checkpoint."""
         opened = {str(r): [self.version(r), self.env_steps(r)] for r in range(rollouts_learned, self.open)}
         return {"newest": list(self._newest), "open": opened}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Tell those rollouts the same when they are opened, and the later ones what they would have been told."""
+        """Give those rollouts the same when they are opened, and the later ones what they would have had."""
         version, env_steps, rollouts_learned = state["newest"]
         self._newest = version, env_steps, rollouts_learned
         self._before = {int(rollout): (version, steps) for rollout, (version, steps) in state["open"].items()}
@@ -256,7 +256,7 @@ class Blocks:
         return bool(self._ready[0])
 
     def mark_ready(self) -> None:
-        """The first rollout may begin; simulator only."""
+        """Say that the first rollout may begin; simulator only."""
         self._ready[0] = 1
 
     @property
@@ -302,39 +302,39 @@ class Blocks:
         return int(self._held[0])
 
     def mark_held(self, number: int, taken: bool) -> None:
-        """The snapshot of this number is written, or cannot be; simulator only."""
+        """Say that the snapshot of this number is written, or cannot be; simulator only."""
         self._held[0] = number if taken else -number
 
     # Turns -----------------------------------------------------------------------------------------------------
 
     def observed(self, group: int) -> int:
-        """Timesteps below this have their observation."""
+        """Timestep below which all have their observation."""
         return int(self._observed[group, 0])
 
     def acted(self, group: int) -> int:
-        """Timesteps below this have their action."""
+        """Timestep below which all have their action."""
         return int(self._acted[group, 0])
 
     def completed(self, group: int) -> int:
-        """Rollouts below this are complete."""
+        """Rollout below which all are complete."""
         return int(self._completed[group, 0])
 
     def mark_observed(self, group: int, timestep: int) -> None:
-        """The observation of this timestep is written; simulator only."""
+        """Say that the observation of this timestep is written; simulator only."""
         self._observed[group, 0] = timestep + 1
 
     def mark_acted(self, group: int, timestep: int, policy_version: int) -> None:
-        """The action of this timestep is written, by this version of the weights; inference only."""
+        """Say that the action of this timestep is written, by this version of the weights; inference only."""
         rollout, t = divmod(timestep, self.horizon)
         self.segment["policy_version"][group, rollout % self.blocks, t] = policy_version
         self._acted[group, 0] = timestep + 1
 
     def go_on_at(self, group: int, timestep: int) -> None:
-        """Timesteps below this have their action from before; a simulator that answers itself only."""
+        """Say that timesteps below this have their action from before; a simulator that answers itself only."""
         self._acted[group, 0] = timestep
 
     def mark_completed(self, group: int, rollout: int) -> None:
-        """All rows of this rollout are written; simulator only."""
+        """Say that all rows of this rollout are written; simulator only."""
         self._completed[group, 0] = rollout + 1
 
     # Columns ---------------------------------------------------------------------------------------------------

@@ -180,13 +180,13 @@ class Sync(Exchange):
         self._step += 1
         return stepped
 
-    def ending(self, told: bool) -> bool:
-        """Whether any learner is told to end, asked of all after as many calls as ``ask_after`` says."""
+    def ending(self, asked: bool) -> bool:
+        """Whether any learner is to end, which all ask one another after as many calls as ``ask_after`` says."""
         self._calls += 1
         if self._calls < self._ask_after:
             return False
         with self._waits.waiting():
-            said = self.rendezvous.meet([told, time.monotonic_ns() - self._asked_ns])
+            said = self.rendezvous.meet([asked, time.monotonic_ns() - self._asked_ns])
         self._ask_after = ask_after(self._calls, said[:, 1].max() / 1e9)
         self._calls, self._asked_ns = 0, time.monotonic_ns()
         return bool(said[:, 0].any())
@@ -233,8 +233,8 @@ class Sync(Exchange):
 
     def _compare(self, what: str, values: NDArray[np.int64]) -> None:
         if (values != values[0]).any():
-            told = ", ".join(f"learner {rank}: {value}" for rank, value in enumerate(values))
-            raise Disagreement(f"after update {self.own.updates} the learners differ in {what}: {told}")
+            all_values = ", ".join(f"learner {rank}: {value}" for rank, value in enumerate(values))
+            raise Disagreement(f"after update {self.own.updates} the learners differ in {what}: {all_values}")
 
 
 def _positions(said: NDArray[np.int64]) -> list[Position]:

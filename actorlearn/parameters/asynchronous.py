@@ -208,7 +208,7 @@ class Async(Exchange):
         return changed
 
     def metrics(self) -> dict[str, float]:
-        """Return the staleness of chunks since the last call, mean and largest, and the time spent waiting for locks."""
+        """Return the staleness of chunks since the last call, mean and largest, and the time waited for locks."""
         stale, waited_s = self._staleness, self.store.waited_s
         self._staleness, self.store.waited_s = [], 0.0
         mean = sum(stale) / max(len(stale), 1)

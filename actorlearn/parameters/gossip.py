@@ -155,18 +155,18 @@ class Gossip(Exchange):
         return found
 
     def _apart(self) -> dict[str, Any]:
-        rank, present, told = self.settings.rank, self._present(), dict[str, Any]()
+        rank, present, apart = self.settings.rank, self._present(), dict[str, Any]()
         others = [peer for peer in present if peer != rank and self.mailbox.version(peer) >= 0]
         if others and self.mailbox.version(rank) >= 0:  # one that is sent is with the others alone
             measured = measure([rank, *others], self.mailbox.take, self.weights.numel())
-            told["consensus_distance"] = measured.distance
+            apart["consensus_distance"] = measured.distance
             if self._log:
                 self._log.measured(measured)
         if self._gradients and rank == present[0]:  # one says it for all
             kept = {peer: np.empty_like(self._message[: self.own.parameters.numel()]) for peer in present}
             kept = {peer: gradient for peer, gradient in kept.items() if self._gradients.take(peer, gradient) >= 0}
-            told["gradient_cosine"] = cosines(kept)
-        return told
+            apart["gradient_cosine"] = cosines(kept)
+        return apart
 
     def close(self) -> None:
         """Leave; the newest message stays."""
@@ -198,7 +198,7 @@ class Gossip(Exchange):
         self._staleness.append(self._unmixed)
 
     def _present(self) -> tuple[int, ...]:
-        """The learners that there are now, this one in any case; a change of those this one mixes with is told."""
+        """The learners that there are now, this one in any case; warns of a change of those it mixes with."""
         learners, stays = self._present_now()
         before, self._learners = self._learners, tuple(sorted({*learners, self.settings.rank}))
         if stays and before and before != self._learners and (said := self._change(before, self._learners)):

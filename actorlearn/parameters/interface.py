@@ -1,9 +1,9 @@
-"""What learners that learn together are to the rest of the system: errors, and the calls of an Exchange.
+"""The exchange: how one learner's gradient becomes new weights, alone or with others; its calls, values and errors.
 
 Reads and writes nothing; imports torch for the type checker only, because processes without torch read this.
 
-An exchange is how one learner's gradient becomes new weights. The trainer calls the same methods in the same places in
-every mode: alone, sync (Stooke & Abbeel 2018, section 4.2), async (section 4.3) and gossip (Assran et al. 2019).
+The trainer calls the same methods in the same places in every mode: alone, sync (Stooke & Abbeel 2018, section 4.2),
+async (section 4.3) and gossip (Assran et al. 2019).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from actorlearn.parameters.consumed import Consumed
 
 CONSUMED_WORDS = 4
-"""Of eight bytes, that a learner takes in the table of what is in the weights (``parameters/consumed.py``)."""
+"""Words of eight bytes in a learner's row of the table of what is in the weights (``parameters/consumed.py``)."""
 
 
 class Position(NamedTuple):
@@ -42,32 +42,32 @@ class Present(NamedTuple):
     learners: Sequence[int] = ()
     """Their numbers."""
     stays: bool = True
-    """False while the run ends, and whoever has finished goes."""
+    """Whether those who go are missed; False while the run ends, and whoever has finished goes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What a way of learning goes on from, besides weights and what the optimizer remembers; by default nothing."""
+    """State that a way of learning goes on from, besides weights and the optimizer's; by default none."""
 
     tensors: Sequence[Tensor] = ()
     """The same in all learners in step: who joins takes them along with the weights."""
     counts: Callable[[], Sequence[int]] = tuple
-    """At most 6 whole numbers that a learner says when learners join, and that a store keeps with its record."""
+    """Return at most 6 whole numbers, which a learner says when learners join and a store keeps with its record."""
     adopt: Callable[[NDArray[np.int64], int], object] = lambda said, best: None
-    """Called on joining with those of all, [learners, n], and the rank of the learner whose weights are taken."""
+    """Take the counts of all learners [learners, n], and the rank of the one whose weights are taken; on joining."""
 
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    """What an exchange needs of the learner whose gradients it takes."""
+    """The learner whose gradients an exchange takes, as far as exchanges know it."""
 
     optimizer: OptimizerSettings
     weights: Tensor
     """The whole flat vector: parameters, and then statistics."""
     gradients: Tensor
-    """Of the parameters alone."""
+    """The flat gradient, as long as the parameters alone."""
     alive: Callable[[], bool] = lambda: True
-    """Called at least every 50 ms while the exchange waits for others; False when it is time to end."""
+    """Whether to go on waiting; asked at least every 50 ms while the exchange waits for others."""
     present: Callable[[], Present] = Present
     """Mode gossip: the learners that there are now."""
     warn: Callable[[str], None] = lambda text: None
@@ -75,13 +75,13 @@ class Learner:
     position: Callable[[], Position] = Position
     """The learner's position by its account; asked before and after learners join, and when they agree."""
     number: int = 0
-    """Of this learner, for good; its rank is its place among those that have joined."""
+    """This learner's number, for good; its rank counts it among those that have joined."""
     consumed: Consumed | None = None
-    """What is in the weights; None: nobody asks."""
+    """Table of what is in the weights; None: nobody asks."""
     spread: Spread = whole
-    """How the work of an optimizer step is spread over this learner's cores."""
+    """Spreads the work of an optimizer step over this learner's cores."""
     carried: Carried = Carried()
-    """What its way of learning goes on from besides these."""
+    """State that its way of learning goes on from besides these."""
 
 
 class PeerLost(RuntimeError):
@@ -97,23 +97,23 @@ class Disagreement(RuntimeError):
 
 
 class Stepped(NamedTuple):
-    """What one optimizer step came to."""
+    """Outcome of one optimizer step."""
 
     norm: float
-    """Of the gradient, before clipping."""
+    """l2 norm of the gradient, before clipping."""
     taken: bool
-    """False: not finite, here or at another learner that must do the same; nothing was changed."""
+    """Whether it was taken. If not, the gradient was not finite, here or at another learner that must do the same."""
 
 
 class Agreed(NamedTuple):
-    """What all learners are about to do; in mode sync the same for each of them."""
+    """The batch that all learners are about to learn; in mode sync the same for each of them."""
 
     env_steps: int
     """Environment steps that all learners together have learned from once this batch is done."""
     updates: int
     """Batches, likewise; in mode sync the learners' batches of one update count as one."""
     draining: bool
-    """A learner is leaving: nobody learns this batch."""
+    """Whether a learner is leaving, so that nobody learns this batch."""
 
 
 class Joined(NamedTuple):
@@ -131,7 +131,7 @@ class Joined(NamedTuple):
 
 
 class Exchange(ABC):
-    """How one learner's gradient becomes new weights; owns the optimizer, and changes the flat weights in place.
+    """The way from one learner's gradient to new weights; owns the optimizer, changes the flat weights in place.
 
     A mode must write
 
@@ -195,12 +195,12 @@ class Exchange(ABC):
         """
         return 0
 
-    def ending(self, told: bool) -> bool:
-        """Whether to break a batch off, between two of its steps. `told`: this learner is to.
+    def ending(self, asked: bool) -> bool:
+        """Whether to break a batch off, between two of its steps. `asked`: this learner is to.
 
         In mode sync all do so at the same step, and then have the same weights; raises PeerLost and Stopped.
         """
-        return told
+        return asked
 
     def pull(self) -> bool:
         """Take what others have learned, between batches; True when the weights changed."""

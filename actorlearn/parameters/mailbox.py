@@ -56,7 +56,7 @@ class SharedMailbox:
     """Messages in a segment of each learner, opened when first asked for: learners may come later."""
 
     def __init__(self, messages: ByLearner[Shm], learner: int) -> None:
-        """Nothing is opened yet. Gradients that learners show one another are kept likewise, in other segments."""
+        """Open nothing yet. Gradients that learners show one another are kept likewise, in other segments."""
         self._messages, self._learner = messages, learner
         self._segments: dict[int, Segment] = {}
 

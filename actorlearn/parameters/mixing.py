@@ -1,4 +1,4 @@
-"""Who mixes whose weights: directed graphs of learners, their mixing matrices, and what those promise.
+"""Directed graphs of learners, by which they mix weights; their mixing matrices, and what those promise.
 
 Pure functions of the settings, the learners there are and the count of exchanges; numpy only, knows no weights and no
 processes. Source: Assran et al. (2019), section 3; their experiments have the directed ring.
@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 Graph = Literal["none", "ring", "k-peer", "exponential", "exponential-varying", "complete", "random-matching"]
-"""Those that have a name; another one is written out as lists."""
+"""Graphs that have a name; another one is written out as lists."""
 GRAPHS = (*get_args(Graph), "lists")
 DRAWS = 256
 """Exchanges of random matching that `facts` looks at."""
 _NOTHING = 1e-12
-"""What is left of differences after an exchange that agrees exactly, apart from rounding: less than this share."""
+"""Share of differences below which an exchange has made learners agree exactly, but for rounding."""
 
 
 class GraphSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,13 +59,13 @@ class Mixing(NamedTuple):
     connected_within: int | None
     """B: the union of any B exchanges in a row is strongly connected; None = it never is."""
     spectral_radius: float
-    """What an exchange leaves of the differences between learners, in the long run; 1 = they need not agree."""
+    """Share of the differences between learners that an exchange leaves in the long run; 1 = they need not agree."""
     doubly_stochastic: bool
     """Whether mixing keeps the learners' mean."""
 
 
 def in_peers(graph: GraphSettings, learners: Sequence[int], learner: int, exchange: int) -> tuple[int, ...]:
-    """Whose messages `learner` mixes in its exchange of that count, in ascending order.
+    """Learners whose messages `learner` mixes in its exchange of that count, in ascending order.
 
     `learners` are the numbers of all learners there are, `learner` among them. `exchange` is how often it has mixed.
     """
@@ -81,7 +81,7 @@ def in_peers(graph: GraphSettings, learners: Sequence[int], learner: int, exchan
 
 
 def _hops(graph: GraphSettings, count: int, exchange: int) -> Sequence[int]:
-    """How far back around the circle of `count` learners the in-peers stand."""
+    """Distances back around the circle of `count` learners at which the in-peers stand."""
     doublings = (count - 1).bit_length()  # 2^j < count for each j below this
     if graph.name == "exponential":
         return [1 << j for j in range(doublings)]
@@ -92,7 +92,7 @@ def _hops(graph: GraphSettings, count: int, exchange: int) -> Sequence[int]:
 
 
 def neighbours(graph: GraphSettings, learners: Sequence[int], learner: int) -> tuple[int, ...]:
-    """Whose messages `learner` mixes in some exchange or other, in ascending order."""
+    """Learners whose messages `learner` mixes in some exchange or other, in ascending order."""
     if graph.name == "random-matching":
         return tuple(other for other in learners if other != learner)
     exchanges = range(max((len(learners) - 1).bit_length(), 1))  # then the graph repeats
@@ -100,7 +100,7 @@ def neighbours(graph: GraphSettings, learners: Sequence[int], learner: int) -> t
 
 
 def mixing_matrix(graph: GraphSettings, learners: Sequence[int], exchange: int) -> NDArray[np.float64]:
-    """How weights come about when all mix in the same round: [n, n], row-stochastic, in the order of `learners`."""
+    """Matrix by which weights change when all mix at once: [n, n], row-stochastic, in the order of `learners`."""
     matrix = np.eye(len(learners))
     column = {learner: at for at, learner in enumerate(learners)}
     for learner, row in zip(learners, matrix, strict=True):

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class LearnersAsked(NamedTuple):
-    """What a topology says of learners that learn together."""
+    """The part of a topology that is about learners that learn together."""
 
     learners: LearnersSettings
     gossip: GossipSettings
@@ -56,13 +56,13 @@ class LearnersAsked(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """What the segments of learners are laid out by."""
+    """Numbers by which the segments of learners are laid out."""
 
     weights: int
     """Numbers that are published: parameters, and statistics behind them."""
     statistics: int
     vectors: int
-    """As long as the parameters, that the optimizer keeps."""
+    """Vectors, as long as the parameters, that the optimizer keeps."""
 
     @property
     def parameters(self) -> int:
@@ -76,11 +76,11 @@ class Layout(NamedTuple):
     name: str
     fields: list[Field]
     what: str
-    """For people: what is in it."""
+    """Its content, in words for people."""
 
 
 class Refusal(NamedTuple):
-    """Why a topology is none of this mode's."""
+    """The reason why a mode does not take a topology."""
 
     key: str
     rule: str
@@ -92,28 +92,28 @@ class ModeSpec:
 
     name: ClassVar[str]
     asked_as: ClassVar[str]
-    """What a topology writes."""
+    """Value of a topology's key ``mode``."""
     loads: ClassVar[str]
-    """What makes the exchange, as ``package.module:Name``."""
+    """Class or function that makes the exchange, as ``package.module:Name``."""
     settings: ClassVar[type[ExchangeSettings]]
     keys: ClassVar[frozenset[str]] = frozenset()
-    """Of a topology, those that this mode reads and not all do."""
+    """Keys of a topology that this mode reads and not all do."""
     alone = False
-    """There is never another learner."""
+    """Whether there is never another learner."""
     in_step = False
-    """Each makes an update of every batch, because the others wait for it: one that cannot stops all."""
+    """Whether each makes an update of every batch, because the others wait for it: one that cannot stops all."""
     central = False
-    """Weights and optimizer state are in one place, which learners share."""
+    """Whether weights and optimizer state are in one place, which learners share."""
     own_weights = False
-    """Learners have weights of their own, which are evaluated each for itself, where there are several."""
+    """Whether learners have weights of their own, which are evaluated each for itself where there are several."""
     elastic = False
-    """Learners may be attached and detached while the run goes on; one that cannot go on leaves, and the run does not
-    end. Hence none begins before an order says who there is."""
+    """Whether learners may be attached and detached while the run goes on; one that cannot go on leaves, and the run
+    does not end. Hence none begins before an order says who there is."""
     outlived = False
-    """What one learns stays when it dies: in the others' weights, or in the store. So it goes on with these when it
-    comes back, and not with its newest checkpoint, and needs none of its own in a run that is resumed."""
+    """Whether what a learner has learned stays when it dies: in the others' weights, or in the store. It goes on with
+    these when it comes back, and not with its newest checkpoint, and needs none of its own in a run that is resumed."""
     inexact = ""
-    """Why a run that was interrupted does not go on bit for bit as it would have; empty where it can."""
+    """Reason why a run that was interrupted does not go on bit for bit as it would have; empty where it can."""
 
     def several(self, count: int) -> bool:
         """Whether there is more than one learner, or may be."""
@@ -124,35 +124,35 @@ class ModeSpec:
         return key in ALL_KEYS - self.keys
 
     def refusals(self, asked: LearnersAsked) -> Iterator[Refusal]:
-        """What in a topology is no such run, though each key by itself is right."""
+        """Yield what in a topology this mode does not take, though each key by itself is right."""
         return iter(())
 
     def graph(self, asked: LearnersAsked) -> GraphSettings | None:
-        """Who mixes whose weights; None where nobody does."""
+        """Return the graph by which weights are mixed; None where none are."""
         return None
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> AnyExchange:
-        """What one incarnation of a learner is told of its exchange."""
+        """Return the settings of the exchange of one incarnation of a learner."""
         return AloneExchange()
 
     def among(
         self, settings: ExchangeSettings, trainers: Sequence[ProcessId], own: ProcessId, generation: int
     ) -> ExchangeSettings:
-        """The settings once it is known among which incarnations of trainers, and as which of them.
+        """Return the settings once it is known among which incarnations of trainers, and as which of them.
 
         `generation` is the number of the list of these. Raises SharedMemoryFull.
         """
         return settings
 
     def forget_before(self, settings: ExchangeSettings, generation: int) -> None:
-        """All have joined in this generation: what they needed for that before is needed no more."""
+        """Remove what joining in earlier generations needed: all have joined in this one."""
 
     def run_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
-        """Segments of the run that only this mode has."""
+        """Return the segments of the run that only this mode has."""
         return []
 
     def learner_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
-        """Segments that each learner has one of in this mode; their files end in its number."""
+        """Return the segments that each learner has one of in this mode; their files end in its number."""
         return []
 
     def load(self, settings: ExchangeSettings, learner: Learner) -> Exchange:
@@ -172,7 +172,7 @@ class _Alone(ModeSpec):
 
 
 class _Sync(ModeSpec):
-    """The mean of all gradients moves weights that are the same everywhere."""
+    """Mode sync: the mean of all gradients moves weights that are the same everywhere."""
 
     name = asked_as = "sync"
     loads = "actorlearn.parameters.allreduce:Sync"
@@ -180,7 +180,7 @@ class _Sync(ModeSpec):
     in_step = outlived = True
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> AnyExchange:
-        """Where they meet; with whom they learn, and at which rank, when they do."""
+        """Say where learners meet; with whom they learn, and at which rank, is said by ``among``."""
         return SyncExchange(rendezvous=folders.segment("learners"), gradients=folders.segment("gradients"))
 
     def among(
@@ -207,7 +207,7 @@ class _Sync(ModeSpec):
 
 
 class _Async(ModeSpec):
-    """Each learner changes the weights in the store when it has a gradient."""
+    """Mode async: a learner changes the weights in the store when it has a gradient."""
 
     name = asked_as = "async"
     loads = "actorlearn.parameters.asynchronous:Async"
@@ -217,7 +217,7 @@ class _Async(ModeSpec):
     inexact = "learners take what others have learned when it happens to come"
 
     def refusals(self, asked: LearnersAsked) -> Iterator[Refusal]:
-        """Several local steps are Adam's."""
+        """Refuse several local steps without Adam, whose rule they are."""
         if asked.learners.local_steps > 1 and asked.optimizer != "adam":
             yield Refusal(
                 "learners.local_steps",
@@ -226,7 +226,7 @@ class _Async(ModeSpec):
             )
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> AnyExchange:
-        """The store, and how often a learner brings there what it has learned."""
+        """Say where the store is, and how often a learner brings there what it has learned."""
         return AsyncExchange(
             rank=learner,
             learners=asked.learners.count,
@@ -242,7 +242,7 @@ class _Async(ModeSpec):
 
 
 class _Gossip(ModeSpec):
-    """Each learner mixes its weights with those of its in-peers."""
+    """Mode gossip: a learner mixes its weights with those of its in-peers."""
 
     name = asked_as = "gossip"
     loads = "actorlearn.parameters.gossip:Gossip"
@@ -252,7 +252,7 @@ class _Gossip(ModeSpec):
     inexact = "learners take what others have learned when it happens to come"
 
     def refusals(self, asked: LearnersAsked) -> Iterator[Refusal]:
-        """Lists of in-peers are of all learners."""
+        """Refuse lists of in-peers that are fewer than the learners."""
         graph, count = asked.gossip.graph, asked.learners.count
         if not isinstance(graph, str) and len(graph) < count:
             yield Refusal(
@@ -262,11 +262,11 @@ class _Gossip(ModeSpec):
             )
 
     def graph(self, asked: LearnersAsked) -> GraphSettings | None:
-        """As the topology says."""
+        """Return the topology's graph."""
         return asked.gossip.mixing(asked.seed)
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> AnyExchange:
-        """Whose weights are mixed, how these come, and what is kept for comparing learners."""
+        """Say whose weights are mixed, how these come, and what is kept for comparing learners."""
         gossip, compared = asked.gossip, asked.gossip.gradient_every > 0
         return GossipExchange(
             rank=learner,
@@ -285,7 +285,7 @@ class _Gossip(ModeSpec):
         )
 
     def run_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
-        """What each learner has learned from."""
+        """Counts of what each learner has learned from."""
         return [Layout("counts", counts_fields(MOST_LEARNERS), "what each learner has learned from")]
 
     def learner_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
@@ -309,12 +309,12 @@ ALL_KEYS = frozenset[str]().union(*(mode.keys for mode in MODES.values()))
 
 
 def mode_for(asked_as: str, learners: int) -> ModeSpec:
-    """The mode of a topology that writes this and begins with so many learners."""
+    """Return the mode of a topology that writes this and begins with so many learners."""
     return next(m for m in MODES.values() if m.asked_as == asked_as and not (m.alone and learners > 1))
 
 
 def mode_of(settings: ExchangeSettings) -> ModeSpec:
-    """The mode of an exchange."""
+    """Return the mode of an exchange."""
     return MODES[settings.mode]
 
 

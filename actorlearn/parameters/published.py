@@ -113,9 +113,9 @@ class Published:
         found = {}
         for wanted in sorted(versions):
             weights = np.empty(self.size, np.float32)
-            told = self.fetch(weights, wanted=wanted)
-            if told is not None and told[0] == wanted:
-                found[wanted] = weights, told[1]
+            fetched = self.fetch(weights, wanted=wanted)
+            if fetched is not None and fetched[0] == wanted:
+                found[wanted] = weights, fetched[1]
         return found
 
     def fetch(self, out: NDArray[np.float32], known: int = -1, wanted: int | None = None) -> tuple[int, int] | None:

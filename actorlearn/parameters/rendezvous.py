@@ -1,4 +1,4 @@
-"""Where learners of one machine meet: each says a few numbers, and goes on when all have.
+"""Meetings of the learners of one machine: each says a few numbers, and goes on when all have.
 
 Reads and writes one row of words per learner in shared memory; wakes the others.
 
@@ -30,7 +30,7 @@ from actorlearn.wire.channel import Waiter
 from actorlearn.wire.wakeup import Wakeup, Wakeups
 
 NUMBERS = 16
-"""Most numbers a learner can say."""
+"""Largest count of numbers that a learner can say at a meeting."""
 _POLL_MS = 50
 
 
@@ -46,12 +46,12 @@ class Rendezvous(Protocol):
     """One learner's place in a generation, wherever learners meet."""
 
     rank: int
-    """Of this learner among them."""
+    """This learner's index among those that meet."""
     learners: int
-    """How many they are."""
+    """Number of learners that meet."""
 
     def meet(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
-        """Say these and wait for all; what each said, [learners, NUMBERS].
+        """Say these and wait for all; return what each said, [learners, NUMBERS].
 
         Raises PeerLost; and Stopped when told to end meanwhile, unless this learner is to `stay`.
         """
@@ -88,7 +88,7 @@ class SharedRendezvous:
         fcntl.flock(self._locks[rank], fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def meet(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
-        """Say these and wait for all; what each said, [learners, NUMBERS].
+        """Say these and wait for all; return what each said, [learners, NUMBERS].
 
         Raises PeerLost; and Stopped when told to end meanwhile, unless this learner is to `stay`.
         """
@@ -141,7 +141,7 @@ def _free(lock: int) -> bool:
 
 
 def meeting(root: Shm, learners: Sequence[str], generation: int) -> Shm:
-    """Where these learners meet in this generation, made by whoever comes first; raises SharedMemoryFull.
+    """Return where these learners meet in this generation, made by whoever comes first; raises SharedMemoryFull.
 
     Who was there once never comes back to it, so a generation has a number and its place has all names.
     """
@@ -152,7 +152,7 @@ def meeting(root: Shm, learners: Sequence[str], generation: int) -> Shm:
 
 
 def forget_meetings(root: Shm, generation: int) -> None:
-    """Remove where learners have met before this generation: all there are have met in it."""
+    """Remove the segments in which learners met before this generation: all there are have met in it."""
     for path in root.file.parent.glob(f"{root.file.name}.*.*"):
         number = path.name.removeprefix(f"{root.file.name}.").partition(".")[0]
         if number.isdecimal() and int(number) < generation:

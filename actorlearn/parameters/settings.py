@@ -1,4 +1,4 @@
-"""Settings of learners that learn together: what a topology says of them, and what each is told of its exchange.
+"""Settings of learners that learn together: a topology's sections, and those of each learner's exchange.
 
 Pure; never loads torch, because processes without it read these. Which exchange a mode has is in ``modes.py``.
 """
@@ -14,7 +14,7 @@ from actorlearn.address import ByLearner, Ipc, Shm
 from actorlearn.parameters.mixing import Graph, GraphSettings
 
 MOST_LEARNERS = 64
-"""That a run can ever have had: each has a row in the segment of counts, and its number is never given again."""
+"""Number of learners that a run can ever have had: each has a row of counts, and its number is never given again."""
 
 
 class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -52,7 +52,7 @@ class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class GossipSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How learners mix their weights in mode gossip."""
+    """Mixing of weights in mode gossip."""
 
     graph: Annotated[
         Graph | list[list[int]],
@@ -92,7 +92,7 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class ExchangeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="mode"):
-    """What a learner is told of its exchange."""
+    """Settings of a learner's exchange: the tag is the mode."""
 
     @property
     def mode(self) -> str:
@@ -106,29 +106,29 @@ class ExchangeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     @property
     def listens(self) -> Ipc | None:
-        """Where messages of other learners come in, if they travel."""
+        """Socket at which messages of other learners come in, if they travel."""
         return None
 
 
 class AloneExchange(ExchangeSettings, tag="alone", frozen=True, kw_only=True):
-    """There is nobody else."""
+    """Settings of a learner by itself."""
 
 
 class SyncExchange(ExchangeSettings, tag="sync", frozen=True, kw_only=True):
-    """Every step is taken together."""
+    """Settings of a learner that takes every step with all others."""
 
     rank: Annotated[int, Meta(ge=0)] = 0
-    """Among those that have met; set when they do."""
+    """Index among those that have met; set when they do."""
     learners: Annotated[int, Meta(ge=1)] = 1
-    """How many have met."""
+    """Number of learners that have met."""
     rendezvous: Shm
-    """Where they meet; before they do: what the names of meeting places begin with."""
+    """Segment in which they meet; before they do, the beginning of the names of such segments."""
     gradients: Shm
-    """In which they show one another their gradients."""
+    """Segment in which they show one another their gradients."""
 
     @property
     def together(self) -> int:
-        """All that have met."""
+        """Number of all that have met."""
         return self.learners
 
     def __post_init__(self) -> None:
@@ -137,7 +137,7 @@ class SyncExchange(ExchangeSettings, tag="sync", frozen=True, kw_only=True):
 
 
 class AsyncExchange(ExchangeSettings, tag="async", frozen=True, kw_only=True):
-    """Weights are in a store, which each changes by itself."""
+    """Settings of a learner whose weights are in a store, which each changes by itself."""
 
     rank: Annotated[int, Meta(ge=0)]
     learners: Annotated[int, Meta(ge=1)]
@@ -151,25 +151,25 @@ class AsyncExchange(ExchangeSettings, tag="async", frozen=True, kw_only=True):
 
 
 class GossipExchange(ExchangeSettings, tag="gossip", frozen=True, kw_only=True):
-    """Each has weights of its own and mixes them with those of others."""
+    """Settings of a learner with weights of its own, which it mixes with those of others."""
 
     rank: Annotated[int, Meta(ge=0, lt=MOST_LEARNERS)]
     learners: Annotated[int, Meta(ge=1)]
-    """How many the run began with; others may have been attached since."""
+    """Number of learners that the run began with; others may have been attached since."""
     counts: Shm
-    """What all have learned from."""
+    """Segment with the counts of what all have learned from."""
     messages: ByLearner[Shm | Ipc]
-    """Of each learner: where its weights are, or where it listens for those of others."""
+    """Each learner's: the segment with its weights, or the socket at which it listens for those of others."""
     graph: GraphSettings = GraphSettings()
-    """Whose messages are mixed."""
+    """Graph that says whose messages are mixed."""
     local_steps: Annotated[int, Meta(ge=1)] = 1
     """Optimizer steps between two exchanges, whatever batches they are of."""
     max_staleness: Annotated[int, Meta(ge=0)] | None = None
     """Exchanges without mixing, after which in-peers are waited for; None = never."""
     incarnation: int = 0
-    """Of this learner's trainer; larger than those before it."""
+    """Incarnation of this learner's trainer; larger than those before it."""
     gradients: ByLearner[Shm] | None = None
-    """Of each learner: where it shows its newest gradient; None = nobody compares them."""
+    """Each learner's segment with its newest gradient; None = nobody compares them."""
     gradient_every: Annotated[int, Meta(ge=1)] = 1
     """Updates between two of these."""
     log: str = ""
@@ -177,7 +177,7 @@ class GossipExchange(ExchangeSettings, tag="gossip", frozen=True, kw_only=True):
 
     @property
     def listens(self) -> Ipc | None:
-        """Where messages of other learners come in, if they travel."""
+        """Socket at which messages of other learners come in, if they travel."""
         own = self.messages.of(self.rank)
         return own if isinstance(own, Ipc) else None
 

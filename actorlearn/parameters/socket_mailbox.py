@@ -27,7 +27,7 @@ from actorlearn.wire.channel import Pull, Push
 
 MAGIC = b"ACTLMESG"
 PROTOCOL = 1
-"""Of this frame; raised when its form changes."""
+"""Version of the frame; raised when its form changes."""
 HEADER = struct.Struct("<8sIIqI")
 """Magic, protocol, sender, version, CRC-32 of the weights."""
 INCARNATION = 1 << 40
@@ -61,7 +61,7 @@ class SocketMailbox:
         self._here: dict[int, tuple[int, bytes]] = {}
         """Version and frame of each peer's newest message; written by the receiving thread alone."""
         self._older: dict[int, tuple[int, int]] = {}
-        """Of each peer: how many messages in a row contradicted that, and the version of the last."""
+        """Messages in a row of each peer that contradicted that: how many, and the version of the last."""
         self.dropped = 0
         """Messages that were none of ours, damaged, or older than what was here."""
         self._pull = Pull(endpoint(learner), HEADER.size + 4 * size)
@@ -132,7 +132,7 @@ class SocketMailbox:
         return True
 
     def _contradicted(self, sender: int, version: int) -> bool:
-        """Count one more message that is older than what is here; whether that is to be believed instead."""
+        """Count one more message that is older than what is here; True when it is to be believed instead."""
         count, last = self._older.get(sender, (0, -1))
         self._older[sender] = (count + 1 if version > last else 1, version)
         return self._older[sender][0] >= CONTRADICTIONS

@@ -6,8 +6,8 @@ Each chunk has a lock of its own, and a learner takes whichever is free first, s
 is a file locked with ``flock``: the kernel lets it go when its holder is killed. Byte ranges of the segment itself
 would be that too, but a process loses all of them when it closes any descriptor of the file, as ``Segment.open`` does.
 Each chunk has two slots, and the version word, written last, names the valid one; so a writer that is killed half-way
-leaves the chunk as it was. A slot also says which update of each learner is the newest in it: who is killed between two
-chunks and makes an update again knows which of them have it.
+leaves the chunk as it was. A slot also says which change of each learner is the newest in it: who is killed between two
+chunks and makes a change again knows which of them have it.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ _WORDS = 16
 
 
 class LearnerRecord(NamedTuple):
-    """What a learner says of itself once it has learned a rollout: all of it holds at the same moment."""
+    """A learner's record, written once it has learned a rollout: all of it holds at the same moment."""
 
     rollouts_learned: int
-    """The rollout after it."""
+    """Number of the rollout after that one."""
     used: int
     """Environment steps it has learned from, in this store and before."""
     home: int
-    """Of these, those in rollouts of which the store has an update at least: local steps die with their learner."""
+    """Those of them in rollouts of which a change at least is in the store: local steps die with their learner."""
     updates: int
-    """Rollouts it has learned since it joined first."""
+    """Updates it has made since it joined first, one for each rollout."""
     began: int
-    """Environment steps it had learned from then."""
+    """Environment steps it had learned from when it joined first."""
     optimizer_steps: int
-    """It has made in its life."""
+    """Optimizer steps it has made in its life."""
     steps_before: int
-    """That it had made before this rollout."""
+    """Optimizer steps it had made before this rollout."""
     counts: tuple[int, ...] = ()
-    """What else its learning goes on from."""
+    """Further numbers that its way of learning goes on from (``interface.Carried.counts``)."""
 
 
 def store_fields(parameters: int, vectors: int, statistics: int, learners: int, chunks: int = CHUNKS) -> list[Field]:
@@ -66,7 +66,7 @@ def store_fields(parameters: int, vectors: int, statistics: int, learners: int, 
         Field("filled", "int64", (8,), 0),  # 1 once there are weights; env steps and updates that they begin with
         Field("settled", "int64", (learners, 8), 0),  # how often each learner has written its record
         Field("records", "int64", (SLOTS, learners, _WORDS), 0),
-        Field("applied", "int64", (SLOTS, chunks + 1, learners), -1),  # number of each learner's newest update
+        Field("applied", "int64", (SLOTS, chunks + 1, learners), -1),  # number of each learner's newest change
         Field("version", "int64", (chunks + 1, 8), 0),
         Field("values", "float32", (SLOTS, 1 + vectors, parameters + statistics), float("nan")),
     ]
@@ -76,29 +76,29 @@ class ParameterStore(Protocol):
     """One learner's access to a store, wherever it is: chunks under a lock each, and a record of each learner."""
 
     spans: list[slice]
-    """What each chunk is of the flat vector; the last one's are the statistics, of which there may be none."""
+    """Slice of the flat vector that each chunk is; the last one's are the statistics, of which there may be none."""
     waited_s: float
     """Time spent waiting for locks."""
 
     def locked(self, chunks: Sequence[int]) -> AbstractContextManager[int]:
-        """One of these chunks, whichever is free first; nobody else reads or writes it meanwhile."""
+        """Lock one of these chunks, whichever is free first; nobody else reads or writes it meanwhile."""
 
     def version(self, chunk: int) -> int:
-        """How often the chunk has been written."""
+        """Number of times that the chunk has been written."""
 
     def current(self, chunk: int) -> NDArray[np.float32]:
-        """The chunk's weights and optimizer vectors [1 + vectors, size]; read under its lock."""
+        """Weights and optimizer vectors of the chunk [1 + vectors, size]; read under its lock."""
 
     def spare(self, chunk: int) -> NDArray[np.float32]:
-        """Where the chunk's next version goes, likewise; written under its lock, then committed."""
+        """Arrays for the chunk's next version, of the same shape; written under its lock, then committed."""
 
     def applied(self, chunk: int) -> int:
-        """Number of this learner's newest update in the chunk, -1 = none; read under its lock."""
+        """Number of this learner's newest change in the chunk, -1 = none; read under its lock."""
 
     def commit(self, chunk: int, number: int = -1) -> int:
-        """What was written to the spare slot is the chunk from now on; returns its version.
+        """Make what was written to the spare slot the chunk from now on; returns its version.
 
-        `number`: of this learner's update that is in it for the first time; -1 = it is none.
+        `number`: of this learner's change that is in it for the first time; -1 = it is none.
         """
 
     @property
@@ -106,7 +106,7 @@ class ParameterStore(Protocol):
         """Whether there are weights."""
 
     def fill(self, env_steps: int, updates: int) -> None:
-        """There are weights now, learned from so much; under the first chunk's lock."""
+        """Say that there are weights now, learned from so much; under the first chunk's lock."""
 
     def settle(self, record: LearnerRecord) -> None:
         """Replace this learner's record, all of it or nothing."""
@@ -128,7 +128,7 @@ class ParameterStore(Protocol):
 
 
 def open_store(address: Shm, rank: int, parameters: int, beat: Callable[[], object]) -> ParameterStore:
-    """Find the store where a run has it; `beat` is called while this learner waits for a lock."""
+    """Open a run's store; `beat` is called while this learner waits for a lock."""
     return SharedStore(Segment.open(address.file), rank, parameters, beat)
 
 
@@ -145,7 +145,7 @@ class SharedStore:
         chunks, size = len(self._version) - 1, self._values.shape[2]
         edges = [*(parameters * chunk // chunks for chunk in range(chunks + 1)), size]
         self.spans = [slice(start, stop) for start, stop in pairwise(edges)]
-        """What each chunk is of the flat vector; the last one's are the statistics, of which there may be none."""
+        """Each chunk's slice of the flat vector; the last one's are the statistics, of which there may be none."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._locks = [os.open(f"{segment.path}.lock-{chunk}", flags, 0o600) for chunk in range(len(self.spans))]
         self.waited_s = 0.0
@@ -153,7 +153,7 @@ class SharedStore:
 
     @contextmanager
     def locked(self, chunks: Sequence[int]) -> Iterator[int]:
-        """One of these chunks, whichever is free first; nobody else reads or writes it meanwhile."""
+        """Lock one of these chunks, whichever is free first; nobody else reads or writes it meanwhile."""
         began_s = time.monotonic()
         while (chunk := self._try(chunks)) is None:
             self._beat()
@@ -174,25 +174,25 @@ class SharedStore:
         return None
 
     def version(self, chunk: int) -> int:
-        """How often the chunk has been written."""
+        """Number of times that the chunk has been written."""
         return int(self._version[chunk])
 
     def current(self, chunk: int) -> NDArray[np.float32]:
-        """The chunk's weights and optimizer vectors [1 + vectors, size]; read under its lock."""
+        """Weights and optimizer vectors of the chunk [1 + vectors, size]; read under its lock."""
         return self._slot(chunk, self.version(chunk))
 
     def spare(self, chunk: int) -> NDArray[np.float32]:
-        """Where the chunk's next version goes, likewise; written under its lock, then committed."""
+        """Arrays for the chunk's next version, of the same shape; written under its lock, then committed."""
         return self._slot(chunk, self.version(chunk) + 1)
 
     def applied(self, chunk: int) -> int:
-        """Number of this learner's newest update in the chunk, -1 = none; read under its lock."""
+        """Number of this learner's newest change in the chunk, -1 = none; read under its lock."""
         return int(self._applied[self.version(chunk) % SLOTS, chunk, self._rank])
 
     def commit(self, chunk: int, number: int = -1) -> int:
-        """What was written to the spare slot is the chunk from now on; returns its version.
+        """Make what was written to the spare slot the chunk from now on; returns its version.
 
-        `number`: of this learner's update that is in it for the first time; -1 = it is none.
+        `number`: of this learner's change that is in it for the first time; -1 = it is none.
         """
         version = self.version(chunk) + 1
         applied = self._applied[version % SLOTS, chunk]
@@ -212,7 +212,7 @@ class SharedStore:
         return bool(self._filled[0])
 
     def fill(self, env_steps: int, updates: int) -> None:
-        """What has been committed to all chunks is what learning goes on from, after so many steps and updates."""
+        """Say that learning goes on from what all chunks hold, after so many steps and updates."""
         self._filled[1:3] = env_steps, updates
         self._filled[0] = 1  # the word last
 

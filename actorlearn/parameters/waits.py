@@ -1,4 +1,4 @@
-"""Whom learners in lock-step wait for, and how long; reads the clock only."""
+"""Times that learners in lock-step wait for one another; reads the clock only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Waits:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Time in here is not this learner's work."""
+        """Count time in here as waiting, and not as this learner's work."""
         began_ns = time.monotonic_ns()
         self.busy_ns += began_ns - self._since_ns
         try:

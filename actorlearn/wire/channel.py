@@ -19,7 +19,7 @@ HIGH_WATER_MARK = 1000
 RECONNECT_MS = 20
 RECONNECT_MOST_MS = 200
 _FRAMES = 2
-"""Of what a Router receives: the peer's id and the body."""
+"""Frames of what a Router receives: the peer's id and the body."""
 
 
 class ChannelError(RuntimeError):

@@ -1,4 +1,4 @@
-"""Who a process of a run is: one value, from which its name and its id on sockets follow. Nobody reads them back.
+"""Identity of a process of a run: one value, from which its name and its id on sockets follow. Nobody parses those.
 
 It travels in settings, in messages and in the plan; names are for people, for files and as keys.
 """
@@ -11,28 +11,28 @@ import msgspec
 from msgspec import Meta
 
 Name = Annotated[str, Meta(max_length=255)]
-"""Of a process, role, run, command, version or column."""
+"""Name of a process, role, run, command, version or column."""
 Count = Annotated[int, Meta(ge=0, le=2**53)]
-"""Of what there has been so far: steps, orders, incarnations. JSON, and TensorBoard's axis, have room for it."""
+"""Count of steps, orders or incarnations so far. JSON, and TensorBoard's axis, have room for it."""
 
 
 class ProcessId(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One incarnation of a process of a run."""
 
     role: Name
-    """As the table of roles has it (``worker/roles.py``)."""
+    """Name of its role in the table of roles (``worker/roles.py``)."""
     number: Count = 0
-    """Among those of its role. A simulator's tells its random numbers from those of others: it is used only once."""
+    """Number among those of its role. A simulator's tells its random numbers from those of others: it is used once."""
     learner: Count = 0
     """The learner it works for."""
     incarnation: Count = 0
-    """How often it has been started before."""
+    """Number of times it has been started before."""
     sole: bool = False
     """Whether the run never has another of its role: then it needs no number to be told apart."""
 
     @property
     def name(self) -> str:
-        """What all its incarnations are called."""
+        """Name of all its incarnations."""
         return self.role if self.sole else f"{self.role}-{self.number}"
 
     @property
@@ -42,7 +42,7 @@ class ProcessId(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def last_words(self) -> str:
-        """Its second id on the control socket, by which it says what it ends of."""
+        """Its second id on the control socket, by which it says the error it ends of."""
         return f"{self.peer}.failed"
 
     def again(self, incarnation: int) -> ProcessId:

@@ -40,10 +40,10 @@ TEXT_CHARACTERS = 8000
 """Longest text in a message; ``brief`` cuts one. A few of them have room in a message, whatever is in them."""
 
 _WRONG_CHARACTERS = 500
-"""Of what is wrong with bytes that are no message: it may repeat all of them."""
+"""Longest text of what is wrong with bytes that are no message: it may repeat all of them."""
 
 MOST_NAMES = 256
-"""In a request: a run never has more processes."""
+"""Most names in a request: a run never has more processes."""
 
 Text = Annotated[str, Meta(max_length=TEXT_CHARACTERS)]
 """An error, warning, path or override, for people."""
@@ -66,11 +66,11 @@ class Hello(Message, frozen=True):
     protocol: int
     version: Name
     shape: dict[Name, Text] = {}
-    """What must be equal to take part: environment, observation, actions, rows (simulators only)."""
+    """Values that must be equal to take part: environment, observation, actions, rows (simulators only)."""
 
 
 class Applied(Message, frozen=True):
-    """The child has put the Order of this version into effect."""
+    """A child has put the Order of this version into effect."""
 
     order: Count
 
@@ -87,11 +87,11 @@ class Evaluated(Message, frozen=True):
     policy_version: int
     env_steps: Count
     returns: list[float]
-    """By the one policy there is, or the average of all learners' weights."""
+    """Scores of the one policy there is, or of the average of all learners' weights."""
     learners: dict[Name, float] = {}
     """Mean score of each learner's own weights in the same games; empty where there is one policy."""
     secondary: float | None = None
-    """That of a secondary learner's weights, where there is one."""
+    """Mean score of a secondary learner's weights, where there is one."""
 
 
 class Saved(Message, frozen=True):
@@ -103,7 +103,7 @@ class Saved(Message, frozen=True):
 
 
 class Released(Message, frozen=True):
-    """All that was in the segments of these simulators, which have ended, is learned from or counted; from a trainer.
+    """A trainer needs the segments of these simulators, which have ended, no more: all in them is learned or counted.
 
     Said again whenever an order still lists one of them.
     """

@@ -1,4 +1,4 @@
-"""Wakeups: how a process that sleeps is told to look at the words in shared memory again.
+"""Wakeups: named pipes by which a process that sleeps is told to look at the words in shared memory again.
 
 Reads and writes nothing but one byte in a named pipe, which says nothing and may be lost: whoever sleeps looks again by
 himself after a while. A wakeup belongs to one listener, anybody may wake him, and it outlives both.
@@ -49,7 +49,7 @@ class Wakeups:
     """The wakers' end: wakeups of several listeners, by the listener's id."""
 
     def __init__(self, paths: Mapping[str, Path] | None = None) -> None:
-        """Nothing is opened before somebody is woken."""
+        """Open nothing before somebody is woken."""
         self._paths: dict[str, Path] = dict(paths or {})
         self._fds: dict[str, int] = {}
 

@@ -61,7 +61,7 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     precision: str = "fp32"
     """Precision of acting: fp32, or bf16 (autocast)."""
     weights: str = "newest"
-    """Which weights answer rows of blocks: newest, or rollout, those published when their rollout was opened."""
+    """Weights that answer rows of blocks: newest, or rollout, those published when their rollout was opened."""
     environments: int = 1
     """Number of environments at the start, of all learners."""
 
@@ -75,9 +75,9 @@ class SimulatorSettings(ProcessSettings, frozen=True):
     rollouts: Shm
     """The rollouts segment, in which the trainer opens rollouts."""
     wakeup: Pipe
-    """Its own, by which inference server and trainer wake it."""
+    """The pipe by which inference server and trainer wake it."""
     inference_wakeup: Pipe | None
-    """That of its inference server; None when the simulator runs the policy itself."""
+    """Wakeup of its inference server; None when the simulator runs the policy itself."""
     trainer_wakeup: Pipe
     env_seeds: list[int]
     """One per environment, group by group."""
@@ -85,9 +85,9 @@ class SimulatorSettings(ProcessSettings, frozen=True):
     """The published weights that it acts by, when it runs the policy itself."""
     policy: PolicySettings
     decorrelation_steps: int = 0
-    """Most random actions each environment takes before its first rollout."""
+    """Largest number of random actions that an environment takes before its first rollout."""
     reset: str = "inside"
-    """Where a new game begins: inside the block its predecessor ended in, or wait, for the next block."""
+    """Begin of a new game: inside the block its predecessor ended in, or wait, for the next block."""
     core: int | None = None
     """The one core it stays on."""
     states: str = ""
@@ -146,7 +146,7 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     rollout_steps: int = 0
     """Environment steps of a rollout, of all learners there are at the start."""
     replay: TrainerReplay | None = None
-    """None = it learns from every batch once."""
+    """The replay it learns from; None = it learns from every batch once."""
     frames_per_step: int
     run_dir: str
     report_every_s: float
@@ -155,7 +155,7 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     checkpoint_every_steps: int
     checkpoint_keep: int
     began_s: float
-    """Where CLOCK_MONOTONIC stood when the run's clock, which goes on through restarts, stood at zero."""
+    """CLOCK_MONOTONIC, in seconds, when the run's clock, which goes on through restarts, stood at zero."""
     resume: bool
     """Start from the newest whole checkpoint of the run; required to exist."""
     goes_on_from: str = ""
@@ -164,11 +164,11 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     states: str = ""
     """Folder for the snapshots of its simulators that belong in checkpoints; empty: there are to be none."""
     depends_on: dict[str, Any] = {}
-    """What these simulators depend on, for whoever wants to go on from where they stood: saved as it is."""
+    """Settings that these simulators depend on, for whoever goes on from where they stood: saved as they are."""
     learners: int = 1
     """Number of learners at the start."""
     exchange: AnyExchange = AloneExchange()
-    """How they exchange what they learn."""
+    """Settings of the exchange with other learners."""
     rate_scaling: str = "none"
     """Scaling of the learning rate with the number of learners, and with larger minibatches: none, sqrt or linear."""
     pull_rows: int = 0
@@ -196,13 +196,13 @@ class EvaluatorSettings(ProcessSettings, frozen=True):
     episodes: int
     greedy: bool
     scheduling: SchedulingClass = "idle"
-    """How Linux schedules it."""
+    """Class by which Linux schedules it."""
     secondary: Shm | None = None
     """The published weights of a secondary learner; None where there is none."""
 
 
 class DescribeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The question what a plan must know before memory can be laid out; answered by ``tasks/describe.py``."""
+    """Question for what a plan must know before memory can be laid out; answered by ``tasks/describe.py``."""
 
     env: Env
     model: Model
@@ -219,7 +219,7 @@ class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     policy: PolicySettings
     run_dir: str
     behind_steps: int | None = None
-    """Where learners have weights of their own, those of each are played that are at most so far behind the newest."""
+    """Environment steps that a learner with weights of its own may be behind the newest, for these to be played."""
     episodes: int
     greedy: bool
     seed: int
