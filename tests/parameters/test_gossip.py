@@ -323,11 +323,11 @@ def test_gradients_are_compared_by_the_first_learner_there_is(tmp_path: Path) ->
 def test_a_run_that_is_resumed_goes_on_with_each_learners_own_weights(tmp_path: Path) -> None:
     folder = segments(tmp_path, 2)
     early, late = (learner(folder, rank, range(2)) for rank in range(2))
-    assert early.join(1000, 100) == (1000, 100)
+    assert early.join(1000, 100)[:2] == (1000, 100)
     learn(early)
     late.weights += 7.0
     mine = late.weights.clone()
-    assert late.join(1020, 102) == (1030, 103)  # the most that anybody began with, and what was done since
+    assert late.join(1020, 102)[:2] == (1030, 103)  # the most that anybody began with, and what was done since
     assert torch.equal(late.weights, mine)
     assert early.counts.total == (1030, 103)
     assert [record.kind for record in records(folder, 1)] == ["adopted"]
@@ -345,7 +345,7 @@ def test_one_that_was_killed_comes_back_with_the_mean_of_its_in_peers(tmp_path: 
     again = learner(folder, 0, range(3))
     again.restore(before)
     again.weights += 9.0
-    assert again.join(10, 1) == (30, 3)  # what it had learned is counted already
+    assert again.join(10, 1)[:2] == (30, 3)  # what it had learned is counted already
     np.testing.assert_allclose(again.weights.numpy(), messages.mean(0), rtol=1e-6)
     assert all(torch.equal(again.state()[name], before[name]) for name in before)
     assert records(folder, 0)[-1].messages == {1: 0, 2: 0}
@@ -392,7 +392,7 @@ def test_one_that_is_attached_takes_the_weights_of_its_in_peer(tmp_path: Path) -
         learn(exchange, gradient)
     members.append(2)
     new = learner(folder, 2, members, RING, learners=2)
-    assert new.join(0, 0) == (20, 2)
+    assert new.join(0, 0)[:2] == (20, 2)
     assert np.array_equal(new.weights.numpy(), message_of(folder, 1))
     learn(new)
     learn(learners[0])
