@@ -69,8 +69,8 @@ class Learning:
     ) -> None:
         """Put a learner together (``learning/make.py`` makes its parts from settings alone).
 
-        ``optimizer`` has the numbers for minibatches of this size. ``position`` says how far this learner is with its own
-        experience; ``beat`` shows a sign of life while something takes long.
+        ``optimizer`` has the numbers for minibatches of this size. ``position`` says how far this learner is with its
+        own experience; ``beat`` shows a sign of life while something takes long.
         """
         self.settings, self.algorithm, self.network = settings, algorithm, network
         self.algorithm_settings = settings.policy.algorithm

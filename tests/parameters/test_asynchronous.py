@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -62,10 +63,9 @@ exchange.close()
 """
 
 
-def position_of(path: Path, rank: int) -> Callable[[], Position]:
+def position_in(store: SharedStore) -> Position:
     """Where a learner stands that goes on after each rollout that it has settled."""
-    store = SharedStore(Segment.open(path), rank, PARAMETERS, lambda: None)
-    return lambda: Position(store.record.rollouts_learned, store.record.used) if store.record else Position()
+    return Position(store.record.rollouts_learned, store.record.used) if store.record else Position()
 
 
 @contextmanager
@@ -75,18 +75,21 @@ def learners(
     """So many learners with their weights, in one process: the locks are each learner's own all the same."""
     fields = store_fields(PARAMETERS, len(optimizer.state_vectors), STATISTICS, count)
     path = Segment.create(folder / "store", fields).path
-    made = []
+    made: list[tuple[Async, Tensor]] = []
+    stores = []
     for rank in range(count):
         weights = start()
         which = AsyncExchange(rank=rank, learners=count, store=Shm(path=str(path)), local_steps=local_steps)
-        exchange = make(which, Learner(optimizer, weights, torch.zeros(PARAMETERS), position=position_of(path, rank)))
+        stores.append(SharedStore(Segment.open(path), rank, PARAMETERS, lambda: None))
+        learner = Learner(optimizer, weights, torch.zeros(PARAMETERS), position=partial(position_in, stores[rank]))
+        exchange = make(which, learner)
         assert isinstance(exchange, Async)
         made.append((exchange, weights))
     try:
         yield made
     finally:
-        for exchange, _ in made:
-            exchange.close()
+        for opened in (*(exchange for exchange, _ in made), *stores):
+            opened.close()
 
 
 def start() -> Tensor:
