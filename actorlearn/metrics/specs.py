@@ -48,4 +48,7 @@ class WriterSpec(Spec):
 JSONL = WriterSpec(name="jsonl", made_by="actorlearn.metrics.writer:JsonLines")
 TENSORBOARD = WriterSpec(name="tensorboard", made_by="actorlearn.metrics.writer:TensorBoard")
 
+DEFAULT_WRITERS = (TENSORBOARD.name,)
+"""Writers of a run besides `JSONL`, which every run has: its rows are what the rest of the system reads."""
+
 WRITERS = Registry("writer", "actorlearn.writers", WriterSpec)

@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from actorlearn.files import AppendedFile
-from actorlearn.metrics.specs import WRITERS, Writer
+from actorlearn.metrics.specs import DEFAULT_WRITERS, JSONL, WRITERS, Writer
 
 METRICS_FILE = "metrics.jsonl"
 EVENTS_FILE = "events.jsonl"
@@ -86,9 +86,10 @@ class TensorBoard:
 class MetricsWriter:
     """Writes one row a report: ``with MetricsWriter(run_dir) as writer: writer.row({"env_steps": 4096, …})``."""
 
-    def __init__(self, run_dir: Path, writers: Sequence[str] = ("jsonl", "tensorboard")) -> None:
-        """Hand each row to these writers, which are found in their registry, in this order."""
-        self._writers: list[Writer] = [WRITERS.spec(name).load()(run_dir) for name in writers]
+    def __init__(self, run_dir: Path, writers: Sequence[str] = DEFAULT_WRITERS) -> None:
+        """Hand each row to `JSONL` and then to these writers, which are found in their registry, in this order."""
+        names = dict.fromkeys((JSONL.name, *writers))
+        self._writers: list[Writer] = [WRITERS.spec(name).load()(run_dir) for name in names]
 
     def row(self, values: Mapping[str, Any]) -> None:
         """Write one report; NaN and infinity become null.

@@ -6,7 +6,7 @@ something again; what could not be written meanwhile is then written first (``ac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,16 @@ from launch.supervision import events as ev
 class Journal:
     """The files of one run, from its first event to its summary."""
 
-    def __init__(self, run_dir: Path, tell: Callable[[ev.Note], None]) -> None:
-        """Append to the files that are there; ``tell`` shows a person what is wrong with them. Raises OSError."""
+    def __init__(self, run_dir: Path, tell: Callable[[ev.Note], None], writers: Sequence[str]) -> None:
+        """Append to the files that are there; ``tell`` shows a person what is wrong with them. Raises OSError.
+
+        ``writers`` are those of the topology's ``report.writers``.
+        """
         self._run_dir = run_dir
         self._tell = tell
         self._events = EventsWriter(run_dir)
         try:
-            self._metrics = MetricsWriter(run_dir)
+            self._metrics = MetricsWriter(run_dir, writers)
         except BaseException:
             self._events.close()
             raise

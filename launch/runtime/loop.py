@@ -78,7 +78,7 @@ class Runner:
         topology, resumed = plan.topology, resumption.resumed
         self.spawner = workspace.keep(spawner)
         self.router = workspace.keep(Router(workspace.addresses.control.endpoint))
-        self.reporter = workspace.keep(Reporter(topology.report.every_s, resumed, workspace, console))
+        self.reporter = workspace.keep(Reporter(topology.report, resumed, workspace, console))
         self.selector = workspace.keep(selectors.DefaultSelector())
         self.incarnations = Incarnations(plan, resumption, workspace, spawner)
         self.supervisor = Supervisor(

@@ -23,6 +23,7 @@ from launch.runtime.complaints import Complaints
 from launch.runtime.journal import Journal
 from launch.runtime.workspace import Workspace
 from launch.supervision import events as ev
+from launch.topology.schema import ReportSection
 
 QUIET = frozenset({"spawned", "ended", "failed"})
 """Notes about a process that only events.jsonl gets: another one says as much to a person."""
@@ -31,16 +32,16 @@ QUIET = frozenset({"spawned", "ended", "failed"})
 class Reporter:
     """Reports of one run."""
 
-    def __init__(self, every_s: float, resumed: bool, workspace: Workspace, console: ev.Console | None) -> None:
-        """Open the files of the run, in which learners report every so many seconds; raises OSError."""
+    def __init__(self, report: ReportSection, resumed: bool, workspace: Workspace, console: ev.Console | None) -> None:
+        """Open the files of the run and what else its rows go to; raises OSError."""
         run_dir = workspace.run_dir
         self.last_row: dict[str, Any] = Lines(run_dir / "metrics.jsonl").last() or {} if resumed else {}
         """Newest row of metrics.jsonl."""
         self._console = console
         """None too once it has failed."""
-        self._journal = Journal(run_dir, lambda note: self._show(lambda console: console.event(note)))
+        self._journal = Journal(run_dir, lambda note: self._show(lambda console: console.event(note)), report.writers)
         self._events = Lines(run_dir / "events.jsonl")
-        self._learners = LearnerRows(every_s)
+        self._learners = LearnerRows(report.every_s)
         self._energy = Energy()
         self._row_shares, self._shown_shares = (TimeShares(workspace.progress["section_ns"]) for _ in range(2))
         self._evaluation: dict[str, Any] = {}

@@ -77,10 +77,11 @@ def _spec(registry: Any, tree: Tree, key: str) -> Any:
 def _fill(tree: Tree, defaults: Mapping[str, Any]) -> None:
     """Add what is missing; never replace, also not a wrong value, which is then reported as written."""
     for key, default in defaults.items():
-        if key not in tree:
+        if isinstance(default, Mapping):
+            inside = tree.setdefault(key, {})
+            _fill(inside if isinstance(inside, dict) else {}, default)
+        elif key not in tree:
             tree[key] = list(default) if isinstance(default, tuple) else copy.deepcopy(default)
-        elif isinstance(default, Mapping) and isinstance(tree[key], dict):
-            _fill(tree[key], default)
 
 
 def _fill_everywhere(tree: Tree) -> None:

@@ -10,6 +10,7 @@ from functools import reduce
 from typing import Any
 
 from actorlearn.algorithms.settings import ALGORITHMS, OffPolicySettings, OnPolicySettings
+from actorlearn.metrics.specs import WRITERS
 from actorlearn.models.specs import EncoderSettings
 from actorlearn.parameters.modes import ALL_KEYS, MODES
 from actorlearn.parameters.published import SLOTS
@@ -17,7 +18,7 @@ from actorlearn.parameters.settings import GossipSettings, LearnersSettings
 from actorlearn.replay.settings import ReplaySettings
 from launch.topology.modes import asked, mode
 from launch.topology.schema import Topology
-from launch.topology.validate import Problem, listed
+from launch.topology.validate import Problem, listed, no_entry
 
 Problems = Iterator[Problem]
 
@@ -26,6 +27,15 @@ def broken(t: Topology) -> Problems:
     """Everything that is wrong with a topology whose values are right by themselves."""
     for rule in RULES:
         yield from rule(t)
+
+
+def writers_can_be_made(t: Topology) -> Problems:
+    """Rows go to writers that are there: whoever writes them is known before anything is started."""
+    for place, name in enumerate(t.report.writers):
+        try:
+            WRITERS.spec(name).load()
+        except ValueError as error:
+            yield no_entry(("report", "writers", place), name, WRITERS, str(error))
 
 
 def whole_groups(t: Topology) -> Problems:
@@ -280,6 +290,7 @@ def targets_at_rollouts(t: Topology) -> Problems:
 
 
 RULES: tuple[Callable[[Topology], Problems], ...] = (
+    writers_can_be_made,
     whole_groups,
     delays_grow,
     spinning_is_given_longer,

@@ -20,6 +20,7 @@ from msgspec import Meta
 
 from actorlearn.algorithms.settings import AlgorithmSettings
 from actorlearn.envs.specs import EnvSettings
+from actorlearn.metrics.specs import DEFAULT_WRITERS
 from actorlearn.models.specs import ModelSettings
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters.settings import GossipSettings, LearnersSettings
@@ -185,6 +186,10 @@ class ReportSection(Section, frozen=True, kw_only=True):
     """Progress reports."""
 
     every_s: Annotated[float, Meta(ge=0.1, le=3_600, description="seconds between rows of metrics.jsonl")] = 2.0
+    writers: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=200)], ...],
+        Meta(max_length=16, description="where rows go besides metrics.jsonl: tensorboard or package.module:Name"),
+    ] = DEFAULT_WRITERS
     norms: Annotated[
         bool,
         Meta(description="columns *_l2: norms of parameters, gradients and update steps, also of the first layers"),

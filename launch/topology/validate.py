@@ -144,7 +144,7 @@ def _of_choice(name: str, tree: Mapping[str, Any]) -> Iterator[Problem]:
     try:
         keys = keys_of(struct_at(name, tree))
     except ValueError as error:
-        yield _no_entry(path, section[by], registry, str(error))
+        yield no_entry((*path, by), section[by], registry, str(error))
         return
     yield from _of_keys(section, keys, path)
 
@@ -161,9 +161,8 @@ def _of_roles(roles: Mapping[str, Any]) -> Iterator[Problem]:
         yield from _of_keys(section, keys, path) if isinstance(section, dict) else [_no_mapping(section, keys, path)]
 
 
-def _no_entry(path: Path, name: str, registry: Registry[Any], error: str) -> Problem:
-    """A name that is in no registry, or names code that cannot be had."""
-    path = (*path, "name")
+def no_entry(path: Path, name: str, registry: Registry[Any], error: str) -> Problem:
+    """Return what is wrong with a name that is in no registry, or that stands for code that cannot be had."""
     if CODE.fullmatch(name):
         rule = error.removeprefix(f"{registry.kind}.name: {name!r}").lstrip(": ")
         return Problem(path, name, rule, "name what can be imported from here")

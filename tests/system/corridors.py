@@ -1,4 +1,4 @@
-"""A kind of environments as a package brings it: its module and, in the same file, its entry ``SPEC``.
+"""A kind of environments as a package brings it: its module and, in the same file, its entry ``SPEC``; and a writer.
 
 A walker starts at the left of a corridor and is paid when it leaves at the right; all corridors are stepped at once.
 """
@@ -6,6 +6,7 @@ A walker starts at the left of a corridor and is paid when it leaves at the righ
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -92,3 +93,16 @@ class Corridors:
 
     def _seen(self) -> npt.NDArray[np.float32]:
         return np.eye(self.spec.observation_shape[0], dtype=np.float32)[self._cells]
+
+
+class Steps:
+    """A writer of metrics: one line with the steps of each row."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._file = (run_dir / "steps.txt").open("a")
+
+    def row(self, values: Mapping[str, Any]) -> None:
+        self._file.write(f"{values['env_steps']}\n")
+
+    def close(self) -> None:
+        self._file.close()

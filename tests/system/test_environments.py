@@ -71,7 +71,10 @@ def test_a_kind_of_environments_is_one_module_and_one_entry(launched: Start, com
         assert refused.returncode == 2 and why in refused.stderr
     assert "corridors (of strange-rl)" in " ".join(command("doctor").stdout.split())
 
-    run = launched("catch", "env.id=corridors/Walk", "env.bonus=2", "total_steps=5_000", "algorithm.reward_clip=null")
+    own = ["env.id=corridors/Walk", "env.bonus=2", f"report.writers=['{corridors.__name__}:Steps']"]
+    run = launched("catch", *own, "total_steps=5_000", "algorithm.reward_clip=null")
     assert finished(run)["episode_return_mean"] == 2.0
+    assert (run.run_dir / "steps.txt").read_text().split() == [str(row["env_steps"]) for row in run.rows()]
+    assert not (run.run_dir / "tensorboard").exists()
     scored = command("eval", run.run_dir, "--episodes", 3, "--json")
     assert json.loads(scored.stdout)["mean"] == 2.0, scored.stderr

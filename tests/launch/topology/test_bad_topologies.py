@@ -171,6 +171,18 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "empty layer": (OK + "model: {hidden_sizes: [0]}\n", ["t:2", "hidden_sizes[0] = 0", "at least 1", "range"]),
     "many layers": (OK + "model: {hidden_sizes: [" + "1," * 17 + "]}", ["t:2", "at most 16 items", "length"]),
     "always sticky": ("env: {id: ALE/Pong-v5, repeat_action_probability: 1}", ["t:1", "= 1", "less than 1", "default"]),
+    "unknown writer": (
+        OK + "report: {writers: [tensorbord]}\n",
+        ["t:2", "report.writers[0] = 'tensorbord'", "jsonl, tensorboard", "did you mean tensorboard?"],
+    ),
+    "writer that is not there": (
+        OK + "report: {writers: ['no_such_one:Rows']}\n",
+        ["t:2", "report.writers[0] = 'no_such_one:Rows'", "no package 'no_such_one' is installed"],
+    ),
+    "no writer": (
+        OK + "report: {writers: ['msgspec:Meta']}\n",
+        ["t:2", "report.writers[0]", "it lacks row, close", "actorlearn/metrics/specs.py"],
+    ),
     # --- words that are not in the list
     "unknown mode": (OK + "mode: snyc\n", ["t:2", "mode = 'snyc'", "must be sync", "did you mean sync?"]),
     "unknown graph": (OK + "gossip: {graph: rong}\n", ["t:2", "'rong'", "or lists of in-peers", "did you mean ring?"]),
