@@ -114,10 +114,11 @@ class SocketMailbox:
         """Read whatever comes, so that what is kept is the newest however seldom it is looked at."""
         while not self._over.is_set():
             frames = self._pull.recv(_POLL_MS)
-            if frames is not None and not self._keep(frames):
+            if frames is not None and not self.keep(frames):
                 self.dropped += 1
 
-    def _keep(self, frames: list[bytes]) -> bool:
+    def keep(self, frames: list[bytes]) -> bool:
+        """Keep a message that came if it is whole, of a learner, and newer than what is here; says whether it was."""
         if len(frames) != 1 or len(frames[0]) != HEADER.size + 4 * self._size:
             return False
         magic, protocol, sender, version, checksum = HEADER.unpack_from(frames[0])

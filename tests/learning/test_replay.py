@@ -16,6 +16,7 @@ from actorlearn import failpoints
 from actorlearn.algorithms.interface import Batch
 from actorlearn.learning.minibatches import Minibatch
 from actorlearn.learning.update import Learning, Update
+from actorlearn.memory.shared import Segment
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.interface import Stopped
 from actorlearn.parameters.settings import AloneExchange
@@ -231,11 +232,12 @@ def test_a_killed_learner_leaves_its_priorities_to_the_next(tmp_path: Path) -> N
     sample, given = source(made).replay.sample(8, source(made).random), np.linspace(0.5, 4.0, 8)
     source(made).replay.update(sample, given)
     before = source(made).replay.sampler.arrays()["priority"].copy()
-    source(made).replay.sampler._tree._node[:2] = 99.0  # type: ignore[attr-defined]  # it was killed while it wrote sums
+    tree = Segment.open(tmp_path / "replay")["tree"]
+    tree[:2] = 99.0  # it was killed while it wrote sums
     again = source(replaying(tmp_path, {"prioritised": True})).replay
     assert again.sampler.arrays()["priority"].tolist() == before.tolist()
     assert len(set(before[before > 0.0])) > 2
-    assert again.sampler._tree.total == pytest.approx(before.sum())  # type: ignore[attr-defined]
+    assert tree[1] == pytest.approx(before.sum())
     assert again.sampler.state()["largest"] == 4.0  # of what is new
 
 
@@ -290,8 +292,7 @@ def test_steps_that_find_no_room_are_dropped_and_not_learned_whether_or_not_thei
 ) -> None:
     made = replaying(tmp_path)
     played = Played(tmp_path, made)
-    source(made).replay._rings.owner[:] = b"somebody who stays"
-    with mock.patch.object(Rings, "leave_to", lambda rings, owners: None):
+    with mock.patch.object(Rings, "place", lambda *_: None):  # all are somebody's who stays
         assert played.rollout(0).steps == 0
         assert played.counts.account.counts.dropped["no_room"] == 0  # it may come again
         again = Played(tmp_path, replaying(tmp_path))

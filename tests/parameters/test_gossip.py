@@ -251,7 +251,8 @@ def test_a_step_that_is_not_finite_changes_no_weights_and_is_not_kept(tmp_path: 
     assert not exchange.step(torch.full((PARAMETERS,), bad), RATE).taken
     assert not exchange.step(torch.ones(PARAMETERS), RATE, usable=False).taken
     assert torch.equal(exchange.weights, start())
-    assert exchange._gradients.version(0) == 0  # of the second, whose loss alone was not finite
+    shown = Published(Segment.open(tmp_path / "gradients-0"))
+    assert shown.version == 0  # of the second, whose loss alone was not finite
     exchange.close()
 
 
@@ -427,9 +428,9 @@ def test_a_poisoned_peer_is_refused_named_and_counted(tmp_path: Path, by_sockets
     poison[SIZE // 2] = bad
     for count in range(1, 12):
         learn(second, torch.zeros(PARAMETERS))
-        poisoned.mailbox.post(poison)
+        posted = poisoned.mailbox.post(poison)  # the other one has posted as often
         deadline_s = time.monotonic() + 30
-        while first._ready() is None and time.monotonic() < deadline_s:
+        while min(first.mailbox.version(peer) for peer in (1, 2)) < posted and time.monotonic() < deadline_s:
             time.sleep(0.001)
         before, other = first.weights.clone(), second.weights.clone()
         learn(first, torch.zeros(PARAMETERS))
@@ -520,16 +521,17 @@ def test_a_peer_that_is_killed_is_missed_by_nobody_and_comes_back(tmp_path: Path
     folder, members = segments(tmp_path, 2), [0, 1]
     exchange = learner(folder, 0, members)
     exchange.join(0, 0)
-    used: list[int] = []
+
+    def used() -> list[int]:
+        """Versions of the peer's messages that were mixed, in order."""
+        return [record.messages[1] for record in records(folder, 0) if record.kind == "mixed"]
 
     def learn_until_mixed(times: int) -> None:
         deadline_s = time.monotonic() + 80.0
-        while len(used) < times:
+        while len(used()) < times:
             assert time.monotonic() < deadline_s
-            learn(exchange, torch.zeros(PARAMETERS))
-            version = exchange._used.get(1, -1)
-            if version >= 0 and version not in used:
-                used.append(version)
+            for _ in range(20):
+                learn(exchange, torch.zeros(PARAMETERS))
 
     for mixed in (3, 6):
         peer = subprocess.Popen([sys.executable, "-c", LEARNER, str(folder)], cwd=ROOT)
@@ -538,16 +540,16 @@ def test_a_peer_that_is_killed_is_missed_by_nobody_and_comes_back(tmp_path: Path
         finally:
             peer.send_signal(signal.SIGKILL)
             assert peer.wait() == -signal.SIGKILL
-        before = exchange._mixes
+        before = len(used())
         for _ in range(50):
             learn(exchange, torch.zeros(PARAMETERS))
-        assert exchange._mixes <= before + 1  # of what it had posted last
+        assert len(used()) <= before + 1  # of what it had posted last
         assert torch.isfinite(exchange.weights).all()
         members[:] = [0]
         learn(exchange)
         assert exchange.metrics()["staleness_max"] >= 48
         members[:] = [0, 1]
-    assert used == sorted(used)
+    assert used() == sorted(set(used()))
     adopted = [record.messages for record in records(folder, 1) if record.kind == "adopted"]
     assert len(adopted) == 1 and adopted[0][0] > 0  # by the second, of this learner's newest message
     exchange.close()

@@ -315,7 +315,7 @@ class TestSocketMailbox(MailboxContract):
     @settings(max_examples=examples(200))
     @given(st.lists(st.binary(max_size=HEADER.size + 4 * SMALL + 4), max_size=3))
     def test_any_frames_are_dropped_without_an_error(self, reader_of_bytes: SocketMailbox, frames: list[bytes]) -> None:
-        assert not reader_of_bytes._keep(frames)
+        assert not reader_of_bytes.keep(frames)
 
     def test_strangers_and_half_messages_do_no_harm(self, reader: SocketMailbox, tmp_path: Path) -> None:
         with socket.socket(socket.AF_UNIX) as stranger:
