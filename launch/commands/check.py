@@ -25,6 +25,7 @@ from launch.plan.memory_order import disorder
 from launch.plan.plan import Plan, plan
 from launch.plan.probe import Description, describe
 from launch.plan.roles import planned
+from launch.runtime.workspace import runtime_root
 from launch.topology.load import load, tree
 
 
@@ -32,7 +33,7 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
     """Print the plan; returns the exit status."""
     loaded = load(topology, overrides)
     run_id = loaded.name  # of a run there would be more: its name and a random end
-    sockets = Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp") / f"actorlearn-{os.getuid()}-{run_id}"
+    sockets = runtime_root() / f"actorlearn-{os.getuid()}-{run_id}"
     made, addresses = plan(loaded, describe(loaded)), Addresses.named(run_id, Path("runs") / loaded.name, sockets)
     if json:
         print(json_format.dumps(as_json(made, addresses)))

@@ -26,6 +26,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from actorlearn.address import PATH_BYTES
 from actorlearn.algorithms.settings import ALGORITHMS
 from actorlearn.envs.specs import ENVIRONMENTS, EnvironmentSpec
 from actorlearn.memory.progress import ROWS as MOST_PROCESSES
@@ -43,6 +44,7 @@ from launch.machine.cgroups import autogroups
 from launch.machine.cores import Cores
 from launch.plan.memory_order import disorder
 from launch.spawning.answers import NoAnswerError, ask
+from launch.topology.schema import LONGEST_NAME
 
 OK, WARN, STOP = "ok", "warn", "stop"
 REGISTRIES: tuple[PlugIns[Any], ...] = (ALGORITHMS, MODELS, OPTIMIZERS, ENVIRONMENTS, WRITERS, ROLES, ENGINES)
@@ -51,10 +53,8 @@ _COLOURS = {OK: "green", WARN: "yellow", STOP: "bold red"}
 _MINIMUM_PYTHON = (3, 11)
 _EEVDF, _SLICES = (6, 6), (6, 12)  # Linux that has them
 _FILES_A_PROCESS = 8  # the supervisor's log, pidfd and pipes for each child, with a margin
-_SMALL_SHM = 256 * 1024**2  # PAAC on Atari needs 60 to 130 MiB; docker gives 64 MiB unless told otherwise
+_SMALL_SHM = 256 * 1024**2  # PAAC on Atari needs 60 to 130 MiB; docker gives 64 MiB by default
 _TIMEOUT_S = 60.0
-_SOCKET_PATH = 107  # bytes of a unix socket's path
-_LONGEST_NAME = 64  # of a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,9 +214,9 @@ def _sockets() -> Finding:
         return Finding("sockets in", f"{found}: cannot be written", STOP, way_out)
     if named and (root.stat().st_uid != os.getuid() or stat.S_IMODE(root.stat().st_mode) & 0o077):
         return Finding("sockets in", f"{found}: open to others", WARN, way_out)
-    longest = len(f"{root}/actorlearn-{os.getuid()}-/inference-255.sock".encode()) + _LONGEST_NAME
-    if longest > _SOCKET_PATH:
-        spare = _LONGEST_NAME - (longest - _SOCKET_PATH)
+    longest = len(f"{root}/actorlearn-{os.getuid()}-/inference-255.sock".encode()) + LONGEST_NAME
+    if longest > PATH_BYTES:
+        spare = LONGEST_NAME - (longest - PATH_BYTES)
         return Finding("sockets in", found, *((STOP, way_out) if spare < 8 else ()))
     return Finding("sockets in", found)
 

@@ -52,7 +52,7 @@ class Workspace:
         """Nothing is touched before the block."""
         self.run_dir = run_dir.absolute()
         run_id = secrets.token_hex(6)
-        self.addresses = Addresses.named(run_id, self.run_dir, _runtime_root() / name_of(run_id))
+        self.addresses = Addresses.named(run_id, self.run_dir, runtime_root() / name_of(run_id))
         self.signals: Signals
         self._stack = ExitStack()
         self._segments: dict[str, Segment] = {}
@@ -189,14 +189,15 @@ def _remove(path: Path) -> None:
 
 def sweep_all() -> tuple[list[str], list[str]]:
     """Remove what dead runs left; returns the run ids of the shared memory and of the directories of sockets."""
-    sockets = [run_id for root in sorted({_runtime_root(), Path("/tmp")}) for run_id in sweep(root)]
+    sockets = [run_id for root in sorted({runtime_root(), Path("/tmp")}) for run_id in sweep(root)]
     return sweep_shared(), sockets
 
 
-def _runtime_root() -> Path:
+def runtime_root() -> Path:
+    """The folder in which runs of this user make the folders of their sockets: $XDG_RUNTIME_DIR, or else /tmp."""
     named = os.environ.get("XDG_RUNTIME_DIR")
     root = Path(named) if named else None
-    # An ipc path has room for 107 bytes, and ours takes up to 70 of them below the root.
+    # An ipc path has room for PATH_BYTES (actorlearn/address.py), 107, and ours takes up to 70 of them below the root.
     usable = root is not None and len(str(root)) <= 36 and root.is_dir() and os.access(root, os.W_OK)
     return root if root is not None and usable else Path("/tmp")
 

@@ -22,7 +22,7 @@ from actorlearn.envs.specs import DEFAULTS, ENVIRONMENTS, EnvironmentSpec
 from actorlearn.optim.specs import OPTIMIZERS
 from launch.machine.cores import usable_cores
 from launch.topology.keys import CHOSEN, keys_of, learns_from_replay, section_of_role, struct_at
-from launch.topology.schema import Topology
+from launch.topology.schema import LONGEST_NAME, Topology
 
 Tree = dict[str, Any]
 
@@ -159,4 +159,4 @@ def _name(tree: Tree) -> str:
     """Name the run after its environment and algorithm: ALE/Pong-v5 with a2c is Pong-v5-a2c."""
     parts = [str(section(tree, key).get(field, "")) for key, field in (("env", "id"), ("algorithm", "name"))]
     words = [re.sub(r"[^A-Za-z0-9._-]+", "-", re.split(r"[/:]", part)[-1]).strip("-.") for part in parts]
-    return "-".join(word for word in words if word)[:64] or "run"
+    return "-".join(word for word in words if word)[:LONGEST_NAME] or "run"

@@ -72,7 +72,7 @@ def keys_of(section: Struct) -> dict[str, Key]:
     """The keys of a section, in their order; first its name, where it has one."""
     described, hints = inspect.type_info(section), get_type_hints(section, include_extras=True)
     assert isinstance(described, inspect.StructType)
-    found = {field.encode_name: told(field.type)._replace(default=_default(field)) for field in described.fields}
+    found = {field.encode_name: key_of(field.type)._replace(default=_default(field)) for field in described.fields}
     ordered = {name: key._replace(kind=_in_order(key.kind, hints[name])) for name, key in found.items()}
     if described.tag_field != "name":
         return ordered
@@ -119,10 +119,10 @@ def learns_from_replay(tree: Mapping[str, Any]) -> bool:
         return True
 
 
-def told(kind: inspect.Type) -> Key:
+def key_of(kind: inspect.Type) -> Key:
     """What a type's annotations say; those of a key that may be null may stand on what else it may be."""
     if isinstance(kind, inspect.Metadata):
-        schema, inner = kind.extra_json_schema or {}, told(kind.type)
+        schema, inner = kind.extra_json_schema or {}, key_of(kind.type)
         return Key(
             inner.kind,
             schema.get("description", inner.description),
@@ -130,7 +130,7 @@ def told(kind: inspect.Type) -> Key:
             kind.extra or inner.words,
         )
     if isinstance(kind, inspect.UnionType):
-        found = [told(part) for part in kind.types]
+        found = [key_of(part) for part in kind.types]
         described = next((key for key in found if key.description or key.words), Key(kind))
         return described._replace(kind=inspect.UnionType(tuple(key.kind for key in found)))
     return Key(kind)
@@ -157,11 +157,11 @@ def leaves() -> Iterator[str]:
 
 def _below(key: Key, part: str | int) -> Key | None:
     if isinstance(part, str) and isinstance(key.kind, inspect.DictType):
-        return told(key.kind.value_type)
+        return key_of(key.kind.value_type)
     if isinstance(part, str):
         return keys_of(key.section).get(part) if key.section else None
     parts = key.kind.types if isinstance(key.kind, inspect.UnionType) else (key.kind,)
-    return next((told(item) for kind in parts for item in items_of(kind, part + 1)[part : part + 1]), None)
+    return next((key_of(item) for kind in parts for item in items_of(kind, part + 1)[part : part + 1]), None)
 
 
 def items_of(kind: inspect.Type, count: int) -> list[inspect.Type]:

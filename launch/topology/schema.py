@@ -27,13 +27,15 @@ from actorlearn.parameters.settings import GossipSettings, LearnersSettings
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.worker.roles import ROLES, Hang, RoleSection, Spin
 
+LONGEST_NAME = 64
+"""Characters of a run's name."""
 Name = Annotated[
     str,
     Meta(
-        pattern=r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,64}$",
+        pattern=rf"^(?!\.{{1,2}}$)[A-Za-z0-9._-]{{1,{LONGEST_NAME}}}$",
         description="the run's name, also its folder's",
         extra={
-            "rule": "a run's name is 1 to 64 letters, digits, dots, dashes or underscores",
+            "rule": f"a run's name is 1 to {LONGEST_NAME} letters, digits, dots, dashes or underscores",
             "way_out": "write for example pong-1",
         },
     ),

@@ -22,13 +22,13 @@ from launch.topology.keys import (
     CHOSEN,
     Key,
     items_of,
+    key_of,
     keys_of,
     learns_from_replay,
     leaves,
     section_of_role,
     struct_at,
     structs_of,
-    told,
 )
 from launch.topology.schema import Topology
 from launch.topology.strict_yaml import MAX_SHOWN, Path, number, short, show
@@ -281,7 +281,7 @@ def _or(key: Key, parts: list[inspect.Type]) -> dict[str, str]:
 def _of_arguments(value: Any, kind: inspect.DictType, path: Path) -> Iterator[Problem]:
     if isinstance(value, dict):
         for name in value:
-            yield from _of_key(name, told(kind.key_type), path)
+            yield from _of_key(name, key_of(kind.key_type), path)
     else:
         yield Problem(path, value, "must be a mapping of arguments", "write for example {size: 6}, or leave it out")
 
@@ -314,7 +314,7 @@ def _of_list(value: Any, key: Key, kind: inspect.Type, path: Path) -> Iterator[P
         return
     examples = tuple(key.examples[0][:1]) if key.examples else ()
     for place, (item, inside) in enumerate(zip(value, items_of(kind, len(value)), strict=False)):
-        yield from _of_key(item, told(inside)._replace(examples=examples), (*path, place))
+        yield from _of_key(item, key_of(inside)._replace(examples=examples), (*path, place))
 
 
 def _of_text(value: Any, key: Key, kind: inspect.StrType, path: Path) -> Iterator[Problem]:
