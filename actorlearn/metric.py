@@ -18,7 +18,7 @@ class Kind(StrEnum):
     RATE = "rate"
     """Per second since the report before; that of a learner that has fallen silent is 0."""
     GAUGE = "gauge"
-    """Of the newest update, or of the time since the report before."""
+    """Value of the newest update, or of the time since the report before."""
 
 
 class Merge(StrEnum):
@@ -28,7 +28,7 @@ class Merge(StrEnum):
     MEAN = "mean"
     MAX = "largest"
     FIRST = "first learner's"
-    """For what all would say alike, or what no mean can be taken of."""
+    """The first learner's value: all would say the same, or no mean can be taken of it."""
 
 
 class Form(StrEnum):

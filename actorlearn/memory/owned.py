@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 class OwnedDirectory:
-    """One such directory, ours."""
+    """A locked directory of this process."""
 
     def __init__(self, path: Path, lock: int) -> None:
         """Use ``create``."""

@@ -4,8 +4,8 @@ Reads and writes ``<directory>/<env_steps>/``; the tensors in it are ``checkpoin
 supervisor chooses the same checkpoint as the trainer.
 
 A manifest holds size and SHA-256 of every other file, and the SHA-256 of its own text before that. Whatever bit is
-flipped and whatever file is cut, added or missing, the folder is damaged: an older one is taken, and whoever asked is
-told. A run is never begun anew like that: that of all that was saved only step 0 is left is an error.
+flipped and whatever file is cut, added or missing, the folder is damaged: an older one is taken, and a warning says so.
+A run is never begun anew like that: it is an error when of all that was saved only step 0 is left.
 """
 
 from __future__ import annotations

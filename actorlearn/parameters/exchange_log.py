@@ -25,7 +25,7 @@ NAME = "exchanges"
 
 
 class ExchangeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that a learner did."""
+    """One event in a learner's weights: local steps, a mix, an adoption, or a comparison of all messages."""
 
     time_ns: int
     """Time of the machine's monotonic clock, which all its processes share."""

@@ -88,7 +88,7 @@ class Refusal(NamedTuple):
 
 
 class ModeSpec:
-    """One mode; what is not said otherwise is as for a learner that is alone."""
+    """One mode: its defaults here are those of a learner that is alone."""
 
     name: ClassVar[str]
     asked_as: ClassVar[str]

@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from actorlearn.address import ByLearner, Ipc, Shm
 from actorlearn.parameters.mixing import Graph, GraphSettings
+from actorlearn.parameters.store import CHUNKS
 
 MOST_LEARNERS = 64
 """Number of learners that a run can ever have had: each has a row of counts, and its number is never given again."""
@@ -32,7 +33,7 @@ class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     ] = "none"
     chunks: Annotated[
         int, Meta(ge=1, le=1_024, description="async: parts of the parameter store, each with its own lock")
-    ] = 3
+    ] = CHUNKS
     local_steps: Annotated[
         int,
         Meta(

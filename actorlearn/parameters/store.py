@@ -29,7 +29,8 @@ from actorlearn.memory.fields import Field
 from actorlearn.memory.record import SLOTS, CommittedRecord
 from actorlearn.memory.shared import Segment
 
-CHUNKS = 3  # as many as Stooke & Abbeel's code has
+CHUNKS = 3
+"""Chunks of a store unless a topology says otherwise: as many as Stooke & Abbeel's code has."""
 _TURN_S = 2e-4
 """Sleep after a turn in which every lock was taken. A chunk is held for some milliseconds."""
 _WORDS = 16
@@ -44,7 +45,7 @@ class LearnerRecord(NamedTuple):
     used: int
     """Environment steps it has learned from, in this store and before."""
     home: int
-    """Those of them in rollouts of which a change at least is in the store: local steps die with their learner."""
+    """The part of ``used`` in rollouts of which the store has a change at least: local steps die with their learner."""
     updates: int
     """Updates it has made since it joined first, one for each rollout."""
     began: int

@@ -12,7 +12,7 @@ from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.fields import Field
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, block_fields, rollouts_fields
 from actorlearn.processes.snapshots import Snapshots
-from actorlearn.replay.flushed import Flushed, Record, flushed_fields
+from actorlearn.replay.flushed import Flushed, FlushRecord, flushed_fields
 from tests.interleavings.arrays import Words, sleep
 from tests.interleavings.code import Done, Process, expect
 from tests.interleavings.explore import Scenario
@@ -68,7 +68,7 @@ def flushing(*, flushes: int = 3, kills: int = 2) -> Scenario:
         if number == flushes:
             return Done()
         shown, owner, following, rollouts = _flushed(number + 1)
-        flushed.commit(Record(np.array(shown), np.array(owner), np.array(following), np.array(rollouts)))
+        flushed.commit(FlushRecord(np.array(shown), np.array(owner), np.array(following), np.array(rollouts)))
         return 0
 
     return Scenario(
