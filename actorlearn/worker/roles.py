@@ -72,9 +72,9 @@ class RoleSpec(PlugIn):
     section: type[RoleSection] | None = RoleSection
     """The role's keys in a topology; None where the topology has a section of its own for it, as for shipped roles."""
     scope: Literal["learner", "run"] = "learner"
-    """Whom it works for. What works for a learner comes and goes with its trainer."""
+    """Unit that it works for: what works for a learner comes and goes with its trainer."""
     needed: Literal["each", "one", "none"] = "each"
-    """Without whom a learner, or the run, cannot go on: each of this role that it has, at least one, or none."""
+    """Processes of it without which a learner, or the run, cannot go on: each of them, at least one, or none."""
     in_step: bool = True
     """Whether it waits for others many times a second, and so loses most when it is woken late."""
     woken: bool = True
@@ -95,7 +95,7 @@ class RoleSpec(PlugIn):
 
 @dataclass(frozen=True, kw_only=True)
 class RolePlan:
-    """How many processes of a role a topology means, and what each is told; asked by ``launch/plan`` alone. Pure.
+    """Plan of a role: how many processes a topology means, and what each is told. Pure; used by ``launch/plan`` alone.
 
     A topology here is a ``launch.topology.schema.Topology`` without any ``auto``.
     """

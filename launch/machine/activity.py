@@ -1,4 +1,4 @@
-"""What a process is doing, as the kernel sees it: running, waiting for a disk, waiting, or stopped.
+"""Activity of a process, as the kernel sees it: running, waiting for a disk, waiting, or stopped.
 
 Reads /proc, of the process and of those it has started: an environment may be a program of its own. A process that
 others keep off the processor counts as running, because it wants to.
@@ -12,13 +12,13 @@ from os import sysconf
 from pathlib import Path
 
 SHARE = 0.1
-"""Of one core, from which on a process that is never seen running has run: less is a thread that looks now and then."""
+"""Share of one core from which on a process never seen running counts as running: less is a thread that polls."""
 
 _TIMESTEPS_PER_S = sysconf("SC_CLK_TCK")
 
 
 class Activity(StrEnum):
-    """In the words that a person reads."""
+    """Kind of activity, in the words that a person reads."""
 
     RUNNING = "it computes"
     DISK = "it waits for a disk or another device"
@@ -31,13 +31,13 @@ class Watch:
     """One process, looked at again and again."""
 
     def __init__(self, pid: int, proc: Path = Path("/proc")) -> None:
-        """Nothing is known yet: the first look sees only what happens at that moment."""
+        """Begin to watch: the first look sees only what happens at that moment."""
         self._pid = pid
         self._proc = proc
         self._before: tuple[float, float] | None = None
 
     def look(self, now_s: float) -> Activity:
-        """What it is doing, and has been doing since the last look; ``now_s`` are seconds of any steady clock."""
+        """Return its activity since the last look; ``now_s`` are seconds of any steady clock."""
         own = self._states(self._pid)
         if not own:
             return Activity.GONE
@@ -61,7 +61,7 @@ class Watch:
         return sum(int(timesteps) for timesteps in fields[11:15]) / _TIMESTEPS_PER_S
 
     def _descendants(self, pid: int) -> list[int]:
-        """Those it has started, and theirs; none on a kernel that does not list them."""
+        """Return the processes it has started, and theirs; none on a kernel that does not list them."""
         found: list[int] = []
         for task in self._threads(pid):
             with suppress(OSError):
@@ -77,7 +77,7 @@ class Watch:
 
 
 def _fields(stat: Path) -> list[str]:
-    """What follows the name, which is any bytes, in a stat file (proc(5)): the state first; nothing if it is gone."""
+    """Return the fields of a stat file (proc(5)) after the name, which is any bytes; none if the process is gone."""
     try:
         return stat.read_bytes().decode(errors="replace").rpartition(")")[2].split()
     except OSError:

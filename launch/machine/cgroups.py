@@ -15,7 +15,7 @@ AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 QUOTA_FILE = {1: "cpu.cfs_quota_us", 2: "cpu.max"}
 """Version -> the file of a group that says how much time it may use in a period."""
 PERIOD_FILE = "cpu.cfs_period_us"
-"""Of version 1; version 2 has both numbers in one file."""
+"""File with the period of version 1; version 2 has both numbers in one file."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Quota:
     cores: float
     """Seconds of processor time a second; 1.5 is one core and half of another, or three quarters of two."""
     file: Path
-    """Where it stands."""
+    """File in which it stands."""
     version: int
 
 
@@ -36,7 +36,7 @@ class Group:
     version: int
     folder: Path
     mount: Path
-    """Where the hierarchy begins, or the part of it that a container sees."""
+    """Root of the hierarchy, or of the part of it that a container sees."""
 
     def quota(self) -> Quota | None:
         """The least of its own limit and those of the groups around it; None where nothing is limited."""

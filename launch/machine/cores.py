@@ -18,12 +18,12 @@ SYSTEM = Path("/sys/devices/system")
 
 @dataclass(frozen=True)
 class Cores:
-    """What this process and its children may use of the cores."""
+    """Cores that this process and its children may use, and the quota on their time."""
 
     allowed: int
     """CPUs they may run on."""
     quota: Quota | None = None
-    """Of those CPUs' time."""
+    """Limit on those CPUs' time; None where there is none."""
 
     @classmethod
     def here(cls) -> Cores:
@@ -61,7 +61,7 @@ def usable_cores() -> float:
 
 
 def begun_cores() -> int:
-    """The same in processes that each want a core, of which the last may get a part of one."""
+    """Return `usable_cores` rounded up: processes that each want a core, of which the last may get a part of one."""
     return math.ceil(usable_cores())
 
 

@@ -1,4 +1,4 @@
-"""Where a run has what its processes share: names of segments, sockets, wakeups and folders. Pure; opens nothing."""
+"""Addresses of what the processes of a run share: segments, sockets, wakeups and folders. Pure; opens nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Addresses:
 
     @classmethod
     def named(cls, run_id: str, run_dir: Path, sockets: Path) -> Addresses:
-        """Those of a run of this id and of this user."""
+        """Return the addresses of a run of this id and of this user."""
         return cls(run_id, run_dir.absolute(), SHM_ROOT / f"actorlearn-{os.getuid()}-{run_id}", sockets)
 
     @property
@@ -64,7 +64,7 @@ class Addresses:
         return Pipe(f"{self.sockets / process.name}.wakeup")
 
     def checkpoints(self, learner: int) -> Path:
-        """Where a learner saves."""
+        """Return the folder in which a learner saves."""
         return directory_of(self.run_dir / "checkpoints", learner)
 
     def states(self, learner: int) -> Path:

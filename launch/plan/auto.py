@@ -1,4 +1,4 @@
-"""What ``auto`` means here: numbers and modes that depend on the machine, each with the measurement behind it.
+"""Decides every ``auto`` of a topology: values that depend on the machine, each with the measurement behind it.
 
 Reads a topology and what the processor can do; returns the topology without any ``auto``, and why. Numbers that follow
 the cores and that nobody has written are explained too. ``actorlearn check`` and ``top`` show the reasons, and the run
@@ -82,7 +82,7 @@ def rows_answered(topology: Topology) -> int:
 
 
 def crowded(topology: Topology, cores: float) -> str:
-    """What is wrong with the learners' threads on so many cores; empty where nothing is.
+    """Return what is wrong with the learners' threads on so many cores; empty where nothing is.
 
     When torch split every operation, two learners of two threads on two cores learned 200 to 320 steps/s together, of
     one thread each 2,200. Not measured again since threads share out passes, which wait for one another far less often.
@@ -97,7 +97,7 @@ def crowded(topology: Topology, cores: float) -> str:
 
 
 def _by_cores(topology: Topology, cores: Cores) -> list[Choice]:
-    """Why the numbers that nobody has written are what they are (``launch/topology/defaults.py`` counts them)."""
+    """Explain numbers that were left to the cores (``launch/topology/defaults.py`` counts them)."""
     kind, learners = ENVIRONMENTS.of(topology.env.id), topology.learners.count
     on = f"{cores}, shared by {learners} learners" if learners > 1 else str(cores)
     part = ", a part of one counted as one" if cores.rationed else ""

@@ -23,12 +23,12 @@ from launch.topology.modes import mode
 
 KEY = "checkpoint.exact"
 MOST_BYTES = 256 << 20
-"""Of a learner's blocks, up to which ``auto`` is exact: a run that is stopped within a rollout saves what is in them.
+"""Largest blocks of a learner with which ``auto`` is exact: a run stopped within a rollout saves what is in them.
 """
 
 
 def hindrances(topology: Topology, description: Description) -> list[str]:
-    """Why a run that is resumed goes on otherwise than it would have; empty where it does not."""
+    """Return the reasons why a resumed run would not go on as if it had not been interrupted; empty where it would."""
     t, s = topology, topology.simulators
     several = s.blocks > 1 and s.weights == "newest"
     devices = {"trainer.device": t.trainer.device, "inference.device": t.inference.device}
@@ -64,7 +64,7 @@ def chosen(topology: Topology, description: Description) -> Choice:
 
 
 def depends_on(topology: Topology) -> dict[str, Any]:
-    """What simulators depend on that go on where others stood, as trainers save it with their snapshots.
+    """Return the keys that must not change for simulators to go on from snapshots; saved with these by trainers.
 
     Whatever else is changed at a resume changes how the run goes on, and not from where.
     """
@@ -76,7 +76,7 @@ def depends_on(topology: Topology) -> dict[str, Any]:
 
 
 def begins_anew(states: Sequence[Mapping[str, Any]], simulators: Sequence[Sequence[str]], topology: Topology) -> str:
-    """Why simulators cannot go on where those stood that were saved; empty where they can.
+    """Return why simulators cannot go on from the snapshots that were saved; empty where they can.
 
     ``states`` are those of the learners' checkpoints; ``simulators`` names those that each learner begins with.
     """

@@ -15,7 +15,7 @@ ORDERED = ("x86_64", "AMD64")
 
 
 def disorder(machine: str = "") -> str:
-    """What is wrong with a machine, this one if none is named; empty where nothing is."""
+    """Return what is wrong with a machine, this one if none is named; empty where nothing is."""
     machine = machine or platform.machine()
     if machine in ORDERED:
         return ""

@@ -1,4 +1,4 @@
-"""Where each process of a run computes: its device and its core, on this machine. Pure."""
+"""Placement of the processes of a run on this machine: the device and the core of each. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from launch.topology.load import Topology
 
 
 class Processor(NamedTuple):
-    """Where one process computes."""
+    """Device and core on which one process computes."""
 
     device: str
-    """As torch names it: cpu, or cuda:0."""
+    """Device as torch names it: cpu, or cuda:0."""
     core: int | None
     """The one core it stays on; None where the kernel chooses."""
 
@@ -27,7 +27,7 @@ class Placement:
     inference: str
     trainer: str
     cores: tuple[int, ...] = ()
-    """Which simulators take in turn; none are chosen where there are none."""
+    """Cores that simulators are pinned to, in turn; empty where they are not pinned."""
 
     def of(self, process: ProcessId) -> Processor:
         """Return where one process computes."""

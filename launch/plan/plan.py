@@ -27,18 +27,18 @@ from launch.topology.modes import asked, mode
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything about a run that follows from topology, description and machine."""
+    """Plan of a run: all that follows from topology, description and machine."""
 
     topology: Topology
     """Without any ``auto``."""
     description: Description
     cores: Cores
     choices: tuple[Choice, ...]
-    """What ``auto`` became in the topology, and what followed the cores."""
+    """Values that ``auto`` became, and those that followed the cores, each with its reason."""
     exact: bool
     """Whether checkpoints have all that a run goes on from as if it had not been interrupted."""
     processes: tuple[PlannedProcess, ...]
-    """Those the run begins with, in the order in which they are started."""
+    """Processes that the run begins with, in the order in which they are started."""
 
     @property
     def block_shape(self) -> BlockShape:
@@ -76,18 +76,18 @@ class Plan:
 
     @property
     def expected_shape(self) -> dict[str, str]:
-        """What a simulator must say of itself to take part."""
+        """Values that a simulator must report about itself to be admitted, by key."""
         t = self.topology
         horizon, simulators = t.algorithm.horizon, t.simulators
         return agreed(t.env.id, self.description, horizon, simulators.blocks, simulators.groups)
 
     @property
     def graph(self) -> GraphSettings | None:
-        """Who mixes whose weights; None where nobody does."""
+        """Graph on which learners mix their weights; None where they do not."""
         return mode(self.topology).graph(asked(self.topology))
 
     def mailbox(self, process: PlannedProcess, addresses: Addresses) -> str:
-        """Where a trainer listens for messages of other learners; "" where nobody sends it any."""
+        """Return the endpoint on which a trainer listens for other learners; "" where none sends it anything."""
         if not ROLES.spec(process.id.role).learns:
             return ""
         listens = mode(self.topology).exchange(process.id.learner, 0, asked(self.topology), addresses.folders).listens

@@ -25,7 +25,7 @@ LIMIT_S = 60.0
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """What an environment, an algorithm and a network turn out to be."""
+    """Shapes and sizes of an environment, an algorithm and a network, found by building them once."""
 
     observation_shape: tuple[int, ...]
     observation_dtype: str
@@ -42,9 +42,9 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     observation_from: str = ""
     """For people: the space that observations are made of."""
     left_out: tuple[str, ...] = ()
-    """What the environment's observations have and networks do not see."""
+    """Parts of the environment's observations that networks do not see."""
     inexact: str = ""
-    """Why the environment's state cannot be taken; empty where it can."""
+    """Reason why the environment's state cannot be saved; empty where it can."""
 
     @property
     def unseen(self) -> str:

@@ -1,4 +1,4 @@
-"""What a plan lists: processes and segments. Pure."""
+"""Processes and segments that a plan lists. Pure."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class PlannedProcess:
     """One process of the run, through all its incarnations."""
 
     id: ProcessId
-    """Of its first incarnation."""
+    """Identity of its first incarnation."""
     index: int
     """Row in the progress segment; that of a process that has left is used again."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name that all its incarnations share."""
         return self.id.name
 
 
@@ -38,7 +38,7 @@ class PlannedSegment:
 
 
 def first_processes(topology: Topology) -> tuple[PlannedProcess, ...]:
-    """Those that a run begins with, in the order in which they are started; TopologyError when they are too many."""
+    """Return the processes that a run begins with, in the order of their start; raises TopologyError for too many."""
     t = topology
     run = [role for role in ROLES.specs() if role.scope == "run"]
     ids = learners(t, range(t.learners.count), 0)
@@ -53,7 +53,7 @@ def first_processes(topology: Topology) -> tuple[PlannedProcess, ...]:
 
 
 def learners(topology: Topology, numbers: Sequence[int], first_simulator: int) -> list[ProcessId]:
-    """What learners of these numbers consist of; their simulators are numbered from the first on."""
+    """Return the processes of learners of these numbers; their simulators are numbered from ``first_simulator`` on."""
     simulators, ids = count(first_simulator), list[ProcessId]()
     for role in ROLES.specs():
         each = counted(role, topology)

@@ -38,7 +38,7 @@ from launch.topology.modes import asked, mode
 
 @dataclass(frozen=True)
 class Briefing:
-    """What the settings of all processes of a run follow from."""
+    """Facts that the settings of all processes of a run follow from."""
 
     topology: Topology
     """Without any ``auto``."""
@@ -51,7 +51,7 @@ class Briefing:
 
 
 class Start(NamedTuple):
-    """How one incarnation starts."""
+    """Differences between one incarnation of a process and the next."""
 
     resume: bool = False
     """A trainer from the newest checkpoint."""
@@ -97,7 +97,7 @@ def instructions(briefing: Briefing, process: ProcessId, index: int, start: Star
 
 
 def policy(topology: Topology, description: Description) -> PolicySettings:
-    """What is needed to build the network and the algorithm."""
+    """Return the settings from which network and algorithm are built."""
     return PolicySettings(
         observation_shape=description.observation_shape,
         observation_dtype=description.observation_dtype,

@@ -20,7 +20,7 @@ from launch.topology.modes import asked, mode
 
 
 def environments(t: Topology) -> int:
-    """How many there are at the start, of all learners."""
+    """Return the number of environments at the start, of all learners together."""
     return t.learners.count * t.simulators.environments
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 FIRST = 10
-"""So many get a line each; after them the hundredth, the thousandth and so on, so that no flood fills a disk."""
+"""Complaints that get a line each; after them only the hundredth, the thousandth and so on: no flood fills a disk."""
 
 
 class Complaints:

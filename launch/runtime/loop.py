@@ -38,7 +38,7 @@ from launch.topology.modes import mode
 TURN_S = 0.1
 SHOW_EVERY_S = 0.5
 LAST_WORDS_S = 0.05
-"""How long we listen for what a process said just before its exit, which may be seen first."""
+"""Seconds of listening for what a process said just before its exit, which may be seen first."""
 
 MOST_MESSAGES = 1000
 """Read in one turn; whoever floods the socket must not keep us from the others."""
@@ -95,7 +95,7 @@ class Runner:
         self.attached_before = attached_before(workspace.run_dir / "events.jsonl") if resumed else []
         self._now_s, self._shown_s = 0.0, -SHOW_EVERY_S
         self._peers: dict[str, Key] = {}
-        """Who speaks by which ids on the control socket, of the processes that there are; all others are command lines.
+        """Living processes by the ids with which they speak on the control socket; all other ids are command lines.
         """
         self._done: ev.Done | None = None
         self._events: deque[ev.Event] = deque()
@@ -111,7 +111,7 @@ class Runner:
             ev.Row: self._row,
             ev.Done: self._end,
         }
-        """What is done about each kind of action; returns the event that comes of it, if any."""
+        """Function that does what an action says, by its type; it returns the event that comes of that, if any."""
 
     def run(self) -> int:
         """Turn the loop until the supervisor is done; the summary is written whatever happens."""

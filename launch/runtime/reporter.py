@@ -38,7 +38,7 @@ class Reporter:
         self.last_row: dict[str, Any] = Lines(run_dir / "metrics.jsonl").last() or {} if resumed else {}
         """Newest row of metrics.jsonl."""
         self._console = console
-        """None too once it has failed."""
+        """Console on which all is shown; None where there is none, and once it has failed."""
         self._journal = Journal(run_dir, lambda note: self._show(lambda console: console.event(note)), report.writers)
         self._events = Lines(run_dir / "events.jsonl")
         self._learners = LearnerRows(report.every_s)

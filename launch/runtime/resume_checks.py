@@ -1,4 +1,4 @@
-"""What a run that is resumed goes on from, looked for in its folder; refuses topologies that cannot go on from that.
+"""Finds what a resumed run goes on from, in its folder; refuses topologies that cannot go on from that.
 
 Reads checkpoints and events; changes nothing.
 """
@@ -39,11 +39,11 @@ _SHAPED_BY = {
     "margin": "algorithm.horizon",
     "prioritised": "replay.prioritised",
 }
-"""What gives a replay its shape, by the parts of a ReplayShape; what others follow from is first."""
+"""Keys that give a replay its shape, by the part of a ReplayShape; parts that others follow from come first."""
 
 
 def found(plan: Plan, run_dir: Path, resume: bool) -> Resumption:
-    """What a run in this folder goes on from; nothing where it is not to be resumed.
+    """Return what a run in this folder goes on from; nothing where it is not to be resumed.
 
     Raises RunError where there is nothing to go on from, where more has been learned than is wanted, and where a replay
     was saved otherwise than the topology wants it.

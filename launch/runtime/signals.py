@@ -22,7 +22,7 @@ class Signals:
         self._wakeup_fd = signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
 
     def read(self) -> list[int]:
-        """Which have come since the last call."""
+        """Return the signals that have come since the last call."""
         try:
             return [number for number in os.read(self.fd, 4096) if number in self._handlers]
         except BlockingIOError:

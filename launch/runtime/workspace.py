@@ -36,7 +36,7 @@ FOLDERS = ("logs", "settings", "checkpoints")
 
 
 class Closable(Protocol):
-    """What can be given back."""
+    """Anything that is given back by closing it."""
 
     def close(self) -> None:
         """Give back."""
@@ -49,7 +49,7 @@ class Workspace:
     """``with Workspace(run_dir) as workspace``: what it made, and what ``keep`` was given, is gone after it."""
 
     def __init__(self, run_dir: Path) -> None:
-        """Nothing is touched before the block."""
+        """Name the folder; nothing is touched before the block."""
         self.run_dir = run_dir.absolute()
         run_id = secrets.token_hex(6)
         self.addresses = Addresses.named(run_id, self.run_dir, runtime_root() / name_of(run_id))
@@ -57,7 +57,7 @@ class Workspace:
         self._stack = ExitStack()
         self._segments: dict[str, Segment] = {}
         self._learner_segments: dict[str, list[Field]] = {}
-        """Fields of each kind that every learner has one of."""
+        """Fields of each kind of segment that every learner has one of."""
         self._block_shape: BlockShape
         self._topology: Topology
 
@@ -127,7 +127,7 @@ class Workspace:
         return made
 
     def member(self, simulator: ProcessId) -> Member:
-        """Where one incarnation of a simulator is found."""
+        """Return the member that one incarnation of a simulator is: its blocks, its wakeup and its server."""
         return Member(
             id=simulator,
             segment=self.addresses.blocks(simulator),

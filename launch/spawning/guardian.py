@@ -31,7 +31,7 @@ from typing import Any, TextIO
 RUN_MARK, ROLE_MARK = "ACTORLEARN_RUN_ID", "ACTORLEARN_PROCESS"
 """Environment variables, inherited by what a role starts: the run, and name and incarnation of the role."""
 PARENT = "ACTORLEARN_PARENT_PID"
-"""Environment variable: whose end a role does not outlive."""
+"""Environment variable: id of the process that a role does not outlive."""
 
 _PR_SET_CHILD_SUBREAPER = 36
 ANSWER_S = 10.0
@@ -127,7 +127,7 @@ def end_marked(run_id: str, limit_s: float = _END_S) -> None:
 
 
 def run(command: Sequence[str], limit_s: float | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    """As subprocess.run with captured output; what the command has started itself ends with it, and all with us.
+    """Run a command as subprocess.run with captured output; what it has started ends with it, and all end with us.
 
     Raises OSError, and TimeoutExpired after ``limit_s``.
     """
@@ -151,7 +151,7 @@ def run(command: Sequence[str], limit_s: float | None = None, **environment: str
 
 
 def _output() -> TextIO:
-    """What a command writes to, and we read when it has ended. In memory: a disk may be full."""
+    """Open a file in memory for a command's output, which is read when it has ended; a disk may be full."""
     return open(os.memfd_create("output"), "w+", errors="replace")
 
 

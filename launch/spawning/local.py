@@ -1,4 +1,4 @@
-"""The processes themselves: started, signalled and reaped, each known by a pidfd so that no other can be hit.
+"""Processes of this machine: started, signalled and reaped, each known by a pidfd so that no other can be hit.
 
 They are children of a guardian (``launch/spawning/guardian.py``), which ends whatever they start themselves. Knows
 names and incarnations; refuses to know why a process should live or die.
@@ -30,14 +30,14 @@ class Process:
     pid: int
     pidfd: int
     guardian: Guardian
-    """Its parent."""
+    """Guardian whose child it is."""
 
 
 class LocalSpawner:
     """Processes of this machine, children of a guardian; they write to ``logs/<name>.log``."""
 
     def __init__(self, logs: Path, run_id: str) -> None:
-        """None yet."""
+        """Start none yet."""
         self._selector = selectors.EpollSelector()
         self._logs = logs
         self._run_id = run_id
@@ -46,11 +46,11 @@ class LocalSpawner:
 
     @property
     def fd(self) -> int:
-        """Ready for as long as a pidfd is."""
+        """Descriptor that is ready for as long as a pidfd is."""
         return self._selector.fileno()
 
     def ended(self) -> list[Key]:
-        """Whose pidfds are ready."""
+        """Return those whose pidfds are ready."""
         return [key.data for key, _ in self._selector.select(0)]
 
     def spawn(self, name: str, incarnation: int, role: str, settings: Path, threads: int) -> int:

@@ -1,4 +1,5 @@
-"""What starts the processes of a run, wherever that is: this machine (``launch/spawning/local.py``) is one answer."""
+"""The protocol of spawners, which start the processes of a run: on this machine (``launch/spawning/local.py``),
+or by other engines (``launch/engines/specs.py``)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ class SpawnerLostError(OSError):
 
 
 class Spawner(Protocol):
-    """All processes of a run: started, signalled and reaped. Knows no reason why one should live or die."""
+    """Starts, signals and reaps the processes of a run. Knows no reason why one should live or die."""
 
     @property
     def fd(self) -> int:
@@ -29,10 +30,10 @@ class Spawner(Protocol):
         Raises SpawnerLostError, or another OSError; then there is no process."""
 
     def ended(self) -> list[Key]:
-        """Who has ended and was not reaped."""
+        """Return those that have ended and were not reaped."""
 
     def reap(self, key: Key) -> int:
-        """Return code of one that has ended, negative for a signal; what it may have started itself is ended too."""
+        """Return the exit code of one that has ended, negative for a signal; what it has started is ended too."""
 
     def kill(self, name: str, incarnation: int, sent: int) -> None:
         """Signal a process, with SIGKILL all that it has started too. One that is gone already is left alone."""

@@ -1,4 +1,4 @@
-"""Who may take part: compares a child's Hello with what the run expects, before it is let near shared memory."""
+"""Admission to a run: compares a child's Hello with what is expected, before it is let near shared memory."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ Jitter = Callable[[str, int], float]
 
 
 class State(StrEnum):
-    """Where a child is in its life."""
+    """State of a child, from its first start to its end."""
 
     BACKOFF = "backoff"
     """Not there; will be started when its delay is over. Also before the first start."""
@@ -58,12 +58,12 @@ class TransitionError(RuntimeError):
 
 
 def spread(name: str, incarnation: int) -> float:
-    """A factor from 0.8 to 1.2: children that died together do not come back together, yet each time the same."""
+    """Return a factor from 0.8 to 1.2, always the same: children that died together do not come back together."""
     return 0.8 + 0.4 * (zlib.crc32(f"{name}.{incarnation}".encode()) / 0xFFFFFFFF)
 
 
 def cause_of(returncode: int) -> str:
-    """A return code in words."""
+    """Return the cause of death that a return code stands for, in words."""
     return f"signal {-returncode}" if returncode < 0 else f"exit {returncode}"
 
 
@@ -72,17 +72,17 @@ class Child:
     """One process in the list, through all its incarnations."""
 
     first: ProcessId
-    """Who its first incarnation is."""
+    """Identity of its first incarnation."""
     guest: bool = False
     """Asked for by attach and not yet admitted."""
     company: str = ""
     """The trainer it was attached with; once it is leaving, the one it must leave with."""
     budget: Budget = BUDGET
-    """How often it may be started again, and when."""
+    """Limits on how often it is started again, and the delays before that."""
     state: State = State.BACKOFF
     incarnation: int = -1
     since_s: float = 0.0
-    """When it came into its state; while in BACKOFF, when that ends."""
+    """Time of its last change of state, in seconds; while in BACKOFF, the time of its next start."""
     pid: int | None = None
     member: Member | None = None
     greeted: bool = False
@@ -93,7 +93,7 @@ class Child:
     """Newest order this incarnation has put into effect."""
     sent_s: float = 0.0
     killed_for: str = ""
-    """Why we are killing it; the cause of death when it comes."""
+    """Reason for which it is being killed: the cause of its death, once it has died."""
     leaving: bool = False
     finished: bool = False
     """Whether this incarnation has said Finished."""
@@ -101,11 +101,11 @@ class Child:
     error: str = ""
     """First error of the present series of deaths."""
     cause: str = ""
-    """What the last death came from."""
+    """Cause of its last death."""
     saved_steps: int = -1
     """Environment steps of its newest checkpoint (trainers only)."""
     postponed: int = 0
-    """How often in a row its next incarnation could not be started for want of room."""
+    """Number of times in a row that its next incarnation could not be started for want of room."""
     _unsaved_restarts: int = 0
     _restarts_s: list[float] = field(default_factory=list)
     _starts_in_vain: int = 0
@@ -120,7 +120,7 @@ class Child:
             self.admitted = False
 
     def begin(self, now_s: float) -> None:
-        """A new incarnation, of which nothing is known yet."""
+        """Begin a new incarnation, of which nothing is known yet."""
         self.to(State.STARTING, now_s)
         self.incarnation += 1
         self.pid, self.member, self.applied = None, None, 0
@@ -130,7 +130,7 @@ class Child:
             self._unsaved_restarts += 1
 
     def postpone(self, now_s: float, jitter: Jitter) -> None:
-        """The incarnation that was to begin has never been; the next try is that one again, and costs no restart."""
+        """Take back an incarnation that could not be started; it is tried again later, which counts as no restart."""
         self.to(State.BACKOFF, now_s)
         self.since_s += self._delay_s(self.postponed, jitter)
         self.postponed += 1
@@ -140,7 +140,7 @@ class Child:
         self.incarnation -= 1
 
     def admit(self, now_s: float) -> None:
-        """Its Hello was accepted."""
+        """Take note that its Hello was accepted."""
         self.to(State.RUNNING, now_s)
         self.greeted = self.admitted = True
         self.guest = False
@@ -148,17 +148,17 @@ class Child:
 
     @property
     def id(self) -> ProcessId:
-        """Who its newest incarnation is; before the first one is spawned its number is -1."""
+        """Identity of its newest incarnation, whose number is -1 before the first one is spawned."""
         return self.first.again(self.incarnation)
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name that all its incarnations share."""
         return self.first.name
 
     @property
     def role(self) -> RoleSpec:
-        """What it does, and how the run depends on it."""
+        """Spec of its role: how the run depends on it."""
         return ROLES.spec(self.first.role)
 
     @property
@@ -177,7 +177,7 @@ class Child:
             self.error = error
 
     def saved(self, env_steps: int) -> None:
-        """A checkpoint is on disk; one newer than all before shows that the restarts were worth it."""
+        """Take note of a checkpoint on disk: one newer than all before sets the count of unsaved restarts to zero."""
         if env_steps > self.saved_steps:
             self.saved_steps, self._unsaved_restarts = env_steps, 0
 
@@ -187,7 +187,7 @@ class Child:
         return self.role.learns and self._unsaved_restarts >= self.budget.unsaved_restarts
 
     def restart_delay_s(self, now_s: float, jitter: Jitter) -> float | None:
-        """Seconds to wait after the death that has just been seen, or None when the budget is spent."""
+        """Return the seconds to wait after the death that has just been seen, or None when the budget is spent."""
         if self.state is State.STARTING:
             self._starts_in_vain += 1
         restarts = len(self._recent(now_s))
@@ -199,6 +199,6 @@ class Child:
         return [then_s for then_s in self._restarts_s if now_s - then_s < self.budget.restarts_within_s]
 
     def _delay_s(self, tries: int, jitter: Jitter) -> float:
-        """Twice as long after every try, up to a limit."""
+        """Return a delay that doubles with every try, up to a limit."""
         delay_s = self.budget.restart_delay_s * 2.0 ** min(tries, 32) * jitter(self.name, self.incarnation)
         return min(self.budget.longest_restart_delay_s, delay_s)

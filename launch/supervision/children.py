@@ -35,16 +35,16 @@ class Children:
         budget: Budget,
         do: Callable[[ev.Action], None],
     ) -> None:
-        """Nobody is started yet."""
+        """Start none of them yet."""
         self.named = {p.name: Child(p.id, budget=budget) for p in processes}
         self.failures: dict[str, str] = {}
-        """Why names that are no longer listed came to a bad end."""
+        """Reasons why processes that are no longer listed came to a bad end, by name."""
         self._ended: dict[str, Member] = {}
         """Members of simulators that have ended, by peer, until their trainers have released them."""
         self.mending = True
         self.ending = False
         self._scoring = False
-        """Whether exits of those that play with the final weights are not welcome yet, though the run is ending."""
+        """Whether children that play with the final weights are to go on, though the run is ending."""
         self.now_s = 0.0
         self._run_id = run_id
         self._expected_shape = dict(expected_shape)
@@ -54,30 +54,30 @@ class Children:
         self._do = do
 
     def trainers(self) -> list[Child]:
-        """Those that learn, in order."""
+        """Return the children that learn, in order."""
         return [child for child in self.named.values() if child.role.learns]
 
     def simulators(self) -> list[Child]:
-        """Those that make rows, in the order in which they are members."""
+        """Return the children that make rows, in the order in which they are members."""
         return [child for child in self.named.values() if child.role.makes_rows]
 
     def current(self, name: str, incarnation: int) -> Child | None:
-        """The child, if this is its living incarnation. Whatever comes from others is from beyond the fence."""
+        """Return the child if this is its living incarnation; None otherwise: messages of earlier ones are ignored."""
         child = self.named.get(name)
         return child if child is not None and child.alive and child.incarnation == incarnation else None
 
     def members(self) -> list[Member]:
-        """Simulators that take part, or wait to."""
+        """Return the members: simulators that have been admitted."""
         return [child.member for child in self.simulators() if child.admitted and child.member is not None]
 
     def gone_members(self) -> list[Member]:
-        """Members of simulators that have ended and whose trainers, at work or on their way back, still need them."""
+        """Return members of ended simulators that their trainers, running or to be restarted, have not released."""
         served = {trainer.learner for trainer in self.trainers() if trainer.state not in (State.FATAL, State.EXITED)}
         self._ended = {peer: member for peer, member in self._ended.items() if member.id.learner in served}
         return list(self._ended.values())
 
     def released(self, child: Child, released: Released) -> None:
-        """A trainer needs these members no more."""
+        """Take note that a trainer needs these members no more."""
         if not child.role.learns:
             return
         for peer in released.peers:
@@ -85,30 +85,33 @@ class Children:
                 del self._ended[peer]
 
     def leaving(self) -> list[str]:
-        """Who is to drain, or is drained by its trainer: trainers and simulators at work that must leave."""
+        """Return the names of admitted trainers and simulators that must finish what they have begun, and leave."""
         drained = [child for child in self.named.values() if child.role.drains]
         return [child.name for child in drained if child.leaving and child.admitted]
 
     def learners(self) -> list[ProcessId]:
-        """The trainers at work that exchange what they learn; a sole one never does."""
+        """Return the admitted trainers that exchange what they learn; a sole one never does."""
         trainers = [child for child in self.trainers() if not child.first.sole]
         return [child.id for child in trainers if child.admitted and not child.leaving]
 
     def learned(self) -> list[ProcessId]:
-        """Those that have finished, there or gone: theirs are the final weights."""
+        """Return the trainers that have finished, alive or gone: they have published final weights."""
         return [child.id for child in self.trainers() if child.finished and not child.first.sole]
 
     def players(self) -> list[str]:
-        """Evaluators that have not yet played all they are to play."""
+        """Return the names of evaluators that have not yet played all they are to play."""
         return [child.name for child in self.named.values() if child.role.scores and child.alive and not child.finished]
 
     def workers(self, learner: int) -> list[Child]:
-        """Servers and simulators of a learner: without its trainer they are of no use."""
+        """Return the children that work for a learner and are not its trainer: servers, simulators and the like."""
         own = [child for child in self.named.values() if child.role.scope == "learner" and not child.role.learns]
         return [child for child in own if child.learner == learner]
 
     def missed(self, learner: int) -> Child | None:
-        """Who was given up without whom a learner plays no more: a server, or the first of all its simulators."""
+        """Return a child that was given up and without which a learner cannot go on; None where it can.
+
+        That is any child of a role of which each is needed (a server), and, of a role of which one is needed, the first
+        where all have been given up (simulators)."""
         workers = self.workers(learner)
         given_up = [worker for worker in workers if worker.state is State.FATAL]
         missed = [worker for worker in given_up if worker.role.needed == "each"]
@@ -118,7 +121,7 @@ class Children:
         return next(iter(missed), None)
 
     def listed(self) -> list[dict[str, Any]]:
-        """The process list as people and programs see it."""
+        """Return the process list as people and programs see it."""
         return [
             {"name": c.name, "role": c.first.role, "state": str(c.state), "incarnation": c.incarnation, "pid": c.pid}
             for c in self.named.values()
@@ -127,7 +130,7 @@ class Children:
     # Coming -------------------------------------------------------------------------------------------------------
 
     def invite(self, process: PlannedProcess, company: str = "") -> None:
-        """A new process, brought by a command line, maybe along with a trainer."""
+        """Start a new process that a command line has attached, by itself or along with a trainer."""
         child = Child(process.id, True, company, self._budget)
         self.named[process.name] = child
         self.spawn(child)
@@ -139,7 +142,7 @@ class Children:
         self._do(ev.Spawn(child.name, child.incarnation, resume))
 
     def spawned(self, event: ev.Spawned) -> None:
-        """A process exists."""
+        """Take note that a process has been started."""
         child = self.current(event.name, event.incarnation)
         if child is None:
             self._do(ev.Kill(event.name, event.incarnation, signal.SIGKILL))  # nobody wants it any more
@@ -150,7 +153,7 @@ class Children:
             self.kill(child, signal.SIGTERM)
 
     def not_spawned(self, event: ev.NotSpawned) -> None:
-        """There is none: it died, or comes later where that is no fault of its own and nobody waits for an answer."""
+        """Take a failed start for a death; or try again later, where the failure is passing and nobody awaits it."""
         child = self.current(event.name, event.incarnation)
         if child is None:
             return
@@ -177,7 +180,7 @@ class Children:
         child.admit(self.now_s)
 
     def tick(self) -> None:
-        """Bring back whose delay is over; end who is overdue."""
+        """Start children whose delay is over; kill those that should have ended by now."""
         for child in list(self.named.values()):
             waited_s = self.now_s - child.since_s
             if child.state is State.BACKOFF and waited_s >= 0 and self.mending:
@@ -190,7 +193,7 @@ class Children:
     # Going --------------------------------------------------------------------------------------------------------
 
     def gone(self, child: Child, cause: str) -> None:
-        """A process has ended: was that wanted, and what comes of it?"""
+        """Decide what follows from the end of a process: it was wanted, it is restarted, or it is given up."""
         child.cause = cause = child.killed_for or cause
         if child.member is not None and child.admitted:
             self._ended[child.member.id.peer] = child.member
@@ -277,7 +280,7 @@ class Children:
             self.kill_for(child, cause)
 
     def silent(self, event: ev.Silent) -> None:
-        """Tell of one that shows no sign of life, and have it show what it does."""
+        """Report a child that shows no sign of life, and have it write its stack."""
         child = self.current(event.name, event.incarnation)
         if child is None or child.killed_for or child.refusal:
             return
@@ -294,9 +297,9 @@ class Children:
             self.kill(child, signal.SIGKILL)
 
     def end(self, sent: int, scoring: bool = False) -> None:
-        """The run is over: everybody gets this signal; who has already said goodbye is only killed.
+        """End all children by this signal; those that have already finished are only killed.
 
-        ``scoring``: those who play with the final weights go on until the next call.
+        ``scoring``: those that play with the final weights go on until the next call.
         """
         self.mending, self.ending, self._scoring = False, True, scoring
         for child in self.named.values():
@@ -314,5 +317,5 @@ class Children:
         self._do(ev.Kill(child.name, child.incarnation, sent))
 
     def note(self, kind: str, child: Child, cause: str = "", **fields: Any) -> None:
-        """Remember something about a child."""
+        """Note an event of a child."""
         self._do(ev.Note(kind, child.name, child.incarnation, cause, fields))

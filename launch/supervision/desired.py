@@ -16,7 +16,7 @@ from launch.supervision.children import Children
 
 RESEND_S = 0.5
 PHASES = {"draining": "drain", "scoring": "score"}
-"""What children are told of the run's phase; of all others that they run."""
+"""Phase in orders, by the run's phase; in all other phases of a run it is ``run``."""
 AT_WORK = ("running", "draining")
 """Phases in which trainers learn."""
 
@@ -25,7 +25,7 @@ class Orders:
     """The newest order and who has it."""
 
     def __init__(self, children: Children, do: Callable[[ev.Action], None]) -> None:
-        """Nobody takes part yet."""
+        """Begin with an order that has no members."""
         self.newest = Order(version=1)
         self._children = children
         self._do = do
@@ -62,7 +62,7 @@ class Orders:
         self._do(ev.Send(child.name, child.incarnation, self.newest))
 
     def applied(self, child: Child, applied: Applied) -> None:
-        """A child has put this one into effect; raises ValueError for one that there has not been yet."""
+        """Take note that a child has put an order into effect; raises ValueError for an order never given."""
         if applied.order > self.newest.version:
             raise ValueError(f"order {applied.order} is said to be in effect; the newest is {self.newest.version}")
         child.applied = max(child.applied, applied.order)

@@ -1,4 +1,4 @@
-"""What happens to a run (events), what is done about it (actions), and who is shown it (Console).
+"""Events of a run, the actions that follow from them, and the console on which a person sees both.
 
 The supervisor is told events and answers with actions; the runner turns the world into events and actions into deeds.
 Both sides are plain data, so a whole run can be written down as a list and replayed in a test.
@@ -18,7 +18,7 @@ from launch.plan.processes import PlannedProcess
 
 @dataclass(frozen=True)
 class Begin:
-    """Everything is laid out; the processes may be started. Once, before any other event."""
+    """Begin of a run: its memory and sockets are there. Sent once, before any other event."""
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ Action = Spawn | Kill | ShowStack | Send | Enlarge | Answer | Note | Row | Done
 
 
 class Console(Protocol):
-    """What a person sees of the run. Every method returns at once."""
+    """Display of the run for a person. Every method returns at once."""
 
     def event(self, note: Note) -> None:
         """Called when something happened that a person should know."""

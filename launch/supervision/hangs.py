@@ -1,4 +1,4 @@
-"""Who hangs, and who is only slow: compares signs of life with what the kernel says of a process.
+"""Finds processes that hang, or are slow: compares signs of life with what the kernel says of a process.
 
 Reads the progress segment, and ``launch/machine/activity.py`` of those that are silent. A process that computes without
 a sign of life is slow: that is told, with its stack, and again each time its silence has doubled. One that does neither
@@ -23,7 +23,7 @@ GRACE_S = 1.0
 
 LOOK_EVERY_S = 0.5
 STACK_S = 0.5
-"""From asking for the stack of a process that hangs to calling it hung: then it is killed."""
+"""Seconds between asking a hanging process for its stack and reporting it as stalled, whereupon it is killed."""
 
 AT_WORK = (Activity.RUNNING, Activity.DISK)
 
@@ -35,7 +35,7 @@ class Watched(NamedTuple):
     incarnation: int
     role: str
     row: int
-    """In the progress segment."""
+    """Row of the process in the progress segment."""
     pid: int
     starting: bool = False
     """It has not said Hello yet."""
@@ -45,26 +45,26 @@ class Looker(Protocol):
     """One process as ``activity.Watch`` sees it."""
 
     def look(self, now_s: float) -> Activity:
-        """What it is doing."""
+        """Return what it is doing."""
 
 
 @dataclass
 class _Silence:
-    """Of one incarnation: how long, and what it did meanwhile."""
+    """Silence of one incarnation: its length, and what the process did meanwhile."""
 
     beat_ns: int
     process: Looker
     beat_s: float
     work_s: float
-    """When it was last seen at work, or beating."""
+    """Time at which it was last seen at work, or beating."""
     begun: bool = False
     """Whether it has ever beaten: before that it cannot show its stack."""
     looked_s: float = 0.0
     doing: Activity = Activity.WAITING
     tell_s: float = 0.0
-    """Silence at which it is told of next."""
+    """Seconds of silence after which it is reported next."""
     hung_s: float | None = None
-    """When it was first found to hang."""
+    """Time at which it was first found to hang."""
 
     def end(self, now_s: float) -> None:
         self.beat_s = self.work_s = now_s
@@ -89,7 +89,7 @@ class HangDetector:
         self._silences: dict[tuple[str, int], _Silence] = {}
 
     def look(self, watched: Iterable[Watched], now_s: float) -> list[ev.Silent | ev.Stalled]:
-        """Who has been silent for too long, among these."""
+        """Return an event for each of these processes that is silent for too long."""
         before, self._silences = self._silences, {}
         found: list[ev.Silent | ev.Stalled] = []
         for process in watched:

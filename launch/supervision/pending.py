@@ -16,11 +16,12 @@ LIMIT_S = 60.0
 
 @dataclass
 class Moving:
-    """Processes that come or go, in units: a simulator by itself, a trainer with its servers and simulators."""
+    """Units that come or go as a whole: a simulator by itself, or a trainer with its servers and simulators."""
 
     client: str
     since_s: float
     units: dict[str, tuple[str, ...]]
+    """Head of each unit -> the others in it, by name: trainer-2 -> simulator-4."""
 
     @property
     def _names(self) -> list[str]:
@@ -111,7 +112,7 @@ class Saving:
         return Reply(ok=False, text=f"no checkpoint within {LIMIT_S:g} s; the trainer's log says more")
 
     def give_up(self, _children: Children, _now_s: float) -> None:
-        """Nobody is given up for a checkpoint that does not come."""
+        """Do nothing: no process is given up for a checkpoint that does not come."""
 
 
 def called(head: str, others: tuple[str, ...]) -> str:

@@ -19,7 +19,7 @@ from launch.topology.load import TopologyError
 
 
 class ProcessTable:
-    """Which processes the run has now."""
+    """Table of the processes that a run has now, with the row of each in the progress segment."""
 
     def __init__(self, plan: Plan, resumption: Resumption) -> None:
         """Begin with those of the plan, but for learners that were detached before."""
@@ -29,7 +29,7 @@ class ProcessTable:
             for process in plan.processes
             if ROLES.spec(process.id.role).scope == "run" or process.id.learner not in resumption.left_out
         ]
-        """In the order in which they are started."""
+        """Processes in the order in which they are started."""
         self._next_learner = max(plan.topology.learners.count, resumption.learners_so_far)
         self._next_simulator = sum(ROLES.spec(process.id.role).makes_rows for process in plan.processes)
 

@@ -42,7 +42,7 @@ class Requests:
         self._pending: list[Joining | Leaving | Saving] = []
 
     def asked(self, client: str, request: Request, phase: str, order: int) -> None:
-        """A request has come."""
+        """Answer a request, or begin to fulfil it."""
         wrong = mismatch(request)
         if not wrong and request.command not in ("status", "stop", "kill") and phase not in OPEN:
             wrong = f"{request.command}: the run is {phase}; resume it when it has ended"
@@ -73,7 +73,7 @@ class Requests:
             self._do(ev.Enlarge(client, request.simulators, tuple(request.overrides), request.learners))
 
     def enlarged(self, client: str, processes: Sequence[PlannedProcess], phase: str) -> None:
-        """The plan has the simulators, or the learners, that were asked for."""
+        """Start the simulators, or the learners, that were asked for and planned."""
         if phase not in OPEN:
             self.answer(client, False, f"attach: the run is {phase}; resume it when it has ended")
             return
@@ -97,7 +97,7 @@ class Requests:
             self._children.see_off(self._children.named[head])
 
     def saved(self, saved: Saved) -> None:
-        """A checkpoint is on disk."""
+        """Take note of a checkpoint on disk, for those that have asked for one."""
         for pending in self._pending:
             if isinstance(pending, Saving) and saved.order >= pending.number:
                 pending.saved = saved
@@ -114,7 +114,7 @@ class Requests:
                 pending.give_up(self._children, self._children.now_s)
 
     def close(self) -> None:
-        """Nothing more will be done."""
+        """Refuse all that is pending: nothing more will be done."""
         for pending in self._pending:
             self.answer(pending.client, False, "the run ended before this was done")
         self._pending = []
@@ -125,7 +125,7 @@ class Requests:
 
 
 def in_units(members: Iterable[ProcessId]) -> dict[str, tuple[str, ...]]:
-    """Who comes or goes with whom: trainers with those of their learner, simulators by themselves."""
+    """Return units, {head: others}: what comes or goes as a whole is a trainer with its learner's, or a simulator."""
     ids = list(dict.fromkeys(members))
     trainers = {own.learner: own.name for own in ids if ROLES.spec(own.role).learns}
     units: dict[str, tuple[str, ...]] = {}
@@ -136,7 +136,7 @@ def in_units(members: Iterable[ProcessId]) -> dict[str, tuple[str, ...]]:
 
 
 def mismatch(request: Request) -> str:
-    """Why a request cannot be understood; empty when it can."""
+    """Return why a request cannot be understood; empty when it can."""
     if request.protocol != PROTOCOL_VERSION or request.version != __version__:
         return (
             f"protocol {request.protocol} of version {request.version} asks, the run speaks protocol "
@@ -148,7 +148,7 @@ def mismatch(request: Request) -> str:
 
 
 def cannot_attach(simulators: int, learners: int, mode: ModeSpec) -> str:
-    """Why so many cannot be attached; empty when they can."""
+    """Return why so many cannot be attached; empty when they can."""
     if simulators < 0 or learners < 0 or simulators + learners == 0:
         return f"attach {simulators} simulators, {learners} learners: at least 1; write --simulators 1, or --learners 1"
     if learners and simulators:
@@ -165,7 +165,7 @@ def cannot_attach(simulators: int, learners: int, mode: ModeSpec) -> str:
 
 
 def cannot_detach(names: Sequence[str], children: Mapping[str, Child], mode: ModeSpec) -> str:
-    """Why these simulators and trainers cannot leave; empty when they can."""
+    """Return why these simulators and trainers cannot leave; empty when they can."""
     trainers = [child for child in children.values() if child.role.learns]
     simulators = [child for child in children.values() if child.role.makes_rows]
     known = [child.name for child in (*simulators, *(trainers if mode.elastic else ()))]

@@ -102,12 +102,12 @@ class Supervisor:
         }
 
     def _awaited(self) -> list[str]:
-        """Who must have come, or been given up, before the run is running; several trainers begin as equals."""
+        """Return who must have come, or been given up, before the run is running; a sole trainer is not awaited."""
         trainers = self._children.trainers()
         return [child.name for child in (*self._children.simulators(), *(trainers if trainers[1:] else ()))]
 
     def handle(self, event: ev.Event, now_s: float) -> list[ev.Action]:
-        """What must be done because of this event. After Done nothing is.
+        """Return the actions that follow from this event; none after Done.
 
         Raises ValueError for a message with values that nothing can be done with. What was decided before that, by it
         too, is among the actions of the next event.
