@@ -30,6 +30,7 @@ COVERED_BY = {
     "actorlearn/memory/fields.py": "tests/memory/test_shared.py",
     "actorlearn/memory/owned.py": "tests/memory/test_shared.py",
     "actorlearn/memory/progress.py": "tests/processes/test_resumed_simulator.py",
+    "actorlearn/metric.py": "tests/metrics/test_registry.py",
     "actorlearn/metrics/specs.py": "tests/metrics/test_writer.py",
     "actorlearn/metrics/page.py": "tests/metrics/test_registry.py",
     "actorlearn/metrics/timings.py": "tests/metrics/test_registry.py",
