@@ -37,22 +37,27 @@ ROOTS = (
     "actorlearn/optim/rmsprop.py",
 )
 LEFT_OUT = {
-    "says in its name what it does": r"failpoints|files|nearest|registry|actions",
+    "says in its name what it does": r"failpoints|files|nearest|registry|actions|address|metric",
     "memory and sockets, read and written as their interfaces say": r"memory/(?!rollout).*|wire/.*",
-    "told, counted or scheduled": r"metrics/.*|(worker|processes)/(settings|identity|output|scheduling|reports)",
-    "how a pass is shared out over cores": r"(worker|processes)/(shares|passes)",
+    "measured or scheduled: what is learned is the same without it": r"metrics/.*|worker/(settings|output|scheduling)",
     "what an environment is, or can be besides Atari": r"envs/(?!atari|starts).*",
     "networks": r"models/(?!unroll).*",
     "other optimizers, and how one is looked up": r"optim/(?!rmsprop|clip).*",
     "other algorithms, and how one is looked up": r"algorithms/(?!a2c|actor_critic|policies|returns).*",
-    "learning from a replay": r"replay/.*|(processes|learning)/(replay|replay_\w+|secondary|secondary_learning)",
-    "off unless a key asks for it": r"(processes|learning)/(norms|reward_scale)",
-    "checkpoints, and exchanges of several learners": r"parameters/(?!published|exchange$|alone).*",
-    "who takes part, and how what learns is chosen": r"processes/membership|learning/make|worker/(handshake|roles)",
-    "saving and resuming": r"(processes|learning)/(standing|snapshots|resuming|checkpoints|gathering)",
-    "what is too old": r"(processes|learning)/staleness",
+    "learning from a replay, or beside another learner": (
+        r"replay/.*|processes/replay_\w+|learning/(replay\w*|secondary\w*|target)"
+    ),
+    "off unless a key asks for it": r"learning/(norms|reward_scale)",
+    "checkpoints, and exchanges of several learners": r"parameters/(?!published|exchange$|alone|consumed).*",
+    "run once, at the start": r"learning/make|worker/(handshake|roles)",
+    "saving and resuming: run where a checkpoint is due": (
+        r"processes/(checkpoints|state|snapshots|simulator_snapshots|gathering)|learning/resuming"
+    ),
 }
-"""Why a reader of the path need not open a file -> its path below ``actorlearn``, without .py."""
+"""Why a reader of the path need not open a file -> its path below ``actorlearn``, without .py.
+
+Nothing is left out that decides, on each batch, what is learned, when, or by whom.
+"""
 
 STAGE_4 = re.compile(r"actorlearn/(processes|learning|worker|parameters)/")
 RARELY = 0.1

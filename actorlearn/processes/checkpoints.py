@@ -1,4 +1,4 @@
-"""The checkpoints of one learner: when one is due, saving it, and taking one up, exactly or not.
+"""The checkpoints of one learner: saving the state of its trainer, and taking it up again, exactly or not.
 
 Reads and writes: the run's checkpoints folder (``parameters/checkpoint.py``). A checkpoint holds a trainer's state
 (``processes/state.py``) and, where all simulators have answered (``processes/simulator_snapshots.py``), where they
@@ -43,14 +43,6 @@ class Checkpoints:
         """The checkpoint from which the run goes on exactly, with its simulators."""
 
     # Saving ----------------------------------------------------------------------------------------------------
-
-    def due_by(self, env_steps: int) -> bool:
-        """Whether one is due when all learners have learned from so many steps.
-
-        At whole multiples, so that learners in step save at the same steps, whatever each has saved before.
-        """
-        every = self._settings.checkpoint_every_steps
-        return env_steps // every > self._state.counts.env_steps // every
 
     def take_snapshots(self) -> None:
         """Have the simulators say where they stand, for the checkpoint that is to be saved."""

@@ -98,7 +98,7 @@ class Trainer:
         agreed = self._agree(gathered, prepared)
         if agreed.draining:
             return True
-        saving = self.checkpoints.due_by(agreed.env_steps)
+        saving = self._saves_at(agreed.env_steps)
         self._learn(gathered, prepared)
         self._count(gathered, agreed)
         self.worker.timings.add("learn")
@@ -143,6 +143,14 @@ class Trainer:
         agreed = self.learning.exchange.agree(gathered.steps, updates)
         self.worker.timings.add("wait")
         return agreed
+
+    def _saves_at(self, env_steps: int) -> bool:
+        """Whether a checkpoint is due when all learners have learned from so many steps.
+
+        At whole multiples, so that learners in step save at the same steps, whatever each has saved before.
+        """
+        every = self.settings.checkpoint_every_steps
+        return env_steps // every > self.counts.env_steps // every
 
     def _say_draining(self) -> bool:
         """Tell the other learners that this one leaves; True once nobody learns with it any more."""
