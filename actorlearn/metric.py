@@ -18,7 +18,7 @@ class Kind(StrEnum):
     RATE = "rate"
     """Per second since the report before; that of a learner that has fallen silent is 0."""
     GAUGE = "gauge"
-    """Value of the newest update, or of the time since the report before."""
+    """Value of the newest optimizer step, or of the time since the report before."""
 
 
 class Merge(StrEnum):

@@ -26,7 +26,7 @@ class Counter:
     name: str
     read: Callable[[], int]
     joules: float
-    """In one unit."""
+    """Joules in one unit."""
     span: int = 0
     """Units after which it begins again at 0; 0 = it never does."""
     last: int = 0

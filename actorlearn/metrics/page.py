@@ -13,8 +13,8 @@ Columns of a run's `metrics.jsonl`, a row a report; TensorBoard has the same nam
 from `actorlearn/metrics/registry.py` and algorithms' specs: `python -m actorlearn.metrics.page > docs/metrics.md`.
 
 * A **counter** is a total since the run began; that of a learner that has left goes on counting. A **rate** is per
-  second since the report before; that of a learner that has fallen silent is 0. A **gauge** is of the newest update, or
-  of the time since the report before.
+  second since the report before; that of a learner that has fallen silent is 0. A **gauge** is of the newest optimizer
+  step, or of the time since the report before.
 * Of several learners a row has one number, merged as the table says; what is marked `*` also stands for each learner
   under `{LEARNERS}`. With one learner a row is what its trainer said.
 * A name that is not here is a plug-in's. Its algorithm's spec may describe it (`metrics`); without that it is a gauge,

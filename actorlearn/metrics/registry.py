@@ -1,4 +1,4 @@
-"""Every metric of a run by name.
+"""Registry of metrics: the definition of every metric of a run by its name.
 
 Processes report plain mappings of names to numbers; whoever merges, writes or shows them looks here what a name means.
 Metrics that one algorithm alone reports, shipped or of another package, stand in its spec.
@@ -21,17 +21,17 @@ from actorlearn.metrics.timings import SECTIONS
 LEARNERS = "learners"
 """Key of a merged row under which each learner's own metrics are kept: {name of its trainer: {metric: number}}."""
 SECONDARY = "secondary_"
-"""Before the name of any metric: the same of the learner that learns beside the one that acts and never acts."""
+"""Prefix to the name of any metric: the same metric of the secondary learner, which never acts."""
 
 
 _counter = partial(Metric, kind=Kind.COUNTER, merge=Merge.SUM, form=Form.WHOLE)
 _of_all = partial(Metric, kind=Kind.COUNTER, merge=Merge.MAX, form=Form.WHOLE)
-"""What all learners count together: the newest word is the largest."""
+"""Counts that all learners make together: the largest value is the newest."""
 _rate = partial(Metric, kind=Kind.RATE, merge=Merge.SUM, form=Form.WHOLE)
 _games = partial(Metric, weight="episodes", most_weight=RECENT_GAMES)
 _share = partial(Metric, form=Form.PERCENT)
 _of_run = partial(Metric, merge=Merge.FIRST)
-"""What is measured once for the whole run."""
+"""Measured once for the whole run."""
 _learning = partial(Metric, learning=True)
 
 _PROGRESS = (
@@ -39,7 +39,7 @@ _PROGRESS = (
     _of_all("wall_time_s", "s", "the same, at the end of the run", form=Form.DURATION),
     _of_all("env_steps", "steps", "environment steps learned from, of all learners", label="steps"),
     _of_all("frames", "frames", "emulator frames of these steps", label="frames"),
-    _of_all("updates", "updates", "rollouts learned from, of all learners", label="updates"),
+    _of_all("updates", "updates", "updates of all learners, one for each rollout", label="updates"),
     _rate("env_steps_per_s", "steps/s", "environment steps learned from per second", label="steps/s", per_learner=True),
     _rate("frames_per_s", "frames/s", "emulator frames of these steps per second", label="frames/s"),
     _of_run("frames_per_kj", "frames/kJ", "emulator frames per kilojoule that the machine used", form=Form.WHOLE),
@@ -75,7 +75,7 @@ _LAG = (
     _share(f"policy_lag_{SHOWN}_or_more", "share", f"steps chosen by weights {SHOWN} updates old or older"),
 )
 _LEARNING = (
-    _learning("loss", "", "what the newest update descended"),
+    _learning("loss", "", "loss at the newest optimizer step"),
     _learning("policy_loss", "", "policy gradient's term of the loss"),
     _learning("value_loss", "", "mean squared error of the values, before value_cost"),
     _learning("entropy", "nats", "mean entropy of the policy"),
@@ -86,7 +86,7 @@ _LEARNING = (
     Metric("target_mean", "return", "mean target of these values"),
     Metric("error_mean", "", "mean distance from the target; of distributions, mean divergence"),
     _learning("gradient_norm", "", "l2 norm of the gradient, before it was clipped"),
-    _learning("learning_rate", "", "learning rate of the newest update"),
+    _learning("learning_rate", "", "learning rate of the newest optimizer step"),
     Metric("replay_transitions", "transitions", "transitions that can be drawn from the replay", form=Form.WHOLE),
     Metric("minibatches", "minibatches", "minibatches of the newest rollout", form=Form.WHOLE),
 )
@@ -97,7 +97,7 @@ _NORMS = tuple(
 )
 _each = partial(Metric, per_learner=True)
 _since_report = partial(Metric, merge=Merge.SUM, form=Form.WHOLE, per_learner=True)
-"""What each learner counts anew after each report."""
+"""Counted by each learner anew after each report."""
 _farthest = partial(Metric, merge=Merge.MAX, per_learner=True)
 _BETWEEN_LEARNERS = (
     _each("learner_wait_s", "s", "time a learner waited for others since the report before"),

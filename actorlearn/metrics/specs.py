@@ -1,4 +1,4 @@
-"""What a writer of metrics is before it is made: where the rows of a run go, besides the screen."""
+"""Writers of metrics, through which the rows of a run go into files: their interface, settings and registry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from actorlearn.registry import Registry, Settings, Spec, called, settings_of
 
 
 class WriterSettings(Settings, frozen=True, kw_only=True):
-    """What every writer has: nothing so far."""
+    """Settings of every writer: none so far."""
 
 
 class Writer(Protocol):
@@ -22,7 +22,7 @@ class Writer(Protocol):
         """Go on with what is there: the run may have been resumed."""
 
     def row(self, values: Mapping[str, Any]) -> None:
-        """Write one report: numbers, texts, lists and mappings of these, with the whole number ``env_steps``.
+        """Write one report: numbers, texts, lists and mappings of these, with an integer ``env_steps``.
 
         Raises OSError naming what had no room; the next row then comes all the same.
         """

@@ -1,4 +1,4 @@
-"""Writes what a run leaves to be read: ``metrics.jsonl``, ``events.jsonl`` (an object a line) and TensorBoard scalars.
+"""Files that a run leaves to be read: ``metrics.jsonl``, ``events.jsonl`` (an object a line) and TensorBoard scalars.
 
 ``metrics.jsonl`` is the truth; TensorBoard is a copy of its numbers over ``env_steps``. Each file has one writing
 process; reading while it writes is safe for whoever leaves out a last line without its end: it is being written, or was

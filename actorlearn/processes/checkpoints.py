@@ -31,7 +31,7 @@ class Checkpoints:
     def __init__(
         self, settings: TrainerSettings, control: Control, state: TrainerState, snapshots: SimulatorSnapshots
     ) -> None:
-        """Save, and tell the supervisor; nothing is taken up before ``take_up``."""
+        """Save this state, and report each checkpoint to the supervisor."""
         self._settings, self._control, self._state, self._snapshots = settings, control, state, snapshots
         self._mode = mode_of(settings.exchange)
         self._saved_at = -1

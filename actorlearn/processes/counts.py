@@ -17,7 +17,7 @@ from actorlearn.processes.batches import Gathered
 
 @dataclass
 class TrainerCounts:
-    """What one trainer counts."""
+    """Counts of one trainer."""
 
     account: Account
     """Steps of this learner's own simulators: learned from, dropped, and the rollout to be learned next."""
@@ -26,7 +26,7 @@ class TrainerCounts:
     env_steps: int = 0
     """Environment steps that all learners together have learned from."""
     updates: int = 0
-    """Batches that all learners together have learned from; in mode sync those of one update count as one."""
+    """Updates of all learners together, one for each rollout; in mode sync one for the rollouts of all of them."""
 
     def learned(self, agreed: Agreed, steps: int) -> None:
         """Count so many steps that this learner has learned from, and all that all learners have by agreement."""

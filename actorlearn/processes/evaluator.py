@@ -33,9 +33,9 @@ _NICEST = 19
 ENVIRONMENTS = 8
 """Most games played side by side."""
 AVERAGE = "average"
-"""Who plays with the mean of all learners' weights."""
+"""Name, in results, of the player with the mean of all learners' weights."""
 SECONDARY = "secondary"
-"""Who plays with the weights of a learner that does not act."""
+"""Name, in results, of the player with the weights of a secondary learner, which does not act."""
 
 
 def play(
@@ -142,7 +142,7 @@ class EvaluationSchedule:
 
 
 def run(settings: EvaluatorSettings) -> None:
-    """Evaluate the newest weights every ``every_steps`` steps, and the last; until told to stop."""
+    """Evaluate the newest weights every ``every_steps`` steps, and the last; until SIGTERM."""
     if not set_policy(settings.scheduling):
         os.nice(_NICEST)
         print(f"the kernel refused the class {settings.scheduling}: at nice {_NICEST} instead", flush=True)

@@ -53,7 +53,7 @@ class Server:
 
 
 def run(settings: InferenceSettings) -> None:
-    """Answer rows until told to stop."""
+    """Answer rows until SIGTERM."""
     worker = Worker(settings)
     torch.set_num_threads(1)
     policy = Policy(

@@ -52,7 +52,7 @@ class RolloutMembers:
         self.pending: dict[str, Blocks] = {}
         """Members that are to be admitted with the next rollout."""
         self.released: list[str] = []
-        """Peer ids of members whose segments are needed no more, until the supervisor has been told."""
+        """Peer ids of members whose segments are needed no more, until the supervisor has their names."""
         self.ids: dict[str, ProcessId] = {}
         """Identities of all members above, by peer id."""
         self.listed: list[str] = []

@@ -28,7 +28,7 @@ class Reports:
         """Report these counts to the supervisor; rates are counted from ``begin`` on."""
         self._settings, self._control, self._counts = settings, control, counts
         self._update: dict[str, float] = {}
-        """Metrics of the newest update."""
+        """Metrics of the newest optimizer step."""
         self._lags = Lags()
         """Policy lags of the steps learned from since the last report."""
         self._since_s, self._since_steps = 0.0, 0
@@ -38,13 +38,13 @@ class Reports:
         self._since_s, self._since_steps = time.monotonic(), self._counts.account.counts.used
 
     def learned(self, metrics: dict[str, float], lags: NDArray[np.int64]) -> None:
-        """Take, for the next report, the metrics of the newest update and the lag of each step learned from."""
+        """Keep, for the next report, the metrics of the newest optimizer step and the lag of each step learned from."""
         self._update = metrics
         self._lags.add(lags)
 
     @property
     def skipped(self) -> str:
-        """Why the newest update was skipped, in words."""
+        """Loss and gradient norm of the newest optimizer step, in words: why it was skipped."""
         return f"loss {self._update['loss']}, norm {self._update['gradient_norm']}"
 
     @property

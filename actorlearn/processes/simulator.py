@@ -46,7 +46,7 @@ class Group:
         """The snapshot it goes on from, until it stands there."""
 
     def advance(self) -> str:
-        """Write one more row if it is this group's turn; says what happened: waiting, observed, completed or left."""
+        """Write one more row if it is this group's turn; returns waiting, observed, completed or left."""
         if self.standing is not None:
             return self.standing.go_on(self)
         if self.between_rollouts:
@@ -95,7 +95,7 @@ class Group:
 
 
 def run(settings: SimulatorSettings) -> None:
-    """Step the groups in turn until told to stop or drained."""
+    """Step the groups in turn until SIGTERM, or until all have left."""
     worker = Worker(settings)
     if settings.core is not None:
         os.sched_setaffinity(0, {settings.core})  # before the environments start threads, which inherit it
@@ -135,7 +135,7 @@ def run(settings: SimulatorSettings) -> None:
 
 
 def _advance(group: Group, policy: Policy | None, wakeups: Wakeups, worker: Worker) -> str:
-    """Do what a group can do now, and tell who waits for it; says what happened."""
+    """Advance a group and wake the process that waits for it; returns what ``Group.advance`` does."""
     result = group.advance()
     worker.timings.add("simulate")
     if result == "completed":
@@ -151,7 +151,7 @@ def _advance(group: Group, policy: Policy | None, wakeups: Wakeups, worker: Work
 def _started(
     groups: Sequence[Group], seeds: Sequence[Sequence[int]], settings: SimulatorSettings, worker: Worker
 ) -> bool:
-    """Bring all environments to where they begin or go on; False when told to stop meanwhile."""
+    """Bring all environments to where they begin or go on; False after a SIGTERM meanwhile."""
     if settings.resumes:
         try:
             restore(Path(settings.resumes), groups, answers_itself=not settings.inference_wakeup)

@@ -51,7 +51,7 @@ class SimulatorLink:
         self._waiter.wait(POLL_MS)
 
     def wait_following(self) -> bool:
-        """Sleep likewise, and follow the newest order without saying that it was applied; False when it is time to end.
+        """Sleep as ``wait`` does and follow the newest order, not reported as applied; False when it is time to end.
 
         For waits in the middle of something, after which the order is looked at once more.
         """

@@ -1,4 +1,4 @@
-"""Snapshots of all simulators of a learner: asked for, awaited, and put into a checkpoint with what else they act by.
+"""Snapshots of all simulators of a learner: asked for, awaited, and moved into a checkpoint.
 
 Reads: the word ``held`` of every member. Writes: the words ``hold`` and ``hold_from``; moves the files that simulators
 write (``processes/snapshots.py``) into the folder of a checkpoint. From such a checkpoint a run goes on as if it had

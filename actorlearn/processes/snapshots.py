@@ -119,7 +119,7 @@ class Snapshots:
         failure = ""
         try:
             if self._path is None:
-                raise ValueError("it was told of no folder for them (settings.states)")
+                raise ValueError("there is no folder for them (settings.states)")
             write(self._path, taken(self._groups, number, since))
             hit("standing.written")
         except Exception as error:  # an environment may raise anything

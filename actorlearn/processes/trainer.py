@@ -1,4 +1,4 @@
-"""Stage 4 of 5: turns batches into updates (``learning/update.py`` says how), and publishes weights.
+"""Stage 4 of 5: makes an update of each rollout (``learning/update.py`` says how), and publishes the weights.
 
 Reads: a rollout, ``Gathered`` by stage 3.
 Writes: a published version per rollout; checkpoints (``processes/checkpoints.py``); reports (``processes/reports.py``).
@@ -37,7 +37,7 @@ from actorlearn.worker.settings import TrainerSettings
 from actorlearn.worker.worker import Worker
 
 SKIPS_ALLOWED = 10
-"""Batches in a row with non-finite updates after which the run is stopped rather than continued with old weights."""
+"""Rollouts in a row with a non-finite optimizer step after which the run ends rather than go on with old weights."""
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Trainer:
     link: SimulatorLink
     gatherer: Gatherer
     storage: ReplayStorage | None
-    """Where rollouts are stored before they are learned from, for algorithms that learn from a replay."""
+    """Storage of rollouts before they are learned from, for algorithms that learn from a replay."""
     rewards: RewardScale | None
     published: Published
     counts: TrainerCounts
@@ -138,7 +138,7 @@ class Trainer:
         return None
 
     def _agree(self, gathered: Gathered, prepared: Batch) -> Agreed:
-        """Say what this learner is about to do, and hear what all do; in mode sync it waits for all."""
+        """Announce what this learner is about to learn, and return what all do; in mode sync it waits for all."""
         updates = self.learning.updates_from(prepared, self.counts.env_steps, self.counts.account.counts.used)
         agreed = self.learning.exchange.agree(gathered.steps, updates)
         self.worker.timings.add("wait")
@@ -153,11 +153,11 @@ class Trainer:
         return env_steps // every > self.counts.env_steps // every
 
     def _say_draining(self) -> bool:
-        """Tell the other learners that this one leaves; True once nobody learns with it any more."""
+        """Announce to the other learners that this one leaves; True once nobody learns with it any more."""
         return self.learning.exchange.agree(0, 0, True).draining
 
     def _learn(self, gathered: Gathered, prepared: Batch) -> None:
-        """Store the rollout, where rollouts are stored, and make the updates that are due."""
+        """Store the rollout, where rollouts are stored, and take the optimizer steps that are due."""
         hit("trainer.agreed")
         if self.storage is not None:
             self.storage.store(gathered.rollout, gathered.parts)
@@ -265,7 +265,7 @@ class Trainer:
             self.link.wait()
 
     def _follow_orders(self) -> bool:
-        """Do what orders say that have come; True when this learner is to finish."""
+        """Carry out the orders that have come; True when this learner is to finish."""
         control = self.worker.control
         while control.ordered:
             order = control.order

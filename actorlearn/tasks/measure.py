@@ -160,7 +160,7 @@ def _learn_from_replay(settings: AloneSettings, place: TrainerReplay) -> float:
 
 
 def to_rest(optimizer: OptimizerSettings) -> OptimizerSettings:
-    """Return numbers by which the last step of a run moves nothing."""
+    """Return the optimizer's settings by which the last step of a run moves nothing."""
     return msgspec.structs.replace(optimizer, learning_rate_final=0.0)
 
 

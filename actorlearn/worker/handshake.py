@@ -1,7 +1,7 @@
-"""The numbers that a simulator and its run must agree on before it is let near shared memory.
+"""Sizes and types on which a simulator and its run must agree before it is given shared memory.
 
-The simulator says them of what it has made (``Hello.shape``), the plan of what was asked for; they are compared as
-text, so that a difference can be shown. Keys are those of a topology where it has one.
+A simulator reports those of the environments that it has made (``Hello.shape``), the plan has those of the topology.
+They are compared as text, so that a difference can be shown. Keys are those of a topology where it has one.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from actorlearn.actions import Actions
 
 
 class Playable(Protocol):
-    """What is known of an environment, by whoever has made it and by whoever has only asked."""
+    """Spaces of an environment, whether it has been made here or was described by another process."""
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """Of one environment."""
+        """Shape of one environment's observation, without a batch dimension."""
 
     @property
     def observation_dtype(self) -> str:
-        """As numpy names it."""
+        """Name of its numpy type."""
 
     @property
     def actions(self) -> Actions:
-        """What it can be told."""
+        """Space of its actions."""
 
     @property
     def frames_per_step(self) -> int:
@@ -32,7 +32,7 @@ class Playable(Protocol):
 
 
 def agreed(env_id: str, env: Playable, horizon: int, blocks: int, groups: int) -> dict[str, str]:
-    """Return what both sides must say alike: key -> value, as people read it."""
+    """Return the values that both sides must have alike: key -> value, as text."""
     return {
         "env.id": env_id,
         "observation": f"{env.observation_dtype}{list(env.observation_shape)}",

@@ -1,4 +1,4 @@
-"""Where a process of a run prints: into its log, or nowhere while the log's disk takes nothing.
+"""Output of a process of a run: printed into its log, or dropped while the log's disk is full.
 
 An environment that prints must not die of a full disk, nor a process lose its last words to the supervisor.
 """
@@ -31,7 +31,7 @@ class _Log(io.RawIOBase):
 
 
 def lose_what_finds_no_room() -> None:
-    """From now on what this process prints raises no OSError; every line is written as it is printed."""
+    """Replace stdout and stderr: printing raises no OSError from now on, and every line is written as it is printed."""
     sys.stdout, sys.stderr = (
         io.TextIOWrapper(_Log(handle), encoding="utf-8", errors="backslashreplace", write_through=True)  # type: ignore[type-var]
         for handle in (1, 2)

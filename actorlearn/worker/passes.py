@@ -1,4 +1,4 @@
-"""Work in shares: each core computes its part of a pass alone, and all meet once at its end.
+"""Passes in shares: each core computes its part of a forward or backward pass alone, and all meet once at its end.
 
 torch's own threads split every operation instead and meet after each, hundreds of times an update; a thread whose core
 somebody else is using then lets the others wait hundreds of times. PAAC's update of 192 rows on two cores of an AMD

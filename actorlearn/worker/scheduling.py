@@ -65,7 +65,7 @@ def set_slice(ns: int) -> bool:
 
 
 def slice_ns() -> int:
-    """Slice of the calling thread in nanoseconds; 0 where the kernel does not tell, that is before Linux 6.12."""
+    """Return the time slice of the calling thread in nanoseconds; 0 on kernels before Linux 6.12, which have none."""
     attributes = _attributes()
     return 0 if attributes is None else int(attributes.runtime)
 

@@ -176,7 +176,7 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
 
     @property
     def learner(self) -> int:
-        """Which of the learners this is; it learns from the members that work for it."""
+        """Number of this learner; it learns from the members that work for it."""
         return self.id.learner
 
     @property

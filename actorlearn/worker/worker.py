@@ -38,7 +38,7 @@ class Worker:
         signal.signal(signal.SIGTERM, self._stop)
 
     def hello(self, shape: dict[str, str] | None = None) -> None:
-        """Tell the supervisor that this process is ready to work, and no longer has the time that a start may take."""
+        """Report to the supervisor as ready to work; from now on the hang limit applies, and not that of a start."""
         self.progress.beat()
         self.control.hello(os.getpid(), shape)
 
