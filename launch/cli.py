@@ -1,4 +1,4 @@
-"""The command line: what can be asked, with which words; each command's work is done in the module it imports.
+"""The command line: its commands, their arguments and options; each command's work is done in the module it imports.
 
 Imports nothing heavy before it is known which command is wanted, so that ``actorlearn --help`` is quick.
 """

@@ -1,4 +1,4 @@
-"""The group of all commands: what is told when a command cannot be done, and its exit status.
+"""The group of all commands: the line printed when a command cannot be done, and its exit status.
 
 A request that is wrong ends with exit status 2 and one line on stderr (value, rule, way out), what failed with 1.
 """
@@ -16,13 +16,13 @@ from typer.core import TyperGroup
 from actorlearn.files import DISK_ERRORS
 
 _PATH_ERRORS = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
-"""What is said of a path that somebody has named, or made what it is."""
+"""Errors about a path that the user has named, or made what it is."""
 WRONG = 2
 FAILED = 1
 
 
 class Commands(TyperGroup):
-    """Typer's group, with every error that a user can make told in one line."""
+    """Typer's group, which prints every error that a user can make as one line."""
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run one command; exits with 0, 1, 2, or 130 after Ctrl-C."""
@@ -42,13 +42,13 @@ class Commands(TyperGroup):
 
 def _refuse(text: str, code: int) -> int:
     if text:  # without a command typer has shown the help, and has no more to say
-        with suppress(OSError):  # of a full disk it cannot be told; the exit status can
+        with suppress(OSError):  # of a full disk it cannot be printed; the exit status remains
             typer.echo(f"actorlearn: {' '.join(text.split())}", err=True)
     return code
 
 
 def _message(error: Exception) -> str:
-    """An error's line; typer's own (no such command, missing argument) know neither the rule nor the way out."""
+    """Return an error's line; typer's own (no such command, missing argument) know neither the rule nor the way out."""
     if isinstance(error, OSError) and error.errno in DISK_ERRORS and error.filename:
         return f"{error.filename}: {error.strerror}; make room on that disk, and try again"
     if isinstance(error, OSError) and error.errno in _PATH_ERRORS and error.filename:
@@ -61,7 +61,7 @@ def _message(error: Exception) -> str:
 
 
 def _expected(error: Exception) -> int | None:
-    """The exit status of an error that is the user's to know; None for a fault of ours."""
+    """Return the exit status of an error that is the user's to know; None for a fault of this program."""
     from actorlearn.memory.shared import SharedMemoryFull
     from actorlearn.wire.channel import ChannelError
     from launch.errors import FailedError, RunError

@@ -28,7 +28,7 @@ class Catch(gymnasium.Env[Image, np.int64]):
     """
 
     def __init__(self) -> None:
-        """Takes no arguments, as environments named by their class must."""
+        """Take no arguments, as environments named by their class must."""
         self.observation_space = gymnasium.spaces.Box(0, 255, (1, SIZE, SIZE), np.uint8)
         self.action_space = gymnasium.spaces.Discrete(3)
         self._line = 0
@@ -36,7 +36,7 @@ class Catch(gymnasium.Env[Image, np.int64]):
         self._paddle = SIZE // 2
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Image, dict[str, Any]]:
-        """A new ball at the top, in a column drawn from the environment's generator."""
+        """Put a new ball at the top, in a column drawn from the environment's generator."""
         super().reset(seed=seed, options=options)
         self._line = 0
         self._column = int(self.np_random.integers(SIZE))
@@ -53,7 +53,7 @@ class Catch(gymnasium.Env[Image, np.int64]):
         return self._image(), reward, down, False, {}
 
     def state(self) -> dict[str, Any]:
-        """Where ball and paddle are, and the generator."""
+        """Return the places of ball and paddle, and the generator's state."""
         own = {"line": self._line, "column": self._column, "paddle": self._paddle}
         return {**own, "generator": self.np_random.bit_generator.state}
 

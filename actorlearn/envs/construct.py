@@ -1,4 +1,4 @@
-"""From env.id, env.kwargs and env.wrappers to one gymnasium environment; what cannot be made is one line that helps.
+"""Makes one gymnasium environment of env.id, env.kwargs and env.wrappers; where it cannot, raises one line that helps.
 
 Reads the settings; imports the code they name, which is trusted like code. What ids there are is for
 ``envs/registered.py`` to know.
@@ -35,7 +35,7 @@ def construct(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
 
 
 def _bare(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
-    """The environment without wrappers: of a class in a module, or registered, perhaps by a module's import."""
+    """Make the environment without wrappers: a class in a module, or a registered id, perhaps by a module's import."""
     what, (module_name, colon, name) = f"env.id: {settings.id!r}", settings.id.partition(":")
     if not colon:
         return _registered(settings, settings.id, what)
@@ -57,7 +57,7 @@ def _bare(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
 
 
 def _registered(settings: GymnasiumSettings, env_id: str, what: str) -> tuple[Environment, int | None]:
-    """A registered environment, and its time limit in steps."""
+    """Make a registered environment, and say its time limit in steps."""
     found = registered.find(env_id)
     if found is None:
         raise ValueError(f"{what} is not registered with gymnasium; {registered.way_out(env_id)}")
@@ -76,7 +76,7 @@ def _registered(settings: GymnasiumSettings, env_id: str, what: str) -> tuple[En
 
 
 def _named(wrapper: str | WrapperSettings) -> WrapperSettings:
-    """A wrapper's name alone stands for one without arguments."""
+    """Return a wrapper as its settings: a name alone stands for one without arguments."""
     return WrapperSettings(name=wrapper) if isinstance(wrapper, str) else wrapper
 
 
@@ -98,7 +98,7 @@ Maker = Callable[..., Any]
 
 
 def _called(maker: Maker, arguments: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> Any:
-    """What a class makes of its arguments."""
+    """Call a class or function; whatever it raises becomes a ValueError of one line."""
     _check_arguments(maker, arguments, kwargs, f"{what} cannot be made with kwargs {dict(kwargs)}")
     with _one_line(what, getattr(maker, "__module__", "")):
         return maker(*arguments, **copy.deepcopy(dict(kwargs)))
@@ -113,12 +113,12 @@ def _check_arguments(maker: Maker, arguments: tuple[Any, ...], kwargs: Mapping[s
     try:
         signature.bind(*arguments, **kwargs)
     except TypeError as error:
-        taken = ", ".join(_told(parameter) for parameter in [*signature.parameters.values()][len(arguments) :])
+        taken = ", ".join(_written(parameter) for parameter in [*signature.parameters.values()][len(arguments) :])
         raise ValueError(f"{failure}: {error}; it takes {taken or 'none'}") from error
 
 
-def _told(parameter: inspect.Parameter) -> str:
-    """A parameter as it is called with, and its default."""
+def _written(parameter: inspect.Parameter) -> str:
+    """Write a parameter with its default, without its type."""
     return str(parameter.replace(annotation=inspect.Parameter.empty))
 
 

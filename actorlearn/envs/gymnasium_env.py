@@ -210,7 +210,7 @@ class Gymnasium:
 
 
 def _finite(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Where a value is a finite float32 (NaN compares as false)."""
+    """Return which values are finite as float32, elementwise; NaN compares as false."""
     if values.dtype.kind != "f":
         return np.ones((), np.bool_)
     finite: npt.NDArray[np.bool_] = np.isfinite(values) if values.dtype.itemsize <= 4 else np.abs(values) <= FLOAT32_MAX

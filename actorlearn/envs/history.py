@@ -1,4 +1,4 @@
-"""How emulated games came to where they are, so that others can be played to the same place.
+"""The history of emulated games: seeds and actions, from which others can be played to the same place.
 
 ALE's vector interface neither gives nor takes an emulator's state. But a seed, and what was done since, always lead to
 the same: so that is kept, a byte a step, and done again. How much of it, depends on what a new game depends on:
@@ -44,20 +44,20 @@ KEEPS_MEMORY = frozenset(
 """ROMs that leave something of one game in memory for the next; found by filling it with chance before a reset."""
 
 RESTART = 255
-"""In place of an action: a game was begun at will."""
+"""Stands in place of an action where a game was begun at will."""
 ROOM = 4096
 """Steps there is room for at first."""
 
 
 @dataclass(frozen=True)
 class Move:
-    """What is to be done next: a step of all environments, or a reset of some."""
+    """One call when a history is replayed: a step of all environments, or a reset of some."""
 
     chosen: NDArray[np.bool_]
-    """[B] those that are to be reset, from ``seeds`` if there are any; or whose step matters."""
+    """[B] bool: the environments to be reset, from ``seeds`` if there are any, or those whose step matters."""
     seeds: NDArray[np.int64] | None = None
     action: NDArray[np.int64] | None = None
-    """[B], of a step."""
+    """[B] the actions of a step."""
 
 
 class History:

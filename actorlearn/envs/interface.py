@@ -1,4 +1,4 @@
-"""What an environment is to the rest of the system: its shapes, and the row it fills. Its settings are in ``specs.py``.
+"""The interface of environments: their shapes, and the row they fill. Their settings are in ``specs.py``.
 
 Reads and writes nothing. Knows neither ALE nor gymnasium nor torch, and not whether a row lies in shared memory.
 
@@ -30,7 +30,7 @@ from actorlearn.actions import Actions, MultiDiscrete
 
 
 class EnvSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a network, a block and a progress line need to know of an environment."""
+    """Shapes and counts of one environment, from which networks, blocks and reports follow."""
 
     observation_shape: tuple[int, ...]  # of one environment
     observation_dtype: str  # "uint8" or "float32"

@@ -1,4 +1,7 @@
-"""Makes environments of any kind: imports the module of the kind that settings are for, and no other."""
+"""Makes environments of any kind: imports the module of the kind that settings are for, and no other.
+
+The module has the two functions below with the same arguments.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from actorlearn.envs.interface import EnvSpec, VectorEnv
 from actorlearn.envs.specs import ENVIRONMENTS, EnvSettings
 
 METHODS = ("reset", "step", "restart", "random_actions", "state", "restore", "close")
-"""Of a `VectorEnv`."""
+"""Methods of a `VectorEnv` (``interface.py``)."""
 
 
 def make(settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> VectorEnv:

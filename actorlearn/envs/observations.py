@@ -33,7 +33,7 @@ MOST_CHOICES = 65_536
 
 Array = npt.NDArray[Any]
 Keys = tuple[str | int, ...]
-"""What leads from an observation to a part of it, through Dicts and Tuples."""
+"""Keys and indices from an observation to a part of it, through Dicts and Tuples."""
 
 
 class SpaceError(ValueError):
@@ -44,30 +44,30 @@ class MisfitError(ValueError):
     """A value that is not in the space that was declared: its name, itself, and what it must be."""
 
     def __init__(self, name: str, value: object, rule: str) -> None:
-        """The three are its ``args``."""
+        """Keep the three as ``args``."""
         super().__init__(name, value, rule)
 
 
 class Layout(Protocol):
-    """Which number of an observation stands where in a row."""
+    """The place of each number of an observation in a row."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one observation."""
+        """Shape of one observation in a row."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of what `store` writes; all but uint8 is cast to float32 on its way into a row."""
+        """Number type that `store` writes; all but uint8 is cast to float32 on its way into a row."""
 
     @property
     def words(self) -> str:
-        """What is in it, for people."""
+        """Describe its contents for people."""
 
     def store(self, observation: Any, into: Array, i: int) -> None:
         """Write an observation to ``into[i]``; raises MisfitError."""
 
     def name(self, place: list[int]) -> str:
-        """What an element of the array is called in the observation."""
+        """Name an element of the array as the observation has it."""
 
 
 def layout(space: Space[Any]) -> tuple[Layout, tuple[str, ...]]:
@@ -101,7 +101,7 @@ class Whole:
     """A Box, as it is."""
 
     def __init__(self, box: Box, keys: Keys) -> None:
-        """It lies in Dicts or Tuples where there are keys."""
+        """Take the space, and the keys to it if it lies in Dicts or Tuples."""
         self._box, self._keys = box, keys
         self.shape: tuple[int, ...] = box.shape
         self.dtype = np.dtype(box.dtype)
@@ -118,7 +118,7 @@ class Whole:
                 into[i] = _in_box(observation, self._box, _name(self._keys)).astype(self.dtype)
 
     def name(self, place: list[int]) -> str:
-        """What an element of the array is called in the observation."""
+        """Name an element of the array as the observation has it."""
         return f"{_name(self._keys)}{place or ''}"
 
 
@@ -144,7 +144,7 @@ class Vector:
             part.write(_found(observation, part.keys), into[i, part.cells])
 
     def name(self, place: list[int]) -> str:
-        """What an element of the vector is called in the observation."""
+        """Name an element of the vector as the observation has it."""
         part = next(part for part in self._parts if place[0] < part.cells.stop)
         return f"{_name(part.keys)}[{place[0] - part.cells.start}]"
 
@@ -160,7 +160,7 @@ class Part:
 
     @property
     def words(self) -> str:
-        """What it is, for people."""
+        """Describe it for people."""
         return f"Box {self.space.dtype}{list(self.shape)}"
 
     def write(self, value: Any, cells: Array) -> None:
@@ -175,7 +175,7 @@ class Bits(Part):
 
     @property
     def words(self) -> str:
-        """What it is, for people."""
+        """Describe it for people."""
         return f"zeros and ones {list(self.shape)}"
 
     def write(self, value: Any, cells: Array) -> None:
@@ -196,7 +196,7 @@ class OneHot(Part):
 
     @property
     def words(self) -> str:
-        """What it is, for people."""
+        """Describe it for people."""
         return f"one-hot of {', '.join(map(str, self.sizes))}"
 
     def write(self, value: Any, cells: Array) -> None:
@@ -227,7 +227,7 @@ def _part(space: Space[Any], keys: Keys, start: int) -> Part:
 
 
 def _found(observation: Any, keys: Keys) -> Any:
-    """What the keys lead to."""
+    """Return the part of an observation at the end of the keys."""
     for depth, key in enumerate(keys):
         try:
             observation = observation[key]

@@ -26,7 +26,7 @@ class Recall(gymnasium.Env[Seen, np.int64]):
     """
 
     def __init__(self) -> None:
-        """Takes no arguments, as environments named by their class must."""
+        """Take no arguments, as environments named by their class must."""
         self.observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.action_space = gymnasium.spaces.Discrete(2)
         self._cue = 0
@@ -47,7 +47,7 @@ class Recall(gymnasium.Env[Seen, np.int64]):
         return np.array([0, self._steps == LENGTH - 1], np.float32), reward, over, False, {}
 
     def state(self) -> dict[str, Any]:
-        """The cue, how far the game is, and the generator."""
+        """Return the cue, how far the game is, and the generator."""
         return {"cue": self._cue, "steps": self._steps, "generator": self.np_random.bit_generator.state}
 
     def restore(self, state: dict[str, Any]) -> None:

@@ -40,7 +40,7 @@ _ID = re.compile(r"""["']((?:[\w-]+/)?[\w.-]+-v\d+)["']""")
 
 
 def find(env_id: str) -> Registered | None:
-    """What is registered under an id, also by an entry point of an installed package."""
+    """Return the registration of an id, or None; also by an entry point of an installed package."""
     if env_id not in gymnasium.registry:
         load_entry_points()
     return gymnasium.registry.get(env_id)
@@ -75,7 +75,7 @@ def module_of(registered: Registered) -> str:
 
 
 def of_module(module: ModuleType) -> dict[str, str]:
-    """How to write the environments that a module has, by class, or that its package has registered."""
+    """Return the environments of a module, by class or registered by its package: name -> how to write it in env.id."""
     root = module.__name__.partition(".")[0]
     found = {name: value for name, value in vars(module).items() if isinstance(value, type)}
     classes = [name for name, value in found.items() if issubclass(value, gymnasium.Env)]
@@ -90,7 +90,7 @@ def did_you_mean(word: str, known: Mapping[str, str]) -> str:
 
 
 def way_out(env_id: str) -> str:
-    """What to write instead of an id that nobody has registered, or what to install."""
+    """Say what to write instead of an id that nobody has registered, or what to install."""
     from actorlearn.envs import atari
 
     packaged = dict(_packaged())
@@ -106,7 +106,7 @@ def way_out(env_id: str) -> str:
 
 
 def _packaged() -> Iterator[tuple[str, str]]:
-    """Ids in the source of installed packages, and how each is written; nothing is imported."""
+    """Yield ids in the source of installed packages, and how each is written; nothing is imported."""
     for package in metadata.distributions():
         if not any(re.match(r"gymnasium\b", needed) for needed in package.requires or ()):
             continue

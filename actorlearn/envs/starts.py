@@ -1,4 +1,4 @@
-"""Where games begin: environments that start a block anew, at a run's start and where games wait for the next block.
+"""Starts of games at the begin of a block: all of them at a run's start, later those that wait for the next block.
 
 Reads and writes rows. Refuses to know: blocks and rollouts. What a void row looks like is in ``memory/rollout.py``.
 """
@@ -24,10 +24,10 @@ class GameStarts:
         self._env = env
         self._waits = reset == "wait"
         self._row = empty_row(env.spec, env.count)
-        """Where those stand that begin anew."""
+        """First rows of the environments that begin anew."""
         self._anew = np.ones(env.count, np.bool_)
         self._over = np.zeros(env.count, np.bool_)
-        """Those whose game has ended in this block and waits."""
+        """[B] environments whose game has ended in this block, and whose next one waits."""
 
     def first(self, decorrelation_steps: int, seeds: Sequence[int]) -> Iterator[None]:
         """Bring all environments to where their first block begins; yields after each step of them."""
@@ -63,7 +63,7 @@ class GameStarts:
         self._anew[:] = True
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Which environments begin anew and where, and which wait."""
+        """Return which environments begin anew with their first rows, and which wait."""
         row = {column.name: getattr(self._row, column.name)[self._anew] for column in fields(self._row)}
         return {"anew": self._anew, "over": self._over, **row}
 

@@ -39,14 +39,14 @@ ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
 }
 """Attributes that are all the state of a class, besides the generator of an environment."""
 STATELESS = ("gymnasium.wrappers.transform_",)
-"""How the modules begin whose wrappers change one observation, action or reward at a time."""
+"""Beginnings of modules whose wrappers keep no state: they change one observation, action or reward at a time."""
 
 _ARRAY = "<array>"
 _TEXT = "text"
 
 
 def inexact(env: Environment) -> str:
-    """Why an environment's state cannot be taken, and the way out; empty where it can."""
+    """Say why an environment's state cannot be taken, and the way out; empty where it can."""
     for layer in _layers(env):
         if not (_has_pair(layer) or _known(layer)):
             what = "wrapper" if isinstance(layer, gymnasium.Wrapper) else "environment"

@@ -1,4 +1,4 @@
-"""``actorlearn doctor``: looks at this machine and says what will bite, and what to do about it.
+"""``actorlearn doctor``: looks at this machine and says what will hinder a run, and what to do about it.
 
 Reads limits, memory, /dev/shm, library versions and plug-ins; child processes ask torch and the scheduler. Changes
 nothing.
@@ -150,7 +150,7 @@ def _cores() -> Finding:
 
 
 def _scheduler() -> list[Finding]:
-    """What the kernel offers to a run that is not alone on its cores."""
+    """Report what the kernel offers to a run that is not alone on its cores."""
     release = platform.release()
     version = tuple(int(number) for number in re.findall(r"\d+", release)[:2])
     try:
@@ -279,7 +279,7 @@ def _torch() -> list[Finding]:
 
 
 def _energy() -> Finding:
-    """Not readable stops nothing and bites nobody: rows then have no frames_per_kj."""
+    """Say whether energy can be read; where it cannot, rows have no frames_per_kj, and nothing is wrong."""
     return Finding("energy", Energy().said())
 
 

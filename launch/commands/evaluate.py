@@ -27,7 +27,7 @@ from launch.spawning.answers import NoAnswerError, ask
 from launch.topology.load import load
 
 BEHIND = 2
-"""Checkpoints that a learner's newest may be behind the newest of all: further behind it has left the run."""
+"""Most checkpoints that a learner's newest may be behind the newest of all: further behind it has left the run."""
 
 
 def evaluate(word: str, episodes: int | None, greedy: bool | None, seed: int | None, json: bool) -> int:

@@ -1,6 +1,6 @@
 """Looks after runs: lists them, stops them, adds and drains simulators, removes what dead ones left.
 
-Speaks to living supervisors over their control sockets. Signals a supervisor only when told to stop it now, and then by
+Speaks to living supervisors over their control sockets. Signals a supervisor only to stop it now, and then by
 pidfd, so that a reused process id is never hit.
 """
 
@@ -26,13 +26,13 @@ from launch.runs.view import RunView, glance
 from launch.runtime.workspace import sweep_all
 
 _CHANGE_S = 75.0
-"""Attach, detach and save are answered when done, or given up by the supervisor after 60 s."""
+"""Seconds for an answer: the supervisor gives attach, detach and save up after 60 s."""
 
 NOW_S = 5.0
-"""A supervisor told to stop now has nothing to save; what takes longer than this is stuck."""
+"""Seconds for a supervisor that is to stop now: it has nothing to save; what takes longer than this is stuck."""
 
 _METRICS = ("env_steps", "env_steps_per_s", "episode_return_mean")
-"""Shown of each run by ``ps``."""
+"""Columns of ``ps``."""
 
 
 def ps(ended: bool, json: bool) -> int:
@@ -88,7 +88,7 @@ def stop(word: str, now: bool, timeout_s: float, json: bool) -> int:
         ask(run, "stop")
         if not _wait(run, timeout_s):
             raise FailedError(
-                f"{run.name} is still at work {timeout_s:g} s after it was told to stop; "
+                f"{run.name} is still at work {timeout_s:g} s after it was to stop; "
                 f"wait for it with `actorlearn top {run.name}`, or use `actorlearn stop {run.name} --now`"
             )
     took_s = time.monotonic() - began_s

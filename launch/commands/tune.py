@@ -23,9 +23,9 @@ from launch.topology.load import Topology, load
 from launch.topology.overrides import expand
 
 FIRST_S = 4.0
-"""Of each way in the first heat; every later heat takes twice as long and a third of the ways."""
+"""Seconds that each way is measured in the first heat; a later one takes twice as long, and a third of the ways."""
 LAST_S = 16.0
-"""Of the fastest way with its simulators pinned to cores, and without."""
+"""Seconds that the fastest way is measured with its simulators pinned to cores, and without."""
 WARMUP_S = 2.0
 LAST = 3
 """The ways that meet in the last heat."""

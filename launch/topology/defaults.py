@@ -27,7 +27,7 @@ from launch.topology.schema import LONGEST_NAME, Topology
 Tree = dict[str, Any]
 
 ALGORITHM = "a2c"
-"""Of a topology that names none."""
+"""Algorithm of a topology that names none."""
 BY_CORES = (("simulators", "count"), ("trainer", "threads"))
 """Keys whose defaults follow the cores; ``launch/plan/auto.py`` says why they are what they are."""
 
@@ -56,7 +56,7 @@ def resolve(raw: Tree) -> Tree:
 
 
 def kind_of(env_id: object) -> EnvironmentSpec:
-    """Return the kind of an environment."""
+    """Return the kind of environments that makes an id; gymnasium where there is none."""
     return ENVIRONMENTS.of(env_id if isinstance(env_id, str) else "")
 
 
@@ -67,7 +67,7 @@ def section(tree: Tree, key: str) -> Tree:
 
 
 def _spec(registry: Any, tree: Tree, key: str) -> Any:
-    """The spec that a section names; None where there is none of this name, which is then reported as written."""
+    """Return the spec that a section names; None where there is none, which is then reported as written."""
     try:
         return registry.spec(str(section(tree, key).get("name")))
     except ValueError:
@@ -85,7 +85,7 @@ def _fill(tree: Tree, defaults: Mapping[str, Any]) -> None:
 
 
 def _fill_everywhere(tree: Tree) -> None:
-    """Add what a key is in every topology that does not say otherwise."""
+    """Add the keys' own defaults."""
     for role, keys in section(tree, "roles").items():
         if isinstance(keys, dict):
             with suppress(ValueError):  # which is reported as written
@@ -130,14 +130,14 @@ def _simulators(tree: Tree, env: EnvironmentSpec, cores: float) -> Tree:
 
 
 def _horizon(tree: Tree) -> Tree:
-    """The horizon at which all environments together give ``batch_steps``; nothing where that is not asked for."""
+    """Return the horizon at which all environments give ``batch_steps`` together; nothing where no such key is set."""
     steps = _positive(section(tree, "algorithm").get("batch_steps"))
     count, envs = (_positive(section(tree, "simulators").get(key)) for key in ("count", "envs"))
     return {"horizon": max(1, steps // (count * envs))} if steps and count and envs else {}
 
 
 def _trainer_threads(tree: Tree, env: EnvironmentSpec, cores: float) -> int:
-    """All whole cores for convolutions, because simulators wait meanwhile; one for networks too small to share out.
+    """Return all whole cores for convolutions, as simulators wait meanwhile; one for networks too small to share out.
 
     Also where a replay is learned from while simulators play, who have little to do: on two cores Fast DQN made 250
     steps/s with two threads, and 188 with one. Not the part of a core that a quota leaves: when it is used up all

@@ -30,7 +30,7 @@ CHOSEN: Mapping[str, Registry[Any]] = {
     "algorithm": ALGORITHMS,
     "optimizer": OPTIMIZERS,
 }
-"""Sections whose keys depend on what is chosen: by ``name``, and of environments by ``id``."""
+"""Sections whose keys depend on a choice in them: ``name``, and for environments ``id``."""
 BASES: Mapping[str, Struct] = {
     "env": EnvSettings,
     "model": ModelSettings,
@@ -41,26 +41,26 @@ BASES: Mapping[str, Struct] = {
 
 
 class Key(NamedTuple):
-    """One key of a section, or what a list's items are."""
+    """One key of a section, or the items of a list."""
 
     kind: inspect.Type
-    """Without annotations."""
+    """Its type, without annotations."""
     description: str = ""
-    """What it means, and its unit."""
+    """Its meaning and unit."""
     examples: tuple[Any, ...] = ()
     words: Mapping[str, str] = {}
-    """What errors say: "rule" and "way_out" of a pattern, "or" of what else it may be."""
+    """Parts of error messages: "rule" and "way_out" of a pattern, "or" for values besides the words in ``examples``."""
     default: Any = NODEFAULT
 
     @property
     def section(self) -> Struct | None:
-        """The struct of its keys; None of a value."""
+        """The struct whose fields stand below it; None where it has one value."""
         parts = self.kind.types if isinstance(self.kind, inspect.UnionType) else (self.kind,)
         return next((part.cls for part in parts if isinstance(part, inspect.StructType)), None)
 
     @property
     def is_mapping(self) -> bool:
-        """Say whether keys stand below it: those of a section, or arguments of somebody else's code."""
+        """Whether keys stand below it: those of a section, or arguments of somebody else's code."""
         return self.section is not None or isinstance(self.kind, inspect.DictType)
 
 
@@ -111,7 +111,7 @@ def section_of_role(name: str) -> Struct:
 
 
 def learns_from_replay(tree: Mapping[str, Any]) -> bool:
-    """Say whether the algorithm of a raw topology does; of one that is not to be had, that it does."""
+    """Whether the algorithm of a raw topology does; True for one that cannot be found."""
     section = tree.get("algorithm")
     try:
         return ALGORITHMS.spec(str(section["name"] if isinstance(section, dict) else "")).replayed
@@ -120,7 +120,7 @@ def learns_from_replay(tree: Mapping[str, Any]) -> bool:
 
 
 def key_of(kind: inspect.Type) -> Key:
-    """What a type's annotations say; those of a key that may be null may stand on what else it may be."""
+    """Return a type's annotations as a key; a union has those of its first part that has any."""
     if isinstance(kind, inspect.Metadata):
         schema, inner = kind.extra_json_schema or {}, key_of(kind.type)
         return Key(
@@ -137,7 +137,7 @@ def key_of(kind: inspect.Type) -> Key:
 
 
 def key_at(path: Path) -> Key | None:
-    """What a path names, items of lists included, in any topology; None where nothing is known of it."""
+    """Return the key that a path names in any topology, items of lists included; None where there is none."""
     found: Key | None = _TOPOLOGY
     for depth, part in enumerate(path):
         if depth == 1 and path[0] in CHOSEN:
@@ -165,7 +165,7 @@ def _below(key: Key, part: str | int) -> Key | None:
 
 
 def items_of(kind: inspect.Type, count: int) -> list[inspect.Type]:
-    """The types of so many items of a list; of no list none."""
+    """Return the types of so many items of a list; empty for other types."""
     if isinstance(kind, inspect.ListType | inspect.VarTupleType):
         return [kind.item_type] * count
     return list(kind.item_types) if isinstance(kind, inspect.TupleType) else []

@@ -15,12 +15,12 @@ from launch.topology.validate import MISSING, Problem, dotted
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value was given: a file's line, or the command line."""
+    """Origin of a value: a file's line, or the command line."""
 
     source: str
     line: int = 0
     over: bool = False
-    """Whether it stands in place of a file's value, which is forgotten: left out, it would not be the default."""
+    """Whether it replaces a value of the file: without it that value would count, and not the default."""
 
     def __str__(self) -> str:
         """Write as file:line."""

@@ -1,4 +1,4 @@
-"""The mode of a topology's learners (actorlearn.parameters.modes), and what the topology says of it. Pure."""
+"""The mode of a topology's learners (actorlearn.parameters.modes), and the parts of a topology that it reads. Pure."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from launch.topology.schema import Topology
 
 
 def mode(topology: Topology) -> ModeSpec:
-    """How this topology's learners learn together."""
+    """Return the mode in which a topology's learners learn together."""
     return mode_for(topology.mode, topology.learners.count)
 
 
 def asked(topology: Topology) -> LearnersAsked:
-    """What it says of that."""
+    """Return the parts of a topology that a mode reads."""
     return LearnersAsked(topology.learners, topology.gossip, topology.optimizer.name, topology.seed)

@@ -79,7 +79,7 @@ def leave_out_unread(raw: Tree, file: Tree, origins: dict[Path, Origin]) -> dict
 
 
 def _without_reader(before: Tree, after: Tree) -> Iterator[tuple[str, str, str]]:
-    """Section, key and reason for all that one resolved topology reads and the other does not."""
+    """Yield section, key and reason for all that one resolved topology reads and the other does not."""
     for name in CHOSEN:
         try:
             had, has = (keys_of(struct_at(name, tree)) for tree in (before, after))
@@ -105,7 +105,7 @@ def _mode(tree: Tree) -> ModeSpec | None:
 
 
 def _lines_of(override: str) -> list[str]:
-    """The override itself, or those of the file that ``@file`` names; lines that start with # are comments."""
+    """Return the override itself, or those of the file that ``@file`` names; lines that start with # are comments."""
     if not override.startswith("@"):
         return [override]
     lines = [line.strip() for line in sources.read(override[1:]).decode(errors="replace").splitlines()]

@@ -1,4 +1,4 @@
-"""What is generated from the keys of a topology: the JSON schema that editors use, and the page that people read.
+"""Documents generated from the keys of a topology: the JSON schema that editors use, and the page that people read.
 
     python -c 'from launch.topology.reference import write; write()'
 
@@ -163,7 +163,7 @@ def _loosen(node: Any) -> None:
 
 
 def _of_some(name: str) -> dict[tuple[str, ...], dict[str, Key]]:
-    """The keys of a section that only some choices have, by those."""
+    """Return the keys of a section that only some choices have: choices -> name -> key."""
     structs, shared = structs_of(name), keys_of(BASES[name])
     found: dict[tuple[str, ...], dict[str, Key]] = {}
     for key in dict.fromkeys(key for struct in structs.values() for key in keys_of(struct) if key not in shared):
@@ -173,7 +173,7 @@ def _of_some(name: str) -> dict[tuple[str, ...], dict[str, Key]]:
 
 
 def _table(section: str, keys: dict[str, Key], chosen: str = "") -> Iterator[str]:
-    """Rows of a table of keys; defaults are those of the chosen algorithm, optimizer or network."""
+    """Yield the rows of a table of keys; defaults are those of the chosen algorithm, optimizer or network."""
     yield "| key | value | default | meaning |"
     yield "|---|---|---|---|"
     for name, key in keys.items():
@@ -183,7 +183,7 @@ def _table(section: str, keys: dict[str, Key], chosen: str = "") -> Iterator[str
 
 
 def _default(section: str, name: str, chosen: str) -> str:
-    """What a key is where nobody writes it, of Atari / of others."""
+    """Return a key's default for each kind of environments, as a / b."""
     if where := FOLLOWS.get(f"{section}.{name}".strip(".")):
         return where
     found = []
@@ -224,7 +224,7 @@ def _kind(kind: inspect.Type) -> str:
 
 
 def _of_algorithms() -> Iterator[str]:
-    """What algorithms want by default, of all sections."""
+    """Yield the table of defaults by algorithm, of all sections."""
     yield "## Defaults by algorithm"
     yield ""
     yield "What each algorithm wants by kind of environment, where it is not the key's own default."

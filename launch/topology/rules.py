@@ -24,7 +24,7 @@ Problems = Iterator[Problem]
 
 
 def broken(t: Topology) -> Problems:
-    """Everything that is wrong with a topology whose values are right by themselves."""
+    """Yield everything that is wrong with a topology whose values are right by themselves."""
     for rule in RULES:
         yield from rule(t)
 
@@ -254,7 +254,7 @@ def replay_holds(t: Topology) -> Problems:
 
 
 def replay_alone(t: Topology) -> Problems:
-    """What replayed transitions cannot be learned with."""
+    """Value learning from a replay has no secondary batches beside other learners, no memory and no statistics."""
     if t.replay is None:
         return
     if t.replay.secondary_batch_size and not mode(t).alone:
@@ -274,7 +274,7 @@ def replay_alone(t: Topology) -> Problems:
 
 
 def targets_at_rollouts(t: Topology) -> Problems:
-    """Where acting is by the rollout's weights, target networks are those of a rollout's begin."""
+    """Target networks change where a rollout begins, if rows are answered by the rollout's weights."""
     if not isinstance(t.algorithm, OffPolicySettings) or t.simulators.weights == "newest":
         return
     steps = t.algorithm.horizon * t.learners.count * t.simulators.environments
@@ -319,7 +319,7 @@ def _largest_batch(replay: ReplaySettings) -> tuple[int, str]:
 
 
 def _problem(t: Topology, key: str, rule: str, way_out: str) -> Problem:
-    """A problem with the value of a key."""
+    """Return a problem with the value of a dotted key."""
     path = tuple(int(part) if part.isdigit() else part for part in key.split("."))
     value: object = reduce(_at, path, t)
     return Problem(path, value, rule, way_out)

@@ -1,7 +1,7 @@
 """The keys of a topology: the sections that belong to launch, and where those of others are put in.
 
-Pure. Each key is told once: its type, range, unit and, where it depends on neither the environment nor the algorithm,
-its default. Everything else about keys is made of this: what is refused (``validate.py``), the comments of a resolved
+Pure. Each key is described once: its type, range, unit and, where neither environment nor algorithm decides it, its
+default. Everything else about keys is made of this: what is refused (``validate.py``), the comments of a resolved
 topology, ``topology.schema.json`` and ``docs/topology.md``. Rules that tie keys together are in ``rules.py``; defaults
 that depend on the environment, the algorithm or the machine are filled in by ``defaults.py``. Says nothing about files
 or error lines, and does not look at the machine: whether a device or a core exists is the plan's question.
@@ -89,7 +89,7 @@ class SimulatorsSection(Section, frozen=True, kw_only=True):
 
     @property
     def environments(self) -> int:
-        """Those of each learner."""
+        """Environments of each learner."""
         return self.count * self.envs
 
 
@@ -202,15 +202,15 @@ class Limits(NamedTuple):
     """Seconds of silence after which a process of a role hangs (launch/supervision/hangs.py says what silence is)."""
 
     hang_s: float
-    """When it does not compute either."""
+    """Limit of a process that does not use a processor either."""
     spin_s: float
-    """Though it computes."""
+    """Limit of a process that uses a processor all the while."""
     keys: str
-    """How the topology's keys of these two begin: supervision.trainer_, before hang_s and spin_s."""
+    """Beginning of the topology's keys of these two: supervision.trainer_, before hang_s and spin_s."""
 
 
 class Budget(Section, frozen=True, kw_only=True):
-    """How often a process may be started again, and when (launch/supervision/child.py reckons with it)."""
+    """Limits on starting a process again: how often, and after which delay (launch/supervision/child.py)."""
 
     restarts: Annotated[
         int,
@@ -240,11 +240,11 @@ class Budget(Section, frozen=True, kw_only=True):
 
 
 BUDGET = Budget()
-"""Of a topology that says nothing of it."""
+"""Budget of a topology that does not set it."""
 
 
 class SupervisionSection(Budget, frozen=True, kw_only=True):
-    """When a process hangs, and is replaced, and how often; seconds in which the machine was awake."""
+    """Limits on hanging and on restarts of processes; seconds in which the machine was awake."""
 
     # A healthy process shows a sign of life every 100 ms, but not within one call of an environment, one pass of a
     # network or one write to a disk. An environment may wait for a program of its own; only servers wait for nothing.
@@ -275,7 +275,7 @@ class SupervisionSection(Budget, frozen=True, kw_only=True):
 
 
 class Topology(Section, frozen=True, kw_only=True, dict=True):
-    """Which processes, where, with which numbers; steps are agent steps (Atari: frame_skip frames each)."""
+    """A whole topology: processes, devices and numbers; steps are agent steps (Atari: frame_skip frames each)."""
 
     name: Name
     seed: Annotated[int, Meta(ge=0, le=2**31 - 1, description="of everything random in the run")] = 1
@@ -292,7 +292,7 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
     model: ModelSettings
     algorithm: AlgorithmSettings
     replay: ReplaySettings | None = None
-    """None where the algorithm learns from none."""
+    """Experience replay; None for algorithms that learn without one."""
     optimizer: OptimizerSettings
     learners: LearnersSettings
     gossip: GossipSettings
@@ -310,13 +310,13 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
 
     @property
     def left_to_cores(self) -> frozenset[str]:
-        """Keys that nobody has written, and whose values followed the machine's cores. No key itself."""
+        """Dotted keys that nobody has written, and whose values followed the machine's cores. No key itself."""
         found: frozenset[str] = self.__dict__.get("left_to_cores", frozenset())
         return found
 
     @property
     def left_out(self) -> Mapping[str, str]:
-        """Keys of the file that an override has left without a reader, and why they were left out. No key itself."""
+        """Dotted keys of the file that an override left without a reader -> why they were left out. No key itself."""
         found: Mapping[str, str] = self.__dict__.get("left_out", {})
         return found
 

@@ -1,7 +1,7 @@
 """Finds everything that is wrong with the values of a topology: walks a raw tree along the types of ``schema.py``.
 
 Yields problems of path, value, rule and way out; where each stood, and how it is said on one line, is for
-``messages.py``. Ranges, patterns and words are read from the types, so that nothing is told here a second time; msgspec
+``messages.py``. Ranges, patterns and words are read from the types, so that nothing is repeated here; msgspec
 would raise the first problem only, and knows no way out. Rules that tie keys together are in ``rules.py``.
 """
 
@@ -54,7 +54,7 @@ USUAL_NAMES = {
     "total_timesteps": "total_steps",
     "env_id": "env.id",
 }
-"""What other programs call our keys."""
+"""Names of other programs for keys of a topology."""
 RENAMED = {"simulators.weights: round": "rollout"}
 """Keys, and values of keys, that are called otherwise now: what it was -> what it is."""
 
@@ -76,14 +76,14 @@ class Problem(NamedTuple):
 
 
 class Missing:
-    """What stands where a key is missing."""
+    """Stands in place of the value of a missing key."""
 
 
 MISSING = Missing()
 
 
 def problems(tree: Mapping[str, Any]) -> Iterator[Problem]:
-    """Everything that is wrong with the values of a raw topology, whose defaults are filled in."""
+    """Yield everything that is wrong with the values of a raw topology, whose defaults are filled in."""
     keys = keys_of(Topology)
     yield from _strangers(tree, keys, ())
     for name, key in keys.items():
@@ -132,7 +132,7 @@ def dotted(path: Path) -> str:
 
 
 def _of_choice(name: str, tree: Mapping[str, Any]) -> Iterator[Problem]:
-    """What is wrong with a section whose keys depend on what is chosen in it."""
+    """Yield what is wrong with a section whose keys depend on a choice in it."""
     section, path, registry = tree.get(name), (name,), CHOSEN[name]
     if not isinstance(section, dict):
         yield _no_mapping(section, keys_of(BASES[name]), path)
@@ -150,7 +150,7 @@ def _of_choice(name: str, tree: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _of_roles(roles: Mapping[str, Any]) -> Iterator[Problem]:
-    """What is wrong with the keys of roles that are not shipped."""
+    """Yield what is wrong with the keys of roles that are not shipped."""
     for role, section in roles.items():
         path: Path = ("roles", role)
         try:
@@ -172,7 +172,7 @@ def no_entry(path: Path, name: str, registry: Registry[Any], error: str) -> Prob
 
 
 def _of_own_rule(name: str, section: Mapping[str, Any], error: str) -> Problem:
-    """What a struct says itself: "algorithm.value_max: 1.0 must be above value_min, 5.0"."""
+    """Return a struct's own error, such as "algorithm.value_max: 1.0 must be above value_min, 5.0", as a problem."""
     key, _, rule = error.removesuffix(" - at `$`").partition(": ")
     path = tuple(key.split("."))
     if path[0] != name or path[-1] not in section:
@@ -187,14 +187,14 @@ def _no_replay(tree: Mapping[str, Any]) -> Problem:
 
 
 def _of_keys(section: Mapping[str, Any], keys: Mapping[str, Key], path: Path) -> Iterator[Problem]:
-    """What is wrong with the keys of a section and with what stands below them."""
+    """Yield what is wrong with the keys of a section and with what stands below them."""
     yield from _strangers(section, keys, path)
     for name, key in keys.items():
         yield from _of_key(section.get(name, MISSING), key, (*path, name))
 
 
 def _strangers(section: Mapping[str, Any], keys: Mapping[str, Key], path: Path) -> Iterator[Problem]:
-    """Keys that a section does not have; some other choice may have them."""
+    """Yield the keys that a section does not have; some other choice may have them."""
     for name, value in section.items():
         if name in keys:
             continue
@@ -230,7 +230,7 @@ def _elsewhere(word: str) -> str:
 
 
 def _of_key(value: Any, key: Key, path: Path) -> Iterator[Problem]:
-    """What is wrong with one value, or with an item of one."""
+    """Yield what is wrong with one value, or with an item of one."""
     kind = key.kind
     if value is MISSING:
         yield _missing(key, path)
@@ -363,7 +363,7 @@ def interval(kind: inspect.IntType | inspect.FloatType) -> str:
 
 
 def _retype(path: Path, value: object, key: Key, what: str, way_out: str) -> Problem:
-    """A value of another type; the way out says how to write what was probably meant."""
+    """Return a problem with a value of another type; the way out says how to write what was probably meant."""
     way_out = "write a value after it" if value is None else way_out
     return Problem(path, value, f"must be {what}{_unit(key)}", way_out, default_helps=True)
 
