@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from actorlearn.memory.rollout import Blocks
 
-Asked = tuple[Blocks, int, int]
-"""A row that has its observations and wants actions: member, group, timestep."""
+RowsAsked = tuple[Blocks, int, int]
+"""Rows, one of each environment of a group, that have observations and want actions: member, group, timestep."""
 
 
-def due(members: Sequence[Blocks], group: int) -> list[Asked]:
+def due(members: Sequence[Blocks], group: int) -> list[RowsAsked]:
     """Return the rows of the oldest unanswered timestep of a group index; none until all participants have theirs.
 
     Waiting for all is what the papers' synchronous systems do. A member that has left or died is in no one's way: it
@@ -37,7 +37,7 @@ def due(members: Sequence[Blocks], group: int) -> list[Asked]:
     return [(member, group, timestep) for member in participants if member.acted(group) == timestep]
 
 
-def waiting(members: Sequence[Blocks]) -> list[Asked]:
+def waiting(members: Sequence[Blocks]) -> list[RowsAsked]:
     """Return all rows that wait for actions, of whichever member, group and timestep."""
     return [
         (member, group, member.acted(group))
@@ -61,15 +61,15 @@ class Batching:
         self._since_s: float | None = None
         """Since when anything waits: as all is answered together, the oldest does."""
 
-    def batches(self, members: Sequence[Blocks]) -> Iterator[list[Asked]]:
+    def batches(self, members: Sequence[Blocks]) -> Iterator[list[RowsAsked]]:
         """Yield the batches to answer now; each is looked for when the one before has been answered."""
         if self._batch_rows:
-            batches: Iterable[list[Asked]] = [self._gathered(members)]
+            batches: Iterable[list[RowsAsked]] = [self._gathered(members)]
         else:
             batches = (due(members, group) for group in range(max((member.groups for member in members), default=0)))
         yield from filter(None, batches)
 
-    def _gathered(self, members: Sequence[Blocks]) -> list[Asked]:
+    def _gathered(self, members: Sequence[Blocks]) -> list[RowsAsked]:
         asked = waiting(members)
         if not asked:
             self._since_s = None

@@ -1,6 +1,7 @@
-"""Exploration: random numbers of each batch of rows, and epsilon of each row.
+"""Exploration: random numbers of each batch of rows, and actions at random in place of those an algorithm chose.
 
-Both depend on seeds and on places in the run alone, so nothing of them needs saving.
+Both depend on seeds and on places in the run alone, so nothing of them needs saving. Algorithms that draw their actions
+from a distribution, and networks with noise (``models/noisy.py``), explore by themselves.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from actorlearn.acting.batching import Asked
-from actorlearn.algorithms.interface import Algorithm, learns_from_replay
+from actorlearn.acting.batching import RowsAsked
+from actorlearn.actions import Actions, in_words
+from actorlearn.algorithms.settings import AlgorithmSettings, EpsilonSchedule
 from actorlearn.memory.rollout import Rollouts
-from actorlearn.models.unroll import Outputs
 
 
 def mix(seed: int, moment: int) -> int:
@@ -24,28 +25,57 @@ def mix(seed: int, moment: int) -> int:
     return (z ^ (z >> 31)) & 0xFFFFFFFF
 
 
-def epsilon(
-    algorithm: Algorithm, rollouts: Rollouts | None, environments: int, asked: Sequence[Asked]
-) -> Tensor | None:
-    """Return epsilon [N] of the rows asked for, of so many environments in all; None where nobody explores by it.
+class EpsilonGreedy:
+    """With probability epsilon any of the actions, all alike, instead of the one that was chosen (Mnih et al. 2015)."""
 
-    A row's step is what the rollout began with, and one of every environment for each row of it before this one.
-    """
-    if rollouts is None or not learns_from_replay(algorithm):
+    def __init__(self, schedule: EpsilonSchedule, actions: int) -> None:
+        """Explore ``actions`` discrete ones."""
+        self._schedule, self._actions = schedule, actions
+
+    def epsilon(self, env_steps: int, environment: Tensor, environments: int) -> Tensor:
+        """Return epsilon [N] of the environments with these numbers [N] in [0, environments), after so many steps.
+
+        Linear in the agent steps of all environments. With ``final_min`` the final ones are log-spaced over the
+        environments, as in rlpyt: some stay curious while others play well.
+        """
+        s = self._schedule
+        gone = min(max(env_steps - s.hold_steps, 0) / s.steps, 1.0)
+        final = torch.full(environment.shape, s.final)
+        if s.final_min is not None:
+            place = environment.to(final) / max(environments - 1, 1)
+            final = s.final_min ** (1.0 - place) * s.final**place
+        return s.initial * (1.0 - gone) + final * gone
+
+    def epsilon_of(self, asked: Sequence[RowsAsked], rollouts: Rollouts, environments: int) -> Tensor:
+        """Return epsilon [N] of the rows asked for, of so many environments in all.
+
+        A row's step is what the rollout began with, and one of every environment for each row of it before this one.
+        """
+        parts = []
+        for blocks, group, timestep in asked:
+            rollout, t = divmod(timestep, blocks.horizon)
+            first = (blocks.number * blocks.groups + group) * blocks.envs_per_group
+            numbers = torch.arange(first, first + blocks.envs_per_group) % environments  # attached ones share
+            parts.append(self.epsilon(rollouts.env_steps(rollout) + t * environments, numbers, environments))
+        return torch.cat(parts)
+
+    def explore(self, action: Tensor, generator: torch.Generator, epsilon: Tensor | None = None) -> Tensor:
+        """Return actions [N], some of them drawn at random; without an ``epsilon`` [N], by that of evaluations."""
+        share = self._schedule.evaluation if epsilon is None else epsilon.to(action.device)
+        # Both are drawn for all rows, so that one row's luck does not depend on another's.
+        explores = torch.rand(len(action), generator=generator, device=action.device) < share  # never at 0, always at 1
+        random = torch.randint(self._actions, action.shape, generator=generator, device=action.device)
+        return torch.where(explores, random, action)
+
+
+def make(settings: AlgorithmSettings, actions: Actions) -> EpsilonGreedy | None:
+    """Make the exploration that an algorithm's settings ask for; None: it explores by itself."""
+    schedule = settings.exploration
+    if schedule is None:
         return None
-    parts = []
-    for blocks, group, timestep in asked:
-        rollout, t = divmod(timestep, blocks.horizon)
-        first = (blocks.number * blocks.groups + group) * blocks.envs_per_group
-        numbers = torch.arange(first, first + blocks.envs_per_group) % environments  # attached ones share
-        parts.append(algorithm.epsilon(rollouts.env_steps(rollout) + t * environments, numbers, environments))
-    return torch.cat(parts)
-
-
-def choose(
-    algorithm: Algorithm, outputs: Outputs, generator: torch.Generator, greedy: bool, explore: Tensor | None
-) -> dict[str, Tensor]:
-    """Choose actions and columns [N, …] from outputs [N, size]; with probability ``explore`` [N], if any, at random."""
-    if explore is not None and learns_from_replay(algorithm):
-        return algorithm.act(outputs, generator, greedy, explore)
-    return algorithm.act(outputs, generator, greedy)
+    if not isinstance(actions, int):
+        raise ValueError(
+            f"algorithm.name: {settings.name!r} explores by discrete actions at random, and this environment's are "
+            f"{in_words(actions)}; its settings' exploration must be None"
+        )
+    return EpsilonGreedy(schedule, actions)

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from actorlearn.acting.batching import Asked
-from actorlearn.acting.exploration import choose, epsilon, mix
+from actorlearn.acting.batching import RowsAsked
+from actorlearn.acting.exploration import make as make_exploration
+from actorlearn.acting.exploration import mix
 from actorlearn.address import Shm
 from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.memory.rollout import Rollouts
@@ -56,6 +57,7 @@ class Policy:
             self.algorithm.heads(settings.actions),
             seed,
         ).to(device)
+        self.exploration = make_exploration(settings.algorithm, settings.actions)
         self.flat, _ = flatten(self.network)
         self.state_size = state_size(self.network)
         self.published = open_weights(weights) if weights else None
@@ -94,9 +96,9 @@ class Policy:
         state: Tensor | None = None,
         first: Tensor | None = None,
         *,
-        explore: Tensor | None = None,
+        epsilon: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """Actions and columns [N, …] for observations [N, …]; ``explore`` [N] is epsilon, if not that of evaluations.
+        """Actions and columns [N, …] for observations [N, …]; ``epsilon`` [N] of exploration, if not evaluations'.
 
         A recurrent network needs the state [N, S] before them and which are `first` [N]; then "state", after them, is
         among what is returned. The random numbers depend on seed, stream and moment only: they need no saving.
@@ -108,7 +110,9 @@ class Policy:
             rows += [state.to(self.device), first.to(self.device)[None]]
         outputs, after = self._outputs(*rows)
         one = {name: output[0] for name, output in outputs.items()}
-        chosen = choose(self.algorithm, one, self._generator, greedy, explore)
+        chosen = self.algorithm.act(one, self._generator, greedy)
+        if self.exploration and not greedy:
+            chosen["action"] = self.exploration.explore(chosen["action"], self._generator, epsilon)
         return chosen if after is None else {**chosen, "state": after}
 
     def _outputs(self, *rows: Tensor) -> tuple[Outputs, Tensor | None]:
@@ -120,7 +124,7 @@ class Policy:
             return self._graphs[shape](*rows)
         return self._passes.forward(*rows)
 
-    def act(self, asked: Sequence[Asked], member: int = 0) -> None:
+    def act(self, asked: Sequence[RowsAsked], member: int = 0) -> None:
         """Answer rows, of one timestep or of several, in this order: write what is chosen for them into them.
 
         ``member`` tells batches apart whose first rows are of one group and timestep.
@@ -128,24 +132,26 @@ class Policy:
         first, group, timestep = asked[0]
         self.refresh(timestep // first.horizon)
         moment = (member << 40) + timestep * first.groups + group
-        explore = epsilon(self.algorithm, self.rollouts, self._environments, asked)
+        epsilon = None
+        if self.exploration and self.rollouts:
+            epsilon = self.exploration.epsilon_of(asked, self.rollouts, self._environments)
         if self.state_size:
             state, begins = self._gathered("state", asked), self._gathered("first", asked)
             chosen = self.choose(
-                self._gathered("observation", asked), moment, state=state, first=begins, explore=explore
+                self._gathered("observation", asked), moment, state=state, first=begins, epsilon=epsilon
             )
         else:
-            chosen = self.choose(self._gathered("observation", asked), moment, explore=explore)
+            chosen = self.choose(self._gathered("observation", asked), moment, epsilon=epsilon)
         _write(chosen, asked)
         for blocks, group, timestep in asked:  # all or none, as nearly as can be, should this process be killed
             blocks.mark_acted(group, timestep, self.version)
 
-    def _gathered(self, column: str, asked: Sequence[Asked]) -> Tensor:
+    def _gathered(self, column: str, asked: Sequence[RowsAsked]) -> Tensor:
         """The column of all rows asked for, one after the other: [N, …]."""
         return self._staging.join(column, [blocks.row(column, group, timestep) for blocks, group, timestep in asked], 0)
 
 
-def _write(chosen: dict[str, Tensor], asked: Sequence[Asked]) -> None:
+def _write(chosen: dict[str, Tensor], asked: Sequence[RowsAsked]) -> None:
     """Write columns [N, …] into the rows they were chosen for; the state after a row belongs to the row after."""
     for name, column in chosen.items():
         answers, start = column.cpu().numpy(), 0

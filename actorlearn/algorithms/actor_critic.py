@@ -35,7 +35,7 @@ class ActorCritic:
         self.parts = actions.sizes if isinstance(actions, MultiDiscrete) else ()
         return {**policies.heads(actions), "value": 1}
 
-    def policy(self, outputs: Mapping[str, Tensor]) -> policies.Policy:
+    def policy(self, outputs: Mapping[str, Tensor]) -> policies.ActionDistribution:
         """Return the policy that these outputs describe."""
         return policies.policy(outputs, self.parts)
 

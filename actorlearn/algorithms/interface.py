@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import torch
@@ -93,6 +93,7 @@ class Algorithm(Protocol):
         """
 
 
+@runtime_checkable
 class ReplayAlgorithm(Algorithm, Protocol):
     """An algorithm that learns from replayed transitions, toward what an older copy of the network says.
 
@@ -105,20 +106,3 @@ class ReplayAlgorithm(Algorithm, Protocol):
 
     target_rows: int
     """Rows at the end of a batch whose outputs by the target network `prepare` needs."""
-
-    def act(
-        self,
-        outputs: Mapping[str, Tensor],
-        generator: torch.Generator,
-        greedy: bool = False,
-        epsilon: Tensor | None = None,
-    ) -> dict[str, Tensor]:
-        """Choose as `Algorithm.act`, at random with probability `epsilon` [N]; without one, as evaluations do."""
-
-    def epsilon(self, env_steps: int, environment: Tensor, environments: int) -> Tensor:
-        """Return epsilon [N] of the environments with these numbers [N] in [0, environments), after so many steps."""
-
-
-def learns_from_replay(algorithm: Algorithm) -> TypeGuard[ReplayAlgorithm]:
-    """Say whether an algorithm wants replayed transitions and a target network."""
-    return hasattr(algorithm, "target_rows")

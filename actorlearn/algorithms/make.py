@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actorlearn.algorithms.interface import Algorithm, learns_from_replay
+from actorlearn.algorithms.interface import Algorithm, ReplayAlgorithm
 from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings
 
 
@@ -16,7 +16,7 @@ def make(settings: AlgorithmSettings) -> Algorithm:
             f"algorithm.name: {settings.name!r} must be called as Name(settings) and make an Algorithm "
             f"(actorlearn/algorithms/interface.py): {error}"
         ) from error
-    if learns_from_replay(algorithm) != spec.replayed:
+    if isinstance(algorithm, ReplayAlgorithm) != spec.replayed:
         raise ValueError(
             f"algorithm.name: the spec of {settings.name!r} says replayed={spec.replayed}, and what it makes has "
             f"{'no' if spec.replayed else 'a'} target_rows, which those that learn from a replay have"

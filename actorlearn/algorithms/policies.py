@@ -18,7 +18,7 @@ from actorlearn.actions import Actions
 from actorlearn.algorithms.interface import Batch
 
 
-class Policy(Protocol):
+class ActionDistribution(Protocol):
     """The distribution of actions for each row of some outputs."""
 
     def sample(self, generator: torch.Generator) -> Tensor:
@@ -41,7 +41,7 @@ def heads(actions: Actions) -> dict[str, int]:
     return {"logits": actions if isinstance(actions, int) else sum(actions.sizes)}
 
 
-def policy(outputs: Mapping[str, Tensor], parts: Sequence[int] = ()) -> Policy:
+def policy(outputs: Mapping[str, Tensor], parts: Sequence[int] = ()) -> ActionDistribution:
     """Return the policy that these outputs describe; `parts` of a MultiDiscrete action have their logits in a row."""
     if parts:
         return MultiCategorical(outputs["logits"], parts)

@@ -63,38 +63,9 @@ class QLearning:
         """Return what row 0 should say, from the target network's numbers [1, B, n] of the best action in row 1."""
         raise NotImplementedError
 
-    def act(
-        self,
-        outputs: Mapping[str, Tensor],
-        generator: torch.Generator,
-        greedy: bool = False,
-        epsilon: Tensor | None = None,
-    ) -> dict[str, Tensor]:
-        """Take the best action of each row [N], or any with probability `epsilon` [N]; without one, `epsilon_eval`."""
-        values = self.values(outputs)
-        action = values.argmax(-1)
-        if greedy:
-            return {"action": action}
-        share = self.settings.epsilon_eval if epsilon is None else epsilon.to(values.device)
-        rows, actions = values.shape
-        # Both are drawn for all rows, so that one row's luck does not depend on another's.
-        explores = torch.rand(rows, generator=generator, device=values.device) < share  # never at 0, always at 1
-        random = torch.randint(actions, (rows,), generator=generator, device=values.device)
-        return {"action": torch.where(explores, random, action)}
-
-    def epsilon(self, env_steps: int, environment: Tensor, environments: int) -> Tensor:
-        """Return epsilon [N] of some environments, by their numbers [N] among all, once the run is so far.
-
-        Linear in the agent steps of all environments. With `epsilon_final_min` the final ones are log-spaced over the
-        environments, as in rlpyt: some stay curious while others play well.
-        """
-        s = self.settings
-        gone = min(max(env_steps - s.epsilon_hold_steps, 0) / s.epsilon_steps, 1.0)
-        final = torch.full(environment.shape, s.epsilon_final)
-        if s.epsilon_final_min is not None:
-            place = environment.to(final) / max(environments - 1, 1)
-            final = s.epsilon_final_min ** (1.0 - place) * s.epsilon_final**place
-        return s.epsilon_initial * (1.0 - gone) + final * gone
+    def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:
+        """Take the best action of each row [N]; the settings' `exploration` replaces some of them."""
+        return {"action": self.values(outputs).argmax(-1)}
 
     def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
         """Add the column "target" and drop row 1.

@@ -7,7 +7,7 @@ may do without the first: its ``Settings``, ``defaults`` and the facts of `Algor
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Annotated, Any, Literal, Self
@@ -33,6 +33,21 @@ OFF_POLICY_DEFAULTS: Defaults = {
     "vector": {**BASE_DEFAULTS["vector"], "replay": {"capacity_steps": 50_000, "learning_starts_steps": 1_000}},
 }
 """What all algorithms have that learn from a replay."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpsilonSchedule:
+    """Share of actions at random, by the agent steps of all environments (``acting/exploration.py`` acts by it)."""
+
+    initial: float
+    final: float
+    """Reached linearly, ``steps`` after the first ``hold_steps``."""
+    final_min: float | None
+    """The final one of environment 0, log-spaced up to the last environment's, ``final``; None: all have ``final``."""
+    hold_steps: int
+    steps: int
+    evaluation: float
+    """In evaluations that are not greedy."""
 
 
 class AlgorithmSettings(Settings, frozen=True, kw_only=True):
@@ -72,6 +87,16 @@ class AlgorithmSettings(Settings, frozen=True, kw_only=True):
         """Whether transitions beyond the lag are not learned from, and as many rollouts open as there can be."""
         return False
 
+    @property
+    def scales_reward(self) -> bool:
+        """Whether rewards are divided by the running deviation of the discounted return."""
+        return False
+
+    @property
+    def exploration(self) -> EpsilonSchedule | None:
+        """Actions at random in place of those that `act` chose; None: it explores by what it draws itself."""
+        return None
+
 
 class OnPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
     """What algorithms have that learn from each batch as it comes."""
@@ -95,6 +120,11 @@ class OnPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
     def drops_stale(self) -> bool:
         """Whether transitions beyond the lag are not learned from, and as many rollouts open as there can be."""
         return self.max_policy_lag is not None and self.on_policy_lag == "drop"
+
+    @property
+    def scales_reward(self) -> bool:
+        """Whether rewards are divided by the running deviation of the discounted return."""
+        return self.normalize_reward
 
 
 class OffPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
@@ -136,10 +166,6 @@ class AlgorithmSpec(Spec):
         base = OffPolicySettings if self.replayed else OnPolicySettings
         if not issubclass(self.settings, base):
             raise ValueError(f"algorithm {self.name!r}: its settings must be a subclass of {base.__name__}")
-
-    def check(self, found: Any, what: str, more: Sequence[str] = ()) -> None:
-        """Raise ValueError for methods that a class lacks."""
-        super().check(found, what, [*more, *(["epsilon"] if self.replayed else [])])
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:

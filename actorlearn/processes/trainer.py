@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from actorlearn.algorithms.interface import Batch
-from actorlearn.algorithms.settings import OnPolicySettings
 from actorlearn.failpoints import hit
 from actorlearn.learning.make import make as make_learning
 from actorlearn.learning.peers import Peers
@@ -304,8 +303,7 @@ def make(settings: TrainerSettings) -> Trainer:
     rollouts = Rollouts(Segment.open(settings.rollouts.file), settings.rollout_steps)
     members = RolloutMembers(rollouts, account, episodes, open_rollouts(settings.blocks, algorithm))
     link = SimulatorLink(settings, worker, members)
-    scales = isinstance(algorithm, OnPolicySettings) and algorithm.normalize_reward
-    rewards = RewardScale(algorithm.discount) if scales else None
+    rewards = RewardScale(algorithm.discount) if algorithm.scales_reward else None
     replay = learning.minibatches.replay
     storage = ReplayStorage(replay) if replay is not None else None
     columns, most_lag = learning.columns if storage is None else (), dropped_beyond(algorithm)

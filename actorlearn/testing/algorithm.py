@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from actorlearn.actions import Actions, cell, choices, drawn
-from actorlearn.algorithms.interface import Algorithm, Batch, learns_from_replay
+from actorlearn.algorithms.interface import Algorithm, Batch, ReplayAlgorithm
 from actorlearn.algorithms.make import make
 from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings
 
@@ -49,7 +49,7 @@ class AlgorithmContract:
     def batch(self) -> Batch:
         """Return a batch as the trainer hands it over: games that end, are cut and begin, or drawn from a replay."""
         algorithm = self.algorithm()
-        return self._replayed() if learns_from_replay(algorithm) else self._played(algorithm)
+        return self._replayed() if isinstance(algorithm, ReplayAlgorithm) else self._played(algorithm)
 
     def _played(self, algorithm: Algorithm) -> Batch:
         terminated, truncated = NOTHING.clone(), NOTHING.clone()
@@ -93,7 +93,7 @@ class AlgorithmContract:
         algorithm, count = self.algorithm(), batch.action.shape[1]
         with torch.no_grad():
             last = self.outputs(algorithm.prepared_rows, count, seed=3) if algorithm.prepared_rows else {}
-            if learns_from_replay(algorithm):
+            if isinstance(algorithm, ReplayAlgorithm):
                 target = self.outputs(algorithm.target_rows, count, seed=4)
                 last |= {f"target.{name}": output for name, output in target.items()}
             prepared = algorithm.prepare(batch, last)

@@ -10,7 +10,7 @@ from actorlearn.actions import MultiDiscrete
 from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.dqn import DQN
 from actorlearn.algorithms.impala import IMPALA
-from actorlearn.algorithms.interface import learns_from_replay
+from actorlearn.algorithms.interface import ReplayAlgorithm
 from actorlearn.algorithms.make import make
 from actorlearn.algorithms.ppo import PPO
 from actorlearn.algorithms.settings import ALGORITHMS
@@ -56,7 +56,7 @@ def test_names_make_algorithms_that_ask_for_heads_and_columns(name, kind, column
 def test_what_the_specs_say_is_true_of_what_is_made(name):
     spec, algorithm = ALGORITHMS.spec(name), make(named.algorithm(name))
     assert spec.load().Settings is spec.settings
-    assert spec.replayed == learns_from_replay(algorithm)
+    assert spec.replayed == isinstance(algorithm, ReplayAlgorithm)
     assert spec.by_ratio == ("log_prob" in algorithm.columns(6))
     if not spec.replayed:
         batch, last = batch_of(["go", "go"], ["go", "go"]), {"value": torch.zeros(1, 2, 1)}

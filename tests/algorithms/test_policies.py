@@ -8,7 +8,15 @@ import pytest
 import torch
 
 from actorlearn.actions import MultiDiscrete
-from actorlearn.algorithms.policies import Categorical, Gaussian, MultiCategorical, Policy, heads, played, policy
+from actorlearn.algorithms.policies import (
+    ActionDistribution,
+    Categorical,
+    Gaussian,
+    MultiCategorical,
+    heads,
+    played,
+    policy,
+)
 from tests.algorithms.episodes import GO, RESET, TERMINATED, batch_of
 
 ROWS = (2, 5)
@@ -30,7 +38,7 @@ POLICIES = {
 
 
 @pytest.fixture(params=POLICIES)
-def either(request: pytest.FixtureRequest) -> Policy:
+def either(request: pytest.FixtureRequest) -> ActionDistribution:
     return POLICIES[request.param]
 
 
@@ -101,14 +109,14 @@ def test_sampled_numbers_have_mean_and_deviation() -> None:
     assert abs(torch.corrcoef(chosen.T)[0, 1].item()) < 0.015
 
 
-def test_sampling_depends_on_the_given_generator_alone(either: Policy) -> None:
+def test_sampling_depends_on_the_given_generator_alone(either: ActionDistribution) -> None:
     before = torch.random.get_rng_state()
     first, again, other = (either.sample(generator(seed)) for seed in (7, 7, 8))
     assert torch.equal(first, again) and not torch.equal(first, other)
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
-def test_no_action_is_likelier_than_the_greedy_one(either: Policy) -> None:
+def test_no_action_is_likelier_than_the_greedy_one(either: ActionDistribution) -> None:
     greedy = either.log_prob(either.greedy())
     assert all((greedy >= either.log_prob(either.sample(generator(seed)))).all() for seed in range(20))
 

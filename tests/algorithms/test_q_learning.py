@@ -16,7 +16,7 @@ from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.c51 import C51
 from actorlearn.algorithms.distributional import project
 from actorlearn.algorithms.dqn import DQN
-from actorlearn.algorithms.interface import Batch, learns_from_replay
+from actorlearn.algorithms.interface import Batch, ReplayAlgorithm
 from actorlearn.algorithms.make import make
 from actorlearn.algorithms.q_learning import LEAST_PRIORITY, QLearning
 from actorlearn.algorithms.specs.c51 import C51Settings
@@ -227,14 +227,14 @@ def test_outputs_of_other_rows_than_the_prepared_are_refused(kind):
 def test_heads_are_of_each_action_or_of_state_and_advantage(kind, numbers):
     name = kind.__name__.lower()
     algorithm = make(named.algorithm(name=name))
-    assert isinstance(algorithm, kind) and learns_from_replay(algorithm)
+    assert isinstance(algorithm, kind) and isinstance(algorithm, ReplayAlgorithm)
     assert algorithm.heads(6) == {"q": 6 * numbers} and algorithm.columns(6) == {}
     assert kind(kind.Settings(dueling=True)).heads(6) == {"value": numbers, "advantage": 6 * numbers}
     with pytest.raises(ValueError, match=rf"'{name}' compares .* Box of shape \[2\]; use a2c, ppo or impala"):
         algorithm.heads((2,))
     with pytest.raises(ValueError, match=rf"'{name}' compares .* several choices at once, of \[3, 2\]; use a2c"):
         algorithm.heads(MultiDiscrete((3, 2)))
-    assert not learns_from_replay(A2C(named.algorithm()))
+    assert not isinstance(A2C(named.algorithm()), ReplayAlgorithm)
 
 
 @given(
@@ -263,48 +263,11 @@ def test_projection_by_hand():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_acting_is_best_at_zero_any_at_one_and_of_the_generator_alone(kind):
-    algorithm = kind(kind.Settings(epsilon_eval=0.0))
+def test_the_best_action_is_taken_and_nothing_drawn(kind):
+    algorithm, generator = kind(kind.Settings()), torch.Generator().manual_seed(0)
     outputs = {name: output[0].float() for name, output in outputs_of(algorithm, 600, 0).items()}
-    best = algorithm.values(outputs).argmax(-1)
-
-    def acts(epsilon: Tensor | None, seed: int = 0, greedy: bool = False) -> Tensor:
-        chosen = algorithm.act(outputs, torch.Generator().manual_seed(seed), greedy, epsilon)
-        assert list(chosen) == ["action"] and chosen["action"].dtype == torch.int64
-        return chosen["action"]
-
-    assert torch.equal(acts(torch.zeros(600)), best)
-    assert torch.equal(acts(None), best), "evaluation's own epsilon"
-    assert torch.equal(acts(torch.ones(600), greedy=True), best)
-    counts = torch.bincount(acts(torch.ones(600)), minlength=ACTIONS)
-    assert counts.min() > 150, "all actions, when 200 of each are expected, with a deviation of 12"
-    half = torch.cat([torch.zeros(300), torch.ones(300)])
-    assert torch.equal(acts(half)[:300], best[:300]) and not torch.equal(acts(half)[300:], best[300:])
-    assert torch.equal(acts(half), acts(half)) and not torch.equal(acts(half), acts(half, seed=1))
-    assert torch.equal(acts(half)[300:], acts(torch.ones(600))[300:]), "a row's luck is its own"
-
-
-def test_greedy_acting_draws_nothing_and_evaluation_has_an_epsilon_of_its_own():
-    algorithm = DQN(DQN.Settings(epsilon_eval=0.5))
-    generator, outputs = torch.Generator().manual_seed(0), {"q": torch.tensor([1.0, 0.0, 0.0]).expand(1000, 3)}
-    before = generator.get_state()
-    algorithm.act(outputs, generator, greedy=True)
+    best, before = algorithm.values(outputs).argmax(-1), generator.get_state()
+    for greedy in (False, True):
+        chosen = algorithm.act(outputs, generator, greedy)
+        assert list(chosen) == ["action"] and torch.equal(chosen["action"], best)
     assert torch.equal(generator.get_state(), before)
-    best = (algorithm.act(outputs, generator)["action"] == 0).sum()
-    assert 600 < best < 735, "two thirds are expected, with a deviation of 15"
-
-
-@pytest.mark.parametrize(
-    ("steps", "expected"), [(0, 1.0), (100, 1.0), (150, 0.75), (200, 0.5), (300, 0.0), (10**12, 0.0)]
-)
-def test_epsilon_holds_then_falls_in_a_line(steps, expected):
-    algorithm = DQN(DQN.Settings(epsilon_final=0.0, epsilon_hold_steps=100, epsilon_steps=200))
-    assert algorithm.epsilon(steps, torch.arange(3), 3).tolist() == pytest.approx([expected] * 3)
-
-
-def test_final_epsilons_of_environments_are_spaced_by_their_logarithms():
-    algorithm = DQN(DQN.Settings(epsilon_final=0.1, epsilon_final_min=0.001, epsilon_hold_steps=0, epsilon_steps=10))
-    assert algorithm.epsilon(10, torch.arange(3), 3).tolist() == pytest.approx([0.001, 0.01, 0.1])
-    assert algorithm.epsilon(10, torch.tensor([2, 0]), 3).tolist() == pytest.approx([0.1, 0.001])
-    assert algorithm.epsilon(5, torch.tensor([1]), 3).tolist() == pytest.approx([0.505])
-    assert algorithm.epsilon(10, torch.tensor([0]), 1).tolist() == pytest.approx([0.001])

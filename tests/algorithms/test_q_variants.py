@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from actorlearn.acting.exploration import make as make_exploration
 from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.models.make import flatten
@@ -87,7 +88,8 @@ def learn(
 ) -> tuple[Tensor, Tensor]:
     """Play and learn; returns the values [STATES, 2] without noise, and all weights."""
     settings = named.algorithm(**{**SETTINGS, **changes})
-    algorithm = make_algorithm(settings)
+    algorithm, exploration = make_algorithm(settings), make_exploration(settings, 2)
+    assert exploration is not None
     model = named.model(noisy=noisy, **MODEL)
     network, older = (make_model(model, (STATES,), "float32", algorithm.heads(2), seed) for _ in range(2))
     weights, gradients = flatten(network)
@@ -101,8 +103,8 @@ def learn(
         draw(network, generator)
         with torch.no_grad():
             outputs = network(states[state : state + 1])
-        epsilon = algorithm.epsilon(t, torch.tensor([0]), 1)
-        action = int(algorithm.act(outputs, generator, False, epsilon)["action"])
+        epsilon = exploration.epsilon(t, torch.tensor([0]), 1)
+        action = int(exploration.explore(algorithm.act(outputs, generator)["action"], generator, epsilon))
         reward, ended, after = chain(state, action)
         replay.add((state, action, reward, ended, after))
         state = after

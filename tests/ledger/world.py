@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from actorlearn.algorithms.interface import learns_from_replay
+from actorlearn.algorithms.interface import ReplayAlgorithm
 from actorlearn.failpoints import Arms, armed
 from actorlearn.learning.resuming import resumed
 from actorlearn.memory.shared import Segment
@@ -292,7 +292,7 @@ class World:
             exchange: Any = learning.exchange
             return float(len(exchange.taking_part)) if settings.exchange.together else 1.0
 
-        replayed = learns_from_replay(learning.algorithm)
+        replayed = isinstance(learning.algorithm, ReplayAlgorithm)
         for each in (learning, *([learning.secondary.learning] if learning.secondary else [])):
             each.algorithm.loss = counting(each.network.module, self.numbers, replayed, said)
         trainer.run()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from actorlearn.acting.batching import Asked, Batching
+from actorlearn.acting.batching import Batching, RowsAsked
 from actorlearn.address import Shm
 from actorlearn.algorithms.interface import Batch
 from actorlearn.envs.make import make
@@ -115,7 +115,7 @@ class Play:
         elif who > MEMBERS and (parts := self.members.parts()):
             self.learn(self.gatherer.gather(self.learned, parts, version=0).batch)
 
-    def answer(self, asked: list[Asked]) -> None:
+    def answer(self, asked: list[RowsAsked]) -> None:
         blocks, group, timestep = asked[0]
         version = self.rollouts.version(timestep // HORIZON)
         random = np.random.default_rng([timestep, group, self.digests[version]])

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from actorlearn.acting.batching import Asked, Batching, due
+from actorlearn.acting.batching import Batching, RowsAsked, due
 from actorlearn.address import Shm
 from actorlearn.algorithms.interface import Batch
 from actorlearn.envs.interface import EnvSpec, Row
@@ -255,7 +255,7 @@ class Protocol(RuleBasedStateMachine):
         elif group < self.shape.groups:
             self._act(due(members, group), killed)
 
-    def _act(self, asked: list[Asked], killed: bool) -> None:
+    def _act(self, asked: list[RowsAsked], killed: bool) -> None:
         for blocks, group, timestep in asked:
             assert (blocks.acted(group), blocks.observed(group)) == (timestep, timestep + 1)
             first = blocks.row("first", group, timestep)[:, None]

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from actorlearn.algorithms.settings import OFF_POLICY_DEFAULTS, OffPolicySettings, Share
+from actorlearn.algorithms.settings import OFF_POLICY_DEFAULTS, EpsilonSchedule, OffPolicySettings, Share
 
 
 class QSettings(OffPolicySettings, frozen=True, kw_only=True):
@@ -39,6 +39,18 @@ class QSettings(OffPolicySettings, frozen=True, kw_only=True):
         int, Meta(ge=1, le=10**12, description="agent steps, of all environments, in which it falls")
     ] = 1_000_000
     epsilon_eval: Annotated[Share, Meta(description="in evaluations that are not greedy")] = 0.05
+
+    @property
+    def exploration(self) -> EpsilonSchedule:
+        """Random actions with a probability that falls along the run."""
+        return EpsilonSchedule(
+            initial=self.epsilon_initial,
+            final=self.epsilon_final,
+            final_min=self.epsilon_final_min,
+            hold_steps=self.epsilon_hold_steps,
+            steps=self.epsilon_steps,
+            evaluation=self.epsilon_eval,
+        )
 
     def __post_init__(self) -> None:
         """Refuse a least epsilon above the others'."""
