@@ -11,7 +11,7 @@ from rich.console import Console as Terminal
 
 from launch.display.console import LiveConsole, PlainConsole, make
 from launch.display.screen import fit, picture, slow_stage, stage_shares
-from launch.reports.format import as_duration, as_number, event_line
+from launch.reports.format import event_line
 from launch.runs.view import RunView
 from launch.supervision.events import Console, Note
 
@@ -198,19 +198,6 @@ def test_events_in_words(event: Note, text: str) -> None:
         )
         == text
     )
-
-
-def test_numbers_in_words() -> None:
-    assert [as_duration(s) for s in (None, 0, 61.9, 3723, 90061)] == ["-:--", "0:00", "1:01", "1:02:03", "1 d 01:01:01"]
-    assert [as_number(v) for v in (None, 0.0, 21.34, -5.1, 0.01234, 0.00001, 12345.6)] == [
-        "–",
-        "0.0",
-        "21.3",
-        "-5.100",
-        "0.012",
-        "1.0e-05",
-        "12,346",
-    ]
 
 
 def test_lines_where_there_is_no_terminal() -> None:

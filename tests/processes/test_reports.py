@@ -1,0 +1,110 @@
+"""Reports of a trainer: rates and lags since the last one, and totals; the clock is the test's."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from actorlearn.memory.account import Account, account_fields
+from actorlearn.memory.shared import Segment
+from actorlearn.metrics.episodes import Episodes
+from actorlearn.processes.counts import TrainerCounts
+from actorlearn.processes.reports import Reports
+from actorlearn.wire.control import Control
+from actorlearn.wire.identity import ProcessId
+from actorlearn.wire.messages import Message, Report
+from tests.learning.made import trainer_settings
+
+METRICS = {"loss": 0.5, "gradient_norm": 2.0}
+
+
+class Told(Control):
+    """The child's end of a line on which nobody listens: keeps what is said."""
+
+    def __init__(self) -> None:
+        super().__init__(None, ProcessId("trainer"), "run-1")
+        self.rows: list[dict[str, float]] = []
+
+    def send(self, message: Message) -> None:
+        assert isinstance(message, Report)
+        self.rows.append(message.row)
+
+
+class Scene:
+    """Reports of a trainer that began at 100 s, of environments that skip four frames a step."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 100.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.now_s)
+        numbers = {"frames_per_step": 4, "report_every_s": 2.0, "began_s": 90.0}
+        account = Account(Segment.create(folder / "account", account_fields()))
+        self.counts, self.control = TrainerCounts(account, Episodes()), Told()
+        self.reports = Reports(msgspec.structs.replace(trainer_settings(), **numbers), self.control, self.counts)
+        self.counts.env_steps = account.counts.used = 1000  # of an earlier life
+        self.reports.begin()
+
+    def learn(self, steps: int, lag: int) -> None:
+        self.counts.env_steps += steps
+        self.counts.updates += 1
+        self.counts.account.counts.used += steps
+        self.reports.learned(METRICS, np.full(steps, lag))
+
+    def report(self, at_s: float) -> dict[str, float]:
+        self.now_s = at_s
+        self.reports.send({})
+        return self.control.rows[-1]
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return Scene(tmp_path, monkeypatch)
+
+
+def test_rates_are_of_the_time_since_the_last_report(scene: Scene) -> None:
+    scene.learn(60, lag=0)
+    assert scene.report(102.0)["env_steps_per_s"] == 30.0
+    scene.learn(10, lag=0)
+    row = scene.report(107.0)
+    assert (row["env_steps_per_s"], row["frames_per_s"]) == (2.0, 8.0)
+
+
+def test_lags_are_of_the_steps_since_the_last_report(scene: Scene) -> None:
+    scene.learn(6, lag=2)
+    assert scene.report(102.0)["policy_lag_max"] == 2
+    assert not scene.reports.pending
+    scene.learn(6, lag=1)
+    assert scene.reports.pending
+    assert scene.report(104.0)["policy_lag_max"] == 1
+
+
+def test_counts_are_totals_and_frames_are_steps_of_the_game(scene: Scene) -> None:
+    scene.learn(60, lag=0)
+    scene.counts.account.counts.dropped["stale"] += 7
+    row = scene.report(103.5)
+    assert {name: row[name] for name in ("time_s", "env_steps", "frames", "updates", "steps_used")} == {
+        "time_s": 13.5,
+        "env_steps": 1060,
+        "frames": 4240,
+        "updates": 1,
+        "steps_used": 1060,
+    }
+    assert (row["steps_dropped"], row["dropped_stale"], row["dropped_no_room"]) == (7, 7, 0)
+    assert (row["loss"], row["episodes"], row["episode_return_mean"]) == (0.5, 0, None)
+
+
+def test_one_is_due_every_so_often(scene: Scene) -> None:
+    for now_s, due in ((101.9, False), (102.0, True)):
+        scene.now_s = now_s
+        assert scene.reports.due is due
+    scene.report(103.0)
+    scene.now_s = 104.9
+    assert not scene.reports.due
+
+
+def test_a_skipped_update_is_named_by_its_numbers(scene: Scene) -> None:
+    scene.learn(6, lag=0)
+    assert scene.reports.skipped == "loss 0.5, norm 2.0"
