@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import NODEFAULT, inspect
@@ -70,14 +70,13 @@ _TOPOLOGY = Key(inspect.type_info(Topology))
 @cache
 def keys_of(section: Struct) -> dict[str, Key]:
     """The keys of a section, in their order; first its name, where it has one."""
-    described, hints = inspect.type_info(section), get_type_hints(section, include_extras=True)
+    described = inspect.type_info(section)
     assert isinstance(described, inspect.StructType)
     found = {field.encode_name: key_of(field.type)._replace(default=_default(field)) for field in described.fields}
-    ordered = {name: key._replace(kind=_in_order(key.kind, hints[name])) for name, key in found.items()}
     if described.tag_field != "name":
-        return ordered
+        return found
     names = next(CHOSEN[name].names() for name, base in BASES.items() if issubclass(section, base))
-    return {"name": Key(inspect.StrType(), f"{', '.join(names)} or package.module:Name")} | ordered
+    return {"name": Key(inspect.StrType(), f"{', '.join(names)} or package.module:Name")} | found
 
 
 def structs_of(name: str) -> dict[str, Struct]:
@@ -169,22 +168,6 @@ def items_of(kind: inspect.Type, count: int) -> list[inspect.Type]:
     if isinstance(kind, inspect.ListType | inspect.VarTupleType):
         return [kind.item_type] * count
     return list(kind.item_types) if isinstance(kind, inspect.TupleType) else []
-
-
-def _in_order(kind: inspect.Type, hint: Any) -> inspect.Type:
-    """The type with its words in the order in which they are written; msgspec sorts them."""
-    if isinstance(kind, inspect.LiteralType):
-        return inspect.LiteralType(_words(hint))
-    if isinstance(kind, inspect.UnionType):
-        return inspect.UnionType(tuple(_in_order(part, hint) for part in kind.types))
-    return kind
-
-
-def _words(hint: Any) -> tuple[str, ...]:
-    """The words of the one Literal in an annotation."""
-    if get_origin(hint) is Literal:
-        return get_args(hint)
-    return next((words for part in get_args(hint) if (words := _words(part))), ())
 
 
 def _default(field: inspect.Field) -> Any:

@@ -8,8 +8,9 @@ would raise the first problem only, and knows no way out. Rules that tie keys to
 from __future__ import annotations
 
 import math
+import operator
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -294,7 +295,8 @@ def _of_words(value: Any, key: Key, kind: inspect.LiteralType, path: Path) -> It
         yield Problem(path, value, f"it is called {now} now", f"write {now}")
         return
     closest = nearest(str(value)[:MAX_SHOWN], words)
-    example = f"{words[0]} or {key.examples[0]}" if key.examples else words[0]
+    usual = key.default if key.default in words else words[0]
+    example = f"{usual} or {key.examples[0]}" if key.examples else usual
     way_out = f"did you mean {closest}?" if closest else f"write {example}"
     rule = f"must be {' or '.join([*words, *filter(None, [key.words.get('or')])])}"
     yield Problem(path, value, rule, way_out, default_helps=not closest)
@@ -342,24 +344,25 @@ def _of_number(value: Any, key: Key, kind: inspect.IntType | inspect.FloatType, 
             yield _retype(path, value, key, word, "write it without quotes, thousands split as in 250_000")
         else:
             yield _retype(path, value, key, word, f"write {example}")
-    elif not (math.isfinite(value) and _within(value, kind)):
+    elif not (math.isfinite(value) and all(keeps(value, bound) for _, bound, keeps in _bounds(kind))):
         yield Problem(path, value, f"must be {interval(kind)}", "write a number in that range", True)
-
-
-def _within(value: float, kind: inspect.IntType | inspect.FloatType) -> bool:
-    return (
-        (kind.ge is None or value >= kind.ge)
-        and (kind.gt is None or value > kind.gt)
-        and (kind.le is None or value <= kind.le)
-        and (kind.lt is None or value < kind.lt)
-    )
 
 
 def interval(kind: inspect.IntType | inspect.FloatType) -> str:
     """Write the whole range of a number, not only the bound it broke."""
-    bounds = {"at least": kind.ge, "more than": kind.gt, "at most": kind.le, "less than": kind.lt}
-    said = [f"{words} {number(bound)}" for words, bound in bounds.items() if bound is not None]
-    return " and ".join(said) or UNBOUNDED
+    return " and ".join(f"{words} {number(bound)}" for words, bound, _ in _bounds(kind)) or UNBOUNDED
+
+
+def _bounds(kind: inspect.IntType | inspect.FloatType) -> Iterator[tuple[str, float, Callable[[float, float], bool]]]:
+    """Yield each bound of a number: in words, itself, and how a value compares to it that keeps it."""
+    for words, bound, keeps in (
+        ("at least", kind.ge, operator.ge),
+        ("more than", kind.gt, operator.gt),
+        ("at most", kind.le, operator.le),
+        ("less than", kind.lt, operator.lt),
+    ):
+        if bound is not None:
+            yield words, bound, keeps
 
 
 def _retype(path: Path, value: object, key: Key, what: str, way_out: str) -> Problem:

@@ -131,7 +131,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     # --- values out of range
     "unknown way with lag": (
         OK + "algorithm: {on_policy_lag: drp}\n",
-        ["t:2", "= 'drp'", "wait or drop", "did you mean drop?"],
+        ["t:2", "= 'drp'", "drop or wait", "did you mean drop?"],
     ),
     "unknown reset": (OK + "simulators: {reset: never}\n", ["t:2", "= 'never'", "inside or wait", "default 'inside'"]),
     "unknown reduction": (
@@ -184,7 +184,10 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         ["t:2", "report.writers[0]", "it lacks row, close", "actorlearn/metrics/specs.py"],
     ),
     # --- words that are not in the list
-    "unknown mode": (OK + "mode: snyc\n", ["t:2", "mode = 'snyc'", "must be sync", "did you mean sync?"]),
+    "unknown mode": (
+        OK + "mode: snyc\n",
+        ["t:2", "mode = 'snyc'", "must be async or gossip or sync", "did you mean sync?"],
+    ),
     "unknown graph": (OK + "gossip: {graph: rong}\n", ["t:2", "'rong'", "or lists of in-peers", "did you mean ring?"]),
     "graph of none": (OK + "gossip: {graph: []}\n", ["t:2", "= []", "or lists of in-peers", "[[2], [0], [1]]"]),
     "in-peer of itself": (OK + "gossip: {graph: [[0]]}\n", ["t:2", "= [[0]]", "learner 0", "others of 0 to 0"]),
@@ -209,7 +212,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         ["t:2", "'adma'", "adam, rmsprop", "did you mean adam?"],
     ),
     "unknown preset": ("env: {id: ALE/Pong-v5, preset: pac}", ["t:1", "'pac'", "dqn or paac", "did you mean paac?"]),
-    "unknown init": (OK + "model: {init: zeros}\n", ["t:2", "'zeros'", "torch or orthogonal", "write torch"]),
+    "unknown init": (OK + "model: {init: zeros}\n", ["t:2", "'zeros'", "orthogonal or torch", "write torch"]),
     "unknown device": (OK + "trainer: {device: gpu}\n", ["t:2", "'gpu'", "cpu, cuda or cuda:0", "write cpu"]),
     "odd device": (OK + "trainer: {device: 'cuda:01'}\n", ["t:2", "'cuda:01'", "cpu, cuda or cuda:0", "write cpu"]),
     "space in the id": ("env: {id: 'A B'}\n", ["t:1", "'A B'", "a gymnasium id", "ALE/Pong-v5"]),
@@ -372,7 +375,7 @@ OVERRIDES: dict[str, tuple[str, list[str]]] = {
     "text": ("simulators.count=four", ["simulators.count = 'four'", "an integer", "such as 8"]),
     "fraction": ("simulators.count=4.0", ["simulators.count = 4.0", "an integer", "write 4"]),
     "section": ("env=CartPole-v1", ["env = 'CartPole-v1'", "must be a mapping with keys id", "{id: CartPole-v1}"]),
-    "mode": ("mode=gosip", ["mode = 'gosip'", "sync or async or gossip", "did you mean gossip?"]),
+    "mode": ("mode=gosip", ["mode = 'gosip'", "async or gossip or sync", "did you mean gossip?"]),
     "tag": ("seed=!!int 3", ["seed=!!int 3", "tags are not used", "remove the tag"]),
     "alias": ("seed=*x", ["*x", "aliases are not used", "write the value out"]),
     "open bracket": ("model.hidden_sizes=[1", ["'[1'", "not valid YAML", "brackets"]),
