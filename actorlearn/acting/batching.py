@@ -1,4 +1,4 @@
-"""Which rows an inference server answers together: two rules, read off the words of its members.
+"""Batching of rows that an inference server answers together: two rules, read off the words of its members.
 
 ``due`` waits for everybody, so batches are the same in every run. ``waiting`` takes whoever is there, as the predictors
 of BA3C and GA3C and PolyBeast's dynamic batching do: nobody waits for the slowest, and who was faster decides what a

@@ -26,7 +26,7 @@ def mix(seed: int, moment: int) -> int:
 
 
 class EpsilonGreedy:
-    """With probability epsilon any of the actions, all alike, instead of the one that was chosen (Mnih et al. 2015)."""
+    """Random actions, all alike, in place of chosen ones, with probability epsilon (Mnih et al. 2015)."""
 
     def __init__(self, schedule: EpsilonSchedule, actions: int) -> None:
         """Explore ``actions`` discrete ones."""

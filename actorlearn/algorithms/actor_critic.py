@@ -1,4 +1,4 @@
-"""What A2C, PPO and IMPALA have in common: a policy and a state value, how they act, and how three terms make a loss.
+"""The common part of A2C, PPO and IMPALA: a policy and a state value, acting, and a loss of three terms.
 
 Reads network outputs "value" and those of `policies.heads`, and a `Batch`; knows no network, optimizer or process.
 """
@@ -22,7 +22,7 @@ class ActorCritic:
 
     prepared_rows = 0
     recorded: tuple[str, ...] = ()
-    """What is kept of the acting network's own: "log_prob" of the action, "value" of the observation."""
+    """Numbers kept from the network that acted: "log_prob" of the action, "value" of the observation."""
 
     def __init__(self, settings: ActorCriticSettings) -> None:
         """Keep the settings."""

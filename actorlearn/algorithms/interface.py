@@ -1,6 +1,6 @@
-"""What an algorithm is to the rest of the system: the batch it learns from, and five methods.
+"""The interface of an algorithm: the batch that it learns from, and five methods.
 
-Reads and writes nothing. What is known of an algorithm before it is made, its settings too, is in ``settings.py``.
+Reads and writes nothing. An algorithm's settings and spec, known before it is made, are in ``settings.py``.
 
 A `Batch` is in action -> outcome order (the shift from rows is done once, in `processes/batches.py`). Transition t is:
 

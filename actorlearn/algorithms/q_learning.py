@@ -1,4 +1,4 @@
-"""What DQN and C51 have in common: one or more numbers for each action, how they act, and whom their targets believe.
+"""The common part of DQN and C51: one or more numbers for each action, acting on the best, and their targets.
 
 Reads outputs "q", or with `dueling` "value" and "advantage", and a replayed `Batch`; knows no network, optimizer or
 process. A transition leads from row 0 to row 1 of the batch, `n_step` agent steps later or at the game's end:
@@ -26,7 +26,7 @@ from actorlearn.algorithms.returns import mean_over
 from actorlearn.algorithms.specs.q_learning import QSettings
 
 LEAST_PRIORITY = 1e-6
-"""What is predicted exactly is drawn again one day (Schaul et al. 2016, 3.3). accel_rl has it for C51 alone."""
+"""Least priority: an error of 0 leaves a transition a chance (Schaul et al. 2016, 3.3). accel_rl: C51 alone."""
 
 
 class QLearning:

@@ -1,4 +1,4 @@
-"""Where returns end, restart and what they sum: the episode rules every algorithm shares, as pure functions.
+"""Returns: where they end, where they restart and what they sum, by rules that all algorithms share; pure functions.
 
 Reads a `Batch`'s rewards and boundary columns and the settings; knows no policy and no loss. Time is in the names, as
 in rlax: `x_t` belongs to arriving at observation t, `x_tm1` to the observation one step before. All tensors are [T, B],
@@ -24,7 +24,7 @@ from actorlearn.algorithms.specs.impala import IMPALASettings
 
 
 class Outcomes(NamedTuple):
-    """What the transitions of a batch came to, for the learner; each [T, B]."""
+    """Outcomes of a batch's transitions, as a learner counts them; each [T, B]."""
 
     reward_t: Tensor
     discount_t: Tensor

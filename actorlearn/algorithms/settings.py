@@ -1,4 +1,4 @@
-"""What an algorithm is before it is made: the numbers that it reads, and a spec that says what it wants of the others.
+"""Settings and spec of an algorithm: the numbers that it reads, and all that is known of it before it is made.
 
 Loads no torch: simulators and the supervisor read this. An algorithm is two files, its spec (``specs/a2c.py``: keys,
 defaults, facts) and its loss (``a2c.py``), and a line of entry points. A class that is named as "package.module:Name"
@@ -27,12 +27,12 @@ BASE_DEFAULTS: Defaults = {
     # Scores of other environments are small numbers that need no clip, and their time limits are no part of the task.
     "vector": {"algorithm": {"horizon": 16, "loss_scale": 1.0, "reward_clip": None, "bootstrap_on_truncation": True}},
 }
-"""What all algorithms have, where it is not the settings' own."""
+"""Defaults of all algorithms by kind of environment, where they are not the settings' own."""
 OFF_POLICY_DEFAULTS: Defaults = {
     "atari": {},
     "vector": {**BASE_DEFAULTS["vector"], "replay": {"capacity_steps": 50_000, "learning_starts_steps": 1_000}},
 }
-"""What all algorithms have that learn from a replay."""
+"""Defaults of algorithms that learn from a replay."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class EpsilonSchedule:
     hold_steps: int
     steps: int
     evaluation: float
-    """In evaluations that are not greedy."""
+    """Share of actions at random in evaluations that are not greedy."""
 
 
 class AlgorithmSettings(Settings, frozen=True, kw_only=True):
@@ -99,7 +99,7 @@ class AlgorithmSettings(Settings, frozen=True, kw_only=True):
 
 
 class OnPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
-    """What algorithms have that learn from each batch as it comes."""
+    """Keys of algorithms that learn from each batch as it comes."""
 
     on_policy_lag: Annotated[
         Literal["wait", "drop"],
@@ -128,7 +128,7 @@ class OnPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
 
 
 class OffPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
-    """What algorithms have that learn from a replay, toward what an older copy of the network says."""
+    """Keys of algorithms that learn from a replay, toward what an older copy of the network says."""
 
     epochs: Annotated[
         int, Meta(ge=0, le=1, description="0 = sample and learn nothing; replay.ratio says how often a step is learned")
@@ -155,7 +155,7 @@ class AlgorithmSpec(Spec):
     parts_of_transitions: bool = False
     """Its minibatches are of single transitions, where the network has no memory, and not of environments."""
     defaults: Defaults = field(default_factory=lambda: BASE_DEFAULTS)
-    """What a topology's keys are by kind of environment, where these are not the settings' own."""
+    """Defaults of a topology's keys by kind of environment, where they are not the settings' own."""
     optimizers: Defaults = field(default_factory=dict)
     """Kind of environment -> name of an optimizer -> its numbers, where they are not the optimizer's own."""
     metrics: tuple[Metric, ...] = ()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Minibatch(NamedTuple):
-    """What one update is made of."""
+    """The experience that one update is made from."""
 
     batch: Batch
     """Prepared: as the algorithm's loss reads it."""
@@ -43,7 +43,7 @@ class Minibatches:
     replay: Replay | None = None
     """The replay they are drawn from; None: they are parts of the batch."""
     carried = Carried()
-    """What other learners take over of it when they join."""
+    """State that other learners take over when they join."""
     together = 0
     """Learners in step, which count the steps of all because each must make as many updates; 0: each counts its own."""
 

@@ -21,7 +21,7 @@ class Returns(NamedTuple):
     """The discounted returns seen so far, by which rewards are scaled."""
 
     moments: Moments
-    """Of the returns of all steps."""
+    """Moments of the returns of all steps."""
     running: dict[str, Tensor]
     """Discounted return so far of each environment, [B] for each owner of the newest batch, float64."""
 

@@ -36,12 +36,12 @@ class Update(NamedTuple):
 
     loss: float
     gradient_norm: float
-    """Before clipping."""
+    """Norm of the whole gradient, before clipping."""
     learning_rate: float
     taken: bool
     """False: something was not finite, and nothing was changed."""
     metrics: dict[str, Tensor]
-    """The algorithm's own, one number each."""
+    """Metrics of the algorithm's own, one number each."""
 
     def reported(self) -> dict[str, float]:
         """Return the update as a report has it."""
@@ -232,7 +232,7 @@ class Learning:
     # Checkpoints ---------------------------------------------------------------------------------------------------
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that learning changes, by name, for a checkpoint."""
+        """Return all tensors that learning changes, by name, for a checkpoint."""
         weights = {f"weights.{name}": tensor for name, tensor in self.network.module.state_dict().items()}
         optimizer = {f"optimizer.{name}": tensor for name, tensor in self.exchange.state().items()}
         own = {**weights, **optimizer, "consumed": self.consumed.table, **self.minibatches.tensors()}

@@ -1,6 +1,6 @@
-"""What a network is to the rest of the system: its one call.
+"""The interface of a network: its one call.
 
-Reads and writes nothing. What is known of a network before it is made, its settings too, is in ``specs.py``.
+Reads and writes nothing. A network's settings and spec, known before it is made, are in ``specs.py``.
 """
 
 from __future__ import annotations

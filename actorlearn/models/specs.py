@@ -1,4 +1,4 @@
-"""What a network is before it is made: the keys that each reads, and what must be known of it. Loads no torch.
+"""Settings and specs of networks: the keys that each reads, and all that is known of it before it is made; no torch.
 
 An encoder, whose settings are `EncoderSettings`, maps observations to features, and the house adds what all of them may
 have: heads, a recurrent cell, noise, a way to start. It is called as Name(settings, observation_shape), and says the
@@ -28,7 +28,7 @@ class ModelSettings(Settings, frozen=True, kw_only=True):
 
 
 class EncoderSettings(ModelSettings, frozen=True, kw_only=True):
-    """What the networks have that are an encoder and what the house adds."""
+    """Keys of networks that are an encoder, with heads, noise and recurrence added to it."""
 
     init: Annotated[
         Literal["torch", "orthogonal"],
@@ -45,7 +45,7 @@ class EncoderSettings(ModelSettings, frozen=True, kw_only=True):
 
 
 class ImageSettings(EncoderSettings, frozen=True, kw_only=True):
-    """What networks of images have."""
+    """Keys of networks of images."""
 
     stream_gradient: Annotated[
         float, Meta(gt=0, le=1, description="dueling: of what both streams send back into the convolutions; 1 = all")
@@ -53,7 +53,7 @@ class ImageSettings(EncoderSettings, frozen=True, kw_only=True):
 
 
 class MLPSettings(EncoderSettings, frozen=True, kw_only=True, tag="mlp"):
-    """What the perceptron has."""
+    """Keys of the perceptron."""
 
     hidden_sizes: Annotated[tuple[Width, ...], Meta(max_length=16, description="units per hidden layer")] = (64, 64)
 

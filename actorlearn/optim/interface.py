@@ -1,6 +1,6 @@
-"""What an optimizer is to the rest of the system: three methods on one flat vector.
+"""The interface of an optimizer: three methods on one flat vector.
 
-Reads and writes nothing. What is known of an optimizer before it is made, its settings too, is in ``specs.py``.
+Reads and writes nothing. An optimizer's settings and spec, known before it is made, are in ``specs.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an optimizer is before it is made: the keys that each reads, its numbers, and its state. Loads no torch.
+"""Settings and specs of optimizers: the keys that each reads, its numbers, and its state. Loads no torch.
 
 Forms the papers' code used (PAAC's are the defaults):
 
@@ -49,7 +49,7 @@ class OptimizerSettings(Settings, frozen=True, kw_only=True):
 
 
 class RMSPropSettings(OptimizerSettings, frozen=True, kw_only=True, tag="rmsprop"):
-    """What RMSProp reads."""
+    """Keys of RMSProp."""
 
     decay: Annotated[Beta, Meta(description="of the mean of squared gradients, per update")] = 0.99
     epsilon_inside_root: Annotated[
@@ -67,7 +67,7 @@ class RMSPropSettings(OptimizerSettings, frozen=True, kw_only=True, tag="rmsprop
 
 
 class AdamSettings(OptimizerSettings, frozen=True, kw_only=True, tag="adam"):
-    """What Adam reads."""
+    """Keys of Adam."""
 
     betas: Annotated[
         tuple[Beta, Beta], Meta(description="decay of the means of gradients and of their squares, per update")

@@ -7,7 +7,7 @@ from actorlearn.algorithms.specs.actor_critic import VECTOR, ActorCriticSettings
 
 
 class A2CSettings(ActorCriticSettings, frozen=True, kw_only=True, tag="a2c"):
-    """What advantage actor-critic reads."""
+    """Keys of advantage actor-critic."""
 
 
 SPEC = AlgorithmSpec(

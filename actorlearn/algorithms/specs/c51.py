@@ -11,7 +11,7 @@ from actorlearn.algorithms.specs.q_learning import ATARI, OPTIMIZERS, VECTOR, QS
 
 
 class C51Settings(QSettings, frozen=True, kw_only=True, tag="c51"):
-    """What categorical DQN reads."""
+    """Keys of categorical DQN."""
 
     atoms: Annotated[int, Meta(ge=2, le=1_000, description="values of a distribution")] = 51
     value_min: Annotated[

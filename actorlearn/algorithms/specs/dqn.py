@@ -11,7 +11,7 @@ from actorlearn.algorithms.specs.q_learning import ATARI, OPTIMIZERS, VECTOR, QS
 
 
 class DQNSettings(QSettings, frozen=True, kw_only=True, tag="dqn"):
-    """What deep Q-networks read."""
+    """Keys of deep Q-networks."""
 
     huber_delta: Annotated[
         float, Meta(gt=0, le=1_000_000, description="error beyond which the loss is linear; also the largest priority")

@@ -12,7 +12,7 @@ from actorlearn.metric import Metric
 
 
 class PPOSettings(ActorCriticSettings, frozen=True, kw_only=True, tag="ppo"):
-    """What proximal policy optimisation reads."""
+    """Keys of proximal policy optimisation."""
 
     ratio_clip: Annotated[
         float, Meta(gt=0, le=1_000, description="at step 0; how far a ratio of probabilities may gain")
