@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from actorlearn.worker.roles import ROLES
 from tests.sizes import ROOT
 
 MODULE = '''
@@ -96,6 +97,10 @@ def actorlearn(package: Path, *words: str | Path) -> subprocess.CompletedProcess
     return subprocess.run(
         command, env=environment, cwd=package, capture_output=True, text=True, timeout=110, check=False
     )
+
+
+def test_shipped_roles_start_in_an_order_that_follows_from_what_they_are() -> None:
+    assert [role.name for role in ROLES.specs()] == ["trainer", "inference", "simulator", "evaluator"]
 
 
 def test_a_plan_has_a_role_that_a_package_brings(package: Path) -> None:
