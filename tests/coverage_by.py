@@ -67,7 +67,6 @@ COVERED_BY = {
     # processes: what they do together is what matters.
     "actorlearn/processes/__main__.py": "tests/system/test_whole_runs.py",
     "actorlearn/processes/batches.py": "tests/processes/test_rollout_protocol.py",
-    "actorlearn/processes/checkpoints.py": "tests/processes/test_trainer.py",
     "actorlearn/processes/counts.py": "tests/processes/test_trainer.py",
     "actorlearn/processes/state.py": "tests/processes/test_trainer.py",
     "actorlearn/processes/members.py": "tests/processes/test_rollout_protocol.py",

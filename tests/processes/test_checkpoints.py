@@ -1,0 +1,104 @@
+"""Checkpoints that are ordered, made at the end, or not taken by the disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+
+from actorlearn.parameters import checkpoint
+from actorlearn.parameters.checkpoint_folders import newest
+from actorlearn.processes.checkpoints import Checkpoints
+from actorlearn.wire.control import Control
+from actorlearn.wire.identity import ProcessId
+from actorlearn.wire.messages import Message, Saved, Warned
+from tests.learning.made import trainer_settings
+
+
+class Told(Control):
+    """The child's end of a line on which nobody listens: keeps what is said."""
+
+    def __init__(self) -> None:
+        super().__init__(None, ProcessId("trainer"), "run-1")
+        self.said: list[Message] = []
+
+    def send(self, message: Message) -> None:
+        self.said.append(message)
+
+    @property
+    def saved(self) -> list[tuple[int, int]]:
+        """Steps and order of the checkpoints that were said to be saved."""
+        return [(message.env_steps, message.order) for message in self.said if isinstance(message, Saved)]
+
+
+class Scene:
+    """Checkpoints of a learner that has one weight and whose simulators are not asked where they stand."""
+
+    def __init__(self, folder: Path) -> None:
+        numbers = {"run_dir": str(folder), "checkpoint_keep": 5}
+        self.settings, self.control = msgspec.structs.replace(trainer_settings(), **numbers), Told()
+        self.counts = SimpleNamespace(env_steps=0)
+        state: Any = SimpleNamespace(
+            counts=self.counts,
+            members=SimpleNamespace(rollouts=SimpleNamespace(open=1)),
+            learning=SimpleNamespace(beat=lambda: None, save=lambda _folder: {}),
+            tensors=lambda: {"weights": torch.ones(1)},
+            plain=lambda: {"env_steps": self.counts.env_steps},
+        )
+        nothing = dict.fromkeys(("take", "close"), lambda: None)
+        snapshots: Any = SimpleNamespace(**nothing, inexact=True, complaint=lambda: "", put=lambda _folder: {})
+        self.checkpoints = Checkpoints(self.settings, self.control, state, snapshots)
+
+    def at(self, env_steps: int) -> Checkpoints:
+        self.counts.env_steps = env_steps
+        return self.checkpoints
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+@pytest.fixture
+def full_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that has no room for the first checkpoint."""
+    save, tried = checkpoint.save, []
+
+    def full_at_first(*arguments: Any) -> Path:
+        tried.append(arguments)
+        if len(tried) == 1:
+            raise OSError(28, "No space left on device")
+        return save(*arguments)
+
+    monkeypatch.setattr(checkpoint, "save", full_at_first)
+
+
+def test_an_order_is_saved_once_and_named(scene: Scene) -> None:
+    for saves in (0, 1, 1, 3):
+        scene.at(7).ordered(saves)
+    assert scene.control.saved == [(7, 1), (7, 3)]
+
+
+def test_the_last_one_is_not_saved_again_unless_something_has_changed(scene: Scene) -> None:
+    scene.at(7).save_now()
+    scene.checkpoints.save_last()
+    assert scene.control.saved == [(7, 0)]
+    scene.checkpoints.weights_changed()
+    scene.checkpoints.save_last()
+    scene.at(9).save_last()
+    assert scene.control.saved == [(7, 0), (7, 0), (9, 0)]
+
+
+@pytest.mark.usefixtures("full_once")
+def test_one_that_finds_no_room_is_told_and_made_at_the_end_though_no_steps_were_learned_since(scene: Scene) -> None:
+    scene.at(7).save_now()
+    (warned,) = scene.control.said
+    assert isinstance(warned, Warned)
+    assert warned.text.startswith("checkpoint at 7 steps not written: ") and warned.text.endswith("the run goes on")
+    scene.checkpoints.save_last()
+    assert scene.control.saved == [(7, 0)]
+    assert newest(scene.settings.checkpoints).state["env_steps"] == 7
