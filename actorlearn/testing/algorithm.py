@@ -25,7 +25,7 @@ class AlgorithmContract:
     section: ClassVar[Mapping[str, Any]]
     """The section ``algorithm`` of a topology: ``{"name": "my_package:MyAlgorithm"}``."""
     actions: ClassVar[Actions] = 3
-    """What it chooses: n of Discrete, (n,) of Box, ``MultiDiscrete(sizes)``."""
+    """Actions that it chooses among: n of Discrete, (n,) of Box, ``MultiDiscrete(sizes)``."""
 
     settings: ClassVar[AlgorithmSettings]
 

@@ -183,7 +183,7 @@ class EnvironmentContract:
             other.close()
 
     def test_a_state_of_others_is_refused(self) -> None:
-        """Of another number of environments, or one in which something is missing."""
+        """One of another number of environments, or in which something is missing."""
         if not self.exact:
             pytest.skip(self.env.spec.inexact)
         play(self.env, random_actions(self.env.spec, self.env.count, 2))

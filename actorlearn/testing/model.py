@@ -95,7 +95,7 @@ class ModelContract:
         assert torch.isfinite(gradients).all()
 
     def test_a_row_does_not_depend_on_its_neighbours(self) -> None:
-        """Which rows are acted on together is chance."""
+        """Chance decides which rows are acted on together."""
         network, seen = self.network(), self.observations(1, 5)
         with torch.no_grad():
             together = self.outputs(network, seen)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Suite:
-    """Where a suite is, and what it measures."""
+    """A suite: its function, and a line that says what it measures."""
 
     function: str
     """Below ``launch.bench``, imported when it is asked for."""

@@ -46,15 +46,15 @@ def ps(ended: bool, json: bool) -> int:
         return 0
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     for heading in ("run", "status", "processes", "steps", "steps/s", "score", "time"):
-        table.add_column(heading, justify="left" if heading in ("run", "status") else "right", no_wrap=heading != "run")
-    table.add_column("folder", overflow="fold")
+        table.add_column(heading, justify="left" if heading in ("run", "status") else "right", no_wrap=True)
+    table.add_column("in", overflow="fold")
     for row in rows:
         table.add_row(
             row["run"],
             row["status"],
             as_whole(row["processes"]),
             *(metric_value(row, name) for name in (*_METRICS, "time_s")),
-            _short(row["folder"]),
+            _short(str(Path(row["folder"]).parent)),
         )
     Console(soft_wrap=not os.isatty(1)).print(table)
     return 0

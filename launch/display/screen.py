@@ -142,7 +142,7 @@ def _learning(row: Mapping[str, Any], width: int) -> list[RenderableType]:
         for _ in range(columns):
             grid.add_column(no_wrap=True, ratio=1)
         cells = (_cell(row, name) for name in names[start : start + columns])
-        grid.add_row(*(Text.assemble(f"{value:>9}", (f" {label}", "bright_black")) for value, label, _ in cells))
+        grid.add_row(*(Text.assemble(f"{value:>7}", (f" {label}", "bright_black")) for value, label, _ in cells))
         lines.append(grid)
     return lines
 

@@ -25,7 +25,7 @@ from launch.topology import strict_yaml
 from launch.topology.strict_yaml import TopologyError
 
 RUNS = Path("runs")
-"""Where runs go when no --run-dir is given, relative to the working directory."""
+"""Folder of runs when no --run-dir is given, relative to the working directory."""
 
 SUMMARY_FILE = "summary.json"
 

@@ -16,7 +16,7 @@ import msgspec
 from launch.reports.checks import believed
 
 _LAST_BYTES = 64 * 1024
-"""Of a file's end, in which its last line is looked for; a row of many learners has 20 KiB."""
+"""Bytes at a file's end in which its last line is looked for; a row of many learners has 20 KiB."""
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -64,7 +64,7 @@ class RunView:
     checkpoints: tuple[Path, ...] = ()
     """Folders of all learners' checkpoints, those of the fewest steps first."""
     summary: Mapping[str, Any] = field(default_factory=dict)
-    """What summary.json says; empty while the run is alive, or when it had no time to say it."""
+    """Contents of summary.json; empty while the run is alive, or when it had no time to say it."""
     best_return: float | None = None
     """Highest mean score of the last games in any report."""
     steps_per_s: float | None = None

@@ -1,4 +1,4 @@
-"""What a program may have to live with: busy loops beside it, and a control group that rations its time.
+"""Neighbours for a measured program: busy loops beside it, and a control group that rations its time.
 
 Each is a context: what it has started or made is gone afterwards, however it ends.
 """
@@ -82,7 +82,7 @@ def _group(cores: float) -> tuple[Path, Path]:
 
 
 def _parents(group: Group) -> list[Path]:
-    """Where a group may be made: within our own; of version 2 beside it too, for one with processes has none within."""
+    """Folders in which a group may be made: ours; with version 2 the one above too, as one with processes has none."""
     own = [group.folder]
     return own if group.version == 1 or group.folder == group.mount else [*own, group.folder.parent]
 

@@ -55,7 +55,7 @@ def interleave(cases: Mapping[str, Callable[[], float]], repetitions: int) -> di
 
 
 def progress_bar() -> Progress:
-    """How far a measurement is, on standard error while that is a terminal."""
+    """Return a bar of how far a measurement is, on standard error while that is a terminal."""
     console = Console(file=sys.stderr)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

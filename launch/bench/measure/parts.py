@@ -36,7 +36,7 @@ _LIMIT_S = 60.0
 
 
 class Parts:
-    """What can be measured of one topology; ``with`` keeps the settings its processes read."""
+    """The parts of one topology that can be measured alone; ``with`` keeps the settings that its processes read."""
 
     def __init__(self, path: str, overrides: Sequence[str] = ()) -> None:
         """Work out the plan; nothing is started."""

@@ -1,4 +1,4 @@
-"""What a suite found, as a table on the screen, JSON, Markdown and a picture; always with machine and commit."""
+"""The findings of a suite, as a table on the screen, JSON, Markdown and a picture; always with machine and commit."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Report:
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
     bars: Mapping[str, Spread]
-    """What the picture shows: a bar for each, with its spread."""
+    """Bars of the picture, each with its spread."""
     unit: str
-    """Of the bars."""
+    """Unit of the bars."""
     notes: Sequence[str] = ()
     figures: Mapping[str, Any] = field(default_factory=dict)
-    """What only the JSON has."""
+    """More numbers, which the JSON alone has."""
     curves: Sequence[Curve] = ()
     """Learning curves, which are then the picture."""
     picture: Callable[[Path], None] | None = None

@@ -1,4 +1,4 @@
-"""What a suite is asked for."""
+"""The request that a suite is given."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Request:
     overrides: tuple[str, ...]
     repetitions: int
     seconds: float
-    """Of one measurement; a suite repeats each case ``repetitions`` times, interleaved with the others."""
+    """Length of one measurement; a suite repeats each case ``repetitions`` times, interleaved with the others."""
     score: float | None = None
     """To be reached, where that is what is measured."""
     runs: tuple[str, ...] = ()

@@ -39,7 +39,7 @@ _STOP_LIMIT_S = 90.0
 
 @dataclass(frozen=True)
 class Reading:
-    """What one stretch of a run was like."""
+    """Counts and rates of one stretch of a run."""
 
     env_steps: int
     seconds: float
@@ -187,7 +187,7 @@ class Running:
                 raise FailedError(f"the run of {self._topology} lost {event['process']}: {event['cause']}")
 
     def error(self) -> str:
-        """What the run said was wrong when it ended; empty where nothing was, or it goes on."""
+        """Return the error that the run ended with; empty where there was none, or it goes on."""
         return str(read_object(self.run_dir / "summary.json").get("error") or "")
 
     def _newest_report(self) -> bool:

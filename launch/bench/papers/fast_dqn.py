@@ -37,7 +37,7 @@ SOON = (
     "algorithm.epsilon_initial=0.1",
     "algorithm.epsilon_final=0.1",
 )
-"""What lets a measurement begin at once."""
+"""Keys by which learning, and so a measurement, begins at once."""
 
 
 def keys(way: str, environments: int) -> tuple[str, ...]:

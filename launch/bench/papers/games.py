@@ -24,7 +24,7 @@ from launch.runs.view import identified
 
 @dataclass(frozen=True)
 class Played:
-    """What one run came to in its game."""
+    """Scores of one run in its game."""
 
     run: Run
     game: Game
@@ -33,7 +33,7 @@ class Played:
     last: float
     """Mean raw scores; best and last are one and the same where there was no evaluation."""
     over: str
-    """What they are means of."""
+    """Games that they are means over, in words."""
 
     def as_json(self) -> dict[str, Any]:
         """Everything, scores raw and in percent of a human's."""
@@ -53,7 +53,7 @@ class Played:
 
 
 def read(run: Run) -> Played:
-    """What a run came to; raises RunError where its game is not in the table, or none has been played to its end."""
+    """Scores of a run; raises RunError where its game is not in the table, or none has been played to its end."""
     row, env_id = run.metrics().last() or {}, identified(run).env_id or None
     game = games().get(str(env_id))
     if game is None:
@@ -72,7 +72,7 @@ def read(run: Run) -> Played:
 
 
 def found_in(folder: str, known: list[Run]) -> list[Played]:
-    """Of all runs there are those with a score in a game of the table."""
+    """Return the scores of all runs that have one in a game of the table."""
     found = []
     for run in known:
         try:
@@ -122,7 +122,7 @@ def compare(played: list[Played]) -> Report:
 
 
 def games_of(request: Request) -> Report:
-    """What runs came to, human-normalised, beside DQN and Fast DQN on 49 Atari games; for RUN... [all in runs/]."""
+    """Scores of runs, human-normalised, beside DQN and Fast DQN on 49 Atari games; for RUN... [all in runs/]."""
     if request.runs:
         return compare([read(find.find(word)) for word in request.runs])
     return compare(found_in(str(find.RUNS), find.all_runs()))

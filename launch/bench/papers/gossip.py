@@ -44,14 +44,14 @@ WAYS = {
     "gossip": ("sqrt", ("mode=gossip",)),
     NO_MIXING: ("sqrt", ("mode=gossip", "gossip.graph=none")),
 }
-"""How learners keep together -> how the rate grows with them, unless the request says otherwise, and the keys."""
+"""Mode -> how the rate grows with them, unless the request says otherwise, and the keys."""
 Case = tuple[str, int]
 """Mode, or NO_MIXING, and number of learners."""
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What one run left. Its time begins with its first report: how long processes take to start says nothing here."""
+    """Curve and logs of one run. Its time begins with its first report, so that the start of processes does not count."""
 
     curve: Curve
     rows: Sequence[dict[str, Any]]
@@ -91,14 +91,14 @@ def gossip(request: Request) -> Report:
 
 
 def modes(count: int, most: int) -> tuple[str, ...]:
-    """What is compared with so many learners: one alone, A2C with GALA, and in the end A3C and no mixing too."""
+    """Return the modes compared with so many learners: one alone, A2C with GALA; with the most A3C and no mixing too."""
     if count == 1:
         return ("sync",)
     return ("sync", "async", "gossip", NO_MIXING) if count == most else ("sync", "gossip")
 
 
 def figures(ran: dict[Case, list[Ran]], environments: int) -> Figures:
-    """What the four panels show, of runs with so many environments to a learner."""
+    """Return the data of the four panels, from runs with so many environments to a learner."""
     most = max(count for _, count in ran)
     alone = [one.curve for one in ran["sync", 1]]
     first = median(curve.stretches[0][0][2] for curve in alone)
@@ -128,7 +128,7 @@ def _consensus(run_dir: Path) -> list[tuple[float, float, float]]:
 
 
 def overrides(request: Request, loaded: Topology, case: Case, seed: int) -> tuple[str, ...]:
-    """What a run changes in the topology that was loaded: as many simulators to each learner as to one.
+    """Return the keys that a run changes in the loaded topology: each learner has as many simulators as one alone.
 
     Of the request's overrides a run has those that its mode reads.
     """

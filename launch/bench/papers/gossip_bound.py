@@ -1,4 +1,4 @@
-"""How far apart learners that mix can be: proposition 1's bound from what they did, the measured distance beside it.
+"""The bound on how far apart learners that mix can be (GALA, proposition 1), and the measured distance beside it.
 
 Reads what all learners of a run logged of their exchanges (``actorlearn/parameters/exchange_log.py``), when the run is
 over; writes nothing. Source: Assran et al. (2019), proposition 1 and figure 2.
@@ -49,12 +49,12 @@ class Bound:
 
     @property
     def updates(self) -> int:
-        """How many are told apart."""
+        """Number of updates that are told apart."""
         return self._count
 
     @property
     def coefficients(self) -> int:
-        """How many are kept, with room for those of updates to come."""
+        """Number of coefficients that are kept, with room for those of updates to come."""
         return self._rows.size
 
     def _clear(self) -> None:
@@ -176,9 +176,9 @@ class Point(NamedTuple):
     distance: float
     """l2, of its message from the mean of all that there were."""
     bound: float
-    """What that cannot exceed."""
+    """Largest value that the proposition allows for it."""
     together: float
-    """What the Frobenius norm of all distances cannot exceed."""
+    """Largest value that it allows for the Frobenius norm of all distances."""
 
 
 class Follower:
@@ -238,7 +238,7 @@ def points(logs: Mapping[int, Sequence[ExchangeRecord]]) -> list[Point]:
 
 
 def logs_of(run_dir: Path) -> dict[int, list[ExchangeRecord]]:
-    """What the learners of a run did, by their numbers; empty where nobody asked (gossip.gradient_every)."""
+    """Return the logs of a run's learners, by their numbers; empty where nobody asked (gossip.gradient_every)."""
     found = {path.stem.removeprefix(f"{NAME}-"): path for path in run_dir.glob(f"{NAME}-*.jsonl")}
     return {int(number): read(path) for number, path in found.items() if number.isdecimal()}
 

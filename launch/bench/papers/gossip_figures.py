@@ -18,10 +18,10 @@ NOT_SAID = "no run reported it"
 
 @dataclass(frozen=True)
 class Figures:
-    """What is drawn."""
+    """The data that is drawn."""
 
     environments: int
-    """Of one learner."""
+    """Environments of one learner."""
     threshold: float
     """Score from which a run is convergent."""
     convergent: Mapping[tuple[str, int], float]
@@ -29,7 +29,7 @@ class Figures:
     curves: Mapping[str, Sequence[Curve]]
     """Mode -> a curve for each seed, with the most learners."""
     consensus: Sequence[Sequence[tuple[float, float, float]]]
-    """Of each gossip run with the most learners: minutes, a learner's distance from the mean, and its bound."""
+    """A series for each gossip run with the most learners: minutes, a learner's distance from the mean, and its bound."""
     cosine: Mapping[str, float]
     """Pair of these learners -> mean cosine of their gradients."""
     mixed: frozenset[str]

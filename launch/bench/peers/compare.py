@@ -42,14 +42,14 @@ class Peer:
     script: str
     arguments: tuple[str, ...]
     against: str
-    """Which case of ours does the same work."""
+    """Case of ours that does the same work."""
     also: str | None = None
     """Another case of ours that a user would compare it with."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What is done by all, and by whom."""
+    """Work that all programs do, and the programs."""
 
     topology: str
     ours: Mapping[str, tuple[str, ...]]
@@ -104,7 +104,7 @@ def _rate(python: Path, peer: Peer, seconds: float) -> float:
 
 
 def answer(python: Path, peer: Peer, seconds: float) -> dict[str, Any]:
-    """What a peer's script says of this many seconds after its own warm-up; raises FailedError."""
+    """Return what a peer's script measured in so many seconds after its own warm-up; raises FailedError."""
     script = HERE / "scripts" / peer.script
     command = [str(python), str(script), str(seconds), *peer.arguments]
     pipe = subprocess.PIPE

@@ -41,11 +41,11 @@ BESIDE: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "1 busy loop, nice 0": partial(busy, 1, 0),
     RATIONED: partial(rationed, QUOTA),
 }
-"""What is beside a program -> the context that makes it so."""
+"""Name of a neighbour -> the context in which it is there."""
 ALWAYS_PLAYING = ("evaluator.count=1", "evaluator.every_steps=1", "evaluator.episodes=1000")
 """Games enough that none of the evaluations is over before the measurement."""
 GAME = "ALE/Pong-v5"
-"""What the peers play."""
+"""Game that the peers play."""
 NETWORKS = ("nips", "nature")
 
 Case = tuple[str, str]
@@ -53,7 +53,7 @@ Case = tuple[str, str]
 
 
 def neighbours(request: Request) -> Report:
-    """What busy loops, a quota of 1.5 cores and its own evaluator leave of a training rate; peers on the same work."""
+    """Training rates beside busy loops, a quota of 1.5 cores and its own evaluator; peers on the same work."""
     cores = Cores.here()
     chosen, _ = choose(load(request.topology, request.overrides), cpu_flags(), cores)
     beside, notes = _possible()
@@ -130,7 +130,7 @@ def _named(case: Case) -> str:
 
 
 def _possible() -> tuple[dict[str, Callable[[], AbstractContextManager[Any]]], list[str]]:
-    """What can be made to be beside a program here, and a note of what cannot."""
+    """Return the neighbours that can be made here, and a note for each that cannot."""
     try:
         with rationed(QUOTA):
             return dict(BESIDE), []

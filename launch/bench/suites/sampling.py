@@ -27,7 +27,7 @@ WAYS = {
     "server, lock-step": (1, 1),
     "server, ahead": (1, AHEAD),
 }
-"""What a column is called -> inference.count, simulators.blocks."""
+"""Name of a column -> inference.count, simulators.blocks."""
 
 
 def shapes(cores: int, quick: bool) -> list[tuple[int, int, int]]:

@@ -22,12 +22,12 @@ from launch.runs.find import Run
 
 BASE_ENVIRONMENTS = 16
 BASE_RATE = 7e-4
-"""Of A2C with 16 environments (§5.3)."""
+"""Learning rate of A2C with 16 environments (§5.3)."""
 _TURN_S = 0.5
 
 
 def runs(cores: int, quick: bool) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """What each curve is called -> its shipped topology and what it changes."""
+    """Return name of a curve -> its shipped topology and the keys that it changes."""
     simulators = max(n for n in (1, 2, 4, 8) if n <= max(1, cores))
     found: dict[str, tuple[str, tuple[str, ...]]] = {}
     for environments in (16, 64, 256)[: 2 if quick else 3]:
@@ -94,7 +94,7 @@ def _curve(request: Request, name: str, topology: str, overrides: tuple[str, ...
 
 
 def curve_of(run: Running, name: str, seconds: float) -> Curve:
-    """What a run learns from now on until its steps are done or the seconds over; raises FailedError without a game."""
+    """Follow a run until its steps are done or the seconds over; raises FailedError where no game was finished."""
     until_s = time.monotonic() + seconds
     while time.monotonic() < until_s and not run.ended:
         time.sleep(_TURN_S)

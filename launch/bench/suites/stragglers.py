@@ -21,7 +21,7 @@ from launch.bench.measure.request import Request
 from launch.bench.measure.running import Running
 
 SLOWER = 5.0
-"""How many times slower the slow learner is."""
+"""Factor by which the slow learner is slower."""
 MODES = ("sync", "async", "gossip")
 LEARNERS = 2
 SLOW = f"trainer-{LEARNERS - 1}"
@@ -29,7 +29,7 @@ WARMUP_S = 4.0
 
 
 def stragglers(request: Request) -> Report:
-    """What one learner of two that is 5 times slower costs the other, in each mode."""
+    """Rates of two learners of which one is 5 times slower, in each mode."""
     named: dict[str, str] = {}
     others: dict[str, list[float]] = {}
     cases = {

@@ -1,4 +1,4 @@
-"""What sb3_a2c.py and sb3_dqn.py, which lie beside it, have in common: Pong in processes, and a model's rate."""
+"""Parts that sb3_a2c.py and sb3_dqn.py, which lie beside it, share: Pong in processes, and a model's rate."""
 
 from __future__ import annotations
 
