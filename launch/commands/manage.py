@@ -44,7 +44,7 @@ def ps(ended: bool, json: bool) -> int:
     if not rows:
         print("no run is alive" + ("" if ended else "; `actorlearn ps --all` also lists those that have ended"))
         return 0
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
     for heading in ("run", "status", "processes", "steps", "steps/s", "score", "time"):
         table.add_column(heading, justify="left" if heading in ("run", "status") else "right", no_wrap=True)
     table.add_column("in", overflow="fold")

@@ -51,7 +51,7 @@ Case = tuple[str, int]
 
 @dataclass(frozen=True)
 class Ran:
-    """Curve and logs of one run. Its time begins with its first report, so that the start of processes does not count."""
+    """Curve and logs of one run; its time begins with its first report, so that starting processes does not count."""
 
     curve: Curve
     rows: Sequence[dict[str, Any]]
@@ -91,7 +91,7 @@ def gossip(request: Request) -> Report:
 
 
 def modes(count: int, most: int) -> tuple[str, ...]:
-    """Return the modes compared with so many learners: one alone, A2C with GALA; with the most A3C and no mixing too."""
+    """Modes compared with so many learners: one alone, A2C with GALA; with the most A3C and no mixing too."""
     if count == 1:
         return ("sync",)
     return ("sync", "async", "gossip", NO_MIXING) if count == most else ("sync", "gossip")

@@ -29,7 +29,7 @@ class Figures:
     curves: Mapping[str, Sequence[Curve]]
     """Mode -> a curve for each seed, with the most learners."""
     consensus: Sequence[Sequence[tuple[float, float, float]]]
-    """A series for each gossip run with the most learners: minutes, a learner's distance from the mean, and its bound."""
+    """Series of each gossip run with the most learners: minutes, a learner's distance from the mean, its bound."""
     cosine: Mapping[str, float]
     """Pair of these learners -> mean cosine of their gradients."""
     mixed: frozenset[str]
