@@ -67,7 +67,7 @@ EPSILON_RAINBOW = (
     *("algorithm.epsilon_steps=62_500", "algorithm.epsilon_hold_steps=20_000", "algorithm.epsilon_eval=0.001"),
     "optimizer.epsilon=9.765625e-6",
 )
-"""Keys that make configs/atari/rainbow.yaml epsilon-greedy, as its head says; Adam's epsilon is 0.005 / batch (§5.4.1)."""
+"""Keys that make configs/atari/rainbow.yaml epsilon-greedy, as it says; Adam's epsilon is 0.005 / batch (§5.4.1)."""
 
 TABLE_2 = {
     "a2c": System("a2c", (3.8, 2.2, 1.2, 0.59), _sharing),
