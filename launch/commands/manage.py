@@ -47,15 +47,13 @@ def ps(ended: bool, json: bool) -> int:
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
     for heading in ("run", "status", "processes", "steps", "steps/s", "score", "time"):
         table.add_column(heading, justify="left" if heading in ("run", "status") else "right", no_wrap=True)
-    table.add_column("in", overflow="fold")
-    for row in rows:
-        table.add_row(
-            row["run"],
-            row["status"],
-            as_whole(row["processes"]),
-            *(metric_value(row, name) for name in (*_METRICS, "time_s")),
-            _short(str(Path(row["folder"]).parent)),
-        )
+    folders = [_short(str(Path(row["folder"]).parent)) for row in rows]
+    if elsewhere := set(folders) != {str(find.RUNS)}:
+        table.add_column("in", overflow="fold")
+    for row, folder in zip(rows, folders, strict=True):
+        numbers = (metric_value(row, name) for name in (*_METRICS, "time_s"))
+        where = [folder] if elsewhere else []
+        table.add_row(row["run"], row["status"], as_whole(row["processes"]), *numbers, *where)
     Console(soft_wrap=not os.isatty(1)).print(table)
     return 0
 
