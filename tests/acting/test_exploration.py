@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from actorlearn.acting.exploration import EpsilonGreedy, make
-from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
+from actorlearn.memory.rollout import Blocks, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from tests import named
 from tests.acting.policies import policy
+from tests.blocks import block_shape
 
 GROUPS, ENVS, HORIZON, SIMULATORS = 2, 3, 4, 2
 ENVIRONMENTS = SIMULATORS * GROUPS * ENVS
@@ -30,15 +31,7 @@ def run(folder: Path) -> tuple[Rollouts, list[Blocks]]:
     rollouts = Rollouts(Segment.create(folder / "rollouts", rollouts_fields()), HORIZON * ENVIRONMENTS)
     rollouts.published(0, 120, rollouts_learned=0)
     rollouts.raise_to(2)
-    shape = BlockShape(
-        groups=GROUPS,
-        blocks=2,
-        horizon=HORIZON,
-        envs_per_group=ENVS,
-        observation_shape=(1,),
-        observation_dtype="float32",
-        actions=2,
-    )
+    shape = block_shape(groups=GROUPS, blocks=2, horizon=HORIZON, envs_per_group=ENVS, observation_shape=(1,))
     return rollouts, [Blocks(make_segment(folder / str(number), shape, number)) for number in range(SIMULATORS + 1)]
 
 

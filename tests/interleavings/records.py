@@ -10,9 +10,10 @@ import numpy as np
 from actorlearn.memory import account
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.fields import Field
-from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, block_fields, rollouts_fields
+from actorlearn.memory.rollout import Blocks, Rollouts, block_fields, rollouts_fields
 from actorlearn.processes.snapshots import Snapshots
 from actorlearn.replay.flushed import Flushed, FlushRecord, flushed_fields
+from tests.blocks import block_shape
 from tests.interleavings.arrays import Words, sleep
 from tests.interleavings.code import Done, Process, expect
 from tests.interleavings.explore import Scenario
@@ -87,9 +88,7 @@ def holding(kind: type[Rollouts] = Rollouts, *, snapshots: int = 2, kills: int =
     """
     words = Words()
     segment: Any = words.create("rollouts", rollouts_fields())
-    shape = BlockShape(
-        groups=1, blocks=1, horizon=1, envs_per_group=1, observation_shape=(), observation_dtype="float32", actions=2
-    )
+    shape = block_shape(horizon=1, envs_per_group=1, observation_shape=())
     member: Any = words.create("member", block_fields(shape))
     member["shape"][:] = (1, 1, 1, 1, 0)
     file: Any = words.create("file", [Field("of", "int64", (1,), 0), Field("over", "int64", (1,), 0)])

@@ -19,11 +19,12 @@ from actorlearn.address import Shm
 from actorlearn.envs.interface import EnvSpec, Row, empty_row
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.fields import Field
-from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, block_fields, rollouts_fields, steps_in_flight
+from actorlearn.memory.rollout import Blocks, Rollouts, block_fields, rollouts_fields, steps_in_flight
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.members import RolloutMembers
 from actorlearn.processes.simulator import Group
 from actorlearn.wire.messages import Member
+from tests.blocks import block_shape
 from tests.identities import process as identity
 from tests.interleavings.arrays import Words, sleep
 from tests.interleavings.code import Done, Process, expect
@@ -68,15 +69,7 @@ class Play:
         self, kinds: dict[str, type[Any]], members: int, rollouts: int, blocks: int, horizon: int, late: bool
     ) -> None:
         self.words, self.rollouts_to_learn, self.blocks, self.horizon = Words(), rollouts, blocks, horizon
-        shape = BlockShape(
-            groups=1,
-            blocks=blocks,
-            horizon=horizon,
-            envs_per_group=1,
-            observation_shape=(),
-            observation_dtype="float32",
-            actions=2,
-        )
+        shape = block_shape(blocks=blocks, horizon=horizon, envs_per_group=1, observation_shape=())
         self.late = late
         self.names = [f"simulator-{member}" for member in range(members)]
         segments: list[Any] = [self.words.create(name, block_fields(shape)) for name in self.names]

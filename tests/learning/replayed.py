@@ -13,7 +13,7 @@ from actorlearn.learning.make import make
 from actorlearn.learning.replay import Replayed
 from actorlearn.learning.update import Learning
 from actorlearn.memory.account import Account, account_fields
-from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
+from actorlearn.memory.rollout import Blocks, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Gathered, Gatherer
@@ -25,6 +25,7 @@ from actorlearn.replay.settings import ReplaySettings
 from actorlearn.wire.messages import Member
 from actorlearn.worker.settings import TrainerReplay
 from tests import named
+from tests.blocks import block_shape
 from tests.identities import process
 from tests.learning.made import trainer_settings
 
@@ -66,15 +67,7 @@ class Played:
     """One simulator's blocks, with rollouts of random rows in which no game ends, and the batches made of them."""
 
     def __init__(self, folder: Path, learner: Learning) -> None:
-        shape = BlockShape(
-            groups=1,
-            blocks=2,
-            horizon=HORIZON,
-            envs_per_group=ENVS,
-            observation_shape=(2,),
-            observation_dtype="float32",
-            actions=2,
-        )
+        shape = block_shape(blocks=2, horizon=HORIZON, envs_per_group=ENVS)
         path = folder / "simulator-0.0"
         self.blocks = Blocks(Segment.open(path) if path.exists() else make_segment(path, shape))
         rollouts = Rollouts(Segment.create(folder / f"rollouts-{len(list(folder.iterdir()))}", rollouts_fields()))

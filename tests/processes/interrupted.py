@@ -14,7 +14,7 @@ from actorlearn.address import Shm
 from actorlearn.algorithms.interface import Batch
 from actorlearn.envs.make import make
 from actorlearn.memory.account import Account, account_fields
-from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
+from actorlearn.memory.rollout import Blocks, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Gatherer
@@ -23,6 +23,7 @@ from actorlearn.processes.simulator import Group
 from actorlearn.processes.snapshots import Snapshots, restore
 from actorlearn.wire.messages import Member
 from tests import named
+from tests.blocks import block_shape
 from tests.identities import process
 
 ENV = named.env(id="tests.ledger.env:Ledger", time_limit_steps=10)
@@ -71,7 +72,7 @@ class Play:
         self.folder = folder / str(next(COUNTER))
         self.folder.mkdir()
         self.rollouts = Rollouts(Segment.create(self.folder / "rollouts", rollouts_fields()))
-        self.shape = BlockShape(
+        self.shape = block_shape(
             groups=groups,
             blocks=blocks,
             horizon=HORIZON,

@@ -16,7 +16,7 @@ from actorlearn.address import Shm
 from actorlearn.algorithms.policies import Categorical
 from actorlearn.envs.make import make
 from actorlearn.memory.account import Account, account_fields
-from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
+from actorlearn.memory.rollout import Blocks, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Gatherer
@@ -25,6 +25,7 @@ from actorlearn.processes.members import RolloutMembers
 from actorlearn.processes.simulator import Group
 from actorlearn.wire.messages import Member
 from tests import named
+from tests.blocks import block_shape
 from tests.identities import process
 from tests.learning.made import ENVIRONMENTS as LEARNED
 from tests.learning.made import HORIZON, batch, learning
@@ -56,14 +57,11 @@ def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: st
     learner = learning(model, name="ppo")
     policy = Policy(learner.settings.policy, "cpu", seed=5, stream=0)
     policy.flat.copy_(learner.weights)
-    shape = BlockShape(
+    shape = block_shape(
         groups=groups,
         blocks=blocks,
         horizon=HORIZON,
         envs_per_group=ENVIRONMENTS,
-        observation_shape=(2,),
-        observation_dtype="float32",
-        actions=2,
         columns=learner.algorithm.columns(2),
         state_size=learner.network.state_size,
     )

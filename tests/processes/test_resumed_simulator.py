@@ -16,23 +16,16 @@ import pytest
 
 from actorlearn.address import Pipe, Shm
 from actorlearn.memory.progress import progress_fields
-from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
+from actorlearn.memory.rollout import Blocks, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.timings import SECTIONS
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import PolicySettings, SimulatorSettings, write
 from tests import named
+from tests.blocks import block_shape
 
 HORIZON, ENVS = 4, 2
-SHAPE = BlockShape(
-    groups=1,
-    blocks=1,
-    horizon=HORIZON,
-    envs_per_group=ENVS,
-    observation_shape=(32,),
-    observation_dtype="uint8",
-    actions=4,
-)
+SHAPE = block_shape(horizon=HORIZON, envs_per_group=ENVS, observation_shape=(32,), observation_dtype="uint8", actions=4)
 DEADLINE_S = 30.0
 Digest = list[bytes]
 

@@ -42,6 +42,7 @@ from actorlearn.processes.members import RolloutMembers
 from actorlearn.processes.simulator import Group
 from actorlearn.wire.messages import Member
 from tests import named
+from tests.blocks import block_shape
 from tests.examples import examples
 from tests.identities import process
 
@@ -174,15 +175,8 @@ class Protocol(RuleBasedStateMachine):
         self.folder_of_this_run.mkdir()
         self.rollouts = Rollouts(Segment.create(self.folder_of_this_run / "rollouts", rollouts_fields()))
         self.account_segment = Segment.create(self.folder_of_this_run / "account", account_fields())
-        self.shape = BlockShape(
-            actions=2,
-            groups=groups,
-            blocks=blocks,
-            horizon=HORIZON,
-            envs_per_group=ENVS,
-            observation_shape=(5,),
-            observation_dtype="float32",
-            state_size=1,
+        self.shape = block_shape(
+            groups=groups, blocks=blocks, horizon=HORIZON, envs_per_group=ENVS, observation_shape=(5,), state_size=1
         )
         self.reset, self.decorrelation = reset, decorrelation
         self.now_s = 0.0

@@ -9,7 +9,7 @@ import pytest
 
 from actorlearn.address import Shm
 from actorlearn.memory.account import Account, account_fields
-from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
+from actorlearn.memory.rollout import Blocks, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes import simulator_snapshots
@@ -17,11 +17,10 @@ from actorlearn.processes.members import RolloutMembers
 from actorlearn.processes.simulator_snapshots import SimulatorSnapshots, of_the_first, simulators_of
 from actorlearn.wire.messages import Member
 from actorlearn.worker.settings import snapshot_of
+from tests.blocks import block_shape
 from tests.identities import process
 
-SHAPE = BlockShape(
-    groups=1, blocks=1, horizon=3, envs_per_group=2, observation_shape=(2,), observation_dtype="float32", actions=2
-)
+SHAPE = block_shape(horizon=3, envs_per_group=2)
 NAMES = ["simulator-0", "simulator-1"]
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from actorlearn.address import Ipc, Pipe, Shm
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.progress import progress_fields
-from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
+from actorlearn.memory.rollout import Blocks, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.timings import SECTIONS
 from actorlearn.parameters.published import Published, weights_fields
@@ -23,6 +23,7 @@ from actorlearn.wire.channel import Router
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Finished, Member, Message, Order, Released, decode, encode
 from actorlearn.worker.settings import TrainerSettings
+from tests.blocks import block_shape
 from tests.learning.made import HORIZON, learning
 
 ENVS = 4
@@ -56,16 +57,7 @@ class Scene:
         sizes = {"progress": progress_fields(len(SECTIONS)), "weights": weights_fields(made.weights.numel())}
         sizes |= {"rollouts": rollouts_fields(), "account": account_fields()}
         self.segments = {name: Segment.create(folder / name, fields) for name, fields in sizes.items()}
-        shape = BlockShape(
-            groups=1,
-            blocks=1,
-            horizon=HORIZON,
-            envs_per_group=ENVS,
-            observation_shape=(2,),
-            observation_dtype="float32",
-            actions=2,
-            columns=made.algorithm.columns(2),
-        )
+        shape = block_shape(horizon=HORIZON, envs_per_group=ENVS, columns=made.algorithm.columns(2))
         self.blocks = Blocks(make_segment(folder / "simulator-0.0", shape))
         self.member = Member(id=ProcessId("simulator"), segment=Shm(str(folder / "simulator-0.0")))
         self.rewards: Callable[[int], NDArray[np.float32]] = lambda rollout: np.ones((HORIZON + 1, ENVS), np.float32)
