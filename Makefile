@@ -19,7 +19,7 @@ BIN := .venv/bin
 # The stamp holds the folder it was made in: a virtual environment does not survive being moved.
 STAMP := .venv/.installed
 
-.PHONY: help setup run test nightly lint bench chaos clean
+.PHONY: help setup run test nightly lint bench chaos docs clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' "$(ROOT)/Makefile" | expand -t 16
@@ -65,6 +65,12 @@ bench: setup  ## measure this machine
 chaos: setup  ## FAULTS random faults over living runs of all modes, drawn from SEED; goes on where it was left
 	@cd "$(ROOT)"
 	exec $(BIN)/python -m tests.chaos --faults $(FAULTS) --seed $(SEED) --jobs $(JOBS)
+
+docs: setup  ## HTML of docs/ in build/docs; a warning or a link that leads nowhere is an error
+	@cd "$(ROOT)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(BIN)/python -m sphinx -q -n -W --keep-going -b html docs build/docs
+	echo "build/docs/index.html"
 
 clean:  ## remove .venv, caches and build products (runs/ stays)
 	@cd "$(ROOT)"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,7 +51,7 @@ def test_the_readme_is_a_page_and_names_every_other() -> None:
     text = (ROOT / "README.md").read_text()
     assert len(text.splitlines()) <= README_LINES
     linked = {target for page in PAGES for target in re.findall(r"\]\((?:docs/)?([\w-]+\.md)", page.read_text())}
-    unknown = sorted(page.name for page in (ROOT / "docs").glob("*.md") if page.name not in linked)
+    unknown = sorted(page.name for page in (ROOT / "docs").glob("*.md") if page.name not in {*linked, "index.md"})
     assert not unknown, f"no page links to {unknown}"
 
 
@@ -58,3 +60,13 @@ def test_the_topologies_of_the_readme_are_topologies() -> None:
     assert len(blocks) == 2
     mine, shown = map(parse, blocks)
     assert mine.env.id.startswith("minigrid:") and shown.env.id == "ALE/Breakout-v5"
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(300)
+def test_the_pages_build_without_a_warning(tmp_path: Path) -> None:
+    pytest.importorskip("sphinx", reason="`make docs` installs what makes the pages")
+    build = [sys.executable, "-m", "sphinx", "-q", "-n", "-W", "--keep-going", "-b", "html"]
+    made = subprocess.run([*build, ROOT / "docs", tmp_path / "html"], capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    assert (tmp_path / "html" / "tutorial.html").is_file()
