@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -42,7 +43,7 @@ class Gathered:
     returns: Returns | None = None
     """The running returns that the scale of rewards goes on from, where rewards are scaled."""
 
-    @property
+    @cached_property
     def steps(self) -> int:
         """Environment steps to learn from: actions that were carried out, without those left out."""
         return steps_in(self.batch)
