@@ -66,7 +66,6 @@ COVERED_BY = {
     "actorlearn/parameters/socket_mailbox.py": "tests/parameters/test_mailboxes.py",
     # processes: what they do together is what matters.
     "actorlearn/processes/__main__.py": "tests/system/test_whole_runs.py",
-    "actorlearn/processes/batches.py": "tests/processes/test_rollout_protocol.py",
     "actorlearn/processes/counts.py": "tests/processes/test_trainer.py",
     "actorlearn/processes/state.py": "tests/processes/test_trainer.py",
     "actorlearn/processes/members.py": "tests/processes/test_rollout_protocol.py",

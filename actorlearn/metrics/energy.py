@@ -44,7 +44,7 @@ class Energy:
     """All counters that can be read here."""
 
     def __init__(self, powercap: Path = POWERCAP) -> None:
-        """Find them, and begin to count."""
+        """Find all counters, and begin to count."""
         processors, self.why = _rapl(powercap)
         self.counters = [*processors, *_gpus()]
         self._frames: int | None = None

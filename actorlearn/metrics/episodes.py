@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 RECENT_GAMES = 100
-"""Whole games that means are of: the last ones."""
+"""Number of newest whole games that means are taken over."""
 
 
 class Episodes:

@@ -25,7 +25,7 @@ class Timings:
         self._mark_ns = time.perf_counter_ns()
 
     def add(self, section: str) -> None:
-        """All time since the previous call belonged to this section."""
+        """Add the time since the previous call to this section."""
         now_ns = time.perf_counter_ns()
         self.section_ns[self._index[section]] += now_ns - self._mark_ns
         self._mark_ns = now_ns

@@ -62,7 +62,7 @@ class Gatherer:
         most_lag: int | None = None,
         storage: ReplayStorage | None = None,
     ) -> None:
-        """``columns`` are gathered besides those of all batches; ``rewards`` scales rewards, if they are to be.
+        """Gather ``columns`` besides those that all batches have; ``rewards`` scales rewards, if they are to be.
 
         Steps are left out whose policy lag is more than ``most_lag``, and those that ``storage``, where rollouts are
         stored in a replay, has no room for.

@@ -73,13 +73,13 @@ class PublishedWeights:
     """The published weights of the learners there are now, as their segments come and go."""
 
     def __init__(self, weights: Shm | ByLearner[Shm]) -> None:
-        """`weights` is EvaluatorSettings.weights; until the order lists learners there is the first."""
+        """Open ``weights`` (EvaluatorSettings.weights); of several, the first learner's until an order lists them."""
         self._weights = weights
         self._opened: dict[ProcessId, WeightSource] = {}
         self.follow(())
 
     def follow(self, listed: Sequence[ProcessId]) -> None:
-        """These are there now: trainers, as an order has them."""
+        """Follow the trainers that an order lists: open the weights of newcomers, forget those that have left."""
         weights = self._weights
         several = isinstance(weights, ByLearner) and listed
         trainers = [own.again(0) for own in listed] if several else [ProcessId("trainer")]
@@ -96,7 +96,7 @@ class PublishedWeights:
         return max((own.env_steps for own in self._opened.values() if own.version >= 0), default=None)
 
     def weights(self) -> tuple[int, dict[str, Tensor]]:
-        """The newest version among them, and the weights of each that has published any, copied."""
+        """Return the newest version among them, and a copy of the weights of each that has published any."""
         versions, weights = [0], {}
         for trainer, published in self._opened.items():
             if newest := _newest(published):
@@ -106,7 +106,7 @@ class PublishedWeights:
 
 
 def _newest(published: WeightSource) -> tuple[int, Tensor] | None:
-    """The newest version and its weights, copied; None before the first."""
+    """Return the newest version and a copy of its weights; None before the first."""
     copied = torch.empty(published.size)
     newest = published.fetch(copied.numpy())
     return (newest[0], copied) if newest else None
@@ -134,7 +134,7 @@ class EvaluationSchedule:
         return env_steps >= self._next_steps or (last and env_steps != self._played_steps)
 
     def played(self, env_steps: int) -> None:
-        """Weights of this many steps are being played."""
+        """Note that weights of this many steps are being played."""
         self._played_steps, self._next_steps = env_steps, self._after(env_steps)
 
     def _after(self, env_steps: int) -> int:

@@ -167,7 +167,7 @@ def _started(
 
 
 def _local_policy(settings: SimulatorSettings) -> Policy:
-    """Stage 2 inside this process; the only way torch comes into a simulator."""
+    """Return the policy of stage 2 for this process; the only way torch comes into a simulator."""
     from actorlearn.acting.policy import Policy
 
     number = settings.id.number

@@ -1,4 +1,4 @@
-"""A trainer's link to its simulators: orders about them are followed, they are woken when they may go on, waited for.
+"""A trainer's link to its simulators: it follows orders about them, wakes them when they may go on, waits for them.
 
 Reads: orders. Writes: through ``processes/members.py`` the words of membership; wakes members; tells the supervisor
 whose segments may be removed.

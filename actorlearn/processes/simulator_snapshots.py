@@ -139,7 +139,7 @@ class SimulatorSnapshots:
 
 
 def of_the_first(values: Mapping[str, Value], simulators: Iterable[ProcessId]) -> dict[str, Value]:
-    """Values of groups, whose owners are <peer>/<group>, as those of the first incarnations of these simulators.
+    """Return values of groups, keyed by <peer>/<group>, under the first incarnations of these simulators.
 
     With these a resumed run begins, whichever were at work when it was interrupted.
     """
@@ -153,5 +153,5 @@ def of_the_first(values: Mapping[str, Value], simulators: Iterable[ProcessId]) -
 
 
 def simulators_of(state: Mapping[str, Any]) -> list[ProcessId]:
-    """The simulators whose snapshots are in the checkpoint with this state."""
+    """Return the simulators whose snapshots are in the checkpoint with this state."""
     return msgspec.convert(state["simulators"], list[ProcessId])

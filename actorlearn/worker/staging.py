@@ -1,4 +1,4 @@
-"""The way from shared memory to a device: arrays of several simulators become one tensor where it is used.
+"""Staging of arrays from shared memory to a device: those of several simulators become one tensor there.
 
 On the CPU one array is used where it lies and several are joined by one copy. To a GPU they are joined in pinned
 memory, from which the copy runs while this process goes on; uint8 stays uint8 on the way, and is converted there.

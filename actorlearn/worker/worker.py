@@ -1,4 +1,4 @@
-"""The part that every process has: its line to the supervisor, its progress row, its clock, and a reason to go on."""
+"""The part that every process has: its control socket, its progress row, its timings, and when it is time to end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from actorlearn.wire.messages import Member
 from actorlearn.worker.settings import ProcessSettings
 
 LOOK_S = 0.005
-"""Orders are looked for no more often than this: a step of a cheap environment takes less than the look."""
+"""Least time between two looks for orders: a step of a cheap environment takes less than a look."""
 
 POLL_MS = 50
 """Longest sleep of any loop before it looks at the words in shared memory again: what a lost wakeup costs."""
