@@ -46,6 +46,8 @@ FIVE_FILES = [
     "actorlearn/parameters/published.py",
 ]
 FUNCTION_LINES = 55
+HEADLESS = ("Of ", "What ", "Whose ", "Where ", "How ")
+"""Words with which no docstring of the two packages opens."""
 
 NAMED_TUPLES = {"_fields", "_replace", "_asdict"}
 """Private by their looks alone."""
@@ -211,6 +213,37 @@ def test_functions_stay_short() -> None:
 def test_every_module_says_what_it_is() -> None:
     silent = [name_of(file) for file in FILES if file.stat().st_size and not ast.get_docstring(parsed(file))]
     assert not silent, f"{silent}: no module docstring"
+
+
+def headless_docstrings(tree: ast.AST) -> list[str]:
+    """Docstrings of modules, classes, functions and attributes that open without a noun or a verb."""
+    strings = (node.value for node in ast.walk(tree) if isinstance(node, ast.Expr))
+    said = ((text.lineno, text.value) for text in strings if isinstance(text, ast.Constant))
+    return [f"{line}: {text:.60}" for line, text in said if isinstance(text, str) and text.startswith(HEADLESS)]
+
+
+def test_docstrings_open_with_the_noun_or_the_verb() -> None:
+    found = [f"{name_of(file)}:{text}" for file in FILES for text in headless_docstrings(parsed(file))]
+    assert not found, "\n".join([*found, "say what it is, or does, before of what and where"])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""Of one run."""',
+        'class X:\n    """What it does."""',
+        'def f():\n    """How long."""',
+        'x = 1\n"""Where it is."""',
+        'class X:\n    x: int\n    """Whose it is."""',
+    ],
+)
+def test_the_search_for_headless_docstrings_finds_them(source: str) -> None:
+    assert len(headless_docstrings(ast.parse(source))) == 1
+
+
+@pytest.mark.parametrize("source", ['"""Whether it is there."""', 'said = "What it is"', '"""Office hours."""'])
+def test_the_search_for_headless_docstrings_lets_the_rest_pass(source: str) -> None:
+    assert not headless_docstrings(ast.parse(source))
 
 
 def test_the_top_level_is_fixed() -> None:
