@@ -48,7 +48,7 @@ class Standing:
     placed: bool = False
 
     def go_on(self, group: Group) -> str:
-        """Do what can be done now for a group to stand there; says what happened, as its ``advance``."""
+        """Bring a group as far to these rows as can be done now; returns what ``Group.advance`` does."""
         blocks = group.blocks
         if blocks.joined < 0:
             return "waiting"
@@ -75,7 +75,7 @@ class Standing:
         return "completed" if complete else "waiting"
 
     def _place(self, group: Group, everything: bool) -> None:
-        """Write the rows, or of them only what inference writes."""
+        """Write the rows; without ``everything`` only the columns that inference writes."""
         for name in group.blocks.columns:
             if name in ARRIVAL_COLUMNS and not everything:
                 continue

@@ -62,7 +62,7 @@ class Trainer:
     _known: Position = field(default=Position(), init=False)
     """The position up to which others have what was learned before this trainer's time; mostly nowhere."""
     _pulls: int = field(default=0, init=False)
-    """Looks at what others have learned, while the next rollout is gathered."""
+    """Number of looks at what others have learned, while the next rollout is gathered."""
 
     def run(self) -> None:
         """Learn until total_steps, a drain order or SIGTERM."""
@@ -241,7 +241,7 @@ class Trainer:
         self.link.open_next()
 
     def _pull(self) -> None:
-        """Act by what others have learned meanwhile, every so many rows."""
+        """Publish what others have learned meanwhile, every ``pull_rows`` rows of the rollout that is being played."""
         if not self.settings.pull_rows:
             return
         pulls = self.members.rows() // self.settings.pull_rows

@@ -34,7 +34,7 @@ SLICED = 250_000
 
 
 class ComputePool:
-    """Threads of one computing thread each, besides the caller's, which has the first share."""
+    """Pool of computing threads, one for each share but the first, which the caller's own thread computes."""
 
     def __init__(self, count: int = 1) -> None:
         """Start ``count`` - 1 threads, which end when this is forgotten."""
@@ -116,7 +116,7 @@ class Passes:
             _lay_gradients(networks[-1], self._apart[-1])
         self._networks = [torch.compile(network) for network in networks] if compiled else networks
         self._pending: tuple[Outputs, list[Outputs]] | None = None
-        """Outputs of all shares together, from which a loss is worked out, and those of each."""
+        """Outputs of the newest forward pass: of all shares together, by which a loss is computed, and of each."""
 
     def forward(
         self, observation: Tensor, state: Tensor | None = None, first: Tensor | None = None

@@ -71,7 +71,7 @@ class SimulatorSettings(ProcessSettings, frozen=True):
 
     env: Env
     segment: Shm
-    """Its blocks."""
+    """The segment with its blocks."""
     rollouts: Shm
     """The rollouts segment, in which the trainer opens rollouts."""
     wakeup: Pipe
@@ -80,7 +80,7 @@ class SimulatorSettings(ProcessSettings, frozen=True):
     """Wakeup of its inference server; None when the simulator runs the policy itself."""
     trainer_wakeup: Pipe
     env_seeds: list[int]
-    """One per environment, group by group."""
+    """Seeds, one per environment, group by group."""
     weights: Shm
     """The published weights that it acts by, when it runs the policy itself."""
     policy: PolicySettings
@@ -123,7 +123,7 @@ class TrainerReplay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
-    """The trainer: batches, gradients, updates, checkpoints."""
+    """The trainer: gathers rollouts, learns from them, publishes weights, saves checkpoints."""
 
     wakeup: Pipe
     policy: PolicySettings
@@ -230,7 +230,7 @@ class AloneSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """One part of a topology to be measured by itself; answered by ``tasks/measure.py``."""
 
     part: str
-    """simulate, infer or learn."""
+    """The part: simulate, infer or learn."""
     simulator: SimulatorSettings
     trainer: TrainerSettings
     device: str
