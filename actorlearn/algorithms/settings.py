@@ -50,6 +50,26 @@ class EpsilonSchedule:
     """Share of actions at random in evaluations that are not greedy."""
 
 
+@dataclass(frozen=True)
+class HardCopies:
+    """A target network that is a copy of the network, made anew now and then (Mnih et al. 2015)."""
+
+    every_steps: int
+    """Agent steps of all learners between two copies."""
+
+
+@dataclass(frozen=True)
+class Polyak:
+    """A target network that follows the network a little after each update (Lillicrap et al. 2016, section 3)."""
+
+    rate: float
+    """Share of the way to the network that an update moves it: tau."""
+
+
+TargetPolicy = HardCopies | Polyak
+"""How a target network is renewed (``learning/target.py`` does it)."""
+
+
 class AlgorithmSettings(Settings, frozen=True, kw_only=True):
     """The section ``algorithm`` of a topology: what every algorithm has. The defaults are the published PAAC code's."""
 
@@ -136,9 +156,24 @@ class OffPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
     n_step: Annotated[
         int, Meta(ge=1, le=1_000, description="agent steps of rewards in a return, before a value stands for the rest")
     ] = 1
+
+    @property
+    def target(self) -> TargetPolicy:
+        """How the target network is renewed."""
+        raise NotImplementedError
+
+
+class HardCopySettings(OffPolicySettings, frozen=True, kw_only=True):
+    """Keys of algorithms that learn from a replay and whose target network is a copy of the network now and then."""
+
     target_every_steps: Annotated[
         int, Meta(ge=1, le=10**9, description="agent steps of all environments between two target networks")
     ] = 10_000
+
+    @property
+    def target(self) -> TargetPolicy:
+        """How the target network is renewed."""
+        return HardCopies(self.target_every_steps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,12 +201,19 @@ class AlgorithmSpec(Spec):
         base = OffPolicySettings if self.replayed else OnPolicySettings
         if not issubclass(self.settings, base):
             raise ValueError(f"algorithm {self.name!r}: its settings must be a subclass of {base.__name__}")
+        if issubclass(self.settings, OffPolicySettings) and self.settings.target is OffPolicySettings.target:
+            raise ValueError(
+                f"algorithm {self.name!r}: its settings must say how the target network is renewed: be a subclass of "
+                f"{HardCopySettings.__name__}, or have a property target that returns HardCopies or Polyak"
+            )
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
         """Describe a class by what it says of itself under the names of these fields."""
         replayed = hasattr(found, "target_rows")
         settings = settings_of(found, module, OffPolicySettings if replayed else OnPolicySettings)
+        if settings is OffPolicySettings:  # it has none of its own
+            settings = HardCopySettings
         return cls(
             name=name,
             settings=called(settings, name),

@@ -99,7 +99,7 @@ def _replaying(
     """Make a learner of minibatches drawn from this replay: with a secondary, or as one, ``beside`` another."""
     made = make_algorithm(algorithm)
     network = make_network(settings, made)
-    target = Target(network, algorithm.target_every_steps, settings.rollout_steps)
+    target = Target(network, algorithm.target, settings.rollout_steps)
     replayed = Replayed(settings, numbers, replay, made, network, target, beat, beside)
     optimizer = for_batches(settings.optimizer, numbers.batches, settings.rate_scaling)
     return Learning(settings, made, network, replayed, optimizer, position, beat, secondary)

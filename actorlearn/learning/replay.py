@@ -126,8 +126,9 @@ class Replayed(Minibatches):
             yield self.draw(env_steps)
 
     def learned(self, minibatch: Minibatch, taken: bool, metrics: dict[str, Tensor]) -> None:
-        """Count the minibatch, and give it the priorities that come of its update."""
+        """Count the minibatch, and give it the priorities that come of its update; the target network follows."""
         self._ahead += 1
+        self.target.follow()
         priority = metrics.pop("priority")
         if taken and self._prioritises and minibatch.sample is not None:
             self.replay.update(minibatch.sample, priority[0].cpu().numpy())

@@ -5,20 +5,22 @@ Reads: the network's flat weights. Writes: its own. Knows no replay and no loss.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
+from actorlearn.algorithms.settings import HardCopies, Polyak, TargetPolicy
 from actorlearn.learning.network import Network
 
 
 class Target:
-    """A copy of a network, renewed whenever ``every_steps`` agent steps of all learners are over."""
+    """A copy of a network that is renewed as a policy says: copied now and then, or moved a little at each update."""
 
-    def __init__(self, network: Network, every_steps: int, rollout_steps: int) -> None:
+    def __init__(self, network: Network, policy: TargetPolicy, rollout_steps: int) -> None:
         """Start equal to the network; a rollout has ``rollout_steps`` agent steps of all learners."""
         self.network, self._original = network.copy(), network
-        self._every_steps, self._rollout_steps = every_steps, rollout_steps
+        self._policy, self._rollout_steps = policy, rollout_steps
         self.period = -1
-        """Number of periods of ``every_steps`` that were over at the last call of ``renew``; -1 before the first."""
+        """Periods between hard copies that were over at the last call of ``renew``; -1 before the first."""
 
     @property
     def weights(self) -> Tensor:
@@ -26,14 +28,22 @@ class Target:
         return self.network.weights
 
     def renew(self, rollout: int, done: int, count: int) -> None:
-        """Copy the network if a period is over; called before each minibatch.
+        """Make a hard copy if a period is over; called before each minibatch.
 
         ``done`` of the rollout's ``count`` minibatches have been learned from: they stand for its steps, evenly.
         """
-        period = (rollout * count + done) * self._rollout_steps // (count * self._every_steps)
+        if not isinstance(self._policy, HardCopies):
+            return
+        period = (rollout * count + done) * self._rollout_steps // (count * self._policy.every_steps)
         if period != self.period:
             self.weights.copy_(self._original.weights)
         self.period = period
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """Move toward the network, if the policy is Polyak's; called after each update."""
+        if isinstance(self._policy, Polyak):
+            self.weights.lerp_(self._original.weights, self._policy.rate)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the weights by their names in the module, for a checkpoint; ``period`` is saved by the caller."""

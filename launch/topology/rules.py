@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
-from actorlearn.algorithms.settings import ALGORITHMS, OffPolicySettings, OnPolicySettings
+from actorlearn.algorithms.settings import ALGORITHMS, HardCopies, OffPolicySettings, OnPolicySettings
 from actorlearn.metrics.specs import WRITERS
 from actorlearn.models.specs import EncoderSettings
 from actorlearn.parameters.modes import ALL_KEYS, MODES
@@ -277,8 +277,11 @@ def targets_at_rollouts(t: Topology) -> Problems:
     """Target networks change where a rollout begins, if rows are answered by the rollout's weights."""
     if not isinstance(t.algorithm, OffPolicySettings) or t.simulators.weights == "newest":
         return
+    target = t.algorithm.target
+    if not isinstance(target, HardCopies):
+        return
     steps = t.algorithm.horizon * t.learners.count * t.simulators.environments
-    every = t.algorithm.target_every_steps
+    every = target.every_steps
     if every % steps:
         yield _problem(
             t,

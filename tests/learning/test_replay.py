@@ -183,16 +183,6 @@ def test_minibatches_that_were_due_before_learners_joined_are_due_after_it(tmp_p
     assert made.updates_from(any_batch(), 40, 0) == before > 0
 
 
-def test_a_long_rollout_renews_it_several_times_along_the_way(tmp_path: Path) -> None:
-    target = source(replaying(tmp_path, target_every_steps=5)).target
-    periods = []
-    for rollout in range(3):
-        for done in range(4):
-            target.renew(rollout, done, 4)
-            periods.append(target.period)
-    assert periods == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
-
-
 @pytest.mark.parametrize("double", [False, True])
 def test_a_minibatch_is_regressed_on_what_the_target_network_says(tmp_path: Path, double: bool) -> None:
     made = replaying(tmp_path, double=double, n_step=2, discount=0.5)

@@ -16,10 +16,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from actorlearn.algorithms.settings import OFF_POLICY_DEFAULTS, EpsilonSchedule, OffPolicySettings, Share
+from actorlearn.algorithms.settings import OFF_POLICY_DEFAULTS, EpsilonSchedule, HardCopySettings, Share
 
 
-class QSettings(OffPolicySettings, frozen=True, kw_only=True):
+class QSettings(HardCopySettings, frozen=True, kw_only=True):
     """The defaults are Nature DQN's (Mnih et al. 2015)."""
 
     double: Annotated[bool, Meta(description="the network chooses the action that the target network values")] = (
