@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from msgspec import inspect
 
 from actorlearn.algorithms.settings import ALGORITHMS
+from actorlearn.metrics.specs import WRITERS
 from actorlearn.parameters import published
 from actorlearn.parameters.modes import ALL_KEYS, mode_for
 from actorlearn.parameters.settings import GossipSettings, LearnersSettings
@@ -102,6 +103,7 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
         },
         "inference": {"count": st.integers(0, count), "batch_rows": st.just(0), "device": device},
         "trainer": {"device": device},
+        "report": {"writers": st.lists(st.sampled_from(WRITERS.names()), max_size=3)},
         "supervision": {
             name: st.floats(1000, 3600) if "_spin" in name or name.startswith("longest") else st.floats(2, 1000)
             for name, key in keys_of(SupervisionSection).items()
