@@ -122,20 +122,20 @@ def learn(settings: AloneSettings) -> float:
     return measured(lambda: learning.learn(batch, end, 0), horizon * environments, settings.seconds)
 
 
-def _learn_from_replay(settings: AloneSettings, place: TrainerReplay) -> float:
+def _learn_from_replay(settings: AloneSettings, stored: TrainerReplay) -> float:
     """Steps are those that a minibatch stands for; the replay is a small one, full of random rows."""
     from actorlearn.learning.make import make
     from actorlearn.learning.replay import Replayed
 
-    trainer, environments = settings.trainer, place.shape.rings
+    trainer, environments = settings.trainer, stored.shape.rings
     algorithm = trainer.policy.algorithm
     assert isinstance(algorithm, OffPolicySettings)
-    least = ROLLOUT + 1 + place.shape.stack + algorithm.n_step
+    least = ROLLOUT + 1 + stored.shape.stack + algorithm.n_step
     rollouts = -(-max(REPLAYED // environments, least) // ROLLOUT)
-    shape = msgspec.structs.replace(place.shape, size=rollouts * ROLLOUT, margin=ROLLOUT + 1)
+    shape = msgspec.structs.replace(stored.shape, size=rollouts * ROLLOUT, margin=ROLLOUT + 1)
     with closing(reserve(f"alone-{os.getpid()}", segment_bytes(replay_fields(shape)))) as folder:
-        numbers = msgspec.structs.replace(place.settings, secondary_batch_size=0)  # who acts is measured
-        small = msgspec.structs.replace(place, segment=Shm(str(folder.path / "replay")), shape=shape, settings=numbers)
+        numbers = msgspec.structs.replace(stored.settings, secondary_batch_size=0)  # who acts is measured
+        small = msgspec.structs.replace(stored, segment=Shm(str(folder.path / "replay")), shape=shape, settings=numbers)
         Segment.create(folder.path / "replay", replay_fields(shape)).close()
         learning = make(msgspec.structs.replace(trainer, optimizer=to_rest(trainer.optimizer), replay=small))
         replayed = learning.minibatches
@@ -155,7 +155,7 @@ def _learn_from_replay(settings: AloneSettings, place: TrainerReplay) -> float:
             replayed.replay.add("random", rollout, block)
             replayed.replay.flush()
         end = trainer.total_steps  # where the learning rate has come down to 0
-        steps = place.settings.batch_size / place.settings.ratio
+        steps = stored.settings.batch_size / stored.settings.ratio
         return measured(lambda: learning.learn_from(replayed.draw(end), end), steps, settings.seconds)
 
 

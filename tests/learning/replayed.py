@@ -46,7 +46,7 @@ def replaying(folder: Path, numbers: dict[str, Any] | None = None, **algorithm: 
     policy = msgspec.structs.replace(settings.policy, algorithm=named.algorithm(**chosen))
     of_replay = {"batch_size": 4, "ratio": 2.0, "learning_starts_steps": 10} | (numbers or {})
     shape = msgspec.structs.replace(SHAPE, prioritised=of_replay.get("prioritised", False))
-    place = TrainerReplay(
+    stored = TrainerReplay(
         segment=Shm(str(folder / "replay")),
         shape=shape,
         settings=ReplaySettings(**of_replay),
@@ -54,7 +54,7 @@ def replaying(folder: Path, numbers: dict[str, Any] | None = None, **algorithm: 
     )
     if not (folder / "replay").exists():
         Segment.create(folder / "replay", replay_fields(shape)).close()
-    return make(msgspec.structs.replace(settings, policy=policy, rollout_steps=HORIZON * ENVS, replay=place))
+    return make(msgspec.structs.replace(settings, policy=policy, rollout_steps=HORIZON * ENVS, replay=stored))
 
 
 def source(learner: Learning) -> Replayed:

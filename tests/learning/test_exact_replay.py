@@ -73,10 +73,10 @@ class Course:
             algorithm=named.algorithm(**{**of, **case.get("algorithm", {})}),
             model=named.model(name="mlp", hidden_sizes=[8], **case.get("model", {})),
         )
-        place = TrainerReplay(segment=paths["replay"], shape=shape, settings=numbers, secondary=paths["secondary"])
+        stored = TrainerReplay(segment=paths["replay"], shape=shape, settings=numbers, secondary=paths["secondary"])
         Segment.create(folder / "secondary", weights_fields(1)).close()
         settings = msgspec.structs.replace(
-            settings, policy=policy, replay=place, rollout_steps=HORIZON * ENVS, id=settings.id.again(incarnation)
+            settings, policy=policy, replay=stored, rollout_steps=HORIZON * ENVS, id=settings.id.again(incarnation)
         )
         self.learner, self.rollouts_learned, self.used = make(settings), 0, 0
         self.folder, self.peer, self.block = folder, f"simulator-0.{incarnation}", {**observations}
