@@ -74,7 +74,7 @@ class Gossip(Exchange):
         """Exchanges in a row that did not mix, after each exchange since the last report."""
         self._refused: dict[int, int] = {}
         """Number of each peer's messages that could not be used."""
-        self._told_refused = 0
+        self._reported_refused = 0
         """Their sum over all peers at the report before."""
         self._waited_s = 0.0
 
@@ -147,8 +147,8 @@ class Gossip(Exchange):
         stale, waited_s = self._staleness, self._waited_s
         self._staleness, self._waited_s = [], 0.0
         found: dict[str, Any] = {"exchanges": len(stale), "learner_wait_s": waited_s, **self._apart()}
-        refused, self._told_refused = sum(self._refused.values()) - self._told_refused, sum(self._refused.values())
-        found["messages_refused"] = refused
+        refused = sum(self._refused.values())
+        found["messages_refused"], self._reported_refused = refused - self._reported_refused, refused
         if stale:
             mean = sum(stale) / len(stale)
             found |= {"staleness_mean": mean, "staleness_max": max(stale), "mixed_share": stale.count(0) / len(stale)}
