@@ -61,7 +61,7 @@ class Addresses:
 
     def wakeup(self, process: ProcessId) -> Pipe:
         """The wakeup of a process, the same for all its incarnations."""
-        return Pipe(f"{self.sockets / process.name}.wakeup")
+        return self.folders.wakeup(process.name)
 
     def checkpoints(self, learner: int) -> Path:
         """Return the folder in which a learner saves."""
