@@ -86,7 +86,7 @@ def stop(word: str, now: bool, timeout_s: float, json: bool) -> int:
         ask(run, "stop")
         if not _wait(run, timeout_s):
             raise FailedError(
-                f"{run.name} is still at work {timeout_s:g} s after it was to stop; "
+                f"{run.name} is still at work {timeout_s:g} s after it was told to stop; "
                 f"wait for it with `actorlearn top {run.name}`, or use `actorlearn stop {run.name} --now`"
             )
     took_s = time.monotonic() - began_s
