@@ -1,4 +1,4 @@
-"""What a reader must open and an extension touches, counted from the source: ``python -m tests.closure [CHECKOUT]``.
+"""Files that a reader opens and an extension touches, by the source: ``python -m tests.closure [CHECKOUT]``.
 
 * The path of one observation of A2C on Atari: the five stages, what their topology names, and all that these import,
   less what ``LEFT_OUT`` lists with its reason. Imports for type checkers alone do not count.
@@ -130,7 +130,7 @@ def _last_word(node: ast.expr) -> str:
 
 
 def comparisons(word: str, root: Path = ROOT) -> list[str]:
-    """Where something of this name is compared, or matched, with anything."""
+    """Places where something of this name is compared, or matched, with anything."""
     found = []
     for name, tree in sources(root, *PACKAGES):
         for node in ast.walk(tree):
@@ -145,7 +145,7 @@ def comparisons(word: str, root: Path = ROOT) -> list[str]:
 
 
 def names_taken_apart(root: Path = ROOT) -> list[str]:
-    """Where the name of a process, or of a member of a run, is read as more than a name."""
+    """Places where the name of a process, or of a member of a run, is read as more than a name."""
     found = []
     for name, tree in sources(root, *PACKAGES):
         for node in ast.walk(tree):

@@ -147,7 +147,7 @@ def _remains(machine: Machine, folder: Path | None) -> Remains:
 
 
 def _new_remains(machine: Machine, folder: Path | None, before: Remains) -> Remains:
-    """What is left after at most GRACE_S for things that are just ending."""
+    """Things left after at most GRACE_S for things that are just ending."""
     deadline_s = time.monotonic() + GRACE_S
     while True:
         left = _remains(machine, folder) - before

@@ -1,4 +1,4 @@
-"""How many examples a property is tried with: all of them at night, some in unit tests."""
+"""Number of examples that a property is tried with: all of them at night, some in unit tests."""
 
 from __future__ import annotations
 

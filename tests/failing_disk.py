@@ -23,7 +23,7 @@ class FailingDisk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, number: int = errno.ENOSPC) -> None:
         self.folder, self.number = folder.resolve(), number
         self.calls: list[str] = []
-        """What was called below the folder since ``fails`` was last said."""
+        """Calls below the folder since ``fails`` was last said."""
         self.room: int | None = None
         """Bytes that are still taken; None = any number."""
         self._fails: Callable[[int], bool] = lambda _call: False

@@ -1,4 +1,4 @@
-"""What an interpreter has loaded after it has imported something."""
+"""Modules that an interpreter has loaded after it has imported something."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PEER_SCRIPTS = ROOT / "launch" / "bench" / "peers" / "scripts"
 
 
 def modules_after(statement: str) -> set[str]:
-    """What a fresh interpreter has loaded after one statement."""
+    """Modules that a fresh interpreter has loaded after one statement."""
     program = f"{statement}\nimport sys; print(*sys.modules, sep='\\n')"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{statement!r} failed:\n{done.stderr}"

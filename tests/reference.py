@@ -64,7 +64,7 @@ def gae(batch: Batch, value: Tensor, settings: AlgorithmSettings, t: int, b: int
 
 
 def log_prob_and_entropy(outputs: Mapping[str, Tensor], action: Tensor) -> tuple[Tensor, Tensor]:
-    """Of one row's outputs and action; of discrete actions from probabilities, of Box ones number by number."""
+    """Log-probability and entropy of one row: discrete actions from probabilities, Box ones number by number."""
     if "logits" in outputs:
         probabilities = outputs["logits"].exp() / outputs["logits"].exp().sum()
         return probabilities[action].log(), -sum(p * p.log() for p in probabilities)
@@ -150,7 +150,7 @@ def ppo_loss(
 
 
 def n_step_target(rewards: list[float], ends: list[bool], following: list[float], settings: AlgorithmSettings) -> float:
-    """What a transition is worth: rewards and ends of the steps from it on, and the value after each of them."""
+    """The n-step target of a transition, by rewards and ends of the steps from it on, and the value after each."""
     total = 0.0
     for k, (reward, end, value) in enumerate(zip(rewards, ends, following, strict=True)):
         total += settings.discount**k * reward
@@ -199,7 +199,7 @@ def dqn_errors(
 
 
 def weighted(terms: list[float], batch: Batch, settings: AlgorithmSettings) -> float:
-    """What a minibatch of replayed transitions comes to, each times its weight."""
+    """The loss of a minibatch of replayed transitions, each times its weight."""
     total = sum(float(weight) * term for weight, term in zip(batch.columns["weight"][0], terms, strict=True))
     return settings.loss_scale * (total if settings.reduction == "sum" else total / len(terms))
 

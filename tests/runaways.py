@@ -12,11 +12,11 @@ SCRIPT = "sleep $0 & setsid sleep $0 & (setsid sleep $0 &); (env -i setsid sleep
 """A child, one in a session of its own, an orphan, and an orphan without the environment it would have inherited."""
 
 COUNT = 5
-"""How many sleep then, the one that started the others included."""
+"""Number of sleepers, the one that started the others included."""
 
 
 def new_name() -> str:
-    """What tells the sleepers of one test from all others: how long they sleep, some two hours."""
+    """Mark of one test's sleepers: how long they sleep, some two hours."""
     return f"{7000 + secrets.randbelow(200)}.{os.getpid()}{secrets.randbelow(10**6)}"
 
 

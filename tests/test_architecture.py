@@ -276,7 +276,7 @@ def test_constraints_pin_every_direct_dependency_and_no_accelerator() -> None:
 
 
 def mirrored(module: str) -> str:
-    """Where the tests of a module stand."""
+    """The file in which the tests of a module stand."""
     path = Path(module.removeprefix("actorlearn/"))
     return f"tests/{(path.parent / f'test_{path.name}').as_posix()}"
 

@@ -19,7 +19,7 @@ README_LINES = 130
 
 
 def anchors(page: Path) -> set[str]:
-    """What a link may name of a page: its headings, as Markdown is shown on the web."""
+    """Names of a page that a link may have: its headings, as Markdown is shown on the web."""
     headings = [line.lstrip("# ").lower() for line in page.read_text().splitlines() if line.startswith("#")]
     return {re.sub(r"[^\w -]", "", heading).replace(" ", "-") for heading in headings}
 

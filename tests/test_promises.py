@@ -16,7 +16,7 @@ NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+(?:::\w+)?))?`")
 OPEN = "## What does not hold yet"
 """Below it tests are named that are expected to fail."""
 PLAIN = ("not promised", "not defended")
-"""What a line says instead of naming a test."""
+"""Words that a line has instead of naming a test."""
 
 
 def promises(page: str) -> list[tuple[str, str]]:

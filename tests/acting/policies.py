@@ -10,7 +10,7 @@ from tests import named
 def policy_settings(
     numbers: int = 4, actions: int | tuple[int, ...] = 2, algorithm: str = "a2c", **others: Any
 ) -> PolicySettings:
-    """What a policy for CartPole, or for another environment, is made from."""
+    """Settings of a policy for CartPole, or for another environment."""
     return PolicySettings(
         observation_shape=(numbers,),
         observation_dtype="float32",

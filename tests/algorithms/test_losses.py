@@ -1,4 +1,4 @@
-"""What A2C, PPO and IMPALA owe alike: the slow reference's loss and gradient, deafness to resets, learning."""
+"""Properties that A2C, PPO and IMPALA share: the slow reference's loss and gradient, deafness to resets, learning."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CLIP = 0.2
 
 
 def prepared(algorithm: ActorCritic, batch: Batch) -> tuple[Batch, dict[str, Tensor], Tensor]:
-    """What the loss is given for a batch: it as prepared, outputs for its rows, and the value [B] of row T."""
+    """Inputs of the loss for a batch: it as prepared, outputs for its rows, and the value [B] of row T."""
     last = random_outputs(batch)["value"].detach()[-1:]
     made = algorithm.prepare(batch, {"value": last} if algorithm.prepared_rows else {})
     more_rows = made.observation.shape[0] - made.valid.shape[0]

@@ -1,4 +1,4 @@
-"""What is PPO's alone: what it prepares, its clips and their way along a run."""
+"""PPO's own parts: the advantages it prepares, its clips and their way along a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run has, and what is left of it: processes, threads, descriptors, segments, sockets, ports, files."""
+"""Census of a run, and of what is left of it: processes, threads, descriptors, segments, sockets, ports, files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def survivors(run: Living) -> dict[str, Survivor]:
 
 
 def survivor(pid: int, but: str = "no such folder") -> Survivor:
-    """What a process has, but for files of a folder: those are ours, and opened when they are first needed."""
+    """Descriptors of a process, but for files of a folder: those are ours, and opened when they are first needed."""
     folder = Path(f"/proc/{pid}")
     fds = []
     for handle in (folder / "fd").iterdir():
@@ -65,7 +65,7 @@ def _state(pid: str) -> str:
 
 
 def grown(before: dict[str, Survivor], after: dict[str, Survivor]) -> list[str]:
-    """Of those that were there all the time, who has more than before."""
+    """Names of those that were there all the time and have more than before."""
     found = []
     for name in before.keys() & after.keys():
         was, now = before[name], after[name]
@@ -124,7 +124,7 @@ def listeners(run: Living) -> list[str]:
 
 
 def left(run: Living) -> list[str]:
-    """What there is of a run that has ended."""
+    """Everything that is left of a run that has ended."""
     found = [f"process {pid}: {_command(pid)}" for pid in run.all_pids()]
     found += [f"/dev/shm/{path.name}" for path in run.stage.shared.iterdir() if path.name != "ballast"]
     found += [f"in the folder of sockets: {path.name}" for path in run.stage.sockets.iterdir()]

@@ -33,7 +33,7 @@ class Rollback:
 
 
 def summary(run: Living) -> dict[str, Any]:
-    """How the run ended."""
+    """The run's summary.json."""
     return read_object(run.folder / "summary.json")
 
 
@@ -46,7 +46,7 @@ def checkpoints(run: Living) -> list[checkpoint.Checkpoint]:
 
 
 def rollback(run: Living, killed: bool) -> Rollback:
-    """What is lost with this life, as the checkpoints have it that the next one goes on from."""
+    """Steps that are lost with this life, as the checkpoints have it that the next one goes on from."""
     known = 0
     for saved in checkpoints(run):
         counts = saved.state["account"]

@@ -39,7 +39,7 @@ class Process:
 
     @property
     def role(self) -> str:
-        """Of the name."""
+        """The role, by the name."""
         return self.name.partition("-")[0]
 
 
@@ -152,7 +152,7 @@ class Living:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """What ran where."""
+        """The run's meta.json: what ran where."""
         return read_object(self.folder / "meta.json")
 
     @property

@@ -1,4 +1,4 @@
-"""What a campaign has found: JSON lines, one for each fault and each run, and a table of them all.
+"""Findings of a campaign: JSON lines, one for each fault and each run, and a table of them all.
 
 A trial's lines are written when it is over, all at once, so a campaign that is broken off goes on with the next one.
 """
@@ -48,7 +48,7 @@ class Results:
 
 
 def _newest(records: Iterable[Record]) -> list[Record]:
-    """Of a trial that was tried again the records of the last time."""
+    """Records; of a trial that was tried again, those of the last time."""
     kept: dict[int, list[Record]] = {}
     running: dict[int, list[Record]] = defaultdict(list)
     for record in records:

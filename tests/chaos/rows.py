@@ -39,15 +39,15 @@ class Rows:
         self.kind = self._mapped("kind", np.uint8)
         """NONE until there is such a row."""
         self.origin = self._mapped("origin", np.int32)
-        """Of a STEP, the row that it was taken from."""
+        """The row that a STEP was taken from."""
         self.made_by = self._mapped("made_by", np.int32)
         """Number of the process."""
         self.made_ns = self._mapped("made_ns", np.int64)
         """When, by CLOCK_MONOTONIC."""
         self.gradients = self._mapped("gradients", np.int16)
-        """How often a trainer has worked out a gradient of it, whatever became of that."""
+        """Number of gradients that trainers have worked out of it, whatever became of that."""
         self.shown = self._mapped("shown", np.int16)
-        """How often one that gossips has then said that others may have something of it."""
+        """Number of times that one that gossips has then said that others may have something of it."""
         self._next = self._end = 0
         self._block = 0
 
@@ -130,7 +130,7 @@ class Mark:
 
     @property
     def count(self) -> int:
-        """How often."""
+        """Number of marks so far."""
         return int(self._words[2])
 
     def now(self) -> None:
@@ -149,7 +149,7 @@ def own_mark(folder: Path) -> Mark | None:
 
 
 _own: dict[int, tuple[Rows, int, Mark | None]] = {}
-"""What all environments of a process share, by its id."""
+"""Things that all environments of a process share, by its id."""
 
 
 class Row(Ledger):

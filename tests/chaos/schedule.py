@@ -1,4 +1,4 @@
-"""What is to happen to which runs, drawn from a seed: nothing else decides it.
+"""Schedule of faults over runs, drawn from a seed: nothing else decides it.
 
 Pure. A campaign is one list of trials, each a run of one mode with its faults, so a part of it can be done again, or
 later, by its number. Which process a fault hits is drawn as a number from 0 to 1, because it depends on who is there.
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 SHORT_S = (0.1, 1.2)
-"""Of a stop that must restart nobody; the hang limits of these runs are ``HANG_S``."""
+"""Longest stop that must restart nobody; the hang limits of these runs are ``HANG_S``."""
 HANG_S = 4.0
 
 ENDINGS = ("drain", "drain", "drain", "finish")
@@ -24,7 +24,7 @@ class Fault:
     kind: str
     role: str
     which: float
-    """Of those with that role: from 0 to 1."""
+    """Which of those with that role: from 0 to 1."""
     after_s: float
     """Since the fault before."""
     lasts_s: float

@@ -1,4 +1,4 @@
-"""Where a run stands: file systems of its own, so that filling them fills nobody else's.
+"""The ground of a run: file systems of its own, so that filling them fills nobody else's.
 
 A process holds a mount namespace with a small /dev/shm and a small disk for the run's folder; runs are started inside
 it, and looked at from outside through /proc/<holder>/root. It ends when we do, however that happens.

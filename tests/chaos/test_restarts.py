@@ -25,7 +25,7 @@ def found(run: Launched) -> dict[str, Survivor]:
 
 
 def leaks(run: Launched, before: dict[str, Survivor]) -> list[str]:
-    """What has grown; looked at again for a while, as one that has just died is still being put away."""
+    """Things that have grown; looked at again for a while, as one that has just died is still being put away."""
     more: list[str] = []
     for _ in range(50):
         if not (more := grown(before, found(run))):

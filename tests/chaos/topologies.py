@@ -72,17 +72,17 @@ def text() -> str:
 
 
 def overrides(mode: str, seed: int) -> list[str]:
-    """What the command line adds."""
+    """Arguments that the command line adds."""
     kind, algorithm = split(mode)
     evaluated = EVALUATED if kind in ("alone", "async") else ()
     return [f"seed={seed}", *COMMON, *MODES[kind], *ALGORITHMS[algorithm], *evaluated]
 
 
 def learners(mode: str) -> int:
-    """How many there are."""
+    """Number of learners."""
     return {"alone": 1, "sync": 2, "async": 2, "gossip": 3}[split(mode)[0]]
 
 
 def learner_of(mode: str, simulator: str) -> int:
-    """Whose a simulator is, by its name."""
+    """The learner of a simulator, by its name."""
     return 0 if split(mode)[0] == "alone" else int(simulator.rpartition("-")[2])

@@ -27,7 +27,7 @@ OPTIMIZER = (
     *("optimizer.epsilon_inside_root=false", "optimizer.accumulator_init=0.0", "learners.rate_scaling=none"),
 )
 VALUE = 0.3719
-"""Of every row: no return is that, so the gradient of each valid row is not 0."""
+"""Value of every row: no return is that, so the gradient of each valid row is not 0."""
 
 
 class _Counted(torch.autograd.Function):
@@ -65,7 +65,7 @@ class _Claims:
 
 
 _claims: list[_Claims] = []
-"""Of this process: one, where it is a trainer."""
+"""Claims of this process: one, where it is a trainer."""
 _counted: Any = _Counted.apply
 
 

@@ -97,7 +97,7 @@ class Safe(gymnasium.Env):
 
 
 class Ours(EnvironmentContract):
-    """What is true of every environment here besides: their games differ by seed, and most are cut by a time limit."""
+    """Further properties of every environment here: their games differ by seed, and most are cut by a time limit."""
 
     limit: int | None = None
     """Steps of a game at most, where it is not the section's ``time_limit_steps``."""

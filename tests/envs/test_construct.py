@@ -65,7 +65,7 @@ Requires-Dist: no-such-lights>=2; extra == "lights"
 
 @pytest.fixture(autouse=True)
 def registry() -> Iterator[None]:
-    """What is registered, and which entry points have been loaded, as before."""
+    """Restores what is registered, and which entry points have been loaded."""
     before = dict(gymnasium.registry)
     registered.load_entry_points.cache_clear()
     yield

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 MOST_BYTES = 8192
-"""Of an input: what larger ones take, the gated tests count."""
+"""Largest input; what larger ones take, the gated tests count."""
 
 try:
     import atheris  # type: ignore[import-not-found, unused-ignore]

@@ -184,7 +184,7 @@ def answered(code: int, _out: str, wrong: str) -> None:
 
 
 def commands(folder: Path) -> list[tuple[str, ...]]:
-    """What reads a run that has ended, but for what draws or goes on with it."""
+    """Commands that read a run that has ended, but for those that draw or go on with it."""
     run = str(folder)
     return [
         *(("ps", "--all"), ("ps", "--all", "--json"), ("top", run, "--once"), ("top", run, "--json"), ("logs", run)),

@@ -1,4 +1,4 @@
-"""What a reader of foreign bytes must not do meanwhile: run code, start a process, write, remove, connect, take much.
+"""Things that no reader of foreign bytes may do: run code, start a process, write, remove, connect, take much.
 
 Watched by the interpreter's own audit events (PEP 578), so that a door is seen whoever opens it, C code included.
 """
@@ -83,7 +83,7 @@ def unwatched() -> Iterator[None]:
 
 
 def calls(read: Callable[[], object]) -> int:
-    """How many functions, those in C included, reading takes: time that no other process can change."""
+    """Number of function calls, those in C included, that reading takes: time that no other process can change."""
     count = 0
 
     def seen(_frame: object, event: str, _argument: object) -> None:

@@ -26,7 +26,7 @@ class Words:
         self.segments: dict[str, SharedSegment] = {}
         self.locks: list[str] = []
         self.opened: dict[Path, Any] = {}
-        """What stands for segments of members."""
+        """Stand-ins for segments of members."""
 
     def create(self, path: str, fields: Sequence[Field]) -> SharedSegment:
         """A new segment, poisoned."""
@@ -51,11 +51,11 @@ class Words:
 
 
 _words: list[Words] = []
-"""Of the scenario that was made last: what paths mean in the code under test."""
+"""Words of the scenario that was made last: what paths mean in the code under test."""
 
 
 class SharedSegment:
-    """What a Segment is, over words of a scenario."""
+    """A Segment over words of a scenario."""
 
     def __init__(self, words: Words, path: str, fields: Sequence[Field]) -> None:
         self.path = Path(path)
@@ -77,7 +77,7 @@ class SharedSegment:
 
 
 class SharedArray:
-    """What a numpy array over a segment is: every element read or written is one word, in the order of the array."""
+    """A numpy array over a segment: every element read or written is one word, in the order of the array."""
 
     def __init__(self, words: Words, at: Any, dtype: Any) -> None:
         self._words, self.at, self.dtype = words, at, dtype

@@ -86,7 +86,7 @@ def updating(
 
 
 def _guards(chunks: Sequence[int]) -> dict[str, str]:
-    """What of the store is whose lock's."""
+    """Words of the store, with the lock of each."""
     words = {f"store.version[{chunk},": f"store.lock-{chunk}" for chunk in chunks}
     for chunk, slot in product(chunks, range(2)):
         words[f"store.applied[{slot},{chunk},"] = f"store.lock-{chunk}"

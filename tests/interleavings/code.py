@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 LOAD, TRY, UNLOCK, WAIT, CHOOSE, STEP, DONE, FAIL = range(8)
-"""What a process wants next: a word, a lock, to give up a lock, to look again later, that something is decided for it;
+"""Requests of a process: a word, a lock, to give up a lock, to look again later, that something is decided for it;
 or what it came to: another step, its end, a broken promise."""
 
 
@@ -31,7 +31,7 @@ class Violation(AssertionError):
 
 @dataclass(frozen=True)
 class Done:
-    """What a process returns at its end; ``said`` is looked at when all have ended."""
+    """The return value of a process at its end; ``said`` is looked at when all have ended."""
 
     said: Hashable = None
 
@@ -78,7 +78,7 @@ STAND_INS = {"arrays.py", "contextlib.py"}
 
 
 def _traces(frame: FrameType | None) -> Iterator[tuple[int, str]]:
-    """Where each function stands that is being executed in a step, and its variables."""
+    """Positions and variables of the functions that are being executed in a step."""
     while frame is not None and frame.f_code is not Tree._grow.__code__:
         if Path(frame.f_code.co_filename).name not in STAND_INS:
             yield frame.f_lasti, repr(sorted(frame.f_locals.items(), key=lambda item: item[0]))
@@ -141,18 +141,18 @@ class Tree:
         self.processes = list(processes)
         self.nodes: list[Node] = []
         self._waiting: dict[Hashable, Node] = {}
-        """Of all places that wait and differ in nothing but in what was seen in vain, the first."""
+        """The first of all places that wait and differ in nothing but in what was seen in vain."""
         self._roots: dict[tuple[int, Hashable], Node] = {}
 
     def root(self, process: int, state: Hashable) -> Node:
-        """Where a process begins a step in this state."""
+        """The place at which a process begins a step in this state."""
         found = self._roots.get((process, state))
         if found is None:
             found = self._roots[process, state] = self._grow(process, state, ())
         return found
 
     def after(self, node: Node, answer: Any) -> Node:
-        """Where a process stands when it has this answer."""
+        """The place at which a process stands when it has this answer."""
         found = node.following.get(answer)
         if found is None:
             first = node

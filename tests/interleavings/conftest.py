@@ -1,4 +1,4 @@
-"""What the code under test shares with other processes, but for segments it is given, comes from ``arrays.py`` here."""
+"""Stand-ins of ``arrays.py`` for what the code under test shares with other processes, beside segments it is given."""
 
 from __future__ import annotations
 

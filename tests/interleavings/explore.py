@@ -41,7 +41,7 @@ DEAD, ENDED = -1, -2
 """In place of a node: killed for good; or ended at node ENDED - n."""
 MOST_STATES = 400_000
 Locks = tuple[tuple[tuple[int, bool], ...], ...]
-"""Of each lock who holds it, and whether alone."""
+"""Holders of each lock, and whether they hold it alone."""
 State = tuple[Any, tuple[int, ...], Locks, int]
 """Memory and queues, each process's node, locks, kills left."""
 
@@ -55,11 +55,11 @@ class Scenario:
     processes: Sequence[Process]
     kills: int = 0
     writers: Mapping[str, str | None] = field(default_factory=dict)
-    """How names of words begin, and who alone writes them: "" = nobody, None = several; the longest counts."""
+    """Beginnings of names of words, and who alone writes them: "" = nobody, None = several; the longest counts."""
     guards: Mapping[str, str] = field(default_factory=dict)
-    """How names of words begin, and the lock without which nobody writes them."""
+    """Beginnings of names of words, and the lock without which nobody writes them."""
     at_death: Mapping[str, Sequence[tuple[str, Any]]] = field(default_factory=dict)
-    """What the system sees of a process's death: words and what they hold from then on."""
+    """The sight that the system has of a process's death: words and what they hold from then on."""
     at_end: Callable[[dict[str, Any], Callable[[str], Any]], None] = lambda said, word: None
     """Looks at what each process has said at its end, None where it was killed and did not come back, and at words."""
     held: Mapping[str, str] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Found:
-    """What an exploration came to."""
+    """The outcome of an exploration."""
 
     scenario: str
     states: int
@@ -160,7 +160,7 @@ class Explorer:
         return nodes[writer] < 0 and bool(self.orders.settled(shared, address))
 
     def begin(self) -> State:
-        """Where all processes begin."""
+        """The place at which all processes begin."""
         processes = self.scenario.processes
         shared = self.orders.begin(self.scenario.words.values, len(processes))
         held, nodes = self.scenario.held, [0] * len(processes)
@@ -300,7 +300,7 @@ class Explorer:
         }
 
     def _word(self, state: State) -> Callable[[str], Any]:
-        """What a word holds, by its name; all that was written has arrived."""
+        """The value of a word, by its name; all that was written has arrived."""
         return lambda name: self.orders.own(state[0], 0, self._address[name])
 
     def _schedule(self, number: int) -> list[str]:

@@ -157,7 +157,7 @@ class WrittenOver(SharedStore):
 
 
 class NumberedLater(SharedStore):
-    """Whose update is in the chunk is said when it is there already."""
+    """Says whose update is in the chunk when it is there already."""
 
     def commit(self, chunk: int, number: int = -1) -> int:
         version = super().commit(chunk)

@@ -1,4 +1,4 @@
-"""What a processor may do to the order of loads and stores, as seen by the other processes.
+"""Orders that a processor may give to loads and stores, as seen by the other processes.
 
 ``StoreBuffers`` is x86-TSO (Owens, Sarkar, Sewell 2009): each process's stores wait in a queue of its own, from which
 it reads its own newest, and reach memory in order, at any time. Words of one array assignment may reach it in any order
@@ -39,7 +39,7 @@ class StoreBuffers:
         return list(shared[0])
 
     def load(self, shared: Shared, process: int, address: int) -> list[tuple[Any, Shared]]:
-        """What the process may read there, and how things stand then."""
+        """Values that the process may read there, and how things stand then."""
         queues = shared[1]
         for group in reversed(queues[process]):
             for at, value in group:
@@ -57,7 +57,7 @@ class StoreBuffers:
         return [(seen[0][address], seen) for seen in found]
 
     def own(self, shared: Shared, process: int, address: int) -> Any:
-        """What a process reads where nobody else writes."""
+        """The value that a process reads where nobody else writes."""
         for group in reversed(shared[1][process]):
             for at, value in group:
                 if at == address:
@@ -106,7 +106,7 @@ class StoreBuffers:
         return [(process, _arrived(shared, process, address)) for process, address in contended]
 
     def cuts(self, shared: Shared, process: int) -> list[Shared]:
-        """What may have arrived of a process's stores when it is killed."""
+        """Stores of a process that may have arrived when it is killed."""
         memory, queues = shared
         queue, found = queues[process], []
         for at, group in enumerate(queue):

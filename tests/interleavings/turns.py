@@ -35,7 +35,7 @@ BACK = "back"
 
 
 def action_of(observation: float) -> int:
-    """What the server answers."""
+    """The server's answer."""
     return int(observation) * 3 + 1
 
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 View = tuple[int, ...]
-"""Of each word which of its values at least is seen."""
+"""The oldest value of each word that may still be seen."""
 Fence = tuple[str, str, str]
 """Before or after a load or store of which field."""
 Shared = tuple[tuple[tuple[tuple[Any, View], ...], ...], tuple[tuple[View, View, View], ...], View]

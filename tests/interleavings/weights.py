@@ -17,7 +17,7 @@ SIZE = 2
 
 
 def weights_of(version: int, life: int) -> list[float]:
-    """What a version holds: its number and the writer's life, in every word."""
+    """The content of a version: its number and the writer's life, in every word."""
     return [float(10 * version + life)] * SIZE
 
 

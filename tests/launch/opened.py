@@ -30,12 +30,12 @@ ADDRESSES = Addresses.named("run-1", Path("run"), Path("/tmp/x"))
 
 
 def briefing(made: Plan, addresses: Addresses = ADDRESSES, resumption: Resumption = NEW) -> Briefing:
-    """What settings follow from, of a run that is nowhere."""
+    """The briefing, from which settings follow, of a run that is nowhere."""
     return Briefing(made.topology, made.description, made.exact, addresses, place(made.topology, [0]), resumption)
 
 
 def told(made: Plan, process: str | ProcessId, incarnation: int = 0, addresses: Addresses = ADDRESSES) -> Any:
-    """What a process is told: one of the plan by its name, or any by its identity."""
+    """The settings that a process is told: one of the plan by its name, or any by its identity."""
     own = process if isinstance(process, ProcessId) else named(made.processes, process).id
     settings: ProcessSettings = instructions(briefing(made, addresses), own.again(incarnation), 0)
     return settings

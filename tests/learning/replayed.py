@@ -58,7 +58,7 @@ def replaying(folder: Path, numbers: dict[str, Any] | None = None, **algorithm: 
 
 
 def source(learner: Learning) -> Replayed:
-    """Where its minibatches come from."""
+    """The source of its minibatches."""
     assert isinstance(learner.minibatches, Replayed)
     return learner.minibatches
 

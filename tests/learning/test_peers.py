@@ -159,7 +159,7 @@ def test_who_finds_no_room_to_meet_the_others_says_so_once_and_tries_again(
 
 
 def sync(folder: Path) -> SyncExchange:
-    """Of learners that meet in a folder."""
+    """Settings of learners that meet in a folder."""
     return SyncExchange(rendezvous=Shm(path=f"{folder}/learners"), gradients=Shm(path=f"{folder}/gradients"))
 
 

@@ -1,4 +1,4 @@
-"""What a trainer takes up from checkpoints: its own things, and from the newest of all those that learners share."""
+"""Checkpoints that a trainer takes up: its own things, and from the newest of all those that learners share."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ DISCOUNT = 0.9
 
 
 def deviation(batch: Batch) -> float:
-    """Of the discounted returns up to each step, games kept apart, resets left out."""
+    """Standard deviation of the discounted returns up to each step, games kept apart, resets left out."""
     returns = []
     for b in range(batch.reward.shape[1]):
         running = 0.0

@@ -1,4 +1,4 @@
-"""What is too old to be learned from, against a loop over all transitions."""
+"""Staleness: what is too old to be learned from, against a loop over all transitions."""
 
 from __future__ import annotations
 

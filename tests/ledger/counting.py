@@ -99,7 +99,7 @@ def counting(network: nn.Module, numbers: Numbers, replayed: bool, said: Callabl
 
 
 def counts_of(weights: Any) -> np.ndarray[Any, Any]:
-    """What flat weights say: [PARTS, ROWS] counts, and statistics are left out."""
+    """Counts [PARTS, ROWS] that flat weights hold, and statistics are left out."""
     flat = np.asarray(weights, np.float32)[: PARTS * ROWS]
     counts = flat.reshape(PARTS, ROWS)
     assert np.isfinite(counts).all()

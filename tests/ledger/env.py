@@ -26,7 +26,7 @@ import numpy.typing as npt
 VARIABLE = "ACTORLEARN_TEST_LEDGER"
 ACTIONS = 4
 MOST_STEPS = 12
-"""Of a game; the fewest are one."""
+"""Most steps of a game; the fewest are one."""
 
 _IDENTITY = struct.Struct("<IIIIQI")
 _CRC = struct.Struct("<I")
@@ -37,22 +37,22 @@ Observation = npt.NDArray[Any]
 
 
 class Shown(NamedTuple):
-    """What an observation says of itself."""
+    """The identity that an observation carries."""
 
     stream: int
     nonce: int
     game: int
     """From 1."""
     step: int
-    """Of the game; 0 is a reset."""
+    """Step of the game; 0 is a reset."""
     number: int
-    """Of all that this environment has shown, from 0."""
+    """Number among all that this environment has shown, from 0."""
     actions: int
     """CRC-32 of the game's actions so far."""
 
 
 class Produced(NamedTuple):
-    """What one environment has produced until now, or until it was killed."""
+    """Production of one environment until now, or until it was killed."""
 
     stream: int
     nonce: int
@@ -135,7 +135,7 @@ def written(shown: Shown, dtype: str = "uint8") -> Observation:
 
 
 def read(observation: Observation) -> Shown:
-    """What an observation says; raises DamagedRowError."""
+    """Read an observation's identity; raises DamagedRowError."""
     data = np.asarray(observation).astype(np.uint8).tobytes()
     if len(data) != BYTES or _CRC.unpack_from(data, _IDENTITY.size)[0] != zlib.crc32(data[: _IDENTITY.size]):
         raise DamagedRowError(f"not as it was made: {data.hex()}")
@@ -143,12 +143,12 @@ def read(observation: Observation) -> Shown:
 
 
 def read_all(observations: Observation) -> list[Shown]:
-    """What observations [N, 32] say; raises DamagedRowError."""
+    """Read the identities of observations [N, 32]; raises DamagedRowError."""
     return [read(observation) for observation in observations]
 
 
 def produced(folder: Path) -> list[Produced]:
-    """What all environments that were told of this folder have produced; those that showed nothing are left out."""
+    """Production of all environments that were told of this folder; those that showed nothing are left out."""
     pages = [Produced(*_PAGE.unpack_from(path.read_bytes())) for path in sorted(folder.iterdir())]
     return [page for page in pages if page.shown]
 

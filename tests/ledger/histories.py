@@ -71,7 +71,7 @@ def victim(mode: str) -> str:
 
 @cache
 def hits(mode: str, algorithm: str) -> dict[str, int]:
-    """How often the victim comes to each failpoint when nobody dies; the balance of that run is right."""
+    """Number of times that the victim comes to each failpoint when nobody dies; the balance of that run is right."""
     with _world(mode, algorithm) as world:
         assert world.run() == 0, world.summary
         assert violations(world) == []
@@ -87,7 +87,7 @@ def histories(mode: str, algorithm: str) -> Iterator[History]:
 
 
 def played(history: History) -> list[str]:
-    """What is wrong with a history; empty where nothing is."""
+    """Violations of a history; empty where nothing is."""
     with _world(history.mode, history.algorithm) as world:
         world.power_cut = history.way == "resume"
         if history.way == "both":
@@ -113,7 +113,7 @@ def _while_it_is_away(world: World) -> None:
 
 
 def drained(mode: str, algorithm: str, turn: int, lagging: bool = False) -> list[str]:
-    """What is wrong with a run that is saved, stopped a turn later, and resumed; ``lagging``: and drops stale rows."""
+    """Violations of a run that is saved, stopped a turn later, and resumed; ``lagging``: and drops stale rows."""
     changed: Sections = {"algorithm": {"max_policy_lag": 0, "on_policy_lag": "drop"}, "simulators": {"blocks": 4}}
     with _world(mode, algorithm, changed if lagging else {}) as world:
         world.expected = {"stale"} if lagging else set()

@@ -1,4 +1,4 @@
-"""What became of every row, by its identity, held against what the run says of itself.
+"""The fate of every row, by its identity, held against what the run says of itself.
 
 Everything here follows from what simulators produced, from final weights, and from rows that lie in replays and
 checkpoints; no counter of the run is trusted. ``violations`` is the whole of it.
@@ -38,7 +38,7 @@ def weights_of(world: World, learner: int = 0) -> Any:
 
 
 def times_in(world: World, weights: Any) -> Counter[Row]:
-    """How often each row is in weights: in that part of them where it is most often."""
+    """Number of times that each row is in weights: in that part of them where it is most often."""
     counts = counts_of(weights).round(3).max(axis=0).tolist()
     return Counter({row: counts[number] for row, number in world.numbers.of.items() if counts[number]})
 
@@ -51,19 +51,19 @@ def torn(world: World, weights: Any) -> list[Row]:
 
 
 def times_used(world: World, learner: int = 0) -> Counter[Row]:
-    """How often each row is in a learner's final weights."""
+    """Number of times that each row is in a learner's final weights."""
     return times_in(world, weights_of(world, learner))
 
 
 def minibatches(world: World, learner: int = 0) -> float:
-    """How many minibatches are in a learner's final weights."""
+    """Number of minibatches in a learner's final weights."""
     counts = counts_of(weights_of(world, learner))[:, 0].round(3).tolist()
     assert len(set(counts)) == 1, f"minibatches are {counts} times in the three parts of the weights"
     return float(counts[0])
 
 
 def stored(world: World, learner: int = 0) -> Counter[Row]:
-    """How often each step is a transition in a learner's replay, whose rings were never full."""
+    """Number of times that each step is a transition in a learner's replay, whose rings were never full."""
     segment = world.kept[f"replay-{learner}"]
     found: Counter[Row] = Counter()
     for ring, rows in enumerate(Flushed(segment).now.shown.tolist()):
@@ -78,20 +78,20 @@ def stored(world: World, learner: int = 0) -> Counter[Row]:
 
 @dataclass(frozen=True)
 class Balance:
-    """What was produced for a learner since its counts began, and what its account says of it."""
+    """Production for a learner since its counts began, and what its account says of it."""
 
     produced: int
     """Before the checkpoint that it was resumed from, and since the run was resumed."""
     steps: list[Step]
-    """Of this life."""
+    """Steps of this life."""
     learned: int
     counts: Counts
     before: Counts
-    """Of the checkpoint that it was resumed from."""
+    """Counts of the checkpoint that it was resumed from."""
 
 
 def balance(world: World, learner: int) -> Balance:
-    """Of the run's present life."""
+    """The balance of the run's present life."""
     steps = [step for step in world.produced[world.life :] if step.learner == learner]
     learned, counts = Account(world.kept[f"account-{learner}"]).committed()
     begun, before = 0, Counts()
@@ -199,7 +199,7 @@ def _of_gradients(world: World, learner: int, own: Balance) -> Iterator[str]:
 
 
 def applied(world: World, learner: int) -> Counter[Row]:
-    """How often each row was in a gradient that any incarnation of this life has applied."""
+    """Number of times that each row was in a gradient that any incarnation of this life has applied."""
     name = world.trainers[learner].settings.id.name
     times: Counter[Row] = Counter()
     for peer, rows in world.applied[world.applied_before :]:

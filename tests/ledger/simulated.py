@@ -86,7 +86,7 @@ class Simulated:
         self.blocks.mark_acted(group.index, group.timestep, max(self._published.version, 0))
 
     def cut(self) -> tuple[int, list[Step]]:
-        """How many rollouts it has completed, and the steps that it has taken since."""
+        """Number of rollouts it has completed, and the steps that it has taken since."""
         completed = min(self.blocks.completed(g) for g in range(self.blocks.groups))
         return completed, [step for step in self._produced if step.member == self.peer and step.rollout >= completed]
 

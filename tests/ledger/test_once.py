@@ -1,4 +1,4 @@
-"""What was found by hand first: ways in which rows were learned from twice, stored twice, lost, or counted wrongly."""
+"""Faults found by hand first: ways in which rows were learned from twice, stored twice, lost, or counted wrongly."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ from tests.ledger.simulated import Simulated, Step
 Key = tuple[str, int]
 TURN_S = 0.1
 MOST_TURNS = 4000
-"""Of a run; a history takes some hundreds."""
+"""Most turns of a run; a history takes some hundreds."""
 
 BASE: dict[str, Any] = {
     "name": "ledger",
@@ -80,9 +80,9 @@ class Worker:
         self.key = key
         self.peer = f"{key[0]}.{key[1]}"
         self.inbox: deque[bytes] = deque()
-        """What the supervisor has said to it."""
+        """Messages that the supervisor has sent to it."""
         self.handlers: dict[int, Any] = {}
-        """Of signals."""
+        """Its handlers of signals."""
         self.returncode: int | None = None
         self.fiber: Fiber | None = None
         self.trainer: Trainer | None = None
@@ -102,9 +102,9 @@ class World:
         """The run's segments, as they were at its end."""
         self.produced: list[Step] = []
         self.life = self.applied_before = 0
-        """How many of them were produced before the run was resumed last."""
+        """Number of them that were produced before the run was resumed last."""
         self.cut: dict[str, tuple[int, list[Step]]] = {}
-        """Of each simulator that was killed in this life: its complete rollouts, and its steps after them."""
+        """Remains of each simulator that was killed in this life: its complete rollouts, and its steps after them."""
         self.saved: dict[Path, list[int]] = {}
         """Steps that each learner's simulators had produced when a checkpoint was written."""
         self.resumed: dict[int, Path] = {}
@@ -117,7 +117,7 @@ class World:
         self.rows: list[dict[str, Any]] = []
         self.summary: dict[str, Any] = {}
         self.errors: list[str] = []
-        """Of processes that came to an end which nobody wanted."""
+        """Errors of processes that came to an end which nobody wanted."""
         self.workers: dict[Key, Worker] = {}
         self.heard: deque[tuple[str, bytes]] = deque()
         self.turns = 0
@@ -320,7 +320,7 @@ class PowerCutError(Exception):
 
 @cache
 def described(text: str) -> Description:
-    """What the child process that is asked would answer."""
+    """The answer that the child process would give."""
     topology = parse(text)
     question = DescribeSettings(
         env=topology.env,

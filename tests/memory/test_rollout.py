@@ -1,4 +1,4 @@
-"""What a block's columns are; whose turn it is stands in tests/processes/test_rollout_protocol.py."""
+"""Columns of a block; whose turn it is stands in tests/processes/test_rollout_protocol.py."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 def tensorboard_scalars(run_dir: Path) -> dict[str, list[tuple[int, float]]]:
-    """What TensorBoard itself reads from the folder, tag by tag."""
+    """Scalars that TensorBoard itself reads from the folder, tag by tag."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(run_dir / "tensorboard"), size_guidance={"scalars": 0})

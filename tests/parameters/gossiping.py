@@ -26,7 +26,7 @@ PAAC = named.optimizer(clip_norm=1.0)
 
 
 def start() -> Tensor:
-    """What all draw from the seed."""
+    """The weights that all draw from the seed."""
     return torch.linspace(-1.0, 1.0, SIZE)
 
 

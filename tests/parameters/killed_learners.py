@@ -107,7 +107,7 @@ def begin(folder: Path, rank: int, learners: int, gone: mmap.mmap, line: int) ->
 
 
 def run(learners: int, line: int) -> list[list[str]]:
-    """What each learner has seen; nothing of a victim that was killed."""
+    """Rows that each learner has seen; nothing of a victim that was killed."""
     gone = mmap.mmap(-1, 1)
     with tempfile.TemporaryDirectory(dir=SHM_ROOT, prefix="test-of-actorlearn-") as name:
         folder = Path(name)

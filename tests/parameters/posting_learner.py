@@ -23,7 +23,7 @@ LEARNERS = 3
 
 
 def tattooed(learner: int, count: int, size: int = SIZE) -> NDArray[np.float32]:
-    """What a learner posts as its count-th message."""
+    """The message that a learner posts as its count-th."""
     return np.full(size, LEARNERS * count + learner, np.float32)
 
 

@@ -45,7 +45,7 @@ def start() -> Tensor:
 
 
 def gradient(weights: Tensor, rows: slice, update: int) -> Tensor:
-    """Of a mean squared error over some rows of an update's data."""
+    """Gradient of a mean squared error over some rows of an update's data."""
     generator = torch.Generator().manual_seed(update)
     inputs, targets = torch.randn(ROWS, INPUTS, generator=generator), torch.randn(ROWS, generator=generator)
     parameters = weights[:PARAMETERS].detach().clone().requires_grad_()

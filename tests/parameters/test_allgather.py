@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def vector(rank: int, turn: int) -> np.ndarray:
-    """Of another length and type each time."""
+    """A vector, of another length and type each time."""
     dtype = (np.float32, np.int64, np.float64, np.uint8)[turn % 4]
     return (np.arange(turn % (SIZE // 2)) + 100 * rank + turn).astype(dtype)
 

@@ -64,7 +64,7 @@ exchange.close()
 
 
 def position_in(store: SharedStore) -> Position:
-    """Where a learner stands that goes on after each rollout that it has settled."""
+    """Position of a learner that goes on after each rollout that it has settled."""
     return Position(store.record.rollouts_learned, store.record.used) if store.record else Position()
 
 

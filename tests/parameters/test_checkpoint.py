@@ -28,7 +28,7 @@ FILES = ("tensors.safetensors", "frame.npy", "sampler-cell.npy", "manifest.json"
 
 
 def with_replay(folder: Path) -> dict[str, Any]:
-    """What a learner with a replay writes beside its tensors."""
+    """Files that a learner with a replay writes beside its tensors."""
     for number, name in enumerate(FILES[1:3], 1):
         (folder / name).write_bytes(bytes(range(256)) * number)
     return {"replay": {"size": 2}}

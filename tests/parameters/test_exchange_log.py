@@ -1,4 +1,4 @@
-"""What learners log of their exchanges: everything, in order, whoever is killed, and whatever the disk has room for."""
+"""The log of learners' exchanges: everything, in order, whoever is killed, and whatever the disk has room for."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def rate(learner: int, rollout: int, minibatch: int) -> float:
 
 @dataclass
 class Driver:
-    """What a trainer does around the exchange; its account, rollout and steps, outlives it."""
+    """A trainer's part around the exchange; its account, rollout and steps, outlives it."""
 
     path: Path
     learner: int
@@ -50,7 +50,7 @@ class Driver:
     local_steps: int = 1
     account: list[int] | NDArray[np.int64] = field(default_factory=lambda: [0, 0])
     heard: list[list[int]] = field(default_factory=list)
-    """What it was told to go on with, each time it was begun again."""
+    """Places it was told to go on from, each time it was begun again."""
     exchange: Async = field(init=False)
 
     @property
@@ -115,7 +115,7 @@ def run(folder: Path, kill: str, optimizer: OptimizerSettings, local_steps: int)
 
 
 def bits(sum_: float, learner: int, every: int = 1) -> list[int]:
-    """How often each update of a learner is in a sum, by rollout; `every`: only the first of so many."""
+    """Number of times that each update of a learner is in a sum, by rollout; `every`: only the first of so many."""
     whole = int(sum_ * 2 ** (LEARNERS * ROLLOUTS * MINIBATCHES))
     places = [(r, m) for r in range(ROLLOUTS) for m in range(0, MINIBATCHES, every)]
     return [r for r, m in places if whole & int(rate(learner, r, m) * 2 ** (LEARNERS * ROLLOUTS * MINIBATCHES))]

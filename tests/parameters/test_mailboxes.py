@@ -1,4 +1,4 @@
-"""What any mailbox promises: the newest message, whole, without waiting; with real processes and kill -9."""
+"""Promises of any mailbox: the newest message, whole, without waiting; with real processes and kill -9."""
 
 from __future__ import annotations
 

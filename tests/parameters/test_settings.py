@@ -1,4 +1,4 @@
-"""What learners are told of their exchange: what is refused, and that JSON says all of it."""
+"""Settings of an exchange: what is refused, and that JSON says all of it."""
 
 from __future__ import annotations
 

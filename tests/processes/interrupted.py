@@ -89,7 +89,7 @@ class Play:
         self.batching = Batching(0, 0.0)
         account.rollouts_learned = before.learned if before else 0
         self.digests = list(before.digests) if before else [1]
-        """What has been learned by version of the weights, the last being the newest."""
+        """Digests of what has been learned, by version of the weights, the last being the newest."""
         for version in (
             range(len(self.digests)) if before else [0]
         ):  # of each rollout that is open, what it was opened at

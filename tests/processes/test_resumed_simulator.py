@@ -31,7 +31,7 @@ Digest = list[bytes]
 
 
 class Run:
-    """What the test has in place of a trainer and an inference server."""
+    """Stand-ins for a trainer and an inference server."""
 
     def __init__(self, folder: Path, resumes: str = "") -> None:
         folder.mkdir()

@@ -111,7 +111,7 @@ class Ledger:
 
 
 def following(row: Cell) -> Cell:
-    """What a step leads to."""
+    """The row that a step leads to."""
     *place, game, step = row
     return (*place, game + 1.0, 0.0) if step == LENGTHS[int(place[2])] else (*place, game, step + 1.0)
 
@@ -194,7 +194,7 @@ class Protocol(RuleBasedStateMachine):
         self.steps_used = 0
         self.seen: set[Cell] = set()
         self.next_row: dict[Cell, Cell] = {}
-        """Of each environment: what the next block begins with."""
+        """The row that the next block of each environment begins with."""
         self.tell_who_is_there()
 
     def _start_trainer(self) -> None:

@@ -24,7 +24,7 @@ from tests.processes.interrupted import (
 )
 
 PARTS = 13
-"""Of all moments to interrupt at; one is gated."""
+"""All moments to interrupt at; one is gated."""
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def configuration(request: pytest.FixtureRequest) -> tuple[int, int, str, bool]:
 
 @pytest.fixture(scope="module")
 def whole(configuration: tuple[int, int, str, bool], tmp_path_factory: pytest.TempPathFactory) -> list[int]:
-    """What a run learns that nobody interrupts."""
+    """The rows that a run learns that nobody interrupts."""
     return Play(tmp_path_factory.mktemp("whole"), configuration).finish(np.random.default_rng(1))
 
 

@@ -28,7 +28,7 @@ from tests.learning.made import HORIZON, learning
 
 ENVS = 4
 STEPS = HORIZON * ENVS
-"""Of a rollout."""
+"""Steps of a rollout."""
 
 M = TypeVar("M", bound=Message)
 
@@ -86,18 +86,18 @@ class Scene:
             router.close()
 
     def all(self, kind: type[M]) -> list[M]:
-        """What was said of a kind."""
+        """Messages of a kind that were said."""
         return [message for message in self.said if isinstance(message, kind)]
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Of the run's end."""
+        """Summary of the run's end."""
         (finished,) = self.all(Finished)
         return {"reason": finished.reason, **finished.summary}
 
     @property
     def account(self) -> Account:
-        """What has been committed."""
+        """The account as it has been committed."""
         return Account(self.segments["account"])
 
     @property

@@ -1,4 +1,4 @@
-"""What a replay must hold, worked out from whole games (``tests/replay/ledger.py``), never from the replay itself."""
+"""Contents that a replay must have, by whole games (``tests/replay/ledger.py``), never from the replay itself."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def stored_and_right(replay: Replay, games: dict[int, list[Game]]) -> set[Place]
 
 
 def owed(replay: Replay, stream: Stream) -> set[Place]:
-    """What must be there of a simulator that has stored all its rollouts: not its newest, its oldest and its first."""
+    """Transitions owed by a simulator that has stored all its rollouts: but its newest, its oldest and its first."""
     must: set[Place] = set()
     for made in stream.transitions if stream.whole else []:
         begun = itertools.accumulate((made[i][1] != made[i - 1][1] for i in range(len(made))), initial=0)

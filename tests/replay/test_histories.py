@@ -72,7 +72,7 @@ class Histories(RuleBasedStateMachine):
         self.priorities: dict[Place, float] = {}
         self.largest, self.flushes = 1.0, 0
         self.waiting: list[dict[str, tuple[int, dict[str, np.ndarray]]]] = []
-        """Of each rollout added since the last flush: owner -> number and block."""
+        """Rollouts added since the last flush: of each owner -> number and block."""
         self._create()
         self.here = [self._come(), self._come()]
 

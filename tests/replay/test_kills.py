@@ -27,7 +27,7 @@ from tests.replay.ledger import ENVS, LedgerEnv, Simulated
 
 HORIZON = 3
 Blocks = dict[str, dict[str, np.ndarray]]
-"""Of one rollout: owner -> block."""
+"""Blocks of one rollout: owner -> block."""
 KINDS = pytest.mark.parametrize(
     ("prioritised", "stack", "steps", "reset"),
     [(False, 1, 1, "inside"), (True, 3, 2, "inside"), (True, 1, 3, "wait"), (False, 2, 1, "wait")],

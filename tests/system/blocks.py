@@ -25,7 +25,7 @@ BESIDE = "in a terminal of its own"
 BY_HAND = "by hand: "
 EXIT = "exit "
 READY_S = 120.0
-"""How long a run in a terminal of its own may take before its trainer is ready."""
+"""Seconds that a run in a terminal of its own may take before its trainer is ready."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ Start = Callable[..., Launched]
 
 @pytest.fixture
 def sockets_root() -> Iterator[Path]:
-    """Where these runs make their sockets: a short path, because a socket's may have 107 bytes."""
+    """Folder of these runs' sockets: a short path, because a socket's may have 107 bytes."""
     root = Path(tempfile.mkdtemp(prefix="al-"))
     yield root
     left = sorted(path.name for path in root.iterdir())

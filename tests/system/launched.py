@@ -74,11 +74,11 @@ class Launched:
         return int(rows[-1]["env_steps"]) if rows else 0
 
     def summary(self) -> dict[str, Any]:
-        """How it ended."""
+        """The run's summary.json; empty before its end."""
         return read_object(self.run_dir / "summary.json")
 
     def meta(self) -> dict[str, Any]:
-        """What ran where."""
+        """The run's meta.json: what ran where."""
         return read_object(self.run_dir / "meta.json")
 
     def checkpoint(self) -> checkpoint.Checkpoint:
@@ -146,7 +146,7 @@ class Launched:
         self.paced.unlink()
 
     def ctrl_c(self) -> None:
-        """What a terminal sends."""
+        """Send what a terminal sends."""
         os.killpg(self.process.pid, signal.SIGINT)
 
     def kill(self) -> None:

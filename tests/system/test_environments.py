@@ -51,7 +51,7 @@ def test_a_packages_environment_is_planned_learned_joined_and_scored(launched: S
 
 @pytest.fixture
 def corridors_installed(environment: dict[str, str], tmp_path: Path) -> None:
-    """What every command then finds: a package whose entry point is ``tests/system/corridors.py``."""
+    """Have every command find a package whose entry point is ``tests/system/corridors.py``."""
     installed(tmp_path, f"[actorlearn.environments]\ncorridors = {corridors.__name__}:SPEC\n")
     environment["PYTHONPATH"] += f":{tmp_path}"
 

@@ -1,4 +1,4 @@
-"""What environments start themselves ends with the run, whoever is killed; no zombies where a supervisor is pid 1."""
+"""Processes that environments start end with the run, whoever is killed; no zombies where a supervisor is pid 1."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STARTING_OTHERS = ["catch", "env.id=tests.system.environments:StartsOthers", "to
 
 @pytest.fixture
 def name(environment: dict[str, str]) -> str:
-    """Of what the environments start."""
+    """Mark of the sleepers that the environments start."""
     environment[SLEEPERS_VARIABLE] = new_name()
     return environment[SLEEPERS_VARIABLE]
 

@@ -1,4 +1,4 @@
-"""What a living run listens on: sockets of its owner alone, all in its plan, and nothing that a network could reach."""
+"""Sockets of a living run: of its owner alone, all in its plan, and nothing that a network could reach."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def unix_sockets() -> dict[str, UnixSocket]:
 
 
 def inodes(process: psutil.Process) -> set[str]:
-    """Of all sockets that a process holds, whatever their family."""
+    """Inodes of all sockets that a process holds, whatever their family."""
     found = set()
     for handle in Path(f"/proc/{process.pid}/fd").iterdir():
         with suppress(FileNotFoundError):  # closed meanwhile

@@ -1,4 +1,4 @@
-"""What a user's classes lack is one line before any process is started: the method, and where it is described."""
+"""Methods that a user's classes lack are told in one line before any process starts, and where they are described."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_learning_from_a_replay_runs_alone_whatever_its_rings_must_hold(
 
 
 def measuring(folder: Path, env_id: str, name: str, environments: int, keys: list[str]) -> AloneSettings:
-    """What a process that measures one part is told."""
+    """Settings of a process that measures one part."""
     topology = parse(f"env: {{id: {env_id}}}\nalgorithm: {{name: {name}}}\n", keys)
     made = plan(topology, describe(topology))
     simulator, trainer = told(made, "simulator-0"), told(made, "trainer")

@@ -14,7 +14,7 @@ from actorlearn.wire.wakeup import Wakeup, Wakeups
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the wakeup hangs."""
+    """The wakeup's path."""
     return tmp_path / "trainer.wakeup"
 
 

@@ -1,4 +1,4 @@
-"""What a process of a run prints: into its log, or nowhere, but never an error."""
+"""Prints of a process of a run: into its log, or nowhere, but never an error."""
 
 from __future__ import annotations
 

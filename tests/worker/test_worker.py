@@ -1,4 +1,4 @@
-"""What every process has: it beats, hears orders, ends when told to, and finds the members' blocks."""
+"""Parts that every process has: it beats, hears orders, ends when told to, and finds the members' blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person sees, made from literal rows, processes and events."""
+"""The picture that a person sees, made from literal rows, processes and events."""
 
 from __future__ import annotations
 

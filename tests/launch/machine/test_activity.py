@@ -1,4 +1,4 @@
-"""What the kernel says of real processes: one that computes, waits, is stopped, waits for its child, is gone."""
+"""The kernel's account of real processes: one that computes, waits, is stopped, waits for its child, is gone."""
 
 from __future__ import annotations
 

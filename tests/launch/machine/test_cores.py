@@ -1,4 +1,4 @@
-"""How many cores there are for us, and the order of giving them out on machines described by a folder like /sys."""
+"""Cores that there are for us, and the order of giving them out on machines described by a folder like /sys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``auto`` becomes on processors that can more or less."""
+"""Values of ``auto`` on processors that can more or less."""
 
 from __future__ import annotations
 

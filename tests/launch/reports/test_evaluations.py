@@ -1,4 +1,4 @@
-"""What is said of an evaluation: of one policy, and of several learners with their average."""
+"""Reports of an evaluation: of one policy, and of several learners with their average."""
 
 from __future__ import annotations
 

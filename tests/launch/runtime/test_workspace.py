@@ -1,4 +1,4 @@
-"""What a run stands on: signals as it hears them, and those it must not hear; a folder on a disk that takes nothing."""
+"""The ground of a run: signals as it hears them, and those it must not hear; a folder on a disk that takes nothing."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def segments(workspace: Workspace) -> set[str]:
 
 @pytest.fixture
 def gossiping(tmp_path: Path) -> Iterator[Workspace]:
-    """Of two learners that gossip."""
+    """The workspace of two learners that gossip."""
     with opened(tmp_path / "run", parse("env: {id: CartPole-v1}", list(GOSSIP))) as (_, _, workspace):
         yield workspace
 

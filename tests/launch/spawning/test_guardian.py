@@ -1,4 +1,4 @@
-"""What a guarded process has started itself ends with it, or with the run, however it was started; nobody is left."""
+"""Processes that a guarded process has started end with it, or with the run, however it was started; nobody is left."""
 
 from __future__ import annotations
 

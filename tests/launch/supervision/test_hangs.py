@@ -43,7 +43,7 @@ class Scene:
         self.beat_ns[ROW, 0] += 1
 
     def pass_by(self, seconds: float, beating: bool = False, watched: Watched = ONE) -> list[tuple[float, ev.Event]]:
-        """What is told of so many seconds, and when."""
+        """The events of so many seconds of silence, and their times."""
         told: list[tuple[float, ev.Event]] = []
         for _ in range(round(seconds * 10)):
             told += [(self.now_s, event) for event in self.detector.look([watched], self.now_s)]

@@ -18,7 +18,7 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def installed(name: str, requirements: bytes) -> Path:
-    """What install.sh leaves, as far as it is looked at."""
+    """The folders that install.sh leaves, as far as they are looked at."""
     folder = PEERS / name
     folder.mkdir(parents=True)
     (folder / "requirements.txt").write_bytes(requirements)
