@@ -67,7 +67,7 @@ class Polyak:
 
 
 TargetPolicy = HardCopies | Polyak
-"""How a target network is renewed (``learning/target.py`` does it)."""
+"""The rule by which a target network is renewed (``learning/target.py`` does it)."""
 
 
 class AlgorithmSettings(Settings, frozen=True, kw_only=True):
@@ -159,7 +159,7 @@ class OffPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
 
     @property
     def target(self) -> TargetPolicy:
-        """How the target network is renewed."""
+        """The rule by which the target network is renewed."""
         raise NotImplementedError
 
 
@@ -172,7 +172,7 @@ class HardCopySettings(OffPolicySettings, frozen=True, kw_only=True):
 
     @property
     def target(self) -> TargetPolicy:
-        """How the target network is renewed."""
+        """The rule by which the target network is renewed."""
         return HardCopies(self.target_every_steps)
 
 
