@@ -1,0 +1,86 @@
+"""The reference page of control messages: ``python -m actorlearn.wire.page > docs/messages.md``."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from msgspec import inspect
+
+from actorlearn.address import Pipe, Shm
+from actorlearn.wire.identity import ProcessId
+from actorlearn.wire.messages import LIMIT_BYTES, PROTOCOL_VERSION, Member, Reply, ToChild, ToSupervisor
+
+_HEAD = f"""# Messages
+
+Control messages of protocol {PROTOCOL_VERSION}, by which a program in any language can ask a living run. This page is
+made from `actorlearn/wire/messages.py` by `python -m actorlearn.wire.page > docs/messages.md`.
+
+* A message is one MessagePack map of at most {LIMIT_BYTES:,} bytes: the key `type` says which, the others are its fields.
+  A field with a default may be left out; one that is not listed, or of another type, is refused.
+* The supervisor has a ROUTER socket of ZeroMQ at the address that `actorlearn check FILE --json` gives under `sockets`,
+  which only the user who started the run can open. Connect a DEALER with an identity of your own, send a `Request`, read
+  a `Reply`.
+* `protocol` and `version` must be those of the run; a `Reply` with `ok: false` says in `text` what is wrong.
+
+| `command` of a Request | needs | `data` of the Reply |
+|---|---|---|
+| `status` | | `processes`, `order`, `phase` |
+| `attach` | `simulators` or `learners`; `overrides`, keys `env.…` | `names`, `running`, `seconds` |
+| `detach` | `names` | `names`, `seconds` |
+| `save` | | `path`, `env_steps`, `seconds` |
+| `stop`, `kill` | | |
+"""
+
+_INSIDE = (Member, ProcessId, Shm, Pipe)
+_WORDS = {
+    inspect.BoolType: "bool",
+    inspect.IntType: "integer",
+    inspect.FloatType: "float",
+    inspect.StrType: "text",
+    inspect.NoneType: "nil",
+    inspect.AnyType: "anything",
+}
+
+
+def page() -> str:
+    """Markdown: a table of fields for each message."""
+    groups = {
+        "To the supervisor": get_args(ToSupervisor),
+        "From the supervisor to a process": get_args(ToChild),
+        "From the supervisor to whoever asked": (Reply,),
+        "Inside of them": _INSIDE,
+    }
+    return _HEAD + "".join(f"\n## {title}\n" + "".join(map(_table, structs)) for title, structs in groups.items())
+
+
+def _table(struct: type) -> str:
+    found = inspect.type_info(struct)
+    assert isinstance(found, inspect.StructType)
+    said = " ".join((struct.__doc__ or "").partition("\n\n")[0].split())
+    lines = [f"\n### {struct.__name__}\n", f"{said}\n", "| field | type | |", "|---|---|---|"]
+    if found.tag is not None:
+        lines.append(f"| `{found.tag_field}` | text, `{found.tag}` | required |")
+    lines += [
+        f"| `{field.encode_name}` | {_type(field.type)} | {'required' if field.required else ''} |"
+        for field in found.fields
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _type(kind: inspect.Type) -> str:
+    """A type in words."""
+    if isinstance(kind, inspect.Metadata):
+        return _type(kind.type)
+    if isinstance(kind, inspect.UnionType):
+        return " or ".join(map(_type, kind.types))
+    if isinstance(kind, inspect.ListType):
+        return f"list of {_type(kind.item_type)}"
+    if isinstance(kind, inspect.DictType):
+        return f"map of text to {_type(kind.value_type)}"
+    if isinstance(kind, inspect.StructType):
+        return f"map [{kind.cls.__name__}](#{kind.cls.__name__.lower()})"
+    return _WORDS[type(kind)]
+
+
+if __name__ == "__main__":
+    print(page(), end="")
