@@ -15,11 +15,11 @@ _HEAD = f"""# Messages
 Control messages of protocol {PROTOCOL_VERSION}, by which a program in any language can ask a living run. This page is
 made from `actorlearn/wire/messages.py` by `python -m actorlearn.wire.page > docs/messages.md`.
 
-* A message is one MessagePack map of at most {LIMIT_BYTES:,} bytes: the key `type` says which, the others are its fields.
+* A message is one MessagePack map of at most {LIMIT_BYTES:,} bytes: the key `type` says which, others are its fields.
   A field with a default may be left out; one that is not listed, or of another type, is refused.
 * The supervisor has a ROUTER socket of ZeroMQ at the address that `actorlearn check FILE --json` gives under `sockets`,
-  which only the user who started the run can open. Connect a DEALER with an identity of your own, send a `Request`, read
-  a `Reply`.
+  which only the user who started the run can open. Connect a DEALER with an identity of your own, send a `Request`,
+  read a `Reply`.
 * `protocol` and `version` must be those of the run; a `Reply` with `ok: false` says in `text` what is wrong.
 
 | `command` of a Request | needs | `data` of the Reply |
