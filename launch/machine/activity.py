@@ -14,7 +14,7 @@ from pathlib import Path
 SHARE = 0.1
 """Share of one core from which on a process never seen running counts as running: less is a thread that polls."""
 
-_TIMESTEPS_PER_S = sysconf("SC_CLK_TCK")
+_CLOCK_TICKS_PER_S = sysconf("SC_CLK_TCK")
 
 
 class Activity(StrEnum):
@@ -58,7 +58,7 @@ class Watch:
     def _spent_s(self, pid: int) -> float:
         """Seconds of processor time of all threads it ever had, and of its children that have ended."""
         fields = _fields(self._proc / str(pid) / "stat")
-        return sum(int(timesteps) for timesteps in fields[11:15]) / _TIMESTEPS_PER_S
+        return sum(int(ticks) for ticks in fields[11:15]) / _CLOCK_TICKS_PER_S
 
     def _descendants(self, pid: int) -> list[int]:
         """Return the processes it has started, and theirs; none on a kernel that does not list them."""
