@@ -97,12 +97,14 @@ class Algorithm(Protocol):
 class ReplayAlgorithm(Algorithm, Protocol):
     """An algorithm that learns from replayed transitions, toward what an older copy of the network says.
 
-    Its minibatches are batches of two rows, of which row 1 is `n_step` agent steps after row 0, or the end of the game:
-    observation and first [2, B, ...], everything else [1, B]. Their reward is the n-step return of rewards clipped one
-    by one, their columns are "discount" and "weight" (see `q_learning`). `prepare` also gets the target network's
-    outputs for row 1, as "target.<head>". Among the metrics of `loss` one is no scalar: "priority" [1, B], how much
-    each transition was wrong, which prioritised replay draws by once it has raised it to its exponent.
+    Its minibatches are batches of B items. A transition has two rows, of which row 1 is `n_step` agent steps after row
+    0, or the end of the game: observation and first [2, B, ...], everything else [1, B]. A sequence of L transitions,
+    for those whose `AlgorithmSpec` says so, has all rows up to the last that a return reaches: [L + n_step, B, ...] and
+    [L, B]. The reward is the n-step return of rewards clipped one by one, the columns are "discount", "weight" and
+    "reached", the row at which the return ends (see `q_learning` and `r2d1`). `prepare` also gets the target network's
+    outputs for all rows but the first, as "target.<head>". Among the metrics of `loss` one is no scalar: "priority" [1,
+    B], how much each item was wrong, which prioritised replay draws by once it has raised it to its exponent.
     """
 
     target_rows: int
-    """Rows at the end of a batch whose outputs by the target network `prepare` needs."""
+    """Rows of a transition whose outputs by the target network `prepare` needs: 1; of sequences, all but the first."""

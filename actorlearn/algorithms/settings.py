@@ -185,6 +185,8 @@ class AlgorithmSpec(Spec):
     settings: type[AlgorithmSettings]
     replayed: bool = False
     """It learns from a replay, as a `ReplayAlgorithm`."""
+    sequences: bool = False
+    """It learns from sequences of transitions, and not from single ones: with networks that have memory too."""
     by_ratio: bool = False
     """It compares the probability of an action with that by which it was chosen."""
     parts_of_transitions: bool = False
@@ -219,6 +221,7 @@ class AlgorithmSpec(Spec):
             settings=called(settings, name),
             made_by=name,
             replayed=replayed,
+            sequences=bool(getattr(found, "sequences", False)),
             by_ratio=bool(getattr(found, "by_ratio", False)),
             parts_of_transitions=bool(getattr(found, "parts_of_transitions", False)),
             defaults=getattr(found, "defaults", OFF_POLICY_DEFAULTS if replayed else BASE_DEFAULTS),

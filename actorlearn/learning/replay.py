@@ -22,6 +22,7 @@ from torch import Tensor
 
 from actorlearn.acting.exploration import mix
 from actorlearn.algorithms.interface import Algorithm, Batch
+from actorlearn.learning.items import batch_of, burnt_in, following
 from actorlearn.learning.minibatches import Minibatch, Minibatches
 from actorlearn.learning.network import Network
 from actorlearn.learning.target import Target
@@ -62,7 +63,7 @@ class Replayed(Minibatches):
         """
         self.settings, self.replay = settings, replay
         self.target, self._network, self._algorithm = target, network, algorithm
-        self._numbers, self._batch = numbers, numbers.batch_size
+        self._numbers, self._batch, self._burn_in = numbers, numbers.batch_size, numbers.burn_in_steps
         self._learns = settings.policy.algorithm.epochs > 0
         self._prioritises = numbers.prioritised and not secondary
         self._beat = beat
@@ -108,7 +109,7 @@ class Replayed(Minibatches):
         if self.replay.begun < 0:
             self.replay.begun = steps
         starts = self.replay.begun + self._numbers.learning_starts_steps * learners
-        ratio = Ratio(intensity=self._numbers.ratio, batch=self._batch * learners, starts=starts)
+        ratio = Ratio(intensity=self._numbers.ratio, batch=self._numbers.batch_steps * learners, starts=starts)
         before = steps if self._credited < 0 else self._credited
         self._claim = steps
         self._due = max(0, ratio.due(steps, 0) - ratio.due(before, 0) - self._ahead)
@@ -141,53 +142,39 @@ class Replayed(Minibatches):
     # One minibatch -----------------------------------------------------------------------------------------------
 
     def draw(self, env_steps: int) -> Minibatch:
-        """Draw a minibatch, and prepare it by what the networks say about its last row."""
+        """Draw a minibatch, and prepare it by what the networks say about the rows that its returns reach."""
         sample = self.replay.sample(self._batch, self.random)
-        batch = self._rows(sample, env_steps)
+        batch = batch_of(sample, self._weights(sample, env_steps), self._staging)
         with torch.no_grad():
-            prepared = self._algorithm.prepare(batch, self._following(batch))
+            outputs = self._following(batch)
+            prepared = self._algorithm.prepare(burnt_in(batch, self._network, self._burn_in), outputs)
         draw(self._network.module, self._noise)  # for the pass that the update makes
         return Minibatch(prepared, sample)
 
-    def _rows(self, sample: Sample, env_steps: int) -> Batch:
-        """Return a minibatch as two rows, as a ``ReplayAlgorithm`` reads them."""
-        weight = np.ones(self._batch, np.float32)
-        if self._numbers.prioritised:
-            gone = env_steps / self.settings.total_steps
-            weight = importance(sample.probability, linear(self._numbers.beta, self._numbers.beta_final, gone))
-        rows = self._staging.join("observation", [sample.observation[None], sample.next_observation[None]], 0)
-        no = torch.zeros((1, self._batch), dtype=torch.bool, device=rows.device)
-        return Batch(
-            observation=rows,
-            action=self._row("action", sample.action),
-            reward=self._row("reward", sample.reward),
-            terminated=no,
-            truncated=no,
-            life_lost=no,
-            first=no.expand(2, -1),
-            valid=~no,
-            policy_version=no.long(),
-            columns={"discount": self._row("discount", sample.discount), "weight": self._row("weight", weight)},
-        )
-
-    def _row(self, name: str, array: Any) -> Tensor:
-        return self._staging.join(name, [array[None]], 0)
+    def _weights(self, sample: Sample, env_steps: int) -> NDArray[np.float32]:
+        """Return the weight of each item's errors, [B]."""
+        if not self._numbers.prioritised:
+            return np.ones(self._batch, np.float32)
+        gone = env_steps / self.settings.total_steps
+        return importance(sample.probability, linear(self._numbers.beta, self._numbers.beta_final, gone))
 
     def _following(self, batch: Batch) -> Outputs:
-        """Return outputs for the last row: of the target network, and of the network too if the algorithm asks for it.
+        """Return outputs for the rows after the first that is learned from, which returns reach.
 
-        Each has noise of its own.
+        They are those of the target network, and of the network too if the algorithm asks for it, each with noise of
+        its own.
         """
         networks = {"target.": self.target.network}
         if self._algorithm.prepared_rows:
             networks[""] = self._network
         for network in networks.values():
             draw(network.module, self._noise)
-        rows, pool, both = batch.observation[1:], self._network.pool, list(networks.values())
-        if len(both) == pool.count:  # a network for each core: halves of 32 rows take 0.8 of the time of all
+        pool, both = self._network.pool, list(networks.values())
+        if len(both) == pool.count and not self._network.state_size:
+            rows = batch.observation[self._burn_in + 1 :]  # a network for each core: halves of 32 take 0.8 of the time
             outputs = pool.run(lambda index: both[index].passes.whole(rows), len(both))
         else:
-            outputs = [network.passes.forward(rows)[0] for network in both]
+            outputs = [following(batch, network, self._burn_in) for network in both]
         return {
             f"{prefix}{name}": output
             for prefix, own in zip(networks, outputs, strict=True)

@@ -87,7 +87,12 @@ _LEARNING = (
     Metric("error_mean", "", "mean distance from the target; of distributions, mean divergence"),
     _learning("gradient_norm", "", "l2 norm of the gradient, before it was clipped"),
     _learning("learning_rate", "", "learning rate of the newest optimizer step"),
-    Metric("replay_transitions", "transitions", "transitions that can be drawn from the replay", form=Form.WHOLE),
+    Metric(
+        "replay_transitions",
+        "transitions",
+        "transitions, or sequences, that can be drawn from the replay",
+        form=Form.WHOLE,
+    ),
     Metric("minibatches", "minibatches", "minibatches of the newest rollout", form=Form.WHOLE),
 )
 _NORMS = tuple(

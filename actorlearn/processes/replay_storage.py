@@ -12,7 +12,6 @@ from torch import Tensor
 
 from actorlearn.processes.members import Part
 from actorlearn.replay.buffer import Replay
-from actorlearn.replay.rows import COLUMNS
 
 
 class ReplayStorage:
@@ -33,6 +32,6 @@ class ReplayStorage:
             return
         self._replay.leave_to([part.owner for part in parts])
         for part in parts:
-            block = {name: part.blocks.block(name, part.group, rollout) for name in COLUMNS}
+            block = {name: part.blocks.block(name, part.group, rollout) for name in self._replay.shape.columns}
             self._replay.add(part.owner, rollout, block)
         self._replay.flush(rollout + 1)

@@ -40,15 +40,21 @@ _OVER = ("terminated", "truncated", "life_lost")
 
 
 class Sample(NamedTuple):
-    """A minibatch of B transitions; the two observations are overwritten by the next one of the same size."""
+    """A minibatch of B items of L transitions; its observations are overwritten by the next one of the same size.
 
-    observation: NDArray[Any]  # [B, *observation_shape]
-    action: NDArray[Any]  # [B] int64, or [B, n] float32
-    reward: NDArray[np.float32]  # [B] n-step sum, discounted and clipped
-    discount: NDArray[np.float32]  # [B] of the next observation's value: 0 at a terminal
-    next_observation: NDArray[Any]  # [B, *observation_shape] the final one where the game ended
-    cell: NDArray[np.int64]  # [B] place in the rings
-    position: NDArray[np.int64]  # [B] which of all rows that were ever there: tells whether it still is
+    It has R = L + n rows, but of single transitions, L = 1, only R = 2: the row and the one that its return reaches.
+    """
+
+    observation: NDArray[Any]  # [R, B, *observation_shape]
+    first: NDArray[np.bool_]  # [R, B] the row begins without memories; not row 0, which has ``state``
+    state: NDArray[np.float32]  # [B, S] of a recurrent network before row 0, as it acted; S = 0 where none is stored
+    valid: NDArray[np.bool_]  # [L, B] a transition begins at the row: not at a game's final observation
+    action: NDArray[Any]  # [L, B] int64, or [L, B, n] float32
+    reward: NDArray[np.float32]  # [L, B] n-step sum, discounted and clipped
+    discount: NDArray[np.float32]  # [L, B] of the value of the observation reached: 0 at a terminal
+    reached: NDArray[np.int64]  # [L, B] the row of that observation, the final one where the game ended
+    cell: NDArray[np.int64]  # [B] place of the item's first row in the rings
+    position: NDArray[np.int64]  # [B] number of that row among all that its ring was given: tells whether it is there
     probability: NDArray[np.float64]  # [B] of being drawn
 
 
@@ -57,9 +63,11 @@ class Replay:
 
     def __init__(self, segment: Segment, shape: ReplayShape, returns: NStep, sampler: Sampler) -> None:
         """Bind to a segment of ``replay_fields(shape)`` that holds nothing yet; ``sampler`` has rings * rows cells."""
-        if shape.size < shape.margin + shape.stack + returns.steps:
+        least = shape.margin + shape.stack + returns.steps + (shape.length - 1) + (shape.every - 1)
+        if shape.size < least:
+            items = f"items of {shape.length} rows at every {shape.every}, " if shape.length > 1 else ""
             raise ValueError(
-                f"rings of {shape.size} rows are too short for {shape.margin} rows a flush, "
+                f"rings of {shape.size} rows are too short for {shape.margin} rows a flush, {items}"
                 f"stacks of {shape.stack} and {returns.steps}-step returns: store more, or on fewer rings"
             )
         self.shape = shape
@@ -73,10 +81,12 @@ class Replay:
         flat = {name: segment[name] for name in self._columns}
         self._column = {name: array.reshape(-1, *array.shape[2:]) for name, array in flat.items()}
         """Views of all columns by cell, [rings * rows, …]; cell = ring * rows + slot."""
-        self._out: dict[int, tuple[NDArray[Any], NDArray[Any]]] = {}
+        self._span = shape.length - 1 + returns.steps
+        """Rows that must follow an item's first before it is drawn."""
+        self._out: dict[int, NDArray[Any]] = {}
 
     def __len__(self) -> int:
-        """Return how many transitions can be drawn."""
+        """Return how many items can be drawn."""
         return len(self.sampler)
 
     @property
@@ -101,7 +111,7 @@ class Replay:
     # Writing ---------------------------------------------------------------------------------------------------
 
     def add(self, owner: str, rollout: int, block: Mapping[str, NDArray[Any]]) -> bool:
-        """Write a block's ``COLUMNS`` [T + 1, B, …] into the margins; row T's action is ignored, as row T comes again.
+        """Write a block's columns [T + 1, B, …] into the margins; row T's action is ignored, as row T comes again.
 
         ``owner`` names a simulator's incarnation and group, whose rollouts are numbered one after the other. Where a
         number is missing, or an heir's first row shows another frame than the row stored last, the new rows are not
@@ -128,6 +138,10 @@ class Replay:
         for name in _AS_THEY_ARE:
             self._column[name][cell] = block[name][kept]
         self._column["frame"][cell] = frame[kept]
+        if self.shape.state_size:
+            begins = cell % self.shape.every == 0
+            state = np.where(first[kept][begins, None], 0.0, block["state"][kept][begins])
+            self._column["state"][cell[begins] // self.shape.every] = state
         hit("buffer.rows")
         self._written[ring] = position[-1] + 1
         hit("buffer.added")
@@ -179,12 +193,12 @@ class Replay:
         return {"cut": cut, "before": before, "usable": usable}
 
     def flush(self, rollouts: int | None = None) -> None:
-        """Let transitions be drawn whose n next rows have been added, and forget as many of the oldest rows.
+        """Let items be drawn whose rows and returns are complete, and forget as many of the oldest rows.
 
         With ``rollouts``, all rollouts below it count as stored from then on: that and the rows are one commit.
         """
         now, n = self._flushed.now, self.returns.steps
-        cell = self._settled(now.shown, self._written)
+        cell, new = (self._settled(now.shown, self._written, rows) for rows in (n, self._span))
         usable = self._column["usable"]
         whole, going = usable[cell], np.ones(len(cell), np.bool_)
         for j in range(1, n + 1):
@@ -199,9 +213,9 @@ class Replay:
         rings, stored = self._rings, now.rollouts if rollouts is None else np.array([rollouts])
         self._flushed.commit(FlushRecord(self._written, rings.owner, rings.following, stored))
         gone = cells_between(oldest, self._oldest(), self.shape.rows)
-        self.sampler.remove(gone[usable[gone]])
+        self.sampler.remove(self._items(gone))
         hit("buffer.removed")
-        self.sampler.insert(cell[whole])
+        self.sampler.insert(self._items(new))
         hit("buffer.inserted")
         self._flushed.follow()
 
@@ -211,51 +225,91 @@ class Replay:
         Rows it had added since its last flush are dropped, and are to be added again. Priorities are kept.
         """
         self._written[:] = self._flushed.now.shown
-        new = self._settled(self._flushed.before.shown, self._shown)
+        new = self._settled(self._flushed.before.shown, self._shown, self._span)
         if self._flushed.followed:
             new = new[:0]
-        self.sampler.recover(self.drawable(), new[self._column["usable"][new]])
+        self.sampler.recover(self.drawable(), self._items(new))
         self._flushed.follow()
 
-    def _settled(self, before: NDArray[np.int64], now: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the cells [N] of rows whose n-th next row lies in positions ``before`` … ``now`` - 1 of its ring."""
-        n = self.returns.steps
-        return cells_between(np.maximum(before - n, 0), np.maximum(now - n, 0), self.shape.rows)
+    def _settled(self, before: NDArray[np.int64], now: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
+        """Return the cells [N] whose row so many ``rows`` later lies in positions ``before`` … ``now`` - 1."""
+        return cells_between(np.maximum(before - rows, 0), np.maximum(now - rows, 0), self.shape.rows)
+
+    def _items(self, cell: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return those of these cells, whose following rows have all been flushed, at which an item begins.
+
+        A transition begins at an item's first row, and at each of the others unless a game ends there.
+        """
+        usable, cut = self._column["usable"], self._column["cut"]
+        begins: NDArray[np.int64] = cell[usable[cell] & (cell % self.shape.every == 0)]
+        for j in range(1, self.shape.length):
+            then = self._after(begins, j)
+            ends = (self._column["terminated"][then] | self._column["truncated"][then]) & ~cut[then]
+            begins = begins[usable[then] | ends]
+        return begins
 
     # Reading ---------------------------------------------------------------------------------------------------
 
     def drawable(self) -> NDArray[np.int64]:
-        """Cells [N] of all transitions that can be drawn, by what the rings hold, ring by ring and oldest first."""
+        """Return the cells [N] of all items that can be drawn, as the rings have them: ring by ring, oldest first."""
         oldest = self._oldest()
-        cell = cells_between(oldest, np.maximum(self._shown - self.returns.steps, oldest), self.shape.rows)
-        drawable: NDArray[np.int64] = cell[self._column["usable"][cell]]
-        return drawable
+        return self._items(cells_between(oldest, np.maximum(self._shown - self._span, oldest), self.shape.rows))
 
     def sample(self, count: int, random: np.random.Generator) -> Sample:
-        """Draw a minibatch of ``count`` transitions; raises LookupError while none can be drawn."""
+        """Draw a minibatch of ``count`` items; raises LookupError while none can be drawn."""
         cell, probability = self.sampler.draw(count, random)
-        following = self._after(cell[:, None], np.arange(1, self.returns.steps + 1))  # [B, n]
+        of_items = self._after(cell, np.arange(self.shape.length)[:, None])  # [L, B]
+        following = self._after(of_items.reshape(-1, 1), np.arange(1, self.returns.steps + 1))  # [L * B, n]
         over = {name: self._column[name][following] for name in _OVER}
-        reward, discount, steps = n_step(self.returns, self._column["reward"][following], over)
-        if count not in self._out:
-            shape = (count, *self.shape.observation_shape)
-            self._out[count] = np.empty(shape, self.shape.observation_dtype), np.empty(shape, self._frames.dtype)
-        observation, next_observation = self._out[count]
-        self._gather(cell, observation)
-        self._gather(self._after(cell, steps), next_observation)
+        returns = n_step(self.returns, self._column["reward"][following], over)
+        rows, reached = self._rows(cell, returns.steps.reshape(of_items.shape))
+        first = self._column["cut"][rows]
+        first[0] = False
         return Sample(
-            observation=observation,
-            action=self._column["action"][cell],
-            reward=reward,
-            discount=discount,
-            next_observation=next_observation,
+            observation=self._observations(rows, first),
+            first=first,
+            state=self._states(cell),
+            valid=self._column["usable"][of_items],
+            action=self._column["action"][of_items],
+            reward=returns.reward.reshape(of_items.shape),
+            discount=returns.discount.reshape(of_items.shape),
+            reached=reached,
             cell=cell,
             position=self._position(cell),
             probability=probability,
         )
 
+    def _rows(self, cell: NDArray[np.int64], steps: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the cells [R, B] of a sample's rows, and which of them the returns reach after ``steps`` [L, B]."""
+        if self.shape.length == 1:  # what lies between is not looked at
+            return np.concatenate([cell[None], self._after(cell, steps)]), np.ones_like(steps)
+        rows = self._after(cell, np.arange(self._span + 1)[:, None])
+        return rows, np.arange(self.shape.length)[:, None] + steps
+
+    def _observations(self, cell: NDArray[np.int64], first: NDArray[np.bool_]) -> NDArray[Any]:
+        """Return the observations of cells [R, B], in memory that the next so many overwrite; 0 where none is reached.
+
+        Those are rows after an item's L, from a cut on: they may be void.
+        """
+        count = cell.size
+        if count not in self._out:
+            self._out[count] = np.empty((count, *self.shape.observation_shape), self.shape.observation_dtype)
+        self._gather(cell.ravel(), self._out[count])
+        observation = self._out[count].reshape(*cell.shape, *self.shape.observation_shape)
+        if self.shape.length > 1:
+            after = observation[self.shape.length :]
+            after[np.logical_or.accumulate(first[self.shape.length :], axis=0)] = 0
+        return observation
+
+    def _states(self, cell: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the states [B, S] before rows at which items begin."""
+        if not self.shape.state_size:
+            return np.empty((len(cell), 0), np.float32)
+        state: NDArray[np.float32] = self._column["state"][cell // self.shape.every]
+        return state
+
     def update(self, sample: Sample, priority: NDArray[np.floating[Any]]) -> int:
-        """Set the priorities of a sample's transitions [B]; returns how many were forgotten, and got none."""
+        """Set the priorities of a sample's items [B]; returns how many were forgotten, and got none."""
         there = sample.position >= self._oldest()[sample.cell // self.shape.rows]
         self.sampler.update(sample.cell[there], priority[there])
         return int(np.count_nonzero(~there))
@@ -310,7 +364,8 @@ class Replay:
         """
         rows = min(int(self._shown.max()), self.shape.rows)
         for name in self._columns:
-            _write(folder / f"{name}.npy", self._segment[name][:, :rows], beat)
+            array = self._segment[name]
+            _write(folder / f"{name}.npy", array[:, : -(-rows * array.shape[1] // self.shape.rows)], beat)
         for name, array in self._words().items():
             _write(folder / f"{name}.npy", array, beat)
         for name, array in self.sampler.arrays().items():

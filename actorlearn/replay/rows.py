@@ -6,13 +6,17 @@ that is new to the ring. So a transition is two neighbouring rows, an n-step ret
 of k frames the k rows up to p, with zeros for those before the game's first row (as ale-py pads; a lost life changes
 nothing there). A game's final observation is a row like any other, from which no transition leads.
 
-======================  ======================================================================================
-``shown - size`` and    rows that are drawn, but for the k - 1 oldest, whose stack is lost, the n newest, whose
-above                   return is not known, and those of a game's end
-``shown`` and above     rows added since the last flush, at most ``margin``; not drawn yet
-======================  ======================================================================================
+An item, which is what is drawn, is L neighbouring rows and begins at every ``every``-th row; L = 1 is a transition. It
+may reach over the ends of games, where its rows begin without memories, but over no other cut. For networks with
+memory the state before a row is stored too, of rows at which an item may begin.
 
-Positions count all rows that a ring was ever given; position p lies in slot ``p % (size + margin)``.
+======================  ==========================================================================================
+``shown - size`` and    rows that are drawn, but for the k - 1 oldest, whose stack is lost, and those of a game's end;
+above                   no item begins at the L - 1 + n newest, as its rows or their returns are not there yet
+``shown`` and above     rows added since the last flush, at most ``margin``; not drawn yet
+======================  ==========================================================================================
+
+Positions count all rows that a ring was ever given; position p lies in slot ``p % rows``.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from actorlearn.replay.flushed import flushed_fields
 from actorlearn.replay.sum_tree import tree_bytes
 
 COLUMNS = ("observation", "action", "reward", "terminated", "truncated", "life_lost", "first")
-"""Columns of a block that `Replay.add` reads."""
+"""Columns of a block that every replay stores."""
 PRIORITIES = ("tree", "largest")
 """Fields of the segment for a prioritised sampler's memory, so that priorities outlive a process that is killed."""
 
@@ -48,18 +52,29 @@ class ReplayShape(msgspec.Struct, frozen=True, kw_only=True):
     actions: Actions
     prioritised: bool = False
     """Whether the sampler's memory is part of the segment."""
+    length: int = 1
+    """Rows of an item, L; 1 = items are transitions."""
+    every: int = 1
+    """Rows from one at which an item may begin to the next."""
+    state_size: int = 0
+    """Numbers in a recurrent network's state, stored for rows at which an item may begin; 0 = none is stored."""
 
     def __post_init__(self) -> None:
         """Refuse numbers for which no ring can be laid out."""
-        if min(self.rings, self.size, self.margin, self.stack) < 1:
-            raise ValueError(f"rings, size, margin and stack must be 1 or more: {self}")
+        if min(self.rings, self.size, self.margin, self.stack, self.length, self.every) < 1:
+            raise ValueError(f"rings, size, margin, stack, length and every must be 1 or more: {self}")
         if self.stack > 1 and self.observation_shape[0] != self.stack:
             raise ValueError(f"observations {list(self.observation_shape)} are no stacks of {self.stack} frames")
 
     @property
     def rows(self) -> int:
-        """Rows of a ring, margin included."""
-        return self.size + self.margin
+        """Rows of a ring, margin included: a multiple of ``every``, so that items begin at the same slots each time."""
+        return -(-(self.size + self.margin) // self.every) * self.every
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of a block that `Replay.add` reads."""
+        return (*COLUMNS, "state") if self.state_size else COLUMNS
 
     @property
     def frame_shape(self) -> tuple[int, ...]:
@@ -82,8 +97,9 @@ def replay_fields(shape: ReplayShape) -> list[Field]:
 
 
 def column_fields(shape: ReplayShape) -> list[Field]:
-    """Return those fields that are columns, [rings, rows, …]."""
+    """Return those fields that are columns: [rings, rows, …], and of states [rings, rows / every, size]."""
     rows = (shape.rings, shape.rows)
+    states = (shape.rings, shape.rows // shape.every, shape.state_size)
     poison = 0xA5 if shape.observation_dtype == "uint8" else float("nan")
     return [
         Field("frame", shape.observation_dtype, (*rows, *shape.frame_shape), poison),
@@ -95,6 +111,7 @@ def column_fields(shape: ReplayShape) -> list[Field]:
         Field("cut", "bool", rows, 1),
         Field("before", "uint8", rows, 0),  # rows of the same game before it, as many as a stack needs
         Field("usable", "bool", rows, 0),  # its stack is known; from flush on: and its return is
+        *([Field("state", "float32", states, float("nan"))] if shape.state_size else []),
     ]
 
 

@@ -17,7 +17,21 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     capacity_steps: Annotated[
         int, Meta(ge=1, le=10**9, description="transitions kept, of all environments of a learner")
     ] = 1_000_000
-    batch_size: Annotated[Transitions, Meta(description="transitions of one update, drawn with replacement")] = 32
+    batch_size: Annotated[
+        Transitions, Meta(description="transitions, or sequences, of one update, drawn with replacement")
+    ] = 32
+    sequence_steps: Annotated[
+        int,
+        Meta(ge=1, le=10_000, description="transitions of a sequence that are learned from; 1 = single transitions"),
+    ] = 1
+    burn_in_steps: Annotated[
+        int,
+        Meta(ge=0, le=10_000, description="transitions before these, passed over for the state of the network alone"),
+    ] = 0
+    sequence_every: Annotated[
+        int,
+        Meta(ge=1, le=10_000, description="steps from one at which a sequence may begin to the next; less = overlap"),
+    ] = 1
     base_batch_size: Annotated[
         Transitions | None,
         Meta(
@@ -46,6 +60,16 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             description="transitions of an update of a second network that learns beside, and never acts; 0 = none",
         ),
     ] = 0
+
+    @property
+    def sequence_rows(self) -> int:
+        """Rows of a sequence, burn-in included: L of the replay's items."""
+        return self.burn_in_steps + self.sequence_steps
+
+    @property
+    def batch_steps(self) -> int:
+        """Transitions that an update learns from."""
+        return self.batch_size * self.sequence_steps
 
     @property
     def batches(self) -> float:

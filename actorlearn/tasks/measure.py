@@ -130,7 +130,8 @@ def _learn_from_replay(settings: AloneSettings, stored: TrainerReplay) -> float:
     trainer, environments = settings.trainer, stored.shape.rings
     algorithm = trainer.policy.algorithm
     assert isinstance(algorithm, OffPolicySettings)
-    least = ROLLOUT + 1 + stored.shape.stack + algorithm.n_step
+    items = stored.shape.length + stored.shape.every - 2  # rows beside those of a transition
+    least = ROLLOUT + 1 + stored.shape.stack + algorithm.n_step + items
     rollouts = -(-max(REPLAYED // environments, least) // ROLLOUT)
     shape = msgspec.structs.replace(stored.shape, size=rollouts * ROLLOUT, margin=ROLLOUT + 1)
     with closing(reserve(f"alone-{os.getpid()}", segment_bytes(replay_fields(shape)))) as folder:
@@ -151,11 +152,12 @@ def _learn_from_replay(settings: AloneSettings, stored: TrainerReplay) -> float:
                 "action": drawn(policy.actions, rows, np.random.default_rng(0)),
                 "reward": np.zeros(rows, np.float32),
                 **dict.fromkeys(("terminated", "truncated", "life_lost", "first"), no),
+                "state": np.zeros((*rows, stored.shape.state_size), np.float32),
             }
             replayed.replay.add("random", rollout, block)
             replayed.replay.flush()
         end = trainer.total_steps  # where the learning rate has come down to 0
-        steps = stored.settings.batch_size / stored.settings.ratio
+        steps = stored.settings.batch_steps / stored.settings.ratio
         return measured(lambda: learning.learn_from(replayed.draw(end), end), steps, settings.seconds)
 
 

@@ -72,20 +72,25 @@ class AlgorithmContract:
         )
 
     def _replayed(self) -> Batch:
-        count, generator = 8, torch.Generator().manual_seed(2)
-        no = torch.zeros(1, count, dtype=torch.bool)
-        ended = torch.arange(count)[None] % 3 == 0
+        length = HORIZON if ALGORITHMS.spec(self.settings.name).sequences else 1
+        shape, generator = (length, 8), torch.Generator().manual_seed(2)
+        no, next_row = torch.zeros(shape, dtype=torch.bool), torch.arange(1, length + 1)[:, None].expand(shape)
+        ended = (torch.arange(8) % 3 == 0).expand(shape)
         return Batch(
-            observation=torch.zeros(2, count, 1),
-            action=torch.from_numpy(drawn(self.actions, (1, count), np.random.default_rng(0))),
-            reward=torch.randn(1, count, generator=generator),
+            observation=torch.zeros(length + 1, 8, 1),
+            action=torch.from_numpy(drawn(self.actions, shape, np.random.default_rng(0))),
+            reward=torch.randn(shape, generator=generator),
             terminated=ended,
             truncated=no,
             life_lost=no,
-            first=torch.zeros(2, count, dtype=torch.bool),
+            first=torch.zeros(length + 1, 8, dtype=torch.bool),
             valid=~no,
-            policy_version=torch.zeros(1, count, dtype=torch.int64),
-            columns={"discount": torch.full((1, count), 0.9).where(~ended, 0.0), "weight": torch.ones(1, count)},
+            policy_version=torch.zeros(shape, dtype=torch.int64),
+            columns={
+                "discount": torch.full(shape, 0.9).where(~ended, 0.0),
+                "weight": torch.ones(shape),
+                "reached": next_row,
+            },
         )
 
     def learned(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
@@ -94,7 +99,7 @@ class AlgorithmContract:
         with torch.no_grad():
             last = self.outputs(algorithm.prepared_rows, count, seed=3) if algorithm.prepared_rows else {}
             if isinstance(algorithm, ReplayAlgorithm):
-                target = self.outputs(algorithm.target_rows, count, seed=4)
+                target = self.outputs(len(batch.first) - 1, count, seed=4)
                 last |= {f"target.{name}": output for name, output in target.items()}
             prepared = algorithm.prepare(batch, last)
         outputs = self.outputs(*prepared.observation.shape[:2], seed=5)
@@ -147,7 +152,7 @@ class AlgorithmContract:
         assert torch.equal(before, torch.random.get_rng_state()), "torch's global generator was drawn from"
 
     def test_a_loss_is_a_finite_number_with_a_gradient(self) -> None:
-        """Its metrics are single numbers without one; of a replay's, "priority" is one for each transition."""
+        """Its metrics are single numbers without one; of a replay's, "priority" is one for each item."""
         batch = self.batch()
         loss, metrics, gradients = self.learned(batch)
         assert loss.shape == () and torch.isfinite(loss)
@@ -156,7 +161,7 @@ class AlgorithmContract:
         assert not [name for name, metric in metrics.items() if metric.requires_grad], "detach the metrics"
         if "priority" in metrics:
             priority = metrics.pop("priority")
-            assert priority.shape == batch.valid.shape and (priority >= 0).all()
+            assert priority.shape == (1, batch.valid.shape[1]) and (priority >= 0).all()
         wrong = [name for name, metric in metrics.items() if metric.numel() != 1 or not torch.isfinite(metric)]
         assert not wrong, f"{wrong} are not one finite number each"
 

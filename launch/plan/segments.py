@@ -51,6 +51,9 @@ def replay_shape(t: Topology, d: Description, numbers: ReplaySettings) -> Replay
         observation_dtype=d.observation_dtype,
         actions=d.actions,
         prioritised=numbers.prioritised,
+        length=numbers.sequence_rows,
+        every=numbers.sequence_every,
+        state_size=d.state_size,
     )
 
 

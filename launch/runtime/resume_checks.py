@@ -38,6 +38,9 @@ _SHAPED_BY = {
     "size": "replay.capacity_steps",
     "margin": "algorithm.horizon",
     "prioritised": "replay.prioritised",
+    "length": "replay.burn_in_steps + replay.sequence_steps",
+    "every": "replay.sequence_every",
+    "state_size": "model.recurrent_size",
 }
 """Keys that give a replay its shape, by the part of a ReplayShape; parts that others follow from come first."""
 

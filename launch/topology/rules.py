@@ -227,7 +227,17 @@ def replay_begins(t: Topology) -> Problems:
             f"write {batch} or more",
         )
     n, horizon = t.algorithm.n_step, t.algorithm.horizon
-    if (n - horizon) * environments > first:  # beside these there is the rollout before the update
+    if t.replay.sequence_rows > 1:
+        every, rest = t.replay.sequence_every, t.replay.sequence_rows - 1 + n
+        if (every + rest - horizon) * environments > first:
+            yield _problem(
+                t,
+                "replay.learning_starts_steps",
+                f"a sequence may begin {every} steps late (sequence_every) and is whole {rest} later (burn_in_steps, "
+                f"sequence_steps, n_step), and the first update draws some of {environments} environments",
+                f"write {(every + rest - horizon) * environments} or more",
+            )
+    elif (n - horizon) * environments > first:  # beside these there is the rollout before the update
         yield _problem(
             t,
             "replay.learning_starts_steps",
@@ -243,12 +253,14 @@ def replay_holds(t: Topology) -> Problems:
         return
     environments = t.simulators.environments
     rows = t.algorithm.horizon + 1 + t.env.frames_stacked + t.algorithm.n_step
+    rows += t.replay.sequence_rows - 1 + t.replay.sequence_every - 1
+    parts = "stack, n_step and sequence" if t.replay.sequence_rows > 1 else "stack and n_step"
     least = max(_largest_batch(t.replay)[0], rows * environments)
     if t.replay.capacity_steps < least:
         yield _problem(
             t,
             "replay.capacity_steps",
-            f"it holds a batch, and of each of {environments} environments a rollout, stack and n_step ({rows} rows)",
+            f"it holds a batch, and of each of {environments} environments a rollout, {parts} ({rows} rows)",
             f"write {least} or more",
         )
 
@@ -264,13 +276,29 @@ def replay_alone(t: Topology) -> Problems:
             f"it learns beside a learner that is alone, and there are {t.learners.count} learners in mode {t.mode}",
             "write learners.count: 1 and mode: sync, or 0",
         )
+    sequences = ALGORITHMS.spec(t.algorithm.name).sequences
     for key, has, what in (
-        ("model.recurrence", _has_memory(t), "single transitions are replayed, and no memories"),
+        ("model.recurrence", _has_memory(t) and not sequences, "single transitions are replayed, and no memories"),
         ("model.normalize_observation", t.model.normalize_observation, "statistics are those of whole batches"),
     ):
         if has:
             rule = f"{t.algorithm.name} has none: {what}"
             yield _problem(t, key, rule, "leave it out, or use another algorithm")
+
+
+def sequences_with_a_use(t: Topology) -> Problems:
+    """Sequences are replayed for those who learn from them, and burnt in for those who remember."""
+    if t.replay is None:
+        return
+    if not ALGORITHMS.spec(t.algorithm.name).sequences:
+        having = listed([spec.name for spec in ALGORITHMS.specs() if spec.sequences])
+        for key in ("sequence_steps", "burn_in_steps", "sequence_every"):
+            if getattr(t.replay, key) != getattr(ReplaySettings(), key):
+                rule = f"{t.algorithm.name} learns from single transitions"
+                yield _problem(t, f"replay.{key}", rule, f"leave it out, or write algorithm.name: {having}")
+    elif t.replay.burn_in_steps and isinstance(t.model, EncoderSettings) and not _has_memory(t):
+        rule = "a burn-in makes the state of a network with memory, and model.recurrence is none"
+        yield _problem(t, "replay.burn_in_steps", rule, "write 0, or model.recurrence: lstm")
 
 
 def targets_at_rollouts(t: Topology) -> Problems:
@@ -307,6 +335,7 @@ RULES: tuple[Callable[[Topology], Problems], ...] = (
     replay_begins,
     replay_holds,
     replay_alone,
+    sequences_with_a_use,
     targets_at_rollouts,
     noise_is_learned_with,
     minibatches_with_transitions,

@@ -192,13 +192,13 @@ def test_a_minibatch_is_regressed_on_what_the_target_network_says(tmp_path: Path
         target_network.weights.mul_(-1.5)
     batch, sample = source(made).draw(0)
     assert sample
-    following = torch.from_numpy(sample.next_observation)
+    following = torch.from_numpy(sample.observation[1])
     with torch.no_grad():
         target, own = (network.module(following)["q"] for network in (target_network, made.network))
     chosen = (own if double else target).argmax(-1, keepdim=True)
-    expected = torch.from_numpy(sample.reward) + 0.25 * target.gather(-1, chosen)[:, 0]
+    expected = torch.from_numpy(sample.reward[0]) + 0.25 * target.gather(-1, chosen)[:, 0]
     torch.testing.assert_close(batch.columns["target"][0], expected)
-    assert torch.equal(batch.observation, torch.from_numpy(sample.observation)[None])
+    assert torch.equal(batch.observation, torch.from_numpy(sample.observation[:1]))
 
 
 def test_priorities_are_the_errors_of_what_was_drawn(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_what_a_killed_learner_had_stored_is_drawn_by_the_next_and_no_rollout_tw
     Played(tmp_path, again).take(2)  # it was killed while it learned from this rollout
     assert len(source(again).replay) == len(source(made).replay)
     rewards = [
-        set(source(learner).replay.sample(1000, source(learner).random).reward.tolist()) for learner in (again, made)
+        set(source(learner).replay.sample(1000, source(learner).random).reward[0].tolist()) for learner in (again, made)
     ]
     assert rewards[0] == rewards[1]
 
@@ -270,7 +270,7 @@ def test_a_rollout_is_stored_once_wherever_its_trainer_is_killed_and_joined_to_t
         after = Played(here, again)
         after.take(2), after.rollout(3)
         drawn = [
-            sorted(source(learner).replay.sample(2000, source(learner).random).reward.tolist())
+            sorted(source(learner).replay.sample(2000, source(learner).random).reward[0].tolist())
             for learner in (again, whole)
         ]
         assert set(drawn[0]) == set(drawn[1]), point

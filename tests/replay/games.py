@@ -19,7 +19,7 @@ Place = tuple[int, int, int]
 
 
 def everything(replay: Replay) -> Sample:
-    """Every transition that can be drawn, once each, by place in the rings."""
+    """Every item that can be drawn, once each, by place in the rings."""
     chosen = replay.drawable()
     assert len(chosen) == len(replay)
     if isinstance(replay.sampler, Uniform):
@@ -66,24 +66,53 @@ class Stream:
 
 
 def stored_and_right(replay: Replay, games: dict[int, list[Game]]) -> set[Place]:
-    """Compare all that can be drawn with the games; returns it."""
+    """Compare all that can be drawn with the games; returns the places at which items begin."""
     sample = everything(replay)
-    places = [place_of(observation) for observation in sample.observation]
-    for i, (name, number, t) in enumerate(places):
-        game = games[name][number]
-        assert not game.discarded
-        total, discount, reached = expected(game, t, replay.returns)
-        assert sample.observation[i].tolist() == game.steps[t].observation.tolist()
-        assert sample.action[i] == game.steps[t].action
-        assert sample.reward[i] == pytest.approx(total, abs=1e-5)
-        assert sample.discount[i] == pytest.approx(discount)
-        assert sample.next_observation[i].tolist() == game.steps[reached].observation.tolist()
+    for item in range(len(sample.cell)):
+        for row in np.flatnonzero(sample.valid[:, item]):
+            transition_is_right(replay, sample, int(row), item, games)
+        item_goes_on(sample, item, games)
+    places = [place_of(observation) for observation in sample.observation[0]]
     assert len(set(places)) == len(places), "a transition is stored twice"
     return set(places)
 
 
+def transition_is_right(replay: Replay, sample: Sample, row: int, item: int, games: dict[int, list[Game]]) -> None:
+    name, number, t = place_of(sample.observation[row, item])
+    game = games[name][number]
+    assert not game.discarded
+    total, discount, reached = expected(game, t, replay.returns)
+    assert sample.observation[row, item].tolist() == game.steps[t].observation.tolist()
+    assert sample.action[row, item] == game.steps[t].action
+    assert sample.reward[row, item] == pytest.approx(total, abs=1e-5)
+    assert sample.discount[row, item] == pytest.approx(discount)
+    after = sample.observation[sample.reached[row, item], item]
+    assert after.tolist() == game.steps[reached].observation.tolist()
+
+
+def item_goes_on(sample: Sample, item: int, games: dict[int, list[Game]]) -> None:
+    """The rows of an item follow one another, and after a game's last begins another; the state is that before it."""
+    length = len(sample.valid)
+    places = [place_of(observation) for observation in sample.observation[:length, item]]
+    for row, (name, number, t) in enumerate(places[:-1]):
+        if sample.valid[row, item]:
+            assert (places[row + 1], sample.first[row + 1, item]) == ((name, number, t + 1), False)
+        else:
+            last = games[name][number].steps[t]
+            assert (last.terminated or last.truncated) and sample.first[row + 1, item]
+    if sample.state.shape[1]:
+        name, number, t = places[0]
+        before = games[name][number].steps[t - 1].observation[-1].tolist() if t else [0.0] * 3
+        assert sample.state[item].tolist() == before
+
+
 def owed(replay: Replay, stream: Stream) -> set[Place]:
-    """Transitions owed by a simulator that has stored all its rollouts: but its newest, its oldest and its first."""
+    """Transitions owed by a simulator that has stored all its rollouts: but its newest, its oldest and its first.
+
+    Items of several rows are held against `tests/replay/kept.py`.
+    """
+    if replay.shape.length > 1:
+        return set()
     must: set[Place] = set()
     for made in stream.transitions if stream.whole else []:
         begun = itertools.accumulate((made[i][1] != made[i - 1][1] for i in range(len(made))), initial=0)

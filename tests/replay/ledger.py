@@ -118,8 +118,10 @@ def _over(game: Game) -> bool:
 class Simulated:
     """A simulator of one group, rollout after rollout, in this process."""
 
-    def __init__(self, folder: Path, env: VectorEnv, horizon: int, reset: str, decorrelation: int) -> None:
-        self.env, self.horizon, self.rollout = env, horizon, 0
+    def __init__(
+        self, folder: Path, env: VectorEnv, horizon: int, reset: str, decorrelation: int, state_size: int = 0
+    ) -> None:
+        self.env, self.horizon, self.rollout, self.state_size = env, horizon, 0, state_size
         number = next(NUMBERS)
         self.random = np.random.default_rng(number)
         name = f"simulator-{number}"
@@ -132,6 +134,7 @@ class Simulated:
             observation_shape=env.spec.observation_shape,
             observation_dtype=env.spec.observation_dtype,
             actions=env.spec.actions,
+            state_size=state_size,
         )
         self.blocks = Blocks(make_segment(folder / name, shape))
         self.group = Group(0, env, self.blocks, self.rollouts, reset)
@@ -139,12 +142,19 @@ class Simulated:
         self.blocks.admit(0)
 
     def play(self) -> tuple[int, dict[str, npt.NDArray]]:
-        """Play one rollout with random actions; returns its number and its block."""
+        """Play one rollout with random actions; returns its number and its block.
+
+        The state after a row is the newest frame of its observation.
+        """
         rollout = self.rollout
         self.rollouts.raise_to(rollout + 1)
         while (result := self.group.advance()) != "completed":
             assert result == "observed"
-            self.blocks.row("action", 0, self.group.timestep)[:] = self.env.random_actions(self.random)
-            self.blocks.mark_acted(0, self.group.timestep, 0)
+            timestep = self.group.timestep
+            self.blocks.row("action", 0, timestep)[:] = self.env.random_actions(self.random)
+            if self.state_size:
+                self.blocks.row_after("state", 0, timestep)[:] = self.blocks.row("observation", 0, timestep)[:, -1]
+            self.blocks.mark_acted(0, timestep, 0)
         self.rollout += 1
-        return rollout, {name: self.blocks.block(name, 0, rollout) for name in COLUMNS}
+        columns = (*COLUMNS, *(["state"] if self.state_size else []))
+        return rollout, {name: self.blocks.block(name, 0, rollout) for name in columns}

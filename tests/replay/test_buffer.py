@@ -108,8 +108,8 @@ def test_box_actions_are_stored_as_they_are(tmp_path: Path) -> None:
     assert replay.add("simulator", 0, rows_of(8))
     replay.flush()
     sample = replay.sample(64, RANDOM)
-    assert sample.action.tolist() == [[o[0], -o[0]] for o in sample.observation.tolist()]
-    assert (sample.reward == sample.next_observation[:, 0]).all()
+    assert sample.action[0].tolist() == [[o[0], -o[0]] for o in sample.observation[0].tolist()]
+    assert (sample.reward == sample.observation[1, :, 0]).all()
 
 
 def test_nothing_is_drawn_before_it_is_flushed(tmp_path: Path) -> None:
@@ -140,8 +140,8 @@ def test_nothing_drawn_changes_while_the_margin_fills(tmp_path: Path) -> None:
         replay.add("simulator", rollout, block)
         if rollout:
             sample = everything(replay)
-            assert (sample.observation == np.maximum(sample.action[:, None] - [3, 2, 1, 0], 0)).all()
-            assert (sample.next_observation[:, -1] == sample.action + 1).all()
+            assert (sample.observation[0] == np.maximum(sample.action[0, :, None] - [3, 2, 1, 0], 0)).all()
+            assert (sample.observation[1, :, -1] == sample.action + 1).all()
         replay.flush()
     assert len(replay) == 20 - 3 - 1
 
@@ -159,7 +159,7 @@ def test_who_comes_again_is_joined_to_nothing(tmp_path: Path) -> None:
     replay.flush()
     sample = everything(replay)
     assert len(sample.cell) == 2 * 2 * 7
-    assert (sample.next_observation - sample.observation == 1).all()
+    assert (sample.observation[1] - sample.observation[0] == 1).all()
 
 
 def test_who_finds_no_free_ring_is_told_so(tmp_path: Path) -> None:
@@ -205,8 +205,8 @@ def test_a_restored_replay_draws_what_the_saved_one_would_have(
         ours, theirs = (of.sample(5, np.random.default_rng(seed)) for of in (replay, other))
         for one, two in zip(ours, theirs, strict=True):
             assert (one == two).all()
-        replay.update(ours, ours.reward + 2.0)
-        other.update(theirs, theirs.reward + 2.0)
+        replay.update(ours, ours.reward[0] + 2.0)
+        other.update(theirs, theirs.reward[0] + 2.0)
 
 
 def files_of(replay: Replay, folder: Path) -> dict[str, bytes]:
@@ -258,8 +258,8 @@ def test_what_is_stored_after_a_restore_is_not_joined_to_what_was_before(tmp_pat
     other.add("simulator", 1, goes_on)
     other.flush()
     sample = other.sample(500, RANDOM)
-    assert (sample.next_observation - sample.observation == 1).all()
-    assert sample.observation.max() > 50
+    assert (sample.observation[1] - sample.observation[0] == 1).all()
+    assert sample.observation[0].max() > 50
 
 
 def test_a_replay_is_restored_that_was_saved_without_owners(tmp_path: Path) -> None:
@@ -391,5 +391,4 @@ def test_stacks_of_atari_are_rebuilt_as_it_gave_them(tmp_path: Path, reset: str)
     env.close()
     sample = everything(replay)
     assert len(sample.cell) > valid - 2 * 4
-    assert all(o.tobytes() in seen for o in sample.observation)
-    assert all(o.tobytes() in seen for o in sample.next_observation)
+    assert all(o.tobytes() in seen for row in sample.observation for o in row)

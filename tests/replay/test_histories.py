@@ -52,21 +52,27 @@ class Histories(RuleBasedStateMachine):
         size=st.integers(0, 20),
         reset=st.sampled_from(["inside", "wait"]),
         prioritised=st.booleans(),
+        items=st.sampled_from([(1, 1), (1, 1), (2, 1), (3, 2), (5, 4)]),
     )
-    def begin(self, numbers: tuple[int, int, int], size: int, reset: str, prioritised: bool) -> None:
+    def begin(
+        self, numbers: tuple[int, int, int], size: int, reset: str, prioritised: bool, items: tuple[int, int]
+    ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="replay-"))
         stack, steps, self.horizon = numbers
         self.reset, self.returns, self.names = reset, NStep(steps=steps, discount=0.9), itertools.count()
         margin = (self.horizon + 1) * MOST_WAITING
         self.shape = ReplayShape(
             rings=2 * ENVS,
-            size=margin + stack + steps + size,
+            size=margin + stack + steps + sum(items) - 2 + size,
             margin=margin,
             stack=stack,
             observation_shape=(stack, 3),
             observation_dtype="float32",
             actions=4,
             prioritised=prioritised,
+            length=items[0],
+            every=items[1],
+            state_size=3 if items[0] > 1 else 0,
         )
         self.games: dict[int, list[Game]] = {}
         self.priorities: dict[Place, float] = {}
@@ -110,7 +116,7 @@ class Histories(RuleBasedStateMachine):
         sample = self.replay.sample(4, random)
         given = random.integers(4, size=4) * 1.5
         self.replay.update(sample, given)
-        for observation, priority in zip(sample.observation, given, strict=True):
+        for observation, priority in zip(sample.observation[0], given, strict=True):
             self.priorities[place_of(observation)] = priority
         self.largest = max(self.largest, *given)
 
@@ -156,7 +162,8 @@ class Histories(RuleBasedStateMachine):
     def _come(self) -> Stream:
         env = LedgerEnv(self.shape.stack, next(self.names))
         self.games |= env.by_name()
-        return Stream(Simulated(self.folder, env, self.horizon, self.reset, 0), STAY.format(env.names[0]))
+        simulated = Simulated(self.folder, env, self.horizon, self.reset, 0, self.shape.state_size)
+        return Stream(simulated, STAY.format(env.names[0]))
 
     def _add(self, blocks: dict[str, tuple[int, dict[str, np.ndarray]]]) -> None:
         self.replay.leave_to(blocks)
@@ -180,7 +187,7 @@ class Histories(RuleBasedStateMachine):
             return
         self.priorities = {place: self.priorities.get(place, self.largest) for place in stored}
         leaves, sample = self.replay.sampler.arrays()["priority"], everything(self.replay)
-        assert dict(zip(map(place_of, sample.observation), leaves[sample.cell], strict=True)) == self.priorities
+        assert dict(zip(map(place_of, sample.observation[0]), leaves[sample.cell], strict=True)) == self.priorities
         anew = np.zeros_like(self.segment["tree"])
         SumTree(len(leaves), anew).fill(leaves)
         assert np.array_equal(anew[1:], self.segment["tree"][1:])
@@ -203,4 +210,4 @@ OF_ANY_LENGTH = settings(deadline=None, suppress_health_check=list(HealthCheck))
 Histories.TestCase.settings = settings(OF_ANY_LENGTH, max_examples=examples(20), stateful_step_count=25)
 ManyHistories.TestCase.settings = settings(OF_ANY_LENGTH, max_examples=examples(300), stateful_step_count=50)
 TestHistories = Histories.TestCase
-TestManyHistories = pytest.mark.slow(ManyHistories.TestCase)
+TestManyHistories = pytest.mark.timeout(600)(pytest.mark.slow(ManyHistories.TestCase))

@@ -29,18 +29,29 @@ HORIZON = 3
 Blocks = dict[str, dict[str, np.ndarray]]
 """Blocks of one rollout: owner -> block."""
 KINDS = pytest.mark.parametrize(
-    ("prioritised", "stack", "steps", "reset"),
-    [(False, 1, 1, "inside"), (True, 3, 2, "inside"), (True, 1, 3, "wait"), (False, 2, 1, "wait")],
+    ("prioritised", "stack", "steps", "reset", "items"),
+    [
+        (False, 1, 1, "inside", (1, 1)),
+        (True, 3, 2, "inside", (1, 1)),
+        (True, 1, 3, "wait", (1, 1)),
+        (False, 2, 1, "wait", (1, 1)),
+        (True, 1, 2, "inside", (4, 3)),
+        (False, 2, 1, "wait", (3, 2)),
+    ],
 )
+"""Items: rows of one, and rows from one at which one may begin to the next."""
 
 
 class Kept:
     """A replay in a segment that outlives who writes it."""
 
-    def __init__(self, path: Path, prioritised: bool, stack: int, steps: int) -> None:
+    def __init__(self, path: Path, prioritised: bool, stack: int, steps: int, items: tuple[int, int] = (1, 1)) -> None:
         self.shape = ReplayShape(
             rings=2 * ENVS,
             size=16,
+            length=items[0],
+            every=items[1],
+            state_size=3,
             margin=HORIZON + 1,
             stack=stack,
             observation_shape=(stack, 3),
@@ -94,7 +105,7 @@ def same(one: Kept, other: Kept) -> bool:
 
 def history(folder: Path, stack: int, reset: str, rollouts: int) -> list[Blocks]:
     """Two simulators; in the middle of it the first is followed by another one, whose rings are the same."""
-    games = [Simulated(folder, LedgerEnv(stack, seed), HORIZON, reset, 0) for seed in (1, 2, 3)]
+    games = [Simulated(folder, LedgerEnv(stack, seed), HORIZON, reset, 0, 3) for seed in (1, 2, 3)]
     made: list[Blocks] = []
     for rollout in range(rollouts):
         here = {"simulator-1.0/0": games[1]} | (
@@ -125,13 +136,13 @@ def copies(folder: Path) -> Iterator[Path]:
 @KINDS
 @pytest.mark.parametrize("at", [4, 5, 8], ids=["filling", "another comes", "full"])
 def test_a_rollout_is_stored_once_wherever_storing_it_is_cut_off(
-    tmp_path: Path, prioritised: bool, stack: int, steps: int, reset: str, at: int
+    tmp_path: Path, prioritised: bool, stack: int, steps: int, reset: str, items: tuple[int, int], at: int
 ) -> None:
     rollouts = history(tmp_path, stack, reset, 10)
     paths = copies(tmp_path)
 
     def kept(until: int) -> Kept:
-        made = Kept(next(paths), prioritised, stack, steps)
+        made = Kept(next(paths), prioritised, stack, steps, items)
         for rollout in range(until):
             made.store(rollout, rollouts[rollout])
             made.prioritise(rollout)
@@ -159,10 +170,10 @@ def test_a_rollout_is_stored_once_wherever_storing_it_is_cut_off(
 
 @KINDS
 def test_who_takes_it_up_may_be_killed_too(
-    tmp_path: Path, prioritised: bool, stack: int, steps: int, reset: str
+    tmp_path: Path, prioritised: bool, stack: int, steps: int, reset: str, items: tuple[int, int]
 ) -> None:
     rollouts = history(tmp_path, stack, reset, 8)
-    made, whole = (Kept(path, prioritised, stack, steps) for path in itertools.islice(copies(tmp_path), 2))
+    made, whole = (Kept(path, prioritised, stack, steps, items) for path in itertools.islice(copies(tmp_path), 2))
     for rollout, blocks in enumerate(rollouts):
         whole.store(rollout, blocks)
         for point in ("record.committed=raise@1", "buffer.removed=raise@1"):  # the second time it is there already
@@ -177,16 +188,16 @@ def test_who_takes_it_up_may_be_killed_too(
 
 @KINDS
 def test_killed_while_it_is_restored_it_is_restored_by_the_next(
-    tmp_path: Path, prioritised: bool, stack: int, steps: int, reset: str
+    tmp_path: Path, prioritised: bool, stack: int, steps: int, reset: str, items: tuple[int, int]
 ) -> None:
     rollouts = history(tmp_path, stack, reset, 8)
-    whole, *others = (Kept(path, prioritised, stack, steps) for path in itertools.islice(copies(tmp_path), 3))
+    whole, *others = (Kept(path, prioritised, stack, steps, items) for path in itertools.islice(copies(tmp_path), 3))
     for rollout in range(6):
         whole.store(rollout, rollouts[rollout])
         whole.prioritise(rollout)
     state = whole.replay.save(tmp_path)
     for made, goes_on in zip(others, (True, False), strict=True):
-        trial = Kept(tmp_path / f"trial-{goes_on}", prioritised, stack, steps)
+        trial = Kept(tmp_path / f"trial-{goes_on}", prioritised, stack, steps, items)
         for point in points(partial(trial.replay.restore, tmp_path, state, goes_on=goes_on)):
             if made.opened().empty:
                 killed(point, partial(made.replay.restore, tmp_path, state, goes_on=goes_on))
@@ -229,6 +240,6 @@ def test_others_under_the_name_of_who_was_to_go_on_are_told_apart(tmp_path: Path
     again.store(1, other[0])
     sample = everything(again.replay)
     assert len(sample.cell) > len(everything(made.replay).cell)
-    assert (sample.observation[:, -1, 0] == sample.next_observation[:, -1, 0]).all(), "joined to another environment"
+    assert (sample.observation[0, :, -1, 0] == sample.observation[1, :, -1, 0]).all(), "joined to another environment"
     new = {block["observation"][0, 0, -1, 0] for block in other[0].values()}
-    assert new <= set(sample.observation[:, -1, 0])
+    assert new <= set(sample.observation[0, :, -1, 0])

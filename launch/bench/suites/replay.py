@@ -124,6 +124,6 @@ def _sampled(replay: Replay, seconds: float) -> float:
         sample = replay.sample(MINIBATCH, random)
         if isinstance(replay.sampler, Prioritised):
             importance(sample.probability, 0.4)
-            replay.update(sample, np.abs(sample.reward))
+            replay.update(sample, np.abs(sample.reward[0]))
         drawn += MINIBATCH
     return drawn / took_s

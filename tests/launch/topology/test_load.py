@@ -132,6 +132,7 @@ def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
         tree["model"] |= {"recurrence": "none", "normalize_observation": False}
         algorithm |= {"horizon": 1, "n_step": 3, "epsilon_final": 1.0}
         tree["replay"] |= {"capacity_steps": 10**9, "learning_starts_steps": 10**9}
+        tree["replay"] |= {"sequence_steps": 1, "burn_in_steps": 0, "sequence_every": 1}
         tree["simulators"]["weights"] = "newest"
         if tree["mode"] != "sync" or tree["learners"]["count"] > 1:
             tree["replay"]["secondary_batch_size"] = 0

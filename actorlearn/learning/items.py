@@ -1,0 +1,82 @@
+"""Items of a replay as the batches that algorithms learn from: transitions, and sequences with their burn-in.
+
+Reads: samples, and a recurrent network's passes. Writes: nothing. Refuses to know: which items are drawn, and losses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from actorlearn.algorithms.interface import Batch
+from actorlearn.learning.network import Network
+from actorlearn.models.unroll import Outputs
+from actorlearn.replay.buffer import Sample
+from actorlearn.worker.staging import Staging
+
+
+def batch_of(sample: Sample, weight: NDArray[np.float32], staging: Staging) -> Batch:
+    """Return a sample of B items as a ``ReplayAlgorithm`` reads it; ``weight`` [B] is of each item's errors.
+
+    Its columns are "discount", "reached" and "weight" [L, B], and "state" [1, B, S] where the replay stores states.
+    """
+
+    def stage(name: str, array: NDArray[Any]) -> Tensor:
+        return staging.join(name, [array], 0)
+
+    valid = stage("valid", sample.valid)
+    no = torch.zeros_like(valid)
+    columns = {
+        "discount": stage("discount", sample.discount),
+        "reached": stage("reached", sample.reached),
+        "weight": stage("weight", weight[None]).expand_as(valid),
+    }
+    if sample.state.shape[1]:
+        columns["state"] = stage("state", sample.state[None])
+    return Batch(
+        observation=stage("observation", sample.observation),
+        action=stage("action", sample.action),
+        reward=stage("reward", sample.reward),
+        terminated=no,
+        truncated=no,
+        life_lost=no,
+        first=stage("first", sample.first),
+        valid=valid,
+        policy_version=no.long(),
+        columns=columns,
+    )
+
+
+def following(batch: Batch, network: Network, burn_in: int) -> Outputs:
+    """Return outputs {head: [R - burn_in - 1, B, size]} for the rows after the first that is learned from.
+
+    A network with memory passes over all rows before them too.
+    """
+    rows = slice(burn_in + 1, None)
+    if not network.state_size:
+        return network.passes.forward(batch.observation[rows])[0]
+    outputs, _ = network.passes.forward(batch.observation, batch.columns["state"][0], batch.first)
+    return {name: output[rows] for name, output in outputs.items()}
+
+
+def burnt_in(batch: Batch, network: Network, burn_in: int) -> Batch:
+    """Return the batch without the rows of its burn-in, and with the network's own state after them.
+
+    That state is nearer to what the network would have made of the game than the one it acted by, which older weights
+    made (Kapturowski et al. 2019, section 3).
+    """
+    if not burn_in:
+        return batch
+    columns = {name: column[burn_in:] for name, column in batch.columns.items() if name != "state"}
+    columns["reached"] = columns["reached"] - burn_in
+    if network.state_size:
+        _, state = network.passes.forward(batch.observation[:burn_in], batch.columns["state"][0], batch.first[:burn_in])
+        assert state is not None
+        columns["state"] = state[None]
+    rows = {name: getattr(batch, name)[burn_in:] for name in Batch.__slots__ if name != "columns"}
+    return replace(batch, **rows, columns=columns)
