@@ -32,6 +32,10 @@ def test_a_recurrent_policy_remembers_a_cue(launched: Start, way: list[str]) -> 
     learned(run, 0.9)
 
 
+def test_memory_is_learned_from_replayed_sequences(launched: Start) -> None:
+    learned(launched("recall-r2d1"), 0.9)
+
+
 def test_a_policy_without_memory_scores_by_chance(launched: Start) -> None:
     run = launched(*RECALL, "model.recurrence=none")
     assert finished(run)["episodes"] > 5000

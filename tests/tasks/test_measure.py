@@ -31,7 +31,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 CASES = [
     *(("a2c", "CartPole-v1"), ("a2c", "Pendulum-v1"), ("ppo", "CartPole-v1"), ("impala", "CartPole-v1")),
-    *(("impala", "Pendulum-v1"), ("dqn", "CartPole-v1"), ("c51", "CartPole-v1")),
+    *(("impala", "Pendulum-v1"), ("dqn", "CartPole-v1"), ("c51", "CartPole-v1"), ("r2d1", "CartPole-v1")),
 ]
 """Beside the one of ``make test``."""
 
@@ -41,11 +41,12 @@ CASES = [
 )
 def test_every_part_runs_alone(counted: list[int], tmp_path: Path, env_id: str, name: str) -> None:
     keys = ["simulators.count=1", "simulators.envs=4", "algorithm.horizon=8"]
-    keys += [] if name in ("dqn", "c51") else ["algorithm.minibatches=2"]
+    keys += [] if name in ("dqn", "c51", "r2d1") else ["algorithm.minibatches=2"]
     settings = measuring(tmp_path, env_id, name, 4, keys)
     for part in (measure.simulate, measure.infer, measure.learn):
         part(settings)
-    learned = 4 if settings.trainer.replay else 32  # a minibatch of 32 transitions, each learned from 8 times
+    replay = settings.trainer.replay  # of dqn: a minibatch of 32 transitions, each learned from 8 times
+    learned = replay.settings.batch_steps / replay.settings.ratio if replay else 32
     assert counted == [4, 4, learned]
 
 

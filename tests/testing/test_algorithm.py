@@ -47,6 +47,10 @@ class TestC51(AlgorithmContract):
     section = {"name": "c51"}
 
 
+class TestR2D1(AlgorithmContract):
+    section = {"name": "r2d1"}
+
+
 class Broken(A2C):
     """Learns from what was not played, and asks the global generator."""
 

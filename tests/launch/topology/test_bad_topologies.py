@@ -144,7 +144,12 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "key of another algorithm": (
         OK + "algorithm: {name: a2c, epsilon_steps: 10}\n",
-        ["t:2", "algorithm.epsilon_steps = 10", "algorithm a2c has no key", "remove it; only c51 and dqn have it"],
+        [
+            "t:2",
+            "algorithm.epsilon_steps = 10",
+            "algorithm a2c has no key",
+            "remove it; only c51, dqn and r2d1 have it",
+        ],
     ),
     "key of another optimizer": (
         OK + "optimizer: {centered: true}\n",
@@ -152,7 +157,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "replay of nobody": (
         OK + "replay: {batch_size: 8}\n",
-        ["t:2", "algorithm a2c learns from no replay", "remove the section", "c51 and dqn"],
+        ["t:2", "algorithm a2c learns from no replay", "remove the section", "c51, dqn and r2d1"],
     ),
     "range without length": (
         OK + "algorithm: {name: c51, value_min: 3, value_max: 2}\n",
@@ -308,6 +313,29 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         ["t:", "algorithm.target_every_steps = 1000", "horizon 4 x 8 environments", "write 1024", "newest"],
     ),
     "memory and replay": (DQN + "model: {recurrence: gru}\n", ["t:3", "'gru'", "no memories", "another algorithm"]),
+    "sequences of who learns from transitions": (
+        DQN + "replay: {sequence_steps: 20}\n",
+        ["t:3", "replay.sequence_steps = 20", "dqn learns from single transitions", "algorithm.name: r2d1"],
+    ),
+    "burn-in without a memory": (
+        OK + "algorithm: {name: r2d1}\nmodel: {recurrence: none}\n",
+        ["t:", "replay.burn_in_steps = 10", "model.recurrence is none", "write 0, or model.recurrence: lstm"],
+    ),
+    "sequences that are not whole at first": (
+        OK + "algorithm: {name: r2d1}\nreplay: {learning_starts_steps: 100}\nsimulators: {count: 1, envs: 4}\n",
+        [
+            "t:3",
+            "learning_starts_steps = 100",
+            "10 steps late",
+            "whole 30 later",
+            "4 environments",
+            "write 144 or more",
+        ],
+    ),
+    "sequences longer than a replay": (
+        OK + "algorithm: {name: r2d1}\nreplay: {capacity_steps: 100}\nsimulators: {count: 2, envs: 4}\n",
+        ["t:3", "capacity_steps = 100", "8 environments", "stack, n_step and sequence (45 rows)", "write 360 or more"],
+    ),
     "statistics and replay": (
         DQN + "model: {normalize_observation: true}\n",
         ["t:3", "model.normalize_observation = true", "whole batches", "leave it out"],
@@ -326,7 +354,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "noise that is not learned with": (
         OK + "model: {noisy: 0.5}\n",
-        ["t:2", "model.noisy = 0.5", "c51 and dqn alone", "a2c", "write 0.0"],
+        ["t:2", "model.noisy = 0.5", "c51, dqn and r2d1 alone", "a2c", "write 0.0"],
     ),
     "more rollouts than versions": (
         OK + "simulators: {weights: rollout, blocks: 4}\n",

@@ -1,0 +1,102 @@
+"""Recurrent replay DQN without distributed actors' tricks, "R2D1": R2D2 (Kapturowski et al. 2019) as in rlpyt.
+
+Reads network outputs and a `Batch` of sequences; knows no network, optimizer or process. A sequence is L transitions,
+each with its own n-step return, which reaches a row of the same sequence or of the n rows behind it:
+
+    column reached    row whose value stands for the rest of the return, 1 … L - 1 + n
+    column discount   gamma^m of that value after m steps, 0 where the future ends
+    column weight     of its sequence in the loss: that of prioritised sampling, or 1
+    column state      the network's before row 0, from burn-in or as it acted
+
+Values are learned as h(value), which replaces the clipping of rewards (Pohlen et al. 2018); the order of actions is the
+same. The loss is half the squared error. The last action and reward, which R2D2's network also sees, are not among the
+observations here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from torch import Tensor
+
+from actorlearn.algorithms.interface import Batch
+from actorlearn.algorithms.policies import played
+from actorlearn.algorithms.q_learning import LEAST_PRIORITY, QLearning
+from actorlearn.algorithms.returns import mean_over
+from actorlearn.algorithms.specs.r2d1 import R2D1Settings
+
+
+class R2D1(QLearning):
+    """One number for each action, learned from sequences: h(return that is to be expected)."""
+
+    Settings = R2D1Settings
+    settings: R2D1Settings
+
+    def __init__(self, settings: R2D1Settings) -> None:
+        """Keep the settings; there is no other state."""
+        super().__init__(settings, numbers=1)
+        self.prepared_rows = 0  # with `double` the pass that is learned from chooses: it has all rows that are reached
+
+    def values(self, outputs: Mapping[str, Tensor]) -> Tensor:
+        """Return h(expected return) of each action, […, A]."""
+        return self.per_action(outputs).squeeze(-1)
+
+    def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
+        """Add the column "following" [L - 1 + n, B, A]: the target network's values of all rows but the first."""
+        target = {name.removeprefix("target."): output for name, output in outputs.items()}
+        return replace(batch, columns={**batch.columns, "following": self.values(target)})
+
+    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the scalar to descend, its terms and priorities; outputs are [L + n, B, size] of one forward pass."""
+        values = self.values(outputs)
+        if values.shape[:-1] != batch.first.shape:
+            raise ValueError(
+                f"{self.settings.name}: outputs begin with {tuple(values.shape[:-1])}, but the sequences have rows "
+                f"{tuple(batch.first.shape)}: run the network on the whole prepared observation"
+            )
+        valid = batch.valid
+        q = values[: len(valid)].gather(-1, played(batch)[..., None]).squeeze(-1)  # [L, B]
+        target = self._target(values.detach(), batch)
+        distance = (target - q).where(valid, 0.0)
+        metrics = {
+            "q_mean": mean_over(valid, q),
+            "target_mean": mean_over(valid, target),
+            "error_mean": mean_over(valid, distance.abs()),
+            "priority": self._priority(distance.detach().abs(), valid),
+        }
+        return self.total(batch, 0.5 * distance.square()), {name: metric.detach() for name, metric in metrics.items()}
+
+    def _target(self, values: Tensor, batch: Batch) -> Tensor:
+        """Return h(r + discount * h^-1(value of the row reached)), [L, B]; nothing passes a discount of 0."""
+        following, discount = batch.columns["following"], batch.columns["discount"]
+        best = (values[1:] if self.settings.double else following).argmax(-1, keepdim=True)
+        value = following.gather(-1, best).squeeze(-1)  # [L - 1 + n, B]
+        reached = value.gather(0, batch.columns["reached"] - 1)
+        epsilon = self.settings.rescale_epsilon
+        if epsilon is not None:
+            reached = unscaled(reached, epsilon)
+        target = batch.reward + (discount * reached).where(discount != 0.0, 0.0)
+        return target if epsilon is None else rescaled(target, epsilon)
+
+    def _priority(self, distance: Tensor, valid: Tensor) -> Tensor:
+        """Return eta * max + (1 - eta) * mean of the errors [L, B] of each sequence, [1, B]."""
+        eta, steps = self.settings.priority_eta, valid.sum(0, keepdim=True).clamp(min=1)
+        mean = distance.sum(0, keepdim=True) / steps
+        return (eta * distance.amax(0, keepdim=True) + (1.0 - eta) * mean).clamp(min=LEAST_PRIORITY)
+
+
+def rescaled(x: Tensor, epsilon: float) -> Tensor:
+    """Return h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x (Pohlen et al. 2018, proposition A.1)."""
+    return x.sign() * ((x.abs() + 1.0).sqrt() - 1.0) + epsilon * x
+
+
+def unscaled(x: Tensor, epsilon: float) -> Tensor:
+    """Return the x of which this is h(x).
+
+    With u = sqrt(|x| + 1) the root of epsilon u^2 + u = |h| + 1 + epsilon, written so that a small epsilon, or 0, loses
+    no digits.
+    """
+    least = x.abs() + 1.0 + epsilon
+    u = 2.0 * least / ((1.0 + 4.0 * epsilon * least).sqrt() + 1.0)
+    return x.sign() * (u.square() - 1.0)

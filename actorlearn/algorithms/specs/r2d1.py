@@ -1,0 +1,81 @@
+"""R2D1 as topologies know it: its keys, and the numbers of R2D2 (Kapturowski et al. 2019) as rlpyt's R2D1 has them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from actorlearn.algorithms.settings import AlgorithmSpec, Share
+from actorlearn.algorithms.specs.q_learning import ATARI, OPTIMIZERS, VECTOR, QSettings
+
+
+class R2D1Settings(QSettings, frozen=True, kw_only=True, tag="r2d1"):
+    """Settings of recurrent replay DQN; those of its sequences are in the section ``replay``."""
+
+    rescale_epsilon: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None,
+        Meta(
+            description="e of h(x) = sign(x) (sqrt(|x| + 1) - 1) + e x, which values are learned as; null = as they are"
+        ),
+    ] = 1e-3  # Pohlen et al. 2018
+    priority_eta: Annotated[
+        Share, Meta(description="weight of a sequence's largest error in its priority, against that of the mean")
+    ] = 0.9
+
+
+SEQUENCES = {"prioritised": True, "alpha": 0.9, "beta": 0.6, "beta_final": 0.6, "ratio": 1.0}
+
+SPEC = AlgorithmSpec(
+    name="r2d1",
+    settings=R2D1Settings,
+    made_by="actorlearn.algorithms.r2d1:R2D1",
+    replayed=True,
+    sequences=True,
+    defaults={
+        "atari": ATARI
+        | {
+            "model": ATARI["model"] | {"recurrence": "lstm", "recurrent_size": 512},
+            "algorithm": ATARI["algorithm"]
+            | {
+                "horizon": 20,
+                "discount": 0.997,
+                "reward_clip": None,
+                "life_loss_terminal": False,
+                "double": True,
+                "dueling": True,
+                "n_step": 5,
+                "target_every_steps": 50_000,
+                "epsilon_final": 0.4,
+                "epsilon_final_min": 0.0007,
+                "epsilon_eval": 0.001,
+            },
+            "replay": {
+                **SEQUENCES,
+                "sequence_steps": 80,
+                "burn_in_steps": 40,
+                "sequence_every": 40,
+                "learning_starts_steps": 100_000,
+            },
+            "optimizer": {"name": "adam"},
+        },
+        "vector": {
+            **VECTOR,
+            "model": {"recurrence": "lstm"},
+            "algorithm": {**VECTOR["algorithm"], "double": True},
+            "replay": {
+                **VECTOR["replay"],
+                **SEQUENCES,
+                "sequence_steps": 20,
+                "burn_in_steps": 10,
+                "sequence_every": 10,
+                "ratio": 4.0,
+            },
+        },
+    },
+    optimizers={
+        **OPTIMIZERS,
+        "atari": OPTIMIZERS["atari"]
+        | {"adam": {"learning_rate": 1e-4, "learning_rate_final": 1e-4, "epsilon": 1e-3, "clip_norm": 80.0}},
+    },
+)
