@@ -1,10 +1,10 @@
-"""The account of a learner's experience: counts in shared memory that outlive the trainer who keeps them.
+"""The account of a learner's experience: counts in shared memory that outlive the trainer's process.
 
-produced = used + dropped, for one of the reasons below, + in flight, which is what lies in blocks and is not learned.
+Environment steps produced = used + dropped (for one of REASONS) + in flight (in blocks, not learned from yet).
 
-The trainer commits after what it has learned is where it stays, and before it frees the rollout's blocks: whoever takes
-up its work reads which rollout comes next and what has been counted so far, both of the same moment
-(``memory/record.py``). So a trainer that is killed half-way has committed nothing, and does the rollout again.
+The trainer commits after its learned weights are stored and before it frees the rollout's blocks. A restarted trainer
+reads the next rollout and the counts from one record, of one moment (``memory/record.py``). A trainer that is killed
+before the commit has changed nothing, and its successor does the rollout again.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class Counts(msgspec.Struct, kw_only=True):
     """Environment steps of one learner."""
 
     used: int = 0
-    """Learned from, by weights that have not been rolled back since."""
+    """Steps learned from, in weights that have not been rolled back."""
     dropped: dict[str, int] = {}
-    """Never to be learned from, or learned from in vain: reason -> steps."""
+    """Steps that will never be learned from, or were rolled back: one of REASONS -> steps."""
 
     def __post_init__(self) -> None:
-        """Have every reason, in order, also where an older version has counted."""
+        """Fill in missing reasons, in order: a checkpoint of an older version may lack some."""
         self.dropped = {reason: self.dropped.get(reason, 0) for reason in REASONS}
 
     @property
     def dropped_steps(self) -> int:
-        """Dropped for whatever reason."""
+        """Steps dropped for any reason."""
         return sum(self.dropped.values())
 
 
@@ -52,7 +52,7 @@ class Account:
     """A learner's place and counts: the committed ones, and those that its trainer is about to commit."""
 
     def __init__(self, segment: Segment) -> None:
-        """Bind to an account segment; goes on with what has been committed, if anything has."""
+        """Bind to an account segment, and start from its last commit; from zero where there is none."""
         self._record = CommittedRecord(segment["commits"], segment["records"])
         self.rollouts_learned, self.counts = self.committed()
         """The next rollout to be learned, and the steps of all before it."""
@@ -63,11 +63,11 @@ class Account:
         return self._record.commits
 
     def committed(self) -> tuple[int, Counts]:
-        """Return the next rollout to be learned, and the counts of all before it; any process may ask."""
+        """Return the next rollout to be learned, and the counts of all before it; any process may call this."""
         (record,) = self._record.read(slice(2 + len(REASONS)))
         rollouts_learned, used, *dropped = record.tolist()
         return rollouts_learned, Counts(used=used, dropped=dict(zip(REASONS, dropped, strict=True)))
 
     def commit(self) -> None:
-        """Make what has been counted the record; the trainer alone."""
+        """Replace the committed record by the current counts; called by the trainer only."""
         self._record.replace([self.rollouts_learned, self.counts.used, *self.counts.dropped.values()])

@@ -1,7 +1,7 @@
-"""Directories that belong to a living process: an advisory lock in each is held for as long as its owner lives.
+"""Directories that belong to a living process: each holds a lock file that its owner keeps locked (flock).
 
-The kernel lets the lock go however the owner ends, so whoever finds it free knows that nobody is left, whichever of
-/dev/shm and process ids it can see from where it runs.
+The kernel releases the lock however the owner ends, so a free lock proves that the owner is dead. That holds across
+containers too, where process ids cannot be compared.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ class OwnedDirectory:
     """A locked directory of this process."""
 
     def __init__(self, path: Path, lock: int) -> None:
-        """Use ``create``."""
+        """Wrap a directory that is already locked; call ``create`` instead."""
         self.path = path
         self._lock = lock
 
     @classmethod
     def create(cls, path: Path) -> OwnedDirectory:
         """Make and lock a directory for this user alone; raises FileExistsError when the name is taken."""
-        unnamed = path.with_name(f".{path.name}")  # until it is locked nobody may find it: a sweep would remove it
+        unnamed = path.with_name(f".{path.name}")  # hidden until locked: a concurrent sweep would remove it
         unnamed.mkdir(mode=0o700)
         lock = os.open(unnamed / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -32,7 +32,7 @@ class OwnedDirectory:
         return cls(path, lock)
 
     def close(self) -> None:
-        """Remove the directory and everything in it, then let the lock go."""
+        """Remove the directory and everything in it, then release the lock."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
 
@@ -54,7 +54,7 @@ def owned_directories(root: Path) -> tuple[list[Path], list[Path]]:
 
 
 def sweep(root: Path) -> list[str]:
-    """Remove what dead runs of this user left below ``root``; returns their run ids."""
+    """Remove the directories of dead runs of this user below ``root``; returns their run ids."""
     _, dead = owned_directories(root)
     for path in dead:
         shutil.rmtree(path, ignore_errors=True)
@@ -67,7 +67,7 @@ def _owner_lives(path: Path) -> bool:
     except FileNotFoundError:
         return False
     except OSError:
-        return True  # not ours to judge
+        return True  # cannot tell: leave it alone
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,7 +1,7 @@
-"""One row per process in which it shows that it is alive and where its time goes.
+"""Progress segment: one row per process with its heartbeat and its time per section.
 
-Each process writes only its own row; the supervisor reads all of them. A process that waits still beats: a row whose
-beat stands still means that something takes long, or a hang, not idleness.
+Each process writes only its own row; the supervisor reads all of them. A waiting process keeps beating, so a beat that
+stands still means a long operation or a hang, never idleness.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROWS = 256
 """Most processes a run can ever have had; each incarnation reuses the row of its name."""
 
 STACK_SIGNAL = signal.SIGUSR1
-"""The signal that has a process write the stacks of its threads to its log. Before its first beat it would kill it."""
+"""Signal at which a process writes the stacks of its threads to its log. Sent before the first beat, it kills it."""
 
 
 def progress_fields(sections: int) -> list[Field]:
@@ -33,13 +33,16 @@ def progress_fields(sections: int) -> list[Field]:
 
 
 class Heartbeat(Protocol):
-    """Signs of life of a process for the supervisor, and where its time goes."""
+    """Heartbeat and section times of one process, read by the supervisor."""
 
     section_ns: NDArray[np.int64]
-    """Nanoseconds spent in each section since the process started; written by its Timings."""
+    """Nanoseconds spent in each section since the process started [sections]; written by its Timings."""
 
     def beat(self) -> None:
-        """Say "alive" once more. Called by every loop at least every 100 ms while it is healthy."""
+        """Record a sign of life. A healthy loop calls it at least every 100 ms.
+
+        Long operations call it between their parts: minibatches, environments, parts of a file.
+        """
 
 
 def open_heartbeat(address: Shm, index: int) -> Heartbeat:
@@ -54,11 +57,7 @@ class Progress:
         """Bind to row ``index`` of the progress segment."""
         self._beat_ns = segment["beat_ns"][index]
         self.section_ns: NDArray[np.int64] = segment["section_ns"][index]
-        """Nanoseconds spent in each section since the process started; written by its Timings."""
 
     def beat(self) -> None:
-        """Say "alive" once more. Called by every loop at least every 100 ms while it is healthy.
-
-        Also between the parts of what takes longer: minibatches, environments, parts of a file.
-        """
+        """Write the monotonic clock's time in ns."""
         self._beat_ns[0] = time.monotonic_ns()

@@ -1,9 +1,8 @@
-"""A record that is replaced whole or not at all, and outlives its writer: two slots, and a word that says which holds.
+"""A record in shared memory that is replaced atomically and outlives its writer: two slots and a commit counter.
 
-One writer, any number of readers, no lock. The writer fills the slot that does not hold and raises the word ``commits``
-last: killed before that, it has changed nothing. The parity of the word names the slot that holds. The other slot keeps
-what held before until the next replacement begins, so a reader that is overtaken once has still read one whole record;
-one that looks at the word again afterwards knows that it has.
+One writer, any number of readers, no lock. The parity of ``commits`` names the current slot. The writer fills the other
+slot and increments ``commits`` last: killed before that, it has changed nothing. The previous record stays intact until
+the next replacement begins, so a reader that finds ``commits`` unchanged after copying has read one whole record.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ _ATTEMPTS = 1000
 
 
 class CommittedRecord:
-    """Both ends of one record, which may consist of several arrays."""
+    """Reader and writer of one record, which may consist of several arrays."""
 
     def __init__(self, commits: NDArray[np.int64], *slots: NDArray[Any]) -> None:
-        """Bind to the word ``commits`` [n], of which the first is used, and to arrays [SLOTS, …]."""
+        """Bind to ``commits`` [n], whose first word is used, and to one array [SLOTS, …] per part of the record."""
         self._commits = commits
         self._slots = [tuple(array[slot] for array in slots) for slot in range(SLOTS)]
 
@@ -35,18 +34,18 @@ class CommittedRecord:
 
     @property
     def now(self) -> tuple[NDArray[Any], ...]:
-        """The arrays that hold, where they lie: for the writer, who alone knows that they will not change."""
+        """Views of the current arrays; for the writer only, as a reader's view could be overwritten."""
         return self._slots[self.commits % SLOTS]
 
     @property
     def before(self) -> tuple[NDArray[Any], ...]:
-        """The arrays that held before; the next replacement is written over them."""
+        """Views of the previous arrays, which the next replacement overwrites."""
         return self._slots[(self.commits + 1) % SLOTS]
 
     def replace(self, *values: ArrayLike) -> None:
-        """Make these the record, one for each array, all or none; the writer alone.
+        """Replace the record by ``values``, one for each array, atomically; called by the writer only.
 
-        Of a value shorter than its array the rest is left as it is.
+        A value shorter than its array leaves the rest of the slot as it is.
         """
         for array, value in zip(self.before, values, strict=True):
             array[: np.shape(value)[0]] = value
@@ -55,13 +54,13 @@ class CommittedRecord:
         hit("record.committed")
 
     def read(self, words: slice | Sequence[int] = slice(None)) -> tuple[NDArray[Any], ...]:
-        """Copy these words of the arrays, all of one record; any process may ask.
+        """Return copies of the given words of every array, all of one record; any process may call this.
 
-        Raises RuntimeError when it never holds still.
+        Raises RuntimeError when the record changed during each of 1,000 attempts.
         """
         for _ in range(_ATTEMPTS):
             commits = self.commits
             copies = tuple(np.array(array[words]) for array in self._slots[commits % SLOTS])
-            if self.commits == commits:  # only then can nobody have begun to write over it
+            if self.commits == commits:  # otherwise the writer may have begun to overwrite it
                 return copies
         raise RuntimeError(f"no whole record in {_ATTEMPTS} attempts: its segment is damaged, or several write it")

@@ -8,13 +8,13 @@ column                                                written by  meaning
 observation[t], reward[t], terminated[t],             simulator   the result of arriving at row t (reward is raw;
 truncated[t], life_lost[t], first[t]                              first = a new game starts here, nothing happened)
 action[t], policy_version[t], the algorithm's own     inference   chosen from observation[t]
-state[t + 1], of recurrent networks alone             inference   the network's state after observation[t], which is
-                                                                  that before observation[t + 1]
+state[t + 1], recurrent networks only                 inference   the network's state after observation[t], its input
+                                                                  together with observation[t + 1]
 ====================================================  ==========  ================================================
 
 Row T of a block is row 0 of the next, where the simulator copies it. So ``action[t]`` leads to ``reward[t + 1]``; the
-shift is made in one place, ``processes/batches.py``. Where ``first[t]`` is set, whoever reads ``state[t]`` takes zeros
-in its place: a game begins without memories. Where a game ends inside a block, ``simulators.reset`` says what follows:
+shift is made in one place, ``processes/batches.py``. Where ``first[t]`` is set, readers of ``state[t]`` use zeros
+instead: a game begins without memories. Where a game ends inside a block, ``simulators.reset`` decides what follows:
 
 ================  ===============================================  ===================================================
 reset             the row after a game's last                      row 0 of the next block
@@ -24,8 +24,8 @@ wait              void, and so are all to row T: first, reward 0,  the first of 
                   no flag, any observation                         the game goes on
 ================  ===============================================  ===================================================
 
-A void row reads like a reset that takes long: the action that leads to a row with ``first`` counts for nothing, always.
-Row 0 of a simulator's first rollout is the first of a game, or where ``simulators.decorrelation_steps`` have led to.
+A void row reads like a longer reset: the action that leads to a row with ``first`` is always ignored. Row 0 of a
+simulator's first rollout is the first of a game, or the state after ``simulators.decorrelation_steps``.
 
 Turns are words, never messages. Time is cut in *rollouts* of T rows, numbered over the whole run; rollout r lies in
 block ``r % blocks`` of every group, and timestep n = r * T + t is row t of rollout r.
@@ -36,20 +36,20 @@ word                one writer          meaning
 open (run)          trainer             rollouts below it may be begun; raising it is what frees the older blocks
 version, env_steps  trainer             of each open rollout: newest weights when it was opened, and steps before it
 judged (run)        trainer             newest rollout whose rows may be too old; ``judged_by``: for which weights
-hold (run)          trainer             number of the newest snapshot it has asked for; 0 = none
+hold (run)          trainer             number of the newest snapshot it has requested; 0 = none
 hold_from (run)     trainer             first rollout whose rows belong in that snapshot
 held (member)       simulator           number of the newest snapshot it has answered; negative = it could not take it
 ready (member)      simulator           1 from when it could begin its first rollout; it is not admitted before
 joined (member)     trainer             first rollout the simulator takes part in; -1 until it is admitted
-left (member)       trainer             first rollout it takes part in no more
-released (member)   trainer             the commit of the account with which nothing of it is needed any more; 0 before
+left (member)       trainer             first rollout the simulator no longer takes part in
+released (member)   trainer             commit of the account after which the segment is no longer needed; 0 before
 observed[group]     simulator           timesteps below it have their observation
 acted[group]        inference           timesteps below it have their action
 completed[group]    simulator           rollouts below it are complete
 ==================  ==================  ==========================================================================
 
-Because membership is told by rollouts and ``open`` is one word for all, every process derives the same set of
-participants for every timestep: batches are composed alike in every run, whoever was faster.
+Membership is given in rollouts and ``open`` is one word for all, so every process derives the same set of participants
+for every timestep: the composition of batches does not depend on timing.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ from actorlearn.memory.shared import Segment
 MOST_BLOCKS = 64
 """Largest number of rollouts that can be open at once."""
 FAR = 2**62
-"""A rollout that never comes."""
+"""Number of a rollout that is never reached: no limit."""
 
 ARRIVAL_COLUMNS = ("observation", "reward", "terminated", "truncated", "life_lost", "first")
 
 
 class BlockShape(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers that fix a simulator's segment."""
+    """Sizes that determine the layout of a simulator's segment."""
 
     groups: int
     blocks: int
@@ -120,7 +120,7 @@ def block_fields(shape: BlockShape) -> list[Field]:
 
 
 def action_field(actions: Actions, per_env: tuple[int, ...]) -> Field:
-    """The column of actions; what is never written is no action."""
+    """Return the field of the action column; its poison is no valid action."""
     dtype, shape = cell(actions)
     return Field("action", dtype, (*per_env, *shape), -1 if dtype == "int64" else float("nan"))
 
@@ -139,10 +139,10 @@ def rollouts_fields() -> list[Field]:
 
 
 class Rollouts:
-    """The word that lets simulators begin rollouts, and by which weights each is to be acted in."""
+    """Rollouts that simulators may begin, and the weights' version and step count each was opened with."""
 
     def __init__(self, segment: Segment, steps: int = 0) -> None:
-        """Bind to a learner's rollouts segment; ``steps`` are those of one rollout, of all learners (the trainer's)."""
+        """Bind to a learner's rollouts segment; ``steps``: of one rollout of all learners, for the trainer."""
         self._open = segment["open"]
         self._hold, self._hold_from = segment["hold"], segment["hold_from"]
         self._version = segment["version"]
@@ -151,29 +151,29 @@ class Rollouts:
         self._steps = steps
         self._newest = (-1, 0, 0)
         self._before: dict[int, tuple[int, int]] = {}
-        """Version and steps of rollouts that were open in the run that this one goes on from."""
+        """Version and steps of rollouts that were open at the checkpoint this run was resumed from."""
 
     @property
     def open(self) -> int:
-        """Number of the rollout below which all may be begun."""
+        """Number below which all rollouts may be begun."""
         return int(self._open[0])
 
     def version(self, rollout: int) -> int:
-        """Newest version of the weights when this rollout, which is open, was opened."""
+        """Return the newest version of the weights when this open rollout was opened."""
         return int(self._version[rollout % MOST_BLOCKS])
 
     def env_steps(self, rollout: int) -> int:
-        """Environment steps before this rollout, which is open; those of rollouts still being played are expected."""
+        """Return the environment steps before this open rollout; rollouts still being played count in full."""
         return int(self._env_steps[rollout % MOST_BLOCKS])
 
     def published(self, version: int, env_steps: int, rollouts_learned: int) -> None:
-        """Give rollouts opened from now on this version; ``env_steps`` are those of the rollouts learned before it."""
+        """Record a published version for rollouts opened from now on; ``env_steps``: of the rollouts learned before."""
         self._newest = (version, env_steps, rollouts_learned)
 
     def judge(self, rollout: int, version: int) -> int:
-        """Return the version that the age of this rollout's rows is counted from: of those that are said, the first.
+        """Return the version against which this rollout's rows are judged too old: that of the first call for it.
 
-        A trainer that takes up a rollout, some minibatches of which another one has made, leaves out the same rows.
+        A restarted trainer that finishes a half-learned rollout thereby leaves out the same rows as the one before.
         """
         if self._judged[0] != rollout:
             self._judged_by[0] = version
@@ -183,7 +183,7 @@ class Rollouts:
 
     @property
     def hold(self) -> int:
-        """Number of the newest snapshot that the trainer has asked for; 0 = none."""
+        """Number of the newest snapshot that the trainer has requested; 0 = none."""
         return int(self._hold[0])
 
     @property
@@ -192,25 +192,25 @@ class Rollouts:
         return int(self._hold_from[0])
 
     def ask(self, rollouts_learned: int) -> int:
-        """Have all simulators take a snapshot, with their rows from the next rollout on; returns its number."""
+        """Request a snapshot of all simulators, with their rows from the next rollout on; returns its number."""
         self._hold_from[0] = rollouts_learned
         hit("rollouts.hold_from")
         self._hold[0] = self.hold + 1
         return self.hold
 
     def state(self, rollouts_learned: int) -> dict[str, Any]:
-        """Return version and steps of the rollouts that are not learned yet, as plain numbers for a checkpoint."""
+        """Return version and steps of the open rollouts that are not learned yet, as plain numbers for a checkpoint."""
         opened = {str(r): [self.version(r), self.env_steps(r)] for r in range(rollouts_learned, self.open)}
         return {"newest": list(self._newest), "open": opened}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Give those rollouts the same when they are opened, and the later ones what they would have had."""
+        """Restore ``state()``: the same rollouts get the same version and steps when they are opened again."""
         version, env_steps, rollouts_learned = state["newest"]
         self._newest = version, env_steps, rollouts_learned
         self._before = {int(rollout): (version, steps) for rollout, (version, steps) in state["open"].items()}
 
     def raise_to(self, rollouts: int) -> None:
-        """Let simulators begin rollouts below this number; the trainer's word alone."""
+        """Let simulators begin rollouts below this number; called by the trainer only."""
         version, env_steps, rollouts_learned = self._newest
         for rollout in range(max(self.open, rollouts - MOST_BLOCKS), rollouts):
             expected = version, env_steps + (rollout - rollouts_learned) * self._steps
@@ -221,7 +221,7 @@ class Rollouts:
 
 
 def make_segment(path: Any, shape: BlockShape, number: int = 0) -> Segment:
-    """Create the segment of the simulator with this number and write its numbers into it."""
+    """Create the segment of the simulator with this number and write its shape into it."""
     segment = Segment.create(path, block_fields(shape))
     segment["shape"][:] = (shape.groups, shape.blocks, shape.horizon, shape.envs_per_group, number)
     return segment
@@ -231,7 +231,7 @@ class Blocks:
     """One simulator's segment, seen through the words and columns above."""
 
     def __init__(self, segment: Segment) -> None:
-        """Bind to a simulator's segment; the numbers are read from it."""
+        """Bind to a simulator's segment; its shape is read from it."""
         self.segment = segment
         self.groups, self.blocks, self.horizon, self.envs_per_group, self.number = (int(n) for n in segment["shape"])
         self._observed = segment["observed"]
@@ -246,17 +246,17 @@ class Blocks:
         self._carried = (*ARRIVAL_COLUMNS, *state)
         rows = (self.groups, self.blocks, self.horizon + 1)
         self.columns = [field.name for field in segment.fields if field.shape[:3] == rows]
-        """Names of the columns of its rows."""
+        """Names of the columns."""
 
     # Membership, written by the trainer but for the first word ---------------------------------------------------
 
     @property
     def ready(self) -> bool:
-        """Whether the simulator's environments stand where their first rollout begins."""
+        """Whether the simulator's environments are ready to begin their first rollout."""
         return bool(self._ready[0])
 
     def mark_ready(self) -> None:
-        """Say that the first rollout may begin; simulator only."""
+        """Mark the environments as ready for the first rollout; simulator only."""
         self._ready[0] = 1
 
     @property
@@ -266,7 +266,7 @@ class Blocks:
 
     @property
     def left(self) -> int:
-        """First rollout this member takes part in no more."""
+        """First rollout this member no longer takes part in."""
         return int(self._left[0])
 
     def admit(self, first_rollout: int) -> None:
@@ -283,11 +283,11 @@ class Blocks:
 
     @property
     def released(self) -> int:
-        """Commit of the account that counts all there was in it, so that the segment may go; 0 before."""
+        """Commit of the account after which the segment may be removed: all its rows are counted; 0 before."""
         return int(self._released[0])
 
     def release(self, commit: int) -> None:
-        """Say that nothing of the member is needed once this commit of the account has been made."""
+        """Mark the segment as no longer needed once this commit of the account has been made."""
         self._released[0] = commit
 
     def takes_part(self, rollout: int) -> bool:
@@ -302,39 +302,39 @@ class Blocks:
         return int(self._held[0])
 
     def mark_held(self, number: int, taken: bool) -> None:
-        """Say that the snapshot of this number is written, or cannot be; simulator only."""
+        """Mark the snapshot of this number as written, or as failed (not ``taken``); simulator only."""
         self._held[0] = number if taken else -number
 
     # Turns -----------------------------------------------------------------------------------------------------
 
     def observed(self, group: int) -> int:
-        """Timestep below which all have their observation."""
+        """Return the timestep below which all rows have their observation."""
         return int(self._observed[group, 0])
 
     def acted(self, group: int) -> int:
-        """Timestep below which all have their action."""
+        """Return the timestep below which all rows have their action."""
         return int(self._acted[group, 0])
 
     def completed(self, group: int) -> int:
-        """Rollout below which all are complete."""
+        """Return the rollout below which all are complete."""
         return int(self._completed[group, 0])
 
     def mark_observed(self, group: int, timestep: int) -> None:
-        """Say that the observation of this timestep is written; simulator only."""
+        """Mark the observation of this timestep as written; simulator only."""
         self._observed[group, 0] = timestep + 1
 
     def mark_acted(self, group: int, timestep: int, policy_version: int) -> None:
-        """Say that the action of this timestep is written, by this version of the weights; inference only."""
+        """Mark the action of this timestep as written, by this version of the weights; inference only."""
         rollout, t = divmod(timestep, self.horizon)
         self.segment["policy_version"][group, rollout % self.blocks, t] = policy_version
         self._acted[group, 0] = timestep + 1
 
     def go_on_at(self, group: int, timestep: int) -> None:
-        """Say that timesteps below this have their action from before; a simulator that answers itself only."""
+        """Mark timesteps below this as acted in an earlier run; only for a simulator that chooses its own actions."""
         self._acted[group, 0] = timestep
 
     def mark_completed(self, group: int, rollout: int) -> None:
-        """Say that all rows of this rollout are written; simulator only."""
+        """Mark all rows of this rollout as written; simulator only."""
         self._completed[group, 0] = rollout + 1
 
     # Columns ---------------------------------------------------------------------------------------------------
@@ -352,7 +352,7 @@ class Blocks:
         return view
 
     def last_row(self, name: str, group: int, rollout: int) -> NDArray[Any]:
-        """Column ``name`` of row T of a rollout: what becomes row 0 of the next."""
+        """Column ``name`` of row T of a rollout, which becomes row 0 of the next: [B, ...]."""
         view: NDArray[Any] = self.segment[name][group, rollout % self.blocks, self.horizon]
         return view
 
@@ -369,7 +369,7 @@ class Blocks:
 
 
 def unfinished_steps(blocks: Blocks, group: int) -> int:
-    """Environment steps of a group that belong to no complete rollout: what is lost when its simulator dies.
+    """Return the environment steps of a group in its incomplete rollout, which are lost when its simulator dies.
 
     Row 0 of a rollout is no step: it is row T of the rollout before, or a new game. Nor is a row with ``first``.
     """
@@ -381,7 +381,7 @@ def unfinished_steps(blocks: Blocks, group: int) -> int:
 
 
 def steps_in_flight(blocks: Blocks, rollouts_learned: int) -> int:
-    """Environment steps of a member that are not learned from yet: of complete rollouts, and of the one after them."""
+    """Return a member's environment steps not learned from yet: of complete rollouts, and of the one being played."""
     steps = sum(unfinished_steps(blocks, group) for group in range(blocks.groups))
     for group in range(blocks.groups):
         for rollout in range(max(rollouts_learned, blocks.joined), min(blocks.completed(group), blocks.left)):

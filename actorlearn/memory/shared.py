@@ -1,13 +1,13 @@
-"""The only door to shared memory: named segments under one directory of /dev/shm per run.
+"""Shared memory segments: named files under one directory of /dev/shm per run. No other file maps shared memory.
 
 A segment is a file: a header (magic, layout version, owner, field table, and a checksum of these) and the arrays of
 ``fields``. It is allocated with ``posix_fallocate``, so a full /dev/shm is an error here and never a SIGBUS later, and
 mapped with ``mmap``, so numpy and torch view it without a copy. Python's own SharedMemory is not used: before 3.13 a
-reader's exit destroys the segment under everyone else.
+reader's exit destroys the segment for all other processes.
 
 Memory order: single 8-byte words are written and read whole, and a reader that sees a new word sees what was written
-before it. That holds on x86-64 (total store order), which is what the project is tested on; on other machines a run
-starts only when its topology says that it may (``launch/plan/memory_order.py``).
+before it. That holds on x86-64 (total store order), where the project is tested; on other machines a run
+starts only when its topology allows it (``launch/plan/memory_order.py``).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Segment:
     """One mapped file of named arrays: ``segment["reward"]`` is a numpy array over the shared pages."""
 
     def __init__(self, path: Path, mapping: mmap.mmap, fields: list[Field]) -> None:
-        """Use ``create`` or ``open``."""
+        """Wrap a mapping; call ``create`` or ``open`` instead."""
         self.path = path
         self.fields = fields
         self._mapping = mapping
@@ -106,13 +106,13 @@ class Segment:
         return name in self._arrays
 
     def close(self) -> None:
-        """Let go of this process's mapping; arrays still in use elsewhere keep it alive until they are gone."""
+        """Release this process's mapping; numpy arrays that still view it keep it alive."""
         self._arrays = {}
         with suppress(BufferError):
             self._mapping.close()
 
     def unlink(self) -> None:
-        """Remove the name; processes that have it mapped keep their pages until they let go."""
+        """Remove the file; processes that have it mapped keep their pages until they close it."""
         self.path.unlink(missing_ok=True)
 
 
@@ -128,7 +128,7 @@ def header(table: bytes) -> bytes:
 
 
 def _table(mapping: mmap.mmap, path: Path) -> bytes:
-    """The field table of a segment, as it was written; raises SegmentError when the header is another's, or damaged."""
+    """Return a segment's field table in bytes; raises SegmentError when the header is damaged or not a segment's."""
     magic, version, table_bytes, pid, checksum = _PREFIX.unpack_from(mapping)
     if magic != _MAGIC or version != LAYOUT_VERSION:
         raise SegmentError(
@@ -164,7 +164,7 @@ def _full(path: Path, needed: int) -> SharedMemoryFull:
 
 
 def free_bytes() -> int:
-    """Bytes still free in /dev/shm for this user."""
+    """Return the bytes free in /dev/shm for this user."""
     status = os.statvfs(SHM_ROOT)
     return status.f_bavail * status.f_frsize
 
@@ -178,7 +178,7 @@ def reserve(run_id: str, needed_bytes: int) -> OwnedDirectory:
 
 
 def sweep_shared() -> list[str]:
-    """Remove what dead runs of this user left in /dev/shm; returns their run ids."""
+    """Remove the directories of dead runs of this user in /dev/shm; returns their run ids."""
     return sweep(SHM_ROOT)
 
 

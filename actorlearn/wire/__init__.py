@@ -1,7 +1,7 @@
-"""Messages and the sockets and pipes they pass through; what any of it needs of the machine stands here.
+"""Messages and the sockets and pipes they pass through; this file holds the required version of libzmq.
 
-Imports nothing, so that it can be asked where libzmq is missing or broken.
+It imports nothing, so that it can be imported where libzmq is missing or broken.
 """
 
 MINIMUM_LIBZMQ = (4, 3, 5)
-"""Older ones have known remote crashes."""
+"""Oldest version of libzmq that is accepted; older ones have known remote crashes."""

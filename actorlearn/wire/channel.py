@@ -1,8 +1,8 @@
-"""The only import of zmq: sockets with bounded queues and no lingering.
+"""ZeroMQ sockets with bounded queues and no lingering. The only file that imports zmq.
 
-ROUTER and DEALER, with ids of their own, for all that must arrive. High-water marks, LINGER and mandatory routing are
-set before bind or connect, because zmq ignores them afterwards. PUSH and PULL for weights alone, of which only the
-newest matter: a killed puller loses messages. PUB/SUB is not used: so does a late subscriber.
+ROUTER and DEALER with explicit ids carry the messages that must arrive. PUSH and PULL carry weights, of which only the
+newest matter: a killed puller loses messages. PUB/SUB is not used, because a late subscriber loses messages too.
+High-water marks, LINGER and mandatory routing are set before bind or connect: zmq ignores them afterwards.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _listen(socket: zmq.Socket[bytes], endpoint: str) -> None:
 
 
 def _dial(socket: zmq.Socket[bytes], endpoint: str) -> None:
-    """Connect, for as long as it takes; raises ChannelError for what is no endpoint."""
+    """Connect, in the background where nobody listens yet; raises ChannelError for an invalid endpoint."""
     try:
         socket.connect(endpoint)
     except (zmq.ZMQError, ValueError) as error:
@@ -67,9 +67,10 @@ def _forsake(socket: zmq.Socket[bytes], endpoint: str) -> None:
 
 
 class Router:
-    """The listening side; knows its peers by the ids they chose, of which each belongs to who had it first.
+    """The listening side; identifies peers by the ids they choose.
 
-    Nothing is heard of others that choose it: a process that is started by hand beside a run takes nobody's place.
+    An id belongs to the first peer that uses it. Messages of a second peer with the same id are dropped, so a process
+    started by hand beside a run cannot take the place of one of the run.
     """
 
     def __init__(self, endpoint: str) -> None:
@@ -80,9 +81,9 @@ class Router:
         _listen(self.socket, endpoint)
 
     def recv(self, timeout_ms: int = 0) -> tuple[str, bytes] | None:
-        """Next message as (peer id, body), or None when none came in time.
+        """Return the next message as (peer id, body), or None when none came in time.
 
-        One of several frames has an empty body, which is no message.
+        A message of several frames is returned with an empty body, which decodes as no message.
         """
         if not self.socket.poll(timeout_ms, zmq.POLLIN):
             return None
@@ -111,7 +112,7 @@ class Dealer:
     """The dialling side, with an id of its own; reconnects by itself."""
 
     def __init__(self, endpoint: str, identity: str) -> None:
-        """Connect; the listener may come later. Raises ChannelError for what is no endpoint."""
+        """Connect; the listener may start later. Raises ChannelError for an invalid endpoint."""
         self.endpoint = endpoint
         self.socket = _socket(zmq.DEALER)
         self.socket.identity = identity.encode()
@@ -128,7 +129,7 @@ class Dealer:
         return True
 
     def recv(self, timeout_ms: int = 0) -> bytes | None:
-        """Next body, or None when none came in time."""
+        """Return the next body, or None when none came in time."""
         if timeout_ms and not self.socket.poll(timeout_ms, zmq.POLLIN):
             return None
         try:
@@ -143,12 +144,12 @@ class Dealer:
 
 
 class Push:
-    """The sending end of a line to one puller: what has not gone yet is replaced by the next, so nothing queues."""
+    """The sending end of a line to one puller: a new message replaces one that is not sent yet, so nothing queues."""
 
     def __init__(self, endpoint: str) -> None:
-        """Connect; the puller may come later, go, and come back. Raises ChannelError for what is no endpoint."""
+        """Connect; the puller may start later and restart. Raises ChannelError for an invalid endpoint."""
         self.socket = _socket(zmq.PUSH)
-        self.socket.conflate = True  # like all options it counts for what is connected afterwards
+        self.socket.conflate = True  # before connect: zmq ignores options set afterwards
         self.socket.reconnect_ivl = RECONNECT_MS
         self.socket.reconnect_ivl_max = RECONNECT_MOST_MS
         _dial(self.socket, endpoint)
@@ -162,17 +163,17 @@ class Push:
         return True
 
     def close(self) -> None:
-        """Close; what has not gone is dropped."""
+        """Close; an unsent message is dropped."""
         self.socket.close()
 
 
 class Pull:
-    """The listening end for any number of pushers; says nothing back."""
+    """The listening end for any number of pushers; it cannot reply."""
 
     def __init__(self, endpoint: str, limit_bytes: int) -> None:
-        """Bind, an ipc endpoint owner-only; zmq parts with whoever sends more than ``limit_bytes``, before reading it.
+        """Bind, an ipc endpoint owner-only; zmq disconnects a sender of more than ``limit_bytes``, before reading it.
 
-        It does not conflate: libzmq 4.3.5 aborts the process when a message of several frames meets a conflating PULL.
+        Not conflating: libzmq 4.3.5 aborts the process when a message of several frames meets a conflating PULL.
         """
         self.endpoint = endpoint
         self.socket = _socket(zmq.PULL)
@@ -181,7 +182,7 @@ class Pull:
         _listen(self.socket, endpoint)
 
     def recv(self, timeout_ms: int = 0) -> list[bytes] | None:
-        """The frames of the next message, or None when none came in time; an honest one has a single frame."""
+        """Return the frames of the next message, or None when none came in time; a valid one has a single frame."""
         if not self.socket.poll(timeout_ms, zmq.POLLIN):
             return None
         return self.socket.recv_multipart()
@@ -192,10 +193,10 @@ class Pull:
 
 
 class Waiter:
-    """Sleeps until it is woken, a channel has something, or the deadline."""
+    """Sleeps until the wakeup is signalled, the channel has a message, or the deadline passes."""
 
     def __init__(self, wakeup: Wakeup | None, channel: Router | Dealer | None) -> None:
-        """Watch these; None is what a process has not got."""
+        """Watch a wakeup and a channel; None for one that this process does not have."""
         self._wakeup = wakeup
         self._poller = zmq.Poller()
         if wakeup is not None:
@@ -204,7 +205,7 @@ class Waiter:
             self._poller.register(channel.socket, zmq.POLLIN)
 
     def wait(self, timeout_ms: int) -> bool:
-        """Sleep, and clear the wakeup; False when the deadline passed and there is nothing to look at."""
+        """Sleep, and clear the wakeup; returns False when the deadline passed without an event."""
         woken = bool(self._poller.poll(timeout_ms))
         if woken and self._wakeup is not None:
             self._wakeup.clear()

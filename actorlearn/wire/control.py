@@ -1,7 +1,7 @@
 """A child's line to the supervisor: hello, orders in, reports out.
 
 The supervisor's Order is the whole wanted state, repeated until it is Applied; reports wait here until the supervisor
-reads them. A child that has lost its supervisor is ended by the kernel (see ``processes/__main__``), not from here.
+reads them. A child that has lost its supervisor is killed by the kernel (``processes/__main__.py``), not from here.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class TurnedAwayError(RuntimeError):
 
 
 class Control:
-    """The child side of the control socket. Without an address (started by hand) it says nothing and hears nothing."""
+    """The child side of the control socket. Without an address (started by hand) it sends and receives nothing."""
 
     def __init__(self, address: Ipc | None, own: ProcessId, run_id: str, *, last_words: bool = False) -> None:
-        """Connect as this process; for ``last_words`` beside a line of its own that cannot be reached."""
+        """Connect as this process; ``last_words``: with its second id, as its first socket may still be open."""
         self.id = own
         self.run_id = run_id
         self.order = Order(version=0)
@@ -45,7 +45,7 @@ class Control:
         self.applied_version = 0
 
     def hello(self, pid: int, shape: dict[str, str] | None = None) -> None:
-        """Say who this is, ready to work."""
+        """Announce this process to the supervisor as ready to work."""
         self.send(
             Hello(
                 id=self.id,
@@ -58,12 +58,12 @@ class Control:
         )
 
     def send(self, message: Message) -> None:
-        """Hand a message to the supervisor."""
+        """Send a message to the supervisor."""
         if self.dealer is not None:
             self.dealer.send(encode(message))
 
     def poll(self) -> None:
-        """Read what has come; ``order`` is then the newest. Raises TurnedAwayError."""
+        """Read all messages that have arrived; ``order`` is then the newest. Raises TurnedAwayError."""
         while self.dealer is not None and (data := self.dealer.recv()) is not None:
             message = decode(data, "child")
             if isinstance(message, Refused):
@@ -79,7 +79,7 @@ class Control:
         return self.order.version > self.applied_version
 
     def applied(self, order: Order | None = None) -> None:
-        """The newest order is in effect, or one that was it: while it was put into effect a newer one may have come."""
+        """Report ``order`` (default: the newest) as put into effect; a newer one may have arrived meanwhile."""
         self.applied_version = (order or self.order).version
         self._acknowledge()
 
@@ -87,18 +87,18 @@ class Control:
         self.send(Applied(order=self.applied_version))
 
     def failed(self, error: str) -> None:
-        """Last words of a process that cannot go on."""
+        """Report the error that this process is about to exit with."""
         self.send(Failed(error=brief(error)))
 
     def warned(self, text: str) -> None:
-        """Tell a person of something that stops nothing."""
+        """Report a problem to the user that does not stop this process."""
         self.send(Warned(text=brief(text)))
 
     def finished(self, reason: str, summary: Mapping[str, float | int | str | None] | None = None) -> None:
-        """Last words of a process that has done all it was asked for."""
+        """Report that this process has completed its work and is about to exit 0."""
         self.send(Finished(reason=reason, summary=dict(summary or {})))
 
     def close(self, linger_ms: int = 2000) -> None:
-        """Close, giving last words a moment to leave."""
+        """Close, waiting at most ``linger_ms`` for unsent messages."""
         if self.dealer is not None:
             self.dealer.socket.close(linger=linger_ms)

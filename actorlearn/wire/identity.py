@@ -1,6 +1,6 @@
-"""Identity of a process of a run: one value, from which its name and its id on sockets follow. Nobody parses those.
+"""Identity of a process of a run: one value, from which its name and its ids on sockets follow. These are never parsed.
 
-It travels in settings, in messages and in the plan; names are for people, for files and as keys.
+It travels in settings, messages and the plan; names are for people, for files and as keys.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ class ProcessId(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     role: Name
     """Name of its role in the table of roles (``worker/roles.py``)."""
     number: Count = 0
-    """Number among those of its role. A simulator's tells its random numbers from those of others: it is used once."""
+    """Number among the processes of its role. A simulator's is never reused, as its random seed follows from it."""
     learner: Count = 0
     """The learner it works for."""
     incarnation: Count = 0
     """Number of times it has been started before."""
     sole: bool = False
-    """Whether the run never has another of its role: then it needs no number to be told apart."""
+    """Whether the run never has another process of its role; its name then has no number."""
 
     @property
     def name(self) -> str:
-        """Name of all its incarnations."""
+        """Name of the process, the same for all its incarnations."""
         return self.role if self.sole else f"{self.role}-{self.number}"
 
     @property
     def peer(self) -> str:
-        """Its id on every socket."""
+        """Id of this incarnation on every socket."""
         return f"{self.name}.{self.incarnation}"
 
     @property
     def last_words(self) -> str:
-        """Its second id on the control socket, by which it says the error it ends of."""
+        """Second id on the control socket, by which this incarnation reports the error it exits with."""
         return f"{self.peer}.failed"
 
     def again(self, incarnation: int) -> ProcessId:

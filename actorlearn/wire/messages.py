@@ -14,9 +14,9 @@ command line         supervisor                  Request
 supervisor           command line                Reply
 ===================  ==========================  =============================================================
 
-Who waits for a row, an action or a rollout is woken by a wakeup, which says nothing (``wire/wakeup.py``).
+A process that waits for a row, an action or a rollout is woken by a wakeup, which has no content (``wire/wakeup.py``).
 
-Control is level-triggered: an ``Order`` is the whole wanted state with a version, repeated until the child says
+Control is level-triggered: an ``Order`` is the whole wanted state with a version, repeated until the child answers
 ``Applied`` with that version. Losing, repeating or re-ordering one therefore changes nothing.
 """
 
@@ -37,10 +37,10 @@ LIMIT_BYTES = 256 * 1024
 """Largest control message. The biggest legitimate one (an Order with 256 members) is under 64 KiB."""
 
 TEXT_CHARACTERS = 8000
-"""Longest text in a message; ``brief`` cuts one. A few of them have room in a message, whatever is in them."""
+"""Longest text in a message; ``brief`` cuts longer ones. Several texts of this length fit into one message."""
 
 _WRONG_CHARACTERS = 500
-"""Longest text of what is wrong with bytes that are no message: it may repeat all of them."""
+"""Longest description of an error in decoding: msgspec's text may repeat the whole message."""
 
 MOST_NAMES = 256
 """Most names in a request: a run never has more processes."""
@@ -58,7 +58,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknow
 
 
 class Hello(Message, frozen=True):
-    """First word of a child: who it is and what it was built with. The supervisor compares before it admits."""
+    """First message of a child: its identity and versions, which the supervisor checks before it admits the child."""
 
     id: ProcessId
     pid: Count
@@ -66,7 +66,7 @@ class Hello(Message, frozen=True):
     protocol: int
     version: Name
     shape: dict[Name, Text] = {}
-    """Values that must be equal to take part: environment, observation, actions, rows (simulators only)."""
+    """Values that must equal the run's: environment, observation, actions, rows (simulators only)."""
 
 
 class Applied(Message, frozen=True):
@@ -76,7 +76,7 @@ class Applied(Message, frozen=True):
 
 
 class Report(Message, frozen=True):
-    """One row for metrics.jsonl, from a trainer; metrics to be added to such rows, from others."""
+    """One row for metrics.jsonl from a trainer, or, from another process, metrics to be added to the following rows."""
 
     row: dict[Name, float | int | dict[Name, float] | None]
 
@@ -87,7 +87,7 @@ class Evaluated(Message, frozen=True):
     policy_version: int
     env_steps: Count
     returns: list[float]
-    """Scores of the one policy there is, or of the average of all learners' weights."""
+    """Scores of the sole policy, or of the average of all learners' weights."""
     learners: dict[Name, float] = {}
     """Mean score of each learner's own weights in the same games; empty where there is one policy."""
     secondary: float | None = None
@@ -103,43 +103,43 @@ class Saved(Message, frozen=True):
 
 
 class Released(Message, frozen=True):
-    """A trainer needs the segments of these simulators, which have ended, no more: all in them is learned or counted.
+    """A trainer no longer needs the segments of these ended simulators: all steps in them are learned or counted.
 
-    Said again whenever an order still lists one of them.
+    Sent again whenever an order still lists one of them.
     """
 
     peers: Annotated[list[Name], Meta(max_length=MOST_NAMES)]
 
 
 class Failed(Message, frozen=True):
-    """A child's last words before it exits with an error."""
+    """The error that a child is about to exit with."""
 
     error: Text
 
 
 class Finished(Message, frozen=True):
-    """A child has done all it was asked for and is about to exit 0."""
+    """A child has completed its work and is about to exit 0."""
 
     reason: Name
     summary: dict[Name, float | int | str | None] = {}
 
 
 class Warned(Message, frozen=True):
-    """Something a user should see that stops nothing (for example a skipped non-finite update)."""
+    """A problem that the user should see and that stops nothing (for example a skipped non-finite update)."""
 
     text: Text
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One simulator that takes part: who it is, and where its blocks are."""
+    """One simulator that takes part: its identity and the addresses of its blocks and wakeup."""
 
     id: ProcessId
     segment: Shm
     """The segment with its blocks."""
     wakeup: Pipe | None = None
-    """Its wakeup; without one it looks by itself."""
+    """Its wakeup; None: it polls."""
     server: int = 0
-    """Number of the inference server that answers it."""
+    """Number of the inference server that chooses its actions."""
 
 
 class Order(Message, frozen=True):
@@ -147,31 +147,30 @@ class Order(Message, frozen=True):
 
     version: int
     phase: str = "run"
-    """run; drain: finish the current update, save, and exit; score: no trainer is at work any more, and evaluators exit
-    when they have played what was published last."""
+    """run; drain: finish the current update, save, and exit; score: all trainers have ended, and evaluators exit after
+    scoring the last published weights."""
     members: list[Member] = []
     gone: list[Member] = []
-    """Members of simulators that have ended and whose trainers have not released them yet."""
+    """Simulators that have ended and whose trainers have not released them yet."""
     leaving: list[str] = []
-    """Members that must leave at the next rollout boundary, and trainers that must after their update.
-    """
+    """Simulators that must leave at the next rollout boundary, and trainers that must leave after their update."""
     save: int = 0
-    """Raised by one for every checkpoint asked for."""
+    """Number of checkpoints requested so far."""
     learners: list[ProcessId] = []
-    """The trainers that exchange what they learn, in order, without those that are leaving; empty until all
-    have come, and for one that is alone to the end. In phase score those that have finished."""
+    """Trainers that exchange weights or gradients, in order, without those that are leaving. Empty until all have
+    connected, and always for a sole trainer. In phase score: the trainers that have finished."""
     generation: Count = 0
-    """Version of the order in which ``learners`` became what it is: the same names may be listed twice."""
+    """Version of the order in which ``learners`` last changed; the same list may occur again with another one."""
 
 
 class Refused(Message, frozen=True):
-    """The supervisor turns a child away, with both values in the reason."""
+    """The supervisor refuses a child; the reason names both values that differ."""
 
     reason: str
 
 
 class Request(Message, frozen=True):
-    """A command line speaks to a running supervisor."""
+    """A command line's request to a running supervisor."""
 
     protocol: int
     version: Name
@@ -204,13 +203,13 @@ _decoders = {
 
 
 def brief(text: str, most: int = TEXT_CHARACTERS) -> str:
-    """A text that fits into a message: of a long one the beginning, and the end, where an error says what it is."""
+    """Cut a text to ``most`` characters: its beginning, and its end, where a traceback names the error."""
     half = most // 2 - 8
     return text if len(text) <= most else f"{text[:half]} […] {text[-half:]}"
 
 
 def encode(message: Message) -> bytes:
-    """Put a message into bytes; raises MessageError when it is over the size limit."""
+    """Encode a message; raises MessageError when it exceeds LIMIT_BYTES."""
     data = _encoder.encode(message)
     if len(data) > LIMIT_BYTES:
         raise MessageError(f"{type(message).__name__} of {len(data)} bytes: at most {LIMIT_BYTES}; send less at a time")
@@ -218,7 +217,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(data: bytes, receiver: str) -> Message:
-    """Read bytes as one of the messages the receiver (supervisor, child, command line) may get."""
+    """Decode a message for a receiver (supervisor, child, command line); raises MessageError for any other bytes."""
     if len(data) > LIMIT_BYTES:
         raise MessageError(f"message of {len(data)} bytes to the {receiver}: at most {LIMIT_BYTES} are read")
     try:

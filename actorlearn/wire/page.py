@@ -43,7 +43,7 @@ _WORDS = {
 
 
 def page() -> str:
-    """Markdown: a table of fields for each message."""
+    """Return the page in Markdown: a table of fields for each message."""
     groups = {
         "To the supervisor": get_args(ToSupervisor),
         "From the supervisor to a process": get_args(ToChild),
@@ -68,7 +68,7 @@ def _table(struct: type) -> str:
 
 
 def _type(kind: inspect.Type) -> str:
-    """A type in words."""
+    """Return a type in words."""
     if isinstance(kind, inspect.Metadata):
         return _type(kind.type)
     if isinstance(kind, inspect.UnionType):

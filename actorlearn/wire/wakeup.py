@@ -1,10 +1,10 @@
-"""Wakeups: named pipes by which a process that sleeps is told to look at the words in shared memory again.
+"""Wakeups: named pipes that wake a sleeping process, so that it reads the words in shared memory again.
 
-Reads and writes nothing but one byte in a named pipe, which says nothing and may be lost: whoever sleeps looks again by
-himself after a while. A wakeup belongs to one listener, anybody may wake him, and it outlives both.
+The byte written to the pipe has no meaning and may be lost: a sleeping process also looks again after a timeout. A
+wakeup belongs to one listener, any process of the run may signal it, and the pipe outlives both.
 
-A pipe and not a message, because the hand-over of a step is made of wake-ups. On two cores of an AMD EPYC one through
-zmq's ipc took 110 to 170 us, as each side has a thread of zmq's own in between; cheap environments lost a third of
+A pipe instead of a zmq message, because every step needs several wake-ups. On two cores of an AMD EPYC a wake-up by
+zmq's ipc took 110 to 170 us, as each side has an I/O thread of zmq in between; cheap environments lost a third of
 their time to it.
 """
 
@@ -23,25 +23,25 @@ class Wakeup:
     """The listener's end."""
 
     def __init__(self, path: Path) -> None:
-        """Make the pipe, for this user alone; one that is there from an earlier incarnation is used again.
+        """Make the pipe with mode 0600, or reuse the pipe of an earlier incarnation.
 
-        What else lies there is removed: a file is never empty to who waits for it, and grows with every byte.
+        A file of another type at that path is removed: a regular file is always readable and grows with every byte.
         """
         with suppress(FileNotFoundError):
             if not stat.S_ISFIFO(path.lstat().st_mode):
                 path.unlink()
         with suppress(FileExistsError):
             os.mkfifo(path, 0o600)
-        # Read and write: with a writer of its own the pipe never ends, whoever comes and goes.
+        # Read and write: with a writer of its own the pipe never reports end-of-file.
         self.fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     def clear(self) -> None:
-        """Forget how often somebody woke it."""
+        """Discard all wake-ups so far."""
         with suppress(BlockingIOError):
             os.read(self.fd, _PIPE_BYTES)
 
     def close(self) -> None:
-        """Listen no more; the pipe stays, for the next incarnation."""
+        """Stop listening; the pipe stays, for the next incarnation."""
         os.close(self.fd)
 
 
@@ -49,18 +49,18 @@ class Wakeups:
     """The wakers' end: wakeups of several listeners, by the listener's id."""
 
     def __init__(self, paths: Mapping[str, Path] | None = None) -> None:
-        """Open nothing before somebody is woken."""
+        """Remember the listeners' paths; a pipe is opened at its first use."""
         self._paths: dict[str, Path] = dict(paths or {})
         self._fds: dict[str, int] = {}
 
     def follow(self, paths: Mapping[str, Path]) -> None:
-        """Wake these from now on, and no others."""
+        """Replace the listeners by these."""
         for listener in [listener for listener in self._fds if listener not in paths]:
             os.close(self._fds.pop(listener))
         self._paths = dict(paths)
 
     def wake(self, listener: str) -> bool:
-        """Wake a listener; False when nobody listens. A pipe that is full has woken its listener or will."""
+        """Wake a listener; returns False when it does not listen. A full pipe counts as woken."""
         if listener not in self._paths:
             return False
         try:
@@ -84,5 +84,5 @@ class Wakeups:
             self.wake(listener)
 
     def close(self) -> None:
-        """Wake nobody any more."""
+        """Close all pipes and forget the listeners."""
         self.follow({})
