@@ -60,10 +60,10 @@ class HardCopies:
 
 @dataclass(frozen=True)
 class Polyak:
-    """A target network that follows the network a little after each update (Lillicrap et al. 2016, section 3)."""
+    """A target network that follows a little after each optimizer step (Lillicrap et al. 2016, section 3)."""
 
     rate: float
-    """Share of the way to the network that an update moves it: tau."""
+    """Share of the way to the network that an optimizer step moves it: tau."""
 
 
 TargetPolicy = HardCopies | Polyak

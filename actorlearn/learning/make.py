@@ -147,7 +147,7 @@ def _choose_how_to_compute() -> None:
     What several cores share out is a pass (``worker/passes.py``), not an operation.
 
     What an optimizer remembers of dead units decays into numbers too small to be normal, whose roots take 30 times as
-    long: half of Adam's squares after 125,000 updates of Pong by DQN. Here they are zeros.
+    long: half of Adam's squares after 125,000 optimizer steps of Pong by DQN. Here they are zeros.
     """
     torch.set_flush_denormal(True)
     torch.set_num_threads(1)

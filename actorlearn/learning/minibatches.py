@@ -1,7 +1,7 @@
-"""Minibatches: the parts that a rollout is learned from, each of which makes one update.
+"""Minibatches: the parts that a rollout is learned from, one for each optimizer step.
 
 They come from the rollout's own batch, in epochs and parts (`Epochs`), or from a replay (``learning/replay.py``). Reads
-batches; writes nothing. Refuses to know: how an update is made.
+batches; writes nothing. Refuses to know: how a step is taken.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Minibatch(NamedTuple):
-    """The experience that one update is made from."""
+    """The experience that one optimizer step is made from."""
 
     batch: Batch
     """Prepared: as the algorithm's loss reads it."""
@@ -45,7 +45,7 @@ class Minibatches:
     carried = Carried()
     """State that other learners take over when they join."""
     together = 0
-    """Learners in step, which count the steps of all because each must make as many updates; 0: each counts its own."""
+    """Learners in step, which count the env steps of all and so take as many optimizer steps; 0: each its own."""
 
     def prepare(self, batch: Batch) -> Batch:
         """Return what all minibatches of the rollout have in common, worked out once."""
@@ -55,7 +55,7 @@ class Minibatches:
         """Hear how many steps were learned from before the rollout, by all learners and by this one alone."""
 
     def left(self, prepared: Batch, done: int) -> int:
-        """Return how many minibatches are left; ``done`` updates by this rollout are in the weights already."""
+        """Return how many minibatches are left; ``done`` optimizer steps by this rollout are taken already."""
         raise NotImplementedError
 
     def of(self, prepared: Batch, rollout: int, done: int, env_steps: int) -> Iterator[Minibatch]:
@@ -63,7 +63,7 @@ class Minibatches:
         raise NotImplementedError
 
     def learned(self, minibatch: Minibatch, taken: bool, metrics: dict[str, Tensor]) -> None:
-        """Know that a minibatch has made an update with these metrics; ``taken`` is False where it changed nothing."""
+        """Note what came of a minibatch: the metrics of its optimizer step; ``taken`` is False if nothing changed."""
 
     def over(self) -> dict[str, float]:
         """Know that the rollout has none left; returns metrics for a report."""

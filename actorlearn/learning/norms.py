@@ -1,6 +1,6 @@
-"""Lengths of a network's parameters, gradients and update steps, as Stooke & Abbeel (2018) trace them (figures 7, 9).
+"""Norms of a network's parameters, gradients and optimizer steps, as Stooke & Abbeel (2018) trace them (figures 7, 9).
 
-Reads: flat weights and gradients, before and after an update. Refuses to know: what is learned, and how it is reported.
+Reads: flat weights and gradients, before and after a step. Refuses to know: what is learned, and how it is reported.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ LAYERS = {"conv0": _ConvNd, "fc0": nn.Linear}
 
 
 class Norms:
-    """L2 norms of flat vectors as a whole and of the first layers; costs one copy of the parameters an update."""
+    """L2 norms of flat vectors as a whole and of the first layers; costs one copy of the parameters a step."""
 
     def __init__(self, network: nn.Module, parameters: Tensor, gradients: Tensor) -> None:
         """Measure a network that was flattened into these vectors."""
@@ -23,7 +23,7 @@ class Norms:
         self._before = torch.empty_like(parameters)
         self._sums = parameters.new_zeros((2, len(self._parts)))
         """Sums of the norms of gradients and of steps: on the device, which need not be waited for."""
-        self._updates = 0
+        self._optimizer_steps = 0
 
     def before(self) -> None:
         """Called before the gradient is made a step."""
@@ -33,15 +33,15 @@ class Norms:
         """Called after a step that was taken: the gradient is what the optimizer got, averaged and clipped."""
         step = torch.sub(self._parameters, self._before, out=self._before)
         self._sums += torch.stack([self._of(self._gradients), self._of(step)])
-        self._updates += 1
+        self._optimizer_steps += 1
 
     def row(self) -> dict[str, float]:
-        """Return norms of the parameters as they are, and means over the updates since the last call."""
+        """Return norms of the parameters as they are, and means over the optimizer steps since the last call."""
         rows = {"parameters": self._of(self._parameters)}
-        if self._updates:
-            rows |= zip(("gradients", "steps"), self._sums / self._updates, strict=True)
+        if self._optimizer_steps:
+            rows |= zip(("gradients", "steps"), self._sums / self._optimizer_steps, strict=True)
         self._sums.zero_()
-        self._updates = 0
+        self._optimizer_steps = 0
         return {
             f"{name}_l2{part}": norm
             for name, norms in rows.items()

@@ -65,18 +65,13 @@ class Peers:
         return self._mode.in_step
 
     @property
-    def outlived(self) -> bool:
-        """Whether what this one learns stays when it dies: in the others' weights, or in the store."""
-        return self._mode.outlived
-
-    @property
     def leaving(self) -> bool:
         """Whether the order tells this learner to finish."""
         order = self._worker.control.order
         return order.phase == "drain" or self._settings.id.name in order.leaving
 
     def going_on(self) -> bool:
-        """Whether a long pass goes on; asked once between two of its updates, because those in step ask together."""
+        """Whether a long pass goes on; asked once between two optimizer steps, as those in step ask together."""
         alive, now_s = self._worker.alive(), time.monotonic()
         self._leaving_s = min(self._leaving_s, now_s) if self.leaving else inf
         late = now_s - self._leaving_s >= self._learning.minibatches.finish_s

@@ -1,7 +1,7 @@
 """Minibatches of a replay: so many a rollout, with what an older copy of the network says about each.
 
 Reads: the replay, which stage 3 fills. Writes: the target network, priorities. Refuses to know: rollouts' rows, blocks,
-messages, and how an update is made.
+messages, and how an optimizer step is taken.
 
 Which minibatches are due and when the target network is renewed depend on the steps that were learned from and on the
 number of the rollout: with the seed these decide everything. Where acting belongs to rollouts (``simulators.weights:
@@ -115,7 +115,7 @@ class Replayed(Minibatches):
         self._due = max(0, ratio.due(steps, 0) - ratio.due(before, 0) - self._ahead)
 
     def left(self, prepared: Batch, done: int) -> int:
-        """Return what ``count_due`` has counted, whatever this rollout's own updates are."""
+        """Return what ``count_due`` has counted, whatever this rollout's own optimizer steps are."""
         return self._due
 
     def of(self, prepared: Batch, rollout: int, done: int, env_steps: int) -> Iterator[Minibatch]:
@@ -127,7 +127,7 @@ class Replayed(Minibatches):
             yield self.draw(env_steps)
 
     def learned(self, minibatch: Minibatch, taken: bool, metrics: dict[str, Tensor]) -> None:
-        """Count the minibatch, and give it the priorities that come of its update; the target network follows."""
+        """Count the minibatch, and give it the priorities its optimizer step found; the target network follows."""
         self._ahead += 1
         self.target.follow()
         priority = metrics.pop("priority")
@@ -148,7 +148,7 @@ class Replayed(Minibatches):
         with torch.no_grad():
             outputs = self._following(batch)
             prepared = self._algorithm.prepare(burnt_in(batch, self._network, self._burn_in), outputs)
-        draw(self._network.module, self._noise)  # for the pass that the update makes
+        draw(self._network.module, self._noise)  # for the pass that the optimizer step makes
         return Minibatch(prepared, sample)
 
     def _weights(self, sample: Sample, env_steps: int) -> NDArray[np.float32]:

@@ -34,7 +34,7 @@ class Secondary:
     published: Published
 
     def pass_over(self, batch: Batch, env_steps: int, rollout: int, going_on: Callable[[], bool]) -> dict[str, float]:
-        """Learn from as many transitions as the primary; updates that are not finite are only skipped."""
+        """Learn from as many transitions as the primary; optimizer steps that are not finite are only skipped."""
         metrics = self.learning.pass_over(batch, env_steps, rollout, going_on)
         del metrics["replay_transitions"]
         return _named(metrics)

@@ -13,7 +13,7 @@ from actorlearn.learning.network import Network
 
 
 class Target:
-    """A copy of a network that is renewed as a policy says: copied now and then, or moved a little at each update."""
+    """A copy of a network, renewed as a policy says: copied now and then, or moved a little at each optimizer step."""
 
     def __init__(self, network: Network, policy: TargetPolicy, rollout_steps: int) -> None:
         """Start equal to the network; a rollout has ``rollout_steps`` agent steps of all learners."""
@@ -41,7 +41,7 @@ class Target:
 
     @torch.no_grad()
     def follow(self) -> None:
-        """Move toward the network, if the policy is Polyak's; called after each update."""
+        """Move toward the network, if the policy is Polyak's; called after each optimizer step."""
         if isinstance(self._policy, Polyak):
             self.weights.lerp_(self._original.weights, self._policy.rate)
 

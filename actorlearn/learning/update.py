@@ -1,4 +1,4 @@
-"""Learning: minibatches in, new weights out. One update is a forward pass, a loss, a backward pass and a step.
+"""Learning: rollouts in, new weights out, by optimizer steps: a forward pass, a loss, a backward pass and an exchange.
 
 Reads: a ``Batch``, and its rollout's number. Writes: flat weights and optimizer state. Knows no blocks and no messages.
 """
@@ -31,8 +31,8 @@ from actorlearn.parameters.settings import AloneExchange, ExchangeSettings
 from actorlearn.worker.settings import TrainerSettings
 
 
-class Update(NamedTuple):
-    """One optimizer step."""
+class OptimizerStep(NamedTuple):
+    """Record of one optimizer step."""
 
     loss: float
     gradient_norm: float
@@ -44,7 +44,7 @@ class Update(NamedTuple):
     """Metrics of the algorithm's own, one number each."""
 
     def reported(self) -> dict[str, float]:
-        """Return the update as a report has it."""
+        """Return the step as a report has it."""
         own = {name: float(value) for name, value in self.metrics.items()}
         return own | {"loss": self.loss, "gradient_norm": self.gradient_norm, "learning_rate": self.learning_rate}
 
@@ -52,7 +52,7 @@ class Update(NamedTuple):
 class Learning:
     """A network, the minibatches that it learns from, a loss, and the exchange that makes a gradient new weights.
 
-    For each rollout a trainer calls ``prepare``, ``updates_from``, ``exchange.agree``, ``pass_over`` and
+    For each rollout a trainer calls ``prepare``, ``optimizer_steps_from``, ``exchange.agree``, ``pass_over`` and
     ``exchange.settle``; ``learn`` does all of that for a learner that is alone.
     """
 
@@ -93,11 +93,11 @@ class Learning:
         self.exchange: Exchange = make_exchange(AloneExchange(), self.learner)
         """The way from a gradient to new weights: by this learner alone, until others are joined."""
         self.finite = True
-        """Whether all updates of the newest pass were."""
+        """Whether all optimizer steps of the newest pass were."""
         self.skipped = 0
-        """Rollouts in a row with an update that was skipped because it was not finite."""
+        """Rollouts in a row with an optimizer step that was skipped because it was not finite."""
         self._newest: dict[str, float] = {}
-        """Metrics of the newest update, or of the first that its pass skipped."""
+        """Metrics of the newest optimizer step, or of the first that its pass skipped."""
 
     @property
     def learns(self) -> bool:
@@ -134,19 +134,19 @@ class Learning:
         """Work out once what all minibatches of a batch have in common."""
         return self.minibatches.prepare(batch)
 
-    def updates_from(self, prepared: Batch, env_steps: int, own_steps: int) -> int:
-        """Return the updates that a prepared batch will give; so many steps were learned from before it."""
+    def optimizer_steps_from(self, prepared: Batch, env_steps: int, own_steps: int) -> int:
+        """Return how many optimizer steps a prepared batch will give; so many env steps were learned from before it."""
         if self.secondary:
-            self.secondary.learning.updates_from(prepared, env_steps, own_steps)
+            self.secondary.learning.optimizer_steps_from(prepared, env_steps, own_steps)
         self.minibatches.count_due(env_steps, own_steps)
         return self.minibatches.left(prepared, self._done(self.position().rollout))
 
     def pass_over(
         self, prepared: Batch, env_steps: int, rollout: int, going_on: Callable[[], bool] = lambda: True
     ) -> dict[str, float]:
-        """Make all updates that are left of a rollout; returns metrics of the newest, or of the first skipped one.
+        """Take all optimizer steps left of a rollout; returns metrics of the newest, or of the first skipped one.
 
-        A pass may take minutes: ``going_on`` is asked between two updates, and Stopped raised where it says no. A pass
+        A pass may take minutes: ``going_on`` is asked between two steps, and Stopped raised where it says no. A pass
         that was broken off goes on where it was, in this process or in another one that restores it.
         """
         self.finite = True
@@ -173,7 +173,7 @@ class Learning:
         return metrics
 
     def _done(self, rollout: int) -> int:
-        """Return how many updates by this rollout are in the weights."""
+        """Return how many optimizer steps by this rollout are in the weights."""
         return self.consumed.done(self.settings.learner, rollout)
 
     def _observe(self, prepared: Batch) -> None:
@@ -182,18 +182,18 @@ class Learning:
             seen = prepared.observation[: len(prepared.valid)][prepared.valid]
             self.exchange.merge(moments_of(seen), merge_into)
 
-    # One update ----------------------------------------------------------------------------------------------------
+    # One optimizer step --------------------------------------------------------------------------------------------
 
     def learn_from(self, minibatch: Minibatch, env_steps: int) -> None:
-        """Make an update by a minibatch, and let its source know what came of it."""
+        """Take an optimizer step by a minibatch, and let its source know what came of it."""
         finite = self.finite
-        update = self.update(minibatch.batch, env_steps)
-        self.minibatches.learned(minibatch, update.taken, update.metrics)
+        step = self.step(minibatch.batch, env_steps)
+        self.minibatches.learned(minibatch, step.taken, step.metrics)
         if finite:  # else the metrics of the first that was skipped stay
-            self._newest = update.reported()
+            self._newest = step.reported()
 
-    def update(self, batch: Batch, env_steps: int) -> Update:
-        """One forward pass, one backward pass, one step. Non-finite updates change nothing."""
+    def step(self, batch: Batch, env_steps: int) -> OptimizerStep:
+        """Take one: a forward pass, a backward pass, the exchange. A step that is not finite changes nothing."""
         progress = min(env_steps / self.settings.total_steps, 1.0)
         loss, metrics = self.algorithm.loss(self.network.outputs(batch), batch, progress)
         self.network.passes.backward(loss)
@@ -204,7 +204,7 @@ class Learning:
         if self.norms and stepped.taken:
             self.norms.after()
         self.finite &= stepped.taken
-        return Update(float(loss.detach()), stepped.norm, learning_rate, stepped.taken, metrics)
+        return OptimizerStep(float(loss.detach()), stepped.norm, learning_rate, stepped.taken, metrics)
 
     def learning_rate(self, env_steps: int) -> float:
         """Linear from the first to the final value over ``total_steps``, scaled by the number of learners."""
@@ -221,7 +221,7 @@ class Learning:
         return published.publish(self.weights.detach().cpu().numpy(), env_steps)
 
     def metrics(self) -> dict[str, Any]:
-        """Return what a report has besides the newest update's metrics: of the time since the last call."""
+        """Return what a report has besides the newest optimizer step's metrics: of the time since the last call."""
         own = {**self.exchange.metrics(), **(self.norms.row() if self.norms else {})}
         return own | (self.secondary.metrics() if self.secondary else {})
 

@@ -138,8 +138,8 @@ class Trainer:
 
     def _agree(self, gathered: Gathered, prepared: Batch) -> Agreed:
         """Announce what this learner is about to learn, and return what all do; in mode sync it waits for all."""
-        updates = self.learning.updates_from(prepared, self.counts.env_steps, self.counts.account.counts.used)
-        agreed = self.learning.exchange.agree(gathered.steps, updates)
+        steps = self.learning.optimizer_steps_from(prepared, self.counts.env_steps, self.counts.account.counts.used)
+        agreed = self.learning.exchange.agree(gathered.steps, steps)
         self.worker.timings.add("wait")
         return agreed
 

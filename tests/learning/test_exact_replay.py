@@ -108,7 +108,7 @@ class Course:
         assert parts
         gathered = self.gatherer.gather(rollout, parts, version=0)
         batch = gathered.batch
-        self.learner.updates_from(batch, self.used, self.used)
+        self.learner.optimizer_steps_from(batch, self.used, self.used)
         self.storage.store(rollout, parts)
         told = self.learner.pass_over(batch, self.used, rollout, going_on)
         self.rollouts_learned, self.used = rollout + 1, self.used + gathered.steps

@@ -39,7 +39,7 @@ def learn(made: Learning, played: Played, rollouts: range) -> list[dict[str, flo
     told = []
     for rollout in rollouts:
         batch, steps = played.rollout(rollout), ROLLOUT * rollout
-        made.updates_from(batch, steps, steps)
+        made.optimizer_steps_from(batch, steps, steps)
         told.append(made.pass_over(batch, steps, rollout))
     return told
 
@@ -103,7 +103,7 @@ def test_restored_from_a_checkpoint_both_go_on_equal(tmp_path: Path) -> None:
     told = []
     for learner in (made, other):  # from what was saved alone: new rollouts are not joined to it
         for rollout in (4, 5, 6):
-            learner.updates_from(any_batch(), ROLLOUT * rollout, ROLLOUT * rollout)
+            learner.optimizer_steps_from(any_batch(), ROLLOUT * rollout, ROLLOUT * rollout)
             told.append(learner.pass_over(any_batch(), ROLLOUT * rollout, rollout))
     assert told[:3] == told[3:]
     assert [numbers["secondary_minibatches"] for numbers in told[:3]] == [2, 3, 2]
@@ -116,10 +116,10 @@ def test_a_pass_that_is_broken_off_in_it_is_finished_later_and_the_primarys_not_
     played = Played(tmp_path, made)
     learn(made, played, range(2))
     batch, calls = played.rollout(2), iter(range(100))
-    made.updates_from(batch, 20, 20)
+    made.optimizer_steps_from(batch, 20, 20)
     with pytest.raises(Stopped):
         made.pass_over(batch, 20, 2, lambda: next(calls) < 4 + 2)
-    assert made.updates_from(batch, 20, 20) == 0
+    assert made.optimizer_steps_from(batch, 20, 20) == 0
     assert made.pass_over(batch, 20, 2)["secondary_minibatches"] == 2
 
 

@@ -12,31 +12,31 @@ from torch import Tensor
 
 from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.interface import Batch
-from actorlearn.learning.update import Learning, Update
+from actorlearn.learning.update import Learning, OptimizerStep
 from actorlearn.parameters.interface import Stopped
 from tests.learning.made import ENVIRONMENTS, HORIZON, batch, learning
 
-NOTHING = Update(loss=0.0, gradient_norm=0.0, learning_rate=0.0, taken=True, metrics={})
+NOTHING = OptimizerStep(loss=0.0, gradient_norm=0.0, learning_rate=0.0, taken=True, metrics={})
 
 
 def learned_from(
     made: Learning, monkeypatch: pytest.MonkeyPatch, going_on: Callable[[], bool] = lambda: True
 ) -> list[Batch]:
-    """The batches of the updates of one rollout."""
+    """The minibatches of one rollout, each of an optimizer step."""
     parts: list[Batch] = []
-    update = made.update
-    monkeypatch.setattr(made, "update", lambda part, env_steps: parts.append(part) or update(part, env_steps))
+    step = made.step
+    monkeypatch.setattr(made, "step", lambda part, env_steps: parts.append(part) or step(part, env_steps))
     made.pass_over(made.prepare(batch()), 0, 7, going_on)
     made.exchange.settle()
     return parts
 
 
-def test_a_pass_asks_between_updates_whether_it_goes_on_and_is_broken_off_there(
+def test_a_pass_asks_between_optimizer_steps_whether_it_goes_on_and_is_broken_off_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made, asked = learning(epochs=2, minibatches=3), itertools.count(1)
     assert len(learned_from(made, monkeypatch, lambda: next(asked) > 0)) == 6
-    assert next(asked) == 6  # one update alone asks nobody
+    assert next(asked) == 6  # one step alone asks nobody
 
     asked = itertools.count(1)
     with pytest.raises(Stopped):
@@ -65,7 +65,7 @@ def test_parts_depend_on_seed_and_rollout_alone(monkeypatch: pytest.MonkeyPatch)
     orders = []
     for rollout in (7, 8):
         parts: list[Batch] = []
-        monkeypatch.setattr(other, "update", lambda part, _, parts=parts: parts.append(part) or NOTHING)
+        monkeypatch.setattr(other, "step", lambda part, _, parts=parts: parts.append(part) or NOTHING)
         other.learn(batch(), 0, rollout)
         orders.append([tuple(part.columns["extra"][0].tolist()) for part in parts])
     assert orders[0] != orders[1]
@@ -80,7 +80,7 @@ def test_no_epoch_changes_nothing() -> None:
 
 def test_one_part_is_the_batch_itself() -> None:
     whole, parts = learning(), learning(minibatches=1, epochs=1)
-    whole.update(batch(), 0)
+    whole.step(batch(), 0)
     parts.learn(batch(), 0, 0)
     assert whole.sha256() == parts.sha256()
 
@@ -125,15 +125,15 @@ def test_an_algorithm_prepares_a_batch_once_and_learns_from_what_it_made(monkeyp
     value = made.network.outputs(batch(), 1)["value"].detach().sum()
     parts: list[Batch] = []
     told: list[dict[str, float]] = []
-    update = made.update
+    step = made.step
 
-    def watched(part: Batch, env_steps: int) -> Update:
+    def watched(part: Batch, env_steps: int) -> OptimizerStep:
         parts.append(part)
-        made_of_it = update(part, env_steps)
+        made_of_it = step(part, env_steps)
         told.append(made_of_it.reported())
         return made_of_it
 
-    monkeypatch.setattr(made, "update", watched)
+    monkeypatch.setattr(made, "step", watched)
     made.learn(batch(), 250, rollout=0)
     assert [tuple(part.observation.shape[:2]) for part in parts] == [(2, 4)] * 4
     assert [numbers["progress"] for numbers in told] == [0.25] * 4
