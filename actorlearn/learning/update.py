@@ -27,7 +27,7 @@ from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.interface import Exchange, Learner, Position, Present, Stopped
 from actorlearn.parameters.modes import make as make_exchange
 from actorlearn.parameters.published import Published
-from actorlearn.parameters.settings import AloneExchange, ExchangeSettings
+from actorlearn.parameters.settings import AloneExchangeSettings, ExchangeSettings
 from actorlearn.worker.settings import TrainerSettings
 
 
@@ -90,7 +90,7 @@ class Learning:
             spread=network.pool.spread,
             carried=minibatches.carried,
         )
-        self.exchange: Exchange = make_exchange(AloneExchange(), self.learner)
+        self.exchange: Exchange = make_exchange(AloneExchangeSettings(), self.learner)
         """The way from a gradient to new weights: by this learner alone, until others are joined."""
         self.finite = True
         """Whether all optimizer steps of the newest pass were."""

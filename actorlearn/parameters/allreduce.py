@@ -32,7 +32,7 @@ from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.interface import Agreed, Disagreement, Exchange, Joined, Learner, Position, Stepped
 from actorlearn.parameters.rendezvous import open_rendezvous
-from actorlearn.parameters.settings import SyncExchange
+from actorlearn.parameters.settings import AloneExchangeSettings, SyncExchangeSettings
 from actorlearn.parameters.waits import Waits
 
 ASK_EVERY = 8
@@ -58,11 +58,13 @@ _UPDATES, _CHANGES, _NUMBER, _COUNTS = 1, 2, 3, 7  # of what is said on joining;
 class Sync(Exchange):
     """The exchange of one of several learners that take every step together."""
 
-    def __init__(self, settings: SyncExchange, learner: Learner, hash_every: int = HASH_EVERY) -> None:
+    def __init__(self, settings: SyncExchangeSettings, learner: Learner, hash_every: int = HASH_EVERY) -> None:
         """Take the place at the rendezvous; waits for nobody yet."""
         self.settings, self.learner, self.hash_every = settings, learner, hash_every
         self.weights = learner.weights
-        self.own = Alone(replace(learner, consumed=learner.consumed or Consumed(settings.learners)))
+        self.own = Alone(
+            AloneExchangeSettings(), replace(learner, consumed=learner.consumed or Consumed(settings.learners))
+        )
         gradients = Segment.open(settings.gradients.file)
         self.rendezvous = open_rendezvous(settings.rendezvous, settings.rank, learner.alive)
         self._gathering = AllGather(gradients, self.rendezvous)

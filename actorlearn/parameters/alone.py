@@ -14,13 +14,13 @@ from actorlearn.optim.clip import clip_by_global_norm
 from actorlearn.optim.make import make as make_optimizer
 from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Stepped
-from actorlearn.parameters.settings import AloneExchange
+from actorlearn.parameters.settings import AloneExchangeSettings
 
 
 class Alone(Exchange):
     """The exchange of one learner by itself: clip by the global norm, step."""
 
-    def __init__(self, learner: Learner) -> None:
+    def __init__(self, settings: AloneExchangeSettings, learner: Learner) -> None:
         """Start an optimizer for the parameters at the front of the weights."""
         weights, size = learner.weights, learner.gradients.numel()
         self.parameters, self.statistics = weights[:size], weights[size:]
@@ -73,8 +73,3 @@ class Alone(Exchange):
     def settle(self) -> None:
         """Count the batch; there is nobody to give anything to."""
         self.consumed.settle(self._number, self._batch_steps)
-
-
-def make(_settings: AloneExchange, learner: Learner) -> Alone:
-    """Construct it as the other modes' exchanges are: from settings, of which it needs none."""
-    return Alone(learner)

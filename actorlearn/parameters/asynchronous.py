@@ -29,7 +29,7 @@ from actorlearn.optim.multistep import MultiStepAdam
 from actorlearn.optim.specs import AdamSettings
 from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Position, Stepped
-from actorlearn.parameters.settings import AsyncExchange
+from actorlearn.parameters.settings import AsyncExchangeSettings
 from actorlearn.parameters.store import LearnerRecord, open_store
 
 _ROLLOUT = 1 << 32
@@ -39,7 +39,7 @@ _ROLLOUT = 1 << 32
 class Async(Exchange):
     """The exchange of one of several learners that share a parameter store."""
 
-    def __init__(self, settings: AsyncExchange, learner: Learner) -> None:
+    def __init__(self, settings: AsyncExchangeSettings, learner: Learner) -> None:
         """Bind to the store, with an optimizer for each of its chunks."""
         self.learner, weights, optimizer = learner, learner.weights, learner.optimizer
         self.consumed = learner.consumed or Consumed(learner.number + 1)

@@ -31,7 +31,7 @@ from actorlearn.parameters.exchange_log import ExchangeLog
 from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Position, Stepped
 from actorlearn.parameters.mailbox import SharedMailbox, open_mailbox
 from actorlearn.parameters.mixing import in_peers, neighbours
-from actorlearn.parameters.settings import GossipExchange
+from actorlearn.parameters.settings import AloneExchangeSettings, GossipExchangeSettings
 from actorlearn.wire.identity import ProcessId
 
 FIRST_MESSAGE_S = 30.0
@@ -47,10 +47,10 @@ _TURN_S = 1e-3
 class Gossip(Exchange):
     """The exchange of one of several learners that mix their weights."""
 
-    def __init__(self, settings: GossipExchange, learner: Learner) -> None:
+    def __init__(self, settings: GossipExchangeSettings, learner: Learner) -> None:
         """Bind to the own segments."""
         self.settings, self.weights = settings, learner.weights
-        self.own = Alone(learner)
+        self.own = Alone(AloneExchangeSettings(), learner)
         self._alive, self._present_now, self._warn = learner.alive, learner.present, learner.warn
         self._learners: tuple[int, ...] = ()
         """The learners that there were when this was looked at last."""

@@ -29,14 +29,14 @@ from actorlearn.parameters.published import slots_in_words, weights_fields
 from actorlearn.parameters.rendezvous import forget_meetings, meeting
 from actorlearn.parameters.settings import (
     MOST_LEARNERS,
-    AloneExchange,
-    AnyExchange,
-    AsyncExchange,
+    AloneExchangeSettings,
+    AnyExchangeSettings,
+    AsyncExchangeSettings,
     ExchangeSettings,
-    GossipExchange,
+    GossipExchangeSettings,
     GossipSettings,
     LearnersSettings,
-    SyncExchange,
+    SyncExchangeSettings,
 )
 from actorlearn.parameters.store import store_fields
 from actorlearn.wire.identity import ProcessId
@@ -94,7 +94,7 @@ class ModeSpec:
     asked_as: ClassVar[str]
     """Value of a topology's key ``mode``."""
     loads: ClassVar[str]
-    """Class or function that makes the exchange, as ``package.module:Name``."""
+    """Class of the exchange, as ``package.module:Name``: made from its settings and a `Learner`."""
     settings: ClassVar[type[ExchangeSettings]]
     keys: ClassVar[frozenset[str]] = frozenset()
     """Keys of a topology that this mode reads and not all do."""
@@ -131,9 +131,9 @@ class ModeSpec:
         """Return the graph by which weights are mixed; None where none are."""
         return None
 
-    def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> AnyExchange:
+    def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> AnyExchangeSettings:
         """Return the settings of the exchange of one incarnation of a learner."""
-        return AloneExchange()
+        return AloneExchangeSettings()
 
     def among(
         self, settings: ExchangeSettings, trainers: Sequence[ProcessId], own: ProcessId, generation: int
@@ -166,8 +166,8 @@ class _Alone(ModeSpec):
     """Mode sync with one learner."""
 
     name, asked_as = "alone", "sync"
-    loads = "actorlearn.parameters.alone:make"
-    settings = AloneExchange
+    loads = "actorlearn.parameters.alone:Alone"
+    settings = AloneExchangeSettings
     alone = True
 
 
@@ -176,12 +176,12 @@ class _Sync(ModeSpec):
 
     name = asked_as = "sync"
     loads = "actorlearn.parameters.allreduce:Sync"
-    settings = SyncExchange
+    settings = SyncExchangeSettings
     in_step = outlived = True
 
-    def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> AnyExchange:
+    def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> AnyExchangeSettings:
         """Say where learners meet; with whom they learn, and at which rank, is said by ``among``."""
-        return SyncExchange(rendezvous=folders.segment("learners"), gradients=folders.segment("gradients"))
+        return SyncExchangeSettings(rendezvous=folders.segment("learners"), gradients=folders.segment("gradients"))
 
     def among(
         self, settings: ExchangeSettings, trainers: Sequence[ProcessId], own: ProcessId, generation: int
@@ -196,7 +196,7 @@ class _Sync(ModeSpec):
         forget_meetings(self._meets_at(settings), generation)
 
     def _meets_at(self, settings: ExchangeSettings) -> Shm:
-        assert isinstance(settings, SyncExchange)
+        assert isinstance(settings, SyncExchangeSettings)
         return settings.rendezvous
 
     def run_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
@@ -211,7 +211,7 @@ class _Async(ModeSpec):
 
     name = asked_as = "async"
     loads = "actorlearn.parameters.asynchronous:Async"
-    settings = AsyncExchange
+    settings = AsyncExchangeSettings
     keys = frozenset({"learners.chunks", "learners.local_steps", "learners.pull_rows"})
     central = own_weights = outlived = True
     inexact = "learners take what others have learned when it happens to come"
@@ -225,9 +225,9 @@ class _Async(ModeSpec):
                 "write 1, or optimizer.name: adam",
             )
 
-    def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> AnyExchange:
+    def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> AnyExchangeSettings:
         """Say where the store is, and how often a learner brings there what it has learned."""
-        return AsyncExchange(
+        return AsyncExchangeSettings(
             rank=learner,
             learners=asked.learners.count,
             store=folders.segment("store"),
@@ -246,7 +246,7 @@ class _Gossip(ModeSpec):
 
     name = asked_as = "gossip"
     loads = "actorlearn.parameters.gossip:Gossip"
-    settings = GossipExchange
+    settings = GossipExchangeSettings
     keys = frozenset({"learners.local_steps", *(f"gossip.{key}" for key in GossipSettings.__struct_fields__)})
     own_weights = elastic = True
     inexact = "learners take what others have learned when it happens to come"
@@ -265,10 +265,10 @@ class _Gossip(ModeSpec):
         """Return the topology's graph."""
         return asked.gossip.mixing(asked.seed)
 
-    def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> AnyExchange:
+    def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> AnyExchangeSettings:
         """Say whose weights are mixed, how these come, and what is kept for comparing learners."""
         gossip, compared = asked.gossip, asked.gossip.gradient_every > 0
-        return GossipExchange(
+        return GossipExchangeSettings(
             rank=learner,
             learners=asked.learners.count,
             counts=folders.segment("counts"),

@@ -111,11 +111,11 @@ class ExchangeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         return None
 
 
-class AloneExchange(ExchangeSettings, tag="alone", frozen=True, kw_only=True):
-    """Settings of a learner by itself."""
+class AloneExchangeSettings(ExchangeSettings, tag="alone", frozen=True, kw_only=True):
+    """Settings of a learner by itself: none."""
 
 
-class SyncExchange(ExchangeSettings, tag="sync", frozen=True, kw_only=True):
+class SyncExchangeSettings(ExchangeSettings, tag="sync", frozen=True, kw_only=True):
     """Settings of a learner that takes every step with all others."""
 
     rank: Annotated[int, Meta(ge=0)] = 0
@@ -137,7 +137,7 @@ class SyncExchange(ExchangeSettings, tag="sync", frozen=True, kw_only=True):
         _make_sure_of_rank(self.rank, self.learners)
 
 
-class AsyncExchange(ExchangeSettings, tag="async", frozen=True, kw_only=True):
+class AsyncExchangeSettings(ExchangeSettings, tag="async", frozen=True, kw_only=True):
     """Settings of a learner whose weights are in a store, which each changes by itself."""
 
     rank: Annotated[int, Meta(ge=0)]
@@ -151,7 +151,7 @@ class AsyncExchange(ExchangeSettings, tag="async", frozen=True, kw_only=True):
         _make_sure_of_rank(self.rank, self.learners)
 
 
-class GossipExchange(ExchangeSettings, tag="gossip", frozen=True, kw_only=True):
+class GossipExchangeSettings(ExchangeSettings, tag="gossip", frozen=True, kw_only=True):
     """Settings of a learner with weights of its own, which it mixes with those of others."""
 
     rank: Annotated[int, Meta(ge=0, lt=MOST_LEARNERS)]
@@ -183,7 +183,7 @@ class GossipExchange(ExchangeSettings, tag="gossip", frozen=True, kw_only=True):
         return own if isinstance(own, Ipc) else None
 
 
-AnyExchange = AloneExchange | SyncExchange | AsyncExchange | GossipExchange
+AnyExchangeSettings = AloneExchangeSettings | SyncExchangeSettings | AsyncExchangeSettings | GossipExchangeSettings
 
 
 def _make_sure_of_rank(rank: int, learners: int) -> None:

@@ -24,7 +24,7 @@ from actorlearn.envs.make import make as make_env
 from actorlearn.memory.shared import Segment, reserve, segment_bytes
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.replay.rows import replay_fields
-from actorlearn.worker.settings import AloneSettings, TrainerReplay
+from actorlearn.worker.settings import MeasureSettings, TrainerReplay
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,13 +39,13 @@ ROLLOUT = 20
 _WARMUP_S = 1.0
 
 
-def run(settings: AloneSettings) -> None:
+def run(settings: MeasureSettings) -> None:
     """Measure and print."""
     measure = {"simulate": simulate, "infer": infer, "learn": learn}[settings.part]
     print(json.dumps({"steps_per_s": measure(settings)}), flush=True)
 
 
-def simulate(settings: AloneSettings) -> float:
+def simulate(settings: MeasureSettings) -> float:
     """Step one group of a simulator's environments with random actions."""
     environments = settings.environments
     env = make_env(settings.simulator.env, settings.simulator.env_seeds[:environments])
@@ -59,7 +59,7 @@ def simulate(settings: AloneSettings) -> float:
     return measured(once, environments, settings.seconds)
 
 
-def infer(settings: AloneSettings) -> float:
+def infer(settings: MeasureSettings) -> float:
     """Choose actions for one batch after another."""
     import torch
 
@@ -86,7 +86,7 @@ def infer(settings: AloneSettings) -> float:
     return measured(once, settings.environments, settings.seconds)
 
 
-def learn(settings: AloneSettings) -> float:
+def learn(settings: MeasureSettings) -> float:
     """Learn from one batch of random experience again and again, at rate 0; or from a replay of it."""
     if settings.trainer.replay:
         return _learn_from_replay(settings, settings.trainer.replay)
@@ -122,7 +122,7 @@ def learn(settings: AloneSettings) -> float:
     return measured(lambda: learning.learn(batch, end, 0), horizon * environments, settings.seconds)
 
 
-def _learn_from_replay(settings: AloneSettings, stored: TrainerReplay) -> float:
+def _learn_from_replay(settings: MeasureSettings, stored: TrainerReplay) -> float:
     """Steps are those that a minibatch stands for; the replay is a small one, full of random rows."""
     from actorlearn.learning.make import make
     from actorlearn.learning.replay import Replayed

@@ -22,11 +22,11 @@ from msgspec import Meta
 
 from actorlearn.registry import PlugIn, PlugIns
 from actorlearn.worker.settings import (
-    AloneSettings,
     DescribeSettings,
     EvaluateSettings,
     EvaluatorSettings,
     InferenceSettings,
+    MeasureSettings,
     ProcessSettings,
     SimulatorSettings,
     TrainerSettings,
@@ -167,6 +167,6 @@ TASKS = {
     for task in (
         TaskSpec(name="describe", made_by="actorlearn.tasks.describe:run", settings=DescribeSettings),
         TaskSpec(name="evaluate", made_by="actorlearn.tasks.evaluate:run", settings=EvaluateSettings),
-        TaskSpec(name="measure", made_by="actorlearn.tasks.measure:run", settings=AloneSettings),
+        TaskSpec(name="measure", made_by="actorlearn.tasks.measure:run", settings=MeasureSettings),
     )
 }

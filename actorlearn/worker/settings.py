@@ -19,7 +19,7 @@ from actorlearn.files import write_atomically
 from actorlearn.models.specs import MODELS
 from actorlearn.optim.specs import OPTIMIZERS
 from actorlearn.parameters.checkpoint_folders import directory_of
-from actorlearn.parameters.settings import AloneExchange, AnyExchange
+from actorlearn.parameters.settings import AloneExchangeSettings, AnyExchangeSettings
 from actorlearn.registry import decoded, open_to
 from actorlearn.replay.rows import ReplayShape
 from actorlearn.replay.settings import ReplaySettings
@@ -167,7 +167,7 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     """Settings that these simulators depend on, for whoever goes on from where they stood: saved as they are."""
     learners: int = 1
     """Number of learners at the start."""
-    exchange: AnyExchange = AloneExchange()
+    exchange: AnyExchangeSettings = AloneExchangeSettings()
     """Settings of the exchange with other learners."""
     rate_scaling: str = "none"
     """Scaling of the learning rate with the number of learners, and with larger minibatches: none, sqrt or linear."""
@@ -226,7 +226,7 @@ class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     threads: int = 1
 
 
-class AloneSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One part of a topology to be measured by itself; answered by ``tasks/measure.py``."""
 
     part: str

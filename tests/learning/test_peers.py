@@ -18,7 +18,7 @@ from actorlearn.memory.shared import Segment
 from actorlearn.parameters.allgather import rows_fields
 from actorlearn.parameters.interface import Exchange, Joined, Learner
 from actorlearn.parameters.modes import make
-from actorlearn.parameters.settings import AloneExchange, ExchangeSettings, SyncExchange
+from actorlearn.parameters.settings import AloneExchangeSettings, ExchangeSettings, SyncExchangeSettings
 from tests import named
 from tests.identities import peer
 
@@ -38,7 +38,7 @@ def test_the_exchange_decides_when_a_pass_is_broken_off_and_who_is_to_end_at_onc
 
     order = SimpleNamespace(phase=phase, leaving=leaving)
     worker: Any = SimpleNamespace(alive=lambda: alive, control=SimpleNamespace(order=order))
-    settings: Any = SimpleNamespace(exchange=AloneExchange(), id=peer("trainer-1.0"))
+    settings: Any = SimpleNamespace(exchange=AloneExchangeSettings(), id=peer("trainer-1.0"))
     learning: Any = SimpleNamespace(exchange=SimpleNamespace(ending=ending), minibatches=SimpleNamespace(finish_s=0.0))
     told = phase == "drain" or bool(leaving)
     assert Peers(settings, worker, learning).going_on() == (alive and not told and not others)
@@ -48,7 +48,7 @@ def test_the_exchange_decides_when_a_pass_is_broken_off_and_who_is_to_end_at_onc
 def test_a_pass_that_counts_nothing_before_its_end_is_given_time_to_finish(monkeypatch: pytest.MonkeyPatch) -> None:
     order = SimpleNamespace(phase="run", leaving=[])
     worker: Any = SimpleNamespace(alive=lambda: True, control=SimpleNamespace(order=order))
-    settings: Any = SimpleNamespace(exchange=AloneExchange(), id=peer("trainer-1.0"))
+    settings: Any = SimpleNamespace(exchange=AloneExchangeSettings(), id=peer("trainer-1.0"))
     learning: Any = SimpleNamespace(
         exchange=SimpleNamespace(ending=lambda told: told), minibatches=SimpleNamespace(finish_s=5.0)
     )
@@ -158,9 +158,9 @@ def test_who_finds_no_room_to_meet_the_others_says_so_once_and_tries_again(
     assert learners.join(30, 2)[:2] == (30, 2) and learners.joined
 
 
-def sync(folder: Path) -> SyncExchange:
+def sync(folder: Path) -> SyncExchangeSettings:
     """Settings of learners that meet in a folder."""
-    return SyncExchange(rendezvous=Shm(path=f"{folder}/learners"), gradients=Shm(path=f"{folder}/gradients"))
+    return SyncExchangeSettings(rendezvous=Shm(path=f"{folder}/learners"), gradients=Shm(path=f"{folder}/gradients"))
 
 
 def raise_full() -> None:

@@ -19,7 +19,7 @@ from actorlearn.learning.update import Learning, OptimizerStep
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.interface import Stopped
-from actorlearn.parameters.settings import AloneExchange
+from actorlearn.parameters.settings import AloneExchangeSettings
 from actorlearn.replay.rings import Rings
 from tests.learning.made import batch as any_batch
 from tests.learning.replayed import ENVS, HORIZON, Played, replaying, source
@@ -177,7 +177,7 @@ def test_minibatches_that_were_due_before_learners_joined_are_due_after_it(tmp_p
         made.optimizer_steps_from(any_batch(), steps, 0)
         made.pass_over(any_batch(), steps, 0)
     before = made.optimizer_steps_from(any_batch(), 40, 0)
-    made.exchange_by(AloneExchange(), lambda: True)
+    made.exchange_by(AloneExchangeSettings(), lambda: True)
     made.minibatches.together = 1
     made.learner.carried.adopt(np.array([made.learner.carried.counts()]), 0)
     assert made.optimizer_steps_from(any_batch(), 40, 0) == before > 0

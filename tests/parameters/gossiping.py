@@ -16,7 +16,7 @@ from actorlearn.parameters.interface import Learner, Position, Present
 from actorlearn.parameters.mixing import GraphSettings
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.published import weights_fields
-from actorlearn.parameters.settings import GossipExchange
+from actorlearn.parameters.settings import GossipExchangeSettings
 from tests import named
 
 PARAMETERS, STATISTICS = 5, 2
@@ -55,7 +55,7 @@ def learner(
 ) -> Gossip:
     """One of the learners whose segments lie in this folder."""
     shared = not more.pop("by_sockets", False)
-    settings = GossipExchange(
+    settings = GossipExchangeSettings(
         rank=rank,
         counts=Shm(path=f"{folder}/counts"),
         messages=ByLearner(Shm(f"{folder}/messages") if shared else Ipc(f"{folder}/messages.sock")),

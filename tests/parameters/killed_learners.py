@@ -28,7 +28,7 @@ from actorlearn.parameters.allgather import rows_fields
 from actorlearn.parameters.interface import Exchange, Learner, PeerLost, Stopped
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.rendezvous import rendezvous_fields
-from actorlearn.parameters.settings import SyncExchange
+from actorlearn.parameters.settings import SyncExchangeSettings
 from tests import named
 
 SIZE, STEPS = 40, 2
@@ -64,7 +64,7 @@ def learn(folder: Path, rank: int, learners: int, gone: mmap.mmap) -> list[str]:
     """
     victim, joined = learners - 1, False
     weights, gradients = torch.linspace(-1.0, 1.0, SIZE) * (rank + 1), torch.zeros(SIZE)
-    settings = SyncExchange(
+    settings = SyncExchangeSettings(
         rank=rank,
         learners=learners,
         rendezvous=Shm(path=str(folder / "learners")),

@@ -31,7 +31,7 @@ from actorlearn.parameters.interface import (
     Position,
     Stopped,
 )
-from actorlearn.parameters.settings import SyncExchange
+from actorlearn.parameters.settings import SyncExchangeSettings
 from tests import named
 
 ROWS, INPUTS, HIDDEN, STATISTICS = 24, 4, 8, 2
@@ -76,7 +76,7 @@ class SyncLearner:
         self.heard: dict[str, Any] = {}
 
     def join(self, generation: int) -> Exchange:
-        settings = SyncExchange(
+        settings = SyncExchangeSettings(
             rank=self.rank,
             learners=self.learners,
             rendezvous=Shm(path=self.paths[generation]),

@@ -19,6 +19,7 @@ from actorlearn.parameters.allreduce import ASK_EVERY, ask_after
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.interface import Learner
 from actorlearn.parameters.rendezvous import rendezvous_fields
+from actorlearn.parameters.settings import AloneExchangeSettings
 from tests.parameters import sync_learner as program
 
 pytestmark = pytest.mark.timeout(180)  # each learner loads torch, on a machine that may be busy
@@ -52,7 +53,7 @@ def run(scenario: str, learners: int, paths: Sequence[str]) -> list[list[dict[st
 def test_two_learners_are_one_with_the_environments_of_both(tmp_path: Path) -> None:
     first, second = run("learn", 2, [rendezvous(tmp_path, 2)])
     weights = program.start()
-    alone = Alone(Learner(program.OPTIMIZER, weights, torch.zeros(program.PARAMETERS)))
+    alone = Alone(AloneExchangeSettings(), Learner(program.OPTIMIZER, weights, torch.zeros(program.PARAMETERS)))
     for update in range(program.UPDATES):
         for rank in range(2):
             program.combine(weights[program.PARAMETERS :], torch.tensor([rank + 1.0, float(update)]))
@@ -135,7 +136,7 @@ def test_who_has_fewer_steps_left_makes_the_others_along_with_them(tmp_path: Pat
     assert (first[0], second[0]) == ({"idle": 1}, {"idle": 0})
     assert first[1:] == second[1:]
     weights = program.start()
-    alone = Alone(Learner(program.OPTIMIZER, weights, torch.zeros(program.PARAMETERS)))
+    alone = Alone(AloneExchangeSettings(), Learner(program.OPTIMIZER, weights, torch.zeros(program.PARAMETERS)))
     for step, gradient in enumerate((1.0, 0.5)):
         alone.step(torch.full((program.PARAMETERS,), gradient), program.RATE)
         assert first[1 + step] == {"weights": weights.tolist(), "state": alone.state()["mean"].tolist()}

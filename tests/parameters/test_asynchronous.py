@@ -22,7 +22,7 @@ from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.asynchronous import Async
 from actorlearn.parameters.interface import Joined, Learner, Position
 from actorlearn.parameters.modes import make
-from actorlearn.parameters.settings import AsyncExchange
+from actorlearn.parameters.settings import AloneExchangeSettings, AsyncExchangeSettings
 from actorlearn.parameters.store import LearnerRecord, ParameterStore, SharedStore, store_fields
 from tests import named, reference
 from tests.examples import examples
@@ -43,14 +43,14 @@ import torch
 from actorlearn.address import Shm
 from actorlearn.parameters.interface import Learner, Position
 from actorlearn.parameters.modes import make
-from actorlearn.parameters.settings import AsyncExchange
+from actorlearn.parameters.settings import AsyncExchangeSettings
 from tests import named
 torch.set_num_threads(1)
 rank, learners, updates, size = map(int, sys.argv[2:])
 weights, gradients = torch.zeros(size), torch.zeros(size)
 # Without decay the rule remembers nothing, so the order of updates does not matter.
 optimizer = named.optimizer(decay=0.0, accumulator_init=0.0, epsilon=1e-6, clip_norm=0.0)
-settings = AsyncExchange(rank=rank, learners=learners, store=Shm(path=sys.argv[1]))
+settings = AsyncExchangeSettings(rank=rank, learners=learners, store=Shm(path=sys.argv[1]))
 update = 0
 exchange = make(settings, Learner(optimizer, weights, gradients, position=lambda: Position(update, 7 * update)))
 exchange.join(0, 0)
@@ -79,7 +79,7 @@ def learners(
     stores = []
     for rank in range(count):
         weights = start()
-        which = AsyncExchange(rank=rank, learners=count, store=Shm(path=str(path)), local_steps=local_steps)
+        which = AsyncExchangeSettings(rank=rank, learners=count, store=Shm(path=str(path)), local_steps=local_steps)
         stores.append(SharedStore(Segment.open(path), rank, PARAMETERS, lambda: None))
         learner = Learner(optimizer, weights, torch.zeros(PARAMETERS), position=partial(position_in, stores[rank]))
         exchange = make(which, learner)
@@ -115,7 +115,7 @@ def add(statistics: Tensor, moments: Tensor) -> None:
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_one_learner_is_exactly_a_learner_alone(tmp_path: Path, optimizer: OptimizerSettings) -> None:
     expected = start()
-    alone = Alone(Learner(optimizer, expected, torch.zeros(PARAMETERS)))
+    alone = Alone(AloneExchangeSettings(), Learner(optimizer, expected, torch.zeros(PARAMETERS)))
     assert alone.join(100, 3) == Joined(100, 3)
     with learners(tmp_path, optimizer) as ((exchange, weights),):
         assert exchange.join(100, 3)[:2] == (100, 3)
@@ -140,7 +140,7 @@ def test_updates_of_several_learners_are_those_of_one_in_the_same_order(tmp_path
     """For a rule that centralises all it remembers; gradients do not depend on the weights here."""
     gradients = gradients_of(len(turns), seed)
     expected = start()
-    alone = Alone(Learner(PAAC, expected, torch.zeros(PARAMETERS)))
+    alone = Alone(AloneExchangeSettings(), Learner(PAAC, expected, torch.zeros(PARAMETERS)))
     with learners(tmp_path_factory.mktemp("async"), PAAC, 3) as made:
         for exchange, _ in made:
             exchange.join(0, 0)
@@ -178,7 +178,7 @@ def test_several_local_steps_of_one_learner_are_adam(tmp_path_factory, local_ste
     """What is left over at the end of a batch goes on with the next, and stays when central weights are looked at."""
     adam = named.optimizer(name="adam", epsilon=1e-5, clip_norm=0.5)
     expected = start()
-    alone = Alone(Learner(adam, expected, torch.zeros(PARAMETERS)))
+    alone = Alone(AloneExchangeSettings(), Learner(adam, expected, torch.zeros(PARAMETERS)))
     with learners(tmp_path_factory.mktemp("async"), adam, 1, local_steps) as ((exchange, weights),):
         exchange.join(0, 0)
         for number, steps in enumerate(batches):
@@ -199,7 +199,7 @@ def test_batches_of_one_update_are_together_in_the_store_after_so_many_of_them(t
     """A2C makes one update of a batch: its local steps are those of several batches, and a drain leaves none behind."""
     adam = named.optimizer(name="adam", epsilon=1e-5, clip_norm=0.5)
     expected = start()
-    alone = Alone(Learner(adam, expected, torch.zeros(PARAMETERS)))
+    alone = Alone(AloneExchangeSettings(), Learner(adam, expected, torch.zeros(PARAMETERS)))
     with learners(tmp_path, adam, 2, local_steps=3) as ((exchange, weights), (other, others)):
         exchange.join(0, 0), other.join(0, 0)
         seen = []
@@ -284,7 +284,7 @@ def test_what_a_learner_drops_is_not_counted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_checkpoint_fits_every_mode(tmp_path: Path, optimizer: OptimizerSettings) -> None:
-    alone = Alone(Learner(optimizer, start(), torch.zeros(PARAMETERS)))
+    alone = Alone(AloneExchangeSettings(), Learner(optimizer, start(), torch.zeros(PARAMETERS)))
     for gradient in gradients_of(3):
         alone.step(gradient, RATE)
     with learners(tmp_path, optimizer) as ((exchange, _),):
@@ -292,10 +292,12 @@ def test_a_checkpoint_fits_every_mode(tmp_path: Path, optimizer: OptimizerSettin
         exchange.join(0, 0)
         for name, tensor in alone.state().items():
             assert torch.equal(exchange.state()[name], tensor)
-        again = Alone(Learner(optimizer, start(), torch.zeros(PARAMETERS)))
+        again = Alone(AloneExchangeSettings(), Learner(optimizer, start(), torch.zeros(PARAMETERS)))
         again.restore(exchange.state())
         with pytest.raises(ValueError, match="the checkpoint's state is"):
-            exchange.restore(Alone(Learner(optimizer, torch.zeros(9000), torch.zeros(9000))).state())
+            exchange.restore(
+                Alone(AloneExchangeSettings(), Learner(optimizer, torch.zeros(9000), torch.zeros(9000))).state()
+            )
 
 
 @pytest.mark.nightly

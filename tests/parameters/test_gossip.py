@@ -23,6 +23,7 @@ from actorlearn.parameters.exchange_log import ExchangeRecord
 from actorlearn.parameters.interface import Joined, Learner, Position
 from actorlearn.parameters.mixing import GraphSettings, in_peers, mixing_matrix
 from actorlearn.parameters.published import Published
+from actorlearn.parameters.settings import AloneExchangeSettings
 from launch.bench.papers.gossip_bound import read
 from tests.examples import examples
 from tests.parameters.gossiping import PAAC, PARAMETERS, RATE, SIZE, STATISTICS, learn, learner, segments, start
@@ -65,7 +66,9 @@ class Matrices:
         self.graph, self.count = graph, count
         self.coefficients = np.ones((2 * count, 1))
         self.changes = [start().double().numpy()]
-        self.alone = [Alone(Learner(PAAC, start(), torch.zeros(PARAMETERS))) for _ in range(count)]
+        self.alone = [
+            Alone(AloneExchangeSettings(), Learner(PAAC, start(), torch.zeros(PARAMETERS))) for _ in range(count)
+        ]
         self.posted, self.mixes = [-1] * count, [0] * count
         self.used: list[dict[int, int]] = [{} for _ in range(count)]
 

@@ -22,7 +22,7 @@ from actorlearn.memory.shared import Segment
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters.asynchronous import Async
 from actorlearn.parameters.interface import Carried, Learner, Position
-from actorlearn.parameters.settings import AsyncExchange
+from actorlearn.parameters.settings import AsyncExchangeSettings
 from actorlearn.parameters.store import store_fields
 from tests import named
 
@@ -64,7 +64,7 @@ class Driver:
     def begin(self) -> None:
         gradients = torch.zeros(PARAMETERS)
         self.exchange = Async(
-            AsyncExchange(
+            AsyncExchangeSettings(
                 rank=self.learner, learners=LEARNERS, store=Shm(path=str(self.path)), local_steps=self.local_steps
             ),
             Learner(

@@ -9,7 +9,7 @@ import pytest
 
 from actorlearn.address import ByLearner, Ipc, Shm
 from actorlearn.parameters.mixing import GraphSettings
-from actorlearn.parameters.settings import AnyExchange, AsyncExchange, GossipExchange
+from actorlearn.parameters.settings import AnyExchangeSettings, AsyncExchangeSettings, GossipExchangeSettings
 
 SYNC = {"mode": "sync", "rendezvous": {"by": "shm", "path": "r"}, "gradients": {"by": "shm", "path": "g"}}
 ASYNC = {"mode": "async", "rank": 0, "learners": 2, "store": {"by": "shm", "path": "s"}}
@@ -38,20 +38,20 @@ GOSSIP = {
 )
 def test_what_no_exchange_has_is_refused_by_name(rule: str, given: dict[str, Any]) -> None:
     with pytest.raises(msgspec.ValidationError, match=rule):
-        msgspec.convert(given, AnyExchange)
+        msgspec.convert(given, AnyExchangeSettings)
 
 
 @pytest.mark.parametrize("given", [{"mode": "alone"}, SYNC, ASYNC, GOSSIP])
 def test_settings_come_back_from_json_as_they_were(given: dict[str, Any]) -> None:
-    settings: AnyExchange = msgspec.convert(given, AnyExchange)
-    assert msgspec.json.decode(msgspec.json.encode(settings), type=AnyExchange) == settings
+    settings: AnyExchangeSettings = msgspec.convert(given, AnyExchangeSettings)
+    assert msgspec.json.decode(msgspec.json.encode(settings), type=AnyExchangeSettings) == settings
     assert settings.mode == given["mode"]
 
 
 def test_only_messages_that_travel_are_listened_for() -> None:
     messages = {"shm": ByLearner(Shm("/dev/shm/messages")), "ipc": ByLearner(Ipc("/tmp/messages.sock"))}
     told = {"rank": 3, "learners": 2, "counts": Shm(path="counts"), "graph": GraphSettings()}
-    assert GossipExchange(messages=messages["shm"], **told).listens is None  # type: ignore[arg-type]
-    listens = GossipExchange(messages=messages["ipc"], **told).listens  # type: ignore[arg-type]
+    assert GossipExchangeSettings(messages=messages["shm"], **told).listens is None  # type: ignore[arg-type]
+    listens = GossipExchangeSettings(messages=messages["ipc"], **told).listens  # type: ignore[arg-type]
     assert listens and listens.endpoint == "ipc:///tmp/messages-3.sock"
-    assert AsyncExchange(rank=0, learners=1, store=Shm(path="store")).listens is None
+    assert AsyncExchangeSettings(rank=0, learners=1, store=Shm(path="store")).listens is None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from actorlearn.tasks import measure
-from actorlearn.worker.settings import AloneSettings, SimulatorSettings, TrainerSettings
+from actorlearn.worker.settings import MeasureSettings, SimulatorSettings, TrainerSettings
 from launch.plan.plan import plan
 from launch.plan.probe import describe
 from launch.topology.load import parse
@@ -63,13 +63,13 @@ def test_learning_from_a_replay_runs_alone_whatever_its_rings_must_hold(
     assert counted == [4]
 
 
-def measuring(folder: Path, env_id: str, name: str, environments: int, keys: list[str]) -> AloneSettings:
+def measuring(folder: Path, env_id: str, name: str, environments: int, keys: list[str]) -> MeasureSettings:
     """Settings of a process that measures one part."""
     topology = parse(f"env: {{id: {env_id}}}\nalgorithm: {{name: {name}}}\n", keys)
     made = plan(topology, describe(topology))
     simulator, trainer = told(made, "simulator-0"), told(made, "trainer")
     assert isinstance(simulator, SimulatorSettings) and isinstance(trainer, TrainerSettings)
-    return AloneSettings(
+    return MeasureSettings(
         part="",
         simulator=simulator,
         trainer=trainer,

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker import settings as all_settings
-from actorlearn.worker.settings import AloneSettings, SimulatorSettings, TrainerSettings
+from actorlearn.worker.settings import MeasureSettings, SimulatorSettings, TrainerSettings
 from launch.errors import FailedError
 from launch.plan.addresses import Addresses
 from launch.plan.auto import rows_answered
@@ -97,7 +97,7 @@ class Parts:
         trainer = instructions(briefing, trainer_of(self.topology, 0), 0)
         assert isinstance(simulator, SimulatorSettings) and isinstance(trainer, TrainerSettings)
         path = Path(self._folder.name) / f"{part}.json"
-        alone = AloneSettings(
+        alone = MeasureSettings(
             part=part,
             simulator=simulator,
             trainer=trainer,

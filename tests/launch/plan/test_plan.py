@@ -9,7 +9,7 @@ import pytest
 from actorlearn.memory.progress import ROWS
 from actorlearn.memory.shared import segment_bytes
 from actorlearn.parameters.mixing import GraphSettings
-from actorlearn.parameters.settings import GossipExchange, SyncExchange
+from actorlearn.parameters.settings import GossipExchangeSettings, SyncExchangeSettings
 from actorlearn.replay.rows import replay_fields
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import EvaluatorSettings, SimulatorSettings, TrainerSettings
@@ -157,7 +157,7 @@ def test_gossip_has_messages_and_counts_and_numbers_its_trainers() -> None:
     settings = told(made, "trainer-0")
     assert isinstance(settings, TrainerSettings)
     exchange = settings.exchange
-    assert isinstance(exchange, GossipExchange)
+    assert isinstance(exchange, GossipExchangeSettings)
     assert (exchange.rank, exchange.learners, exchange.gradient_every) == (0, 1, 5)
     assert exchange.messages == ADDRESSES.each("messages")
     assert exchange.counts == ADDRESSES.segment("counts")
@@ -173,7 +173,7 @@ def test_learners_in_step_have_room_for_the_gradients_of_all() -> None:
     assert 4 * 2 * 3 * floats <= segment.bytes <= 4 * 2 * 3 * floats + 20_000
     settings = told(made, "trainer-1")
     assert isinstance(settings, TrainerSettings)
-    assert isinstance(settings.exchange, SyncExchange)
+    assert isinstance(settings.exchange, SyncExchangeSettings)
     assert settings.exchange.gradients == ADDRESSES.segment("gradients")
     for overrides in (["learners.count=1"], ["learners.count=2", "mode=async"]):
         assert "gradients" not in [segment.name for segment in planned(*overrides).segments]
@@ -212,7 +212,7 @@ def test_a_learner_that_comes_has_processes_of_its_own() -> None:
     assert settings.inference_wakeup == ADDRESSES.wakeup(ProcessId("inference", 3))
     trainer = told(planned(*GOSSIP), made.named("trainer-3").id)
     assert isinstance(trainer, TrainerSettings)
-    assert isinstance(trainer.exchange, GossipExchange)
+    assert isinstance(trainer.exchange, GossipExchangeSettings)
     assert trainer.exchange.rank == trainer.learner == 3
 
 
