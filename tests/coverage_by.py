@@ -95,6 +95,7 @@ COVERED_BY = {
     "launch/plan/addresses.py": "tests/launch/plan/test_plan.py",
     "launch/plan/resumption.py": "tests/launch/runtime/test_loop.py",
     "launch/plan/roles.py": "tests/launch/plan/test_plan.py",
+    "launch/plan/role_plans.py": "tests/launch/plan/test_plan.py",
     "launch/runs/client.py": "tests/launch/test_cli.py",
     "launch/runs/": "tests/launch/runs/test_find.py",
     "launch/runtime/complaints.py": "tests/launch/runtime/test_odd_messages.py",

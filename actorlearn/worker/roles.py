@@ -4,9 +4,9 @@
     auditor = "my_package.auditor_role:SPEC"
 
 A role is two files: its module, which a process of it runs, and its spec with the settings of such a process, the keys
-of the role in a topology, and the plan: how many there are, and what each is told. The shipped roles come in by the
+of the role in a topology, and the plan: how many there are, and the settings of each. The shipped roles come in by the
 same door. Nothing here imports torch, nor ``launch``: modules and plans are named, a module is imported by the process
-itself, and a plan by who starts it.
+itself, and a plan by the supervisor.
 
 A role that is not shipped takes part in a run whose topology names it: ``roles: {auditor: {count: 1}}``.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 from msgspec import Meta
@@ -93,23 +93,37 @@ class RoleSpec(PlugIn):
         return self.learns or self.makes_rows
 
 
+class SettingsFor(Protocol):
+    """Function that makes the settings of one incarnation of a process; called before each start.
+
+    The types of its arguments are named in ``launch/plan/roles.py``, for functions that annotate them.
+    """
+
+    def __call__(self, briefing: Any, base: dict[str, Any], incarnation: Any, /) -> ProcessSettings:
+        """Return the settings.
+
+        ``briefing`` is what they follow from (``Briefing``): topology, description, addresses, placement, resumption;
+        ``base`` the fields of `ProcessSettings`, to be passed on as ``**base``; and ``incarnation`` the process's id
+        with what differs from one incarnation to the next (``Incarnation``).
+        """
+
+
 @dataclass(frozen=True, kw_only=True)
 class RolePlan:
-    """Plan of a role: how many processes a topology means, and what each is told. Pure; used by ``launch/plan`` alone.
+    """Plan of a role: how many processes a topology means, and the settings of each. Pure; used by ``launch/plan``.
 
     A topology here is a ``launch.topology.schema.Topology`` without any ``auto``.
     """
 
-    settings: Callable[[Any, dict[str, Any], Any], ProcessSettings]
-    """(briefing, base, start) -> settings of one incarnation; called before each start. ``briefing`` is what settings
-    follow from (``launch.plan.roles.Briefing``), ``base`` the fields of `ProcessSettings`, and ``start`` what differs
-    between incarnations (``launch.plan.roles.Start``)."""
+    settings: SettingsFor
     count: Callable[[Any], int] | None = None
     """Topology -> processes of each learner, or of the run, as the role's scope says; None: as its section says."""
     does: Callable[[Any], str] = lambda _: ""
     """Topology -> words that `actorlearn check` shows about such a process."""
     threads: Callable[[Any], int] = lambda _: 1
     """Topology -> threads of it that compute at the same time."""
+    device: Callable[[Any], str] = lambda _: "cpu"
+    """Topology -> device it computes on, as torch names it; ``briefing.placement.of(process)`` has it."""
 
 
 TRAINER = RoleSpec(

@@ -24,7 +24,7 @@ from launch.plan.auto import crowded
 from launch.plan.memory_order import disorder
 from launch.plan.plan import Plan, plan
 from launch.plan.probe import Description, describe
-from launch.plan.roles import planned
+from launch.plan.role_plans import plan_of
 from launch.runtime.workspace import runtime_root
 from launch.topology.load import load, tree
 
@@ -159,7 +159,7 @@ def _processes(made: Plan, addresses: Addresses) -> Table:
         role = ROLES.spec(process.id.role)
         wakers = [addresses.wakeup(process.id).path if role.woken else "", made.mailbox(process, addresses)]
         woken_by = ", ".join(Path(waker).name for waker in wakers if waker)
-        table.add_row(process.name, planned(role).does(made.topology), woken_by)
+        table.add_row(process.name, plan_of(role).does(made.topology), woken_by)
     return table
 
 

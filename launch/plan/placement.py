@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.roles import ROLES
+from launch.plan.role_plans import plan_of
 from launch.topology.load import Topology
 
 
@@ -24,22 +25,20 @@ class Processor(NamedTuple):
 class Placement:
     """Processors of all processes, also of those that are attached later."""
 
-    inference: str
-    trainer: str
+    devices: Mapping[str, str]
+    """Device of each role, by name."""
     cores: tuple[int, ...] = ()
     """Cores that simulators are pinned to, in turn; empty where they are not pinned."""
 
     def of(self, process: ProcessId) -> Processor:
         """Return where one process computes."""
-        device = {"inference": self.inference, "trainer": self.trainer}.get(process.role, "cpu")
         pinned = ROLES.spec(process.role).makes_rows and self.cores
-        return Processor(device, self.cores[process.number % len(self.cores)] if pinned else None)
+        return Processor(self.devices[process.role], self.cores[process.number % len(self.cores)] if pinned else None)
 
 
 def place(topology: Topology, cores: Sequence[int]) -> Placement:
     """Place the processes of a topology on a machine with these cores, in the order in which they are to be taken."""
     return Placement(
-        inference=topology.inference.device,
-        trainer=topology.trainer.device,
+        devices={role.name: plan_of(role).device(topology) for role in ROLES.specs()},
         cores=tuple(cores) if topology.simulators.pin else (),
     )

@@ -9,7 +9,8 @@ from itertools import count
 from actorlearn.memory.progress import ROWS
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.roles import ROLES
-from launch.plan.roles import counted, trainer_of
+from launch.plan.role_plans import count_of
+from launch.plan.roles import trainer_of
 from launch.topology.load import Topology, TopologyError
 
 
@@ -42,7 +43,7 @@ def first_processes(topology: Topology) -> tuple[PlannedProcess, ...]:
     t = topology
     run = [role for role in ROLES.specs() if role.scope == "run"]
     ids = learners(t, range(t.learners.count), 0)
-    ids += [ProcessId(role.name, number) for role in run for number in range(counted(role, t))]
+    ids += [ProcessId(role.name, number) for role in run for number in range(count_of(role, t))]
     if len(ids) > ROWS:
         raise TopologyError(
             f"simulators.count {t.simulators.count}, inference.count {t.inference.count}, "
@@ -56,7 +57,7 @@ def learners(topology: Topology, numbers: Sequence[int], first_simulator: int) -
     """Return the processes of learners of these numbers; their simulators are numbered from ``first_simulator`` on."""
     simulators, ids = count(first_simulator), list[ProcessId]()
     for role in ROLES.specs():
-        each = counted(role, topology)
+        each = count_of(role, topology)
         for learner in numbers if role.scope == "learner" else ():
             for place in range(each):
                 number = next(simulators) if role.makes_rows else learner * each + place

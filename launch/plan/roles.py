@@ -1,4 +1,4 @@
-"""Plans of the shipped roles: how many of each a topology means, what it does, and what each process of it is told.
+"""Plans of the shipped roles: how many of each a topology means, what it does, and the settings of each process.
 
 Pure. Plans of other roles stand beside their specs (``actorlearn/worker/roles.py``).
 """
@@ -6,16 +6,14 @@ Pure. Plans of other roles stand beside their specs (``actorlearn/worker/roles.p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from actorlearn import imports
 from actorlearn.address import Shm
 from actorlearn.envs.specs import EnvSettings
 from actorlearn.wire.identity import ProcessId
-from actorlearn.worker.roles import ROLES, RolePlan, RoleSpec
+from actorlearn.worker.roles import ROLES, RolePlan
 from actorlearn.worker.settings import (
     EvaluatorSettings,
     InferenceSettings,
@@ -31,6 +29,7 @@ from launch.plan.addresses import Addresses
 from launch.plan.placement import Placement
 from launch.plan.probe import Description
 from launch.plan.resumption import Resumption
+from launch.plan.role_plans import plan_of
 from launch.plan.segments import environments, replay_shape
 from launch.topology.load import Topology
 from launch.topology.modes import asked, mode
@@ -50,50 +49,30 @@ class Briefing:
     resumption: Resumption
 
 
-class Start(NamedTuple):
-    """Differences between one incarnation of a process and the next."""
+class Incarnation(NamedTuple):
+    """One incarnation of a process, and what sets it apart from the one before."""
 
+    id: ProcessId
     resume: bool = False
-    """A trainer from the newest checkpoint."""
+    """Whether a trainer starts from the newest checkpoint."""
     env: EnvSettings | None = None
     """A simulator's environment, where it is not the topology's."""
 
 
-AFRESH = Start()
-
-
-@cache
-def planned(role: RoleSpec) -> RolePlan:
-    """Return the plan of a role; raises ValueError, one line, where it cannot be imported."""
-    what = f"role {role.name!r}"
-    found = imports.attribute(role.planned_by, what)
-    if not isinstance(found, RolePlan):
-        raise ValueError(f"{what}: {role.planned_by} must be a RolePlan, and is {found!r:.100}")
-    return found
-
-
-def counted(role: RoleSpec, topology: Topology) -> int:
-    """Return how many processes of a role each learner has, or the run, as the role's scope says."""
-    plan = planned(role)
-    if plan.count:
-        return plan.count(topology)
-    section = topology.roles.get(role.name)
-    return section.count if section else 0
-
-
-def instructions(briefing: Briefing, process: ProcessId, index: int, start: Start = AFRESH) -> ProcessSettings:
-    """Settings of one incarnation of a process, which writes row ``index`` of the progress segment."""
-    t, addresses, role = briefing.topology, briefing.addresses, planned(ROLES.spec(process.role))
+def settings_for(briefing: Briefing, incarnation: Incarnation, index: int) -> ProcessSettings:
+    """Return the settings of one incarnation of a process, which writes row ``index`` of the progress segment."""
+    process, addresses = incarnation.id, briefing.addresses
+    plan = plan_of(ROLES.spec(process.role))
     base = {
         "id": process,
         "run_id": addresses.run_id,
         "control": addresses.control,
         "progress": addresses.progress,
         "index": index,
-        "seed": t.seed,
-        "threads": role.threads(t),
+        "seed": briefing.topology.seed,
+        "threads": plan.threads(briefing.topology),
     }
-    return role.settings(briefing, base, start)
+    return plan.settings(briefing, base, incarnation)
 
 
 def policy(topology: Topology, description: Description) -> PolicySettings:
@@ -128,145 +107,147 @@ def server_of(topology: Topology, simulator: ProcessId) -> ProcessId:
     return ProcessId("inference", number, simulator.learner)
 
 
-def _simulator(b: Briefing, base: dict[str, Any], start: Start) -> SimulatorSettings:
-    t, own, at = b.topology, base["id"], b.addresses
+def _simulator(briefing: Briefing, base: dict[str, Any], incarnation: Incarnation) -> SimulatorSettings:
+    topology, process, addresses = briefing.topology, incarnation.id, briefing.addresses
     # Every incarnation, and every resumption, meets new games; a run from the start meets the same ones each time.
-    moment = [t.seed, own.number, own.incarnation, b.resumption.env_steps]
-    seeds = np.random.SeedSequence(moment).generate_state(t.simulators.envs)
-    local = t.inference.count == 0
+    moment = [topology.seed, process.number, process.incarnation, briefing.resumption.env_steps]
+    seeds = np.random.SeedSequence(moment).generate_state(topology.simulators.envs)
+    local = topology.inference.count == 0
     return SimulatorSettings(
         **base,
-        env=start.env or t.env,
-        segment=at.blocks(own),
-        rollouts=at.own("rollouts", own.learner),
-        wakeup=at.wakeup(own),
-        inference_wakeup=None if local else at.wakeup(server_of(t, own)),
-        trainer_wakeup=at.wakeup(trainer_of(t, own.learner)),
+        env=incarnation.env or topology.env,
+        segment=addresses.blocks(process),
+        rollouts=addresses.own("rollouts", process.learner),
+        wakeup=addresses.wakeup(process),
+        inference_wakeup=None if local else addresses.wakeup(server_of(topology, process)),
+        trainer_wakeup=addresses.wakeup(trainer_of(topology, process.learner)),
         env_seeds=[int(seed >> 1) for seed in seeds],  # 31 bits: what every simulator's generator takes
-        decorrelation_steps=t.simulators.decorrelation_steps,
-        reset=t.simulators.reset,
-        weights=at.own("weights", own.learner),
-        policy=policy(t, b.description),
-        core=b.placement.of(own).core,
-        states=_states(b, own),
-        resumes=_resumes(b, own),
+        decorrelation_steps=topology.simulators.decorrelation_steps,
+        reset=topology.simulators.reset,
+        weights=addresses.own("weights", process.learner),
+        policy=policy(topology, briefing.description),
+        core=briefing.placement.of(process).core,
+        states=_states(briefing, process),
+        resumes=_resumes(briefing, process),
     )
 
 
-def _resumes(b: Briefing, own: ProcessId) -> str:
+def _resumes(briefing: Briefing, process: ProcessId) -> str:
     """The snapshot that a simulator of a resumed run goes on from; "" where it begins anew."""
-    folder = b.resumption.goes_on_from.get(own.learner) if own.incarnation == 0 else None
-    path = folder / snapshot_of(own.name) if folder else None
+    folder = briefing.resumption.goes_on_from.get(process.learner) if process.incarnation == 0 else None
+    path = folder / snapshot_of(process.name) if folder else None
     return str(path) if path and path.exists() else ""
 
 
-def _states(b: Briefing, own: ProcessId) -> str:
+def _states(briefing: Briefing, process: ProcessId) -> str:
     """Folder for the snapshots of a learner's simulators; "" where none are taken."""
-    return str(b.addresses.states(own.learner)) if b.exact else ""
+    return str(briefing.addresses.states(process.learner)) if briefing.exact else ""
 
 
-def _inference(b: Briefing, base: dict[str, Any], _start: Start) -> InferenceSettings:
-    t, own, at = b.topology, base["id"], b.addresses
+def _inference(briefing: Briefing, base: dict[str, Any], incarnation: Incarnation) -> InferenceSettings:
+    topology, process, addresses = briefing.topology, incarnation.id, briefing.addresses
     return InferenceSettings(
         **base,
-        policy=policy(t, b.description),
-        weights=at.own("weights", own.learner),
-        wakeup=at.wakeup(own),
-        rollouts=at.own("rollouts", own.learner),
-        device=b.placement.of(own).device,
-        batch_rows=t.inference.batch_rows,
-        deadline_ms=t.inference.deadline_ms,
+        policy=policy(topology, briefing.description),
+        weights=addresses.own("weights", process.learner),
+        wakeup=addresses.wakeup(process),
+        rollouts=addresses.own("rollouts", process.learner),
+        device=briefing.placement.of(process).device,
+        batch_rows=topology.inference.batch_rows,
+        deadline_ms=topology.inference.deadline_ms,
     )
 
 
-def _trainer(b: Briefing, base: dict[str, Any], start: Start) -> TrainerSettings:
-    t, own, at = b.topology, base["id"], b.addresses
+def _trainer(briefing: Briefing, base: dict[str, Any], incarnation: Incarnation) -> TrainerSettings:
+    topology, process, addresses = briefing.topology, incarnation.id, briefing.addresses
     return TrainerSettings(
         **base,
-        wakeup=at.wakeup(own),
-        learners=t.learners.count,
-        exchange=mode(t).exchange(own.learner, own.incarnation, asked(t), at.folders),
-        rate_scaling=t.learners.rate_scaling,
-        pull_rows=0 if mode(t).unread("learners.pull_rows") else t.learners.pull_rows,
-        policy=policy(t, b.description),
-        optimizer=t.optimizer,
-        weights=at.own("weights", own.learner),
-        rollouts=at.own("rollouts", own.learner),
-        account=at.own("account", own.learner),
-        device=b.placement.of(own).device,
-        precision=t.trainer.precision,
-        layout=t.trainer.layout,
-        compile=t.trainer.compile is True,
-        total_steps=t.total_steps,
-        rollout_steps=t.algorithm.horizon * environments(t),
-        replay=_replay(b, own.learner),
-        blocks=t.simulators.blocks,
-        frames_per_step=b.description.frames_per_step,
-        run_dir=str(at.run_dir),
-        report_every_s=t.report.every_s,
-        norms=t.report.norms,
-        checkpoint_every_steps=t.checkpoint.every_steps,
-        checkpoint_keep=t.checkpoint.keep,
-        began_s=b.resumption.began_s,
-        resume=start.resume,
-        goes_on_from=str(b.resumption.goes_on_from.get(own.learner, "")),
-        states=_states(b, own),
-        depends_on=exactness.depends_on(t),
+        wakeup=addresses.wakeup(process),
+        learners=topology.learners.count,
+        exchange=mode(topology).exchange(process.learner, process.incarnation, asked(topology), addresses.folders),
+        rate_scaling=topology.learners.rate_scaling,
+        pull_rows=0 if mode(topology).unread("learners.pull_rows") else topology.learners.pull_rows,
+        policy=policy(topology, briefing.description),
+        optimizer=topology.optimizer,
+        weights=addresses.own("weights", process.learner),
+        rollouts=addresses.own("rollouts", process.learner),
+        account=addresses.own("account", process.learner),
+        device=briefing.placement.of(process).device,
+        precision=topology.trainer.precision,
+        layout=topology.trainer.layout,
+        compile=topology.trainer.compile is True,
+        total_steps=topology.total_steps,
+        rollout_steps=topology.algorithm.horizon * environments(topology),
+        replay=_replay(briefing, process.learner),
+        blocks=topology.simulators.blocks,
+        frames_per_step=briefing.description.frames_per_step,
+        run_dir=str(addresses.run_dir),
+        report_every_s=topology.report.every_s,
+        norms=topology.report.norms,
+        checkpoint_every_steps=topology.checkpoint.every_steps,
+        checkpoint_keep=topology.checkpoint.keep,
+        began_s=briefing.resumption.began_s,
+        resume=incarnation.resume,
+        goes_on_from=str(briefing.resumption.goes_on_from.get(process.learner, "")),
+        states=_states(briefing, process),
+        depends_on=exactness.depends_on(topology),
     )
 
 
-def _replay(b: Briefing, learner: int) -> TrainerReplay | None:
+def _replay(briefing: Briefing, learner: int) -> TrainerReplay | None:
     """A learner's replay, where the algorithm has one."""
-    if b.topology.replay is None:
+    if briefing.topology.replay is None:
         return None
     return TrainerReplay(
-        segment=b.addresses.own("replay", learner),
-        shape=replay_shape(b.topology, b.description, b.topology.replay),
-        settings=b.topology.replay,
-        secondary=_secondary(b, learner),
+        segment=briefing.addresses.own("replay", learner),
+        shape=replay_shape(briefing.topology, briefing.description, briefing.topology.replay),
+        settings=briefing.topology.replay,
+        secondary=_secondary(briefing, learner),
     )
 
 
-def _secondary(b: Briefing, learner: int) -> Shm | None:
+def _secondary(briefing: Briefing, learner: int) -> Shm | None:
     """The published weights of the secondary learner beside one, where there is one."""
-    there = b.topology.replay and b.topology.replay.secondary_batch_size
-    return b.addresses.own("secondary", learner) if there else None
+    there = briefing.topology.replay and briefing.topology.replay.secondary_batch_size
+    return briefing.addresses.own("secondary", learner) if there else None
 
 
-def _evaluator(b: Briefing, base: dict[str, Any], _start: Start) -> EvaluatorSettings:
-    t = b.topology
+def _evaluator(briefing: Briefing, base: dict[str, Any], _incarnation: Incarnation) -> EvaluatorSettings:
+    topology = briefing.topology
     return EvaluatorSettings(
         **base,
-        policy=policy(t, b.description),
-        weights=b.addresses.each("weights") if own_weights(t) else b.addresses.own("weights", 0),
-        secondary=_secondary(b, 0),
-        env=t.env.for_evaluation(t.evaluator.noop_max),
-        every_steps=t.evaluator.every_steps,
-        episodes=t.evaluator.episodes,
-        greedy=t.evaluator.greedy,
-        scheduling=t.evaluator.scheduling,
+        policy=policy(topology, briefing.description),
+        weights=briefing.addresses.each("weights") if own_weights(topology) else briefing.addresses.own("weights", 0),
+        secondary=_secondary(briefing, 0),
+        env=topology.env.for_evaluation(topology.evaluator.noop_max),
+        every_steps=topology.evaluator.every_steps,
+        episodes=topology.evaluator.episodes,
+        greedy=topology.evaluator.greedy,
+        scheduling=topology.evaluator.scheduling,
     )
 
 
 TRAINER = RolePlan(
     count=lambda _: 1,
-    does=lambda t: f"learns on {t.trainer.device}",
+    does=lambda topology: f"learns on {topology.trainer.device}",
     settings=_trainer,
-    threads=lambda t: t.trainer.threads,
+    threads=lambda topology: topology.trainer.threads,
+    device=lambda topology: topology.trainer.device,
 )
 INFERENCE = RolePlan(
-    count=lambda t: t.inference.count,
-    does=lambda t: f"chooses actions on {t.inference.device}",
+    count=lambda topology: topology.inference.count,
+    does=lambda topology: f"chooses actions on {topology.inference.device}",
     settings=_inference,
-    threads=lambda t: t.inference.threads,
+    threads=lambda topology: topology.inference.threads,
+    device=lambda topology: topology.inference.device,
 )
 SIMULATOR = RolePlan(
-    count=lambda t: t.simulators.count,
-    does=lambda t: f"steps {t.simulators.envs} environments in {t.simulators.groups} group(s)",
+    count=lambda topology: topology.simulators.count,
+    does=lambda topology: f"steps {topology.simulators.envs} environments in {topology.simulators.groups} group(s)",
     settings=_simulator,
 )
 EVALUATOR = RolePlan(
-    count=lambda t: t.evaluator.count,
-    does=lambda t: f"plays {t.evaluator.episodes} games every {t.evaluator.every_steps:,} steps",
+    count=lambda topology: topology.evaluator.count,
+    does=lambda topology: f"plays {topology.evaluator.episodes} games every {topology.evaluator.every_steps:,} steps",
     settings=_evaluator,
 )

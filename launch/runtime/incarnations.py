@@ -20,7 +20,7 @@ from launch.plan.placement import place
 from launch.plan.plan import Plan
 from launch.plan.processes import PlannedProcess
 from launch.plan.resumption import Resumption
-from launch.plan.roles import Briefing, Start, instructions
+from launch.plan.roles import Briefing, Incarnation, settings_for
 from launch.runtime.workspace import Workspace
 from launch.spawning.spawner import Key, Spawner, SpawnerLostError
 from launch.supervision import events as ev
@@ -50,15 +50,14 @@ class Incarnations:
         """Start the next incarnation of a process; where that fails nothing is left of it."""
         key = name, incarnation = action.name, action.incarnation
         process = self.table.named(name)
-        own = process.id.again(incarnation)
-        path = self._workspace.addresses.settings(own)
+        own = Incarnation(process.id.again(incarnation), action.resume, self.environments.get(name))
+        path = self._workspace.addresses.settings(own.id)
         try:
-            if ROLES.spec(own.role).makes_rows:
-                self._members[key] = self._workspace.create_member(own)
-            start = Start(action.resume, self.environments.get(name))
-            settings = instructions(self._briefing, own, process.index, start)
+            if ROLES.spec(own.id.role).makes_rows:
+                self._members[key] = self._workspace.create_member(own.id)
+            settings = settings_for(self._briefing, own, process.index)
             all_settings.write(settings, path)
-            pid = self._spawner.spawn(name, incarnation, own.role, path, settings.threads)
+            pid = self._spawner.spawn(name, incarnation, own.id.role, path, settings.threads)
         except OSError as error:
             if member := self._members.pop(key, None):
                 self._workspace.drop_member(member)

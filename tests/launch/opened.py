@@ -15,7 +15,7 @@ from launch.plan.plan import Plan, plan
 from launch.plan.probe import Description
 from launch.plan.processes import PlannedProcess
 from launch.plan.resumption import Resumption
-from launch.plan.roles import Briefing, instructions
+from launch.plan.roles import Briefing, Incarnation, settings_for
 from launch.runtime import resume_checks
 from launch.runtime.loop import Runner
 from launch.runtime.workspace import Workspace
@@ -37,7 +37,7 @@ def briefing(made: Plan, addresses: Addresses = ADDRESSES, resumption: Resumptio
 def told(made: Plan, process: str | ProcessId, incarnation: int = 0, addresses: Addresses = ADDRESSES) -> Any:
     """The settings that a process is told: one of the plan by its name, or any by its identity."""
     own = process if isinstance(process, ProcessId) else named(made.processes, process).id
-    settings: ProcessSettings = instructions(briefing(made, addresses), own.again(incarnation), 0)
+    settings: ProcessSettings = settings_for(briefing(made, addresses), Incarnation(own.again(incarnation)), 0)
     return settings
 
 

@@ -47,6 +47,7 @@ from actorlearn.worker.settings import ProcessSettings
 
 class AuditorSettings(ProcessSettings, frozen=True):
     weights: Shm
+    device: str
     steps_of: int
 
 
@@ -54,12 +55,17 @@ class AuditorSection(RoleSection, frozen=True, kw_only=True):
     steps_of: Annotated[int, Meta(ge=1, description="versions")] = 1
 
 
-def told(briefing, base, start):
+def settings(briefing, base, incarnation):
     keys = briefing.topology.roles["auditor"]
-    return AuditorSettings(**base, weights=briefing.addresses.own("weights", 0), steps_of=keys.steps_of)
+    return AuditorSettings(
+        **base,
+        weights=briefing.addresses.own("weights", 0),
+        device=briefing.placement.of(incarnation.id).device,
+        steps_of=keys.steps_of,
+    )
 
 
-PLAN = RolePlan(settings=told, does=lambda topology: "counts published versions")
+PLAN = RolePlan(settings=settings, does=lambda topology: "counts published versions", device=lambda topology: "meta")
 SPEC = RoleSpec(
     name="auditor",
     made_by="auditor:run",
@@ -140,5 +146,6 @@ def test_a_run_starts_watches_and_ends_a_role_that_a_package_brings(package: Pat
     )
     assert rows[-1]["audited_versions"] > 1
     assert rows[-1]["env_steps"] > 0
+    assert json.loads((package / "run" / "settings" / "auditor-0.0.json").read_text())["device"] == "meta"
     of_it = [event["kind"] for event in events if event["process"] == "auditor-0"]
     assert of_it == ["spawned", "ready", "ended"]

@@ -26,7 +26,7 @@ from launch.plan.placement import place
 from launch.plan.plan import plan
 from launch.plan.probe import describe
 from launch.plan.resumption import Resumption
-from launch.plan.roles import Briefing, instructions, trainer_of
+from launch.plan.roles import Briefing, Incarnation, settings_for, trainer_of
 from launch.spawning.answers import NoAnswerError, answer
 from launch.spawning.guardian import PARENT
 from launch.spawning.local import environment
@@ -93,8 +93,8 @@ class Parts:
         nowhere, made = Path(self._folder.name), self._plan
         at, new = Addresses.named("bench", nowhere, nowhere), Resumption(began_s=0.0)
         briefing = Briefing(made.topology, made.description, made.exact, at, place(made.topology, []), new)
-        simulator = instructions(briefing, ProcessId("simulator"), 0)
-        trainer = instructions(briefing, trainer_of(self.topology, 0), 0)
+        simulator = settings_for(briefing, Incarnation(ProcessId("simulator")), 0)
+        trainer = settings_for(briefing, Incarnation(trainer_of(self.topology, 0)), 0)
         assert isinstance(simulator, SimulatorSettings) and isinstance(trainer, TrainerSettings)
         path = Path(self._folder.name) / f"{part}.json"
         alone = MeasureSettings(

@@ -1,0 +1,28 @@
+"""Looks up the plans of roles: the shipped ones' are in ``roles.py``, others' stand beside their specs. Pure."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from actorlearn import imports
+from actorlearn.worker.roles import RolePlan, RoleSpec
+from launch.topology.load import Topology
+
+
+@cache
+def plan_of(role: RoleSpec) -> RolePlan:
+    """Return the plan of a role; raises ValueError, one line, where it cannot be imported."""
+    what = f"role {role.name!r}"
+    found = imports.attribute(role.planned_by, what)
+    if not isinstance(found, RolePlan):
+        raise ValueError(f"{what}: {role.planned_by} must be a RolePlan, and is {found!r:.100}")
+    return found
+
+
+def count_of(role: RoleSpec, topology: Topology) -> int:
+    """Return how many processes of a role each learner has, or the run, as the role's scope says."""
+    plan = plan_of(role)
+    if plan.count:
+        return plan.count(topology)
+    section = topology.roles.get(role.name)
+    return section.count if section else 0
