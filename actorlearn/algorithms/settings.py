@@ -95,7 +95,7 @@ class AlgorithmSettings(Settings, frozen=True, kw_only=True):
         Literal["mean", "sum"], Meta(description="of the loss over transitions; sum meets clip_norm too")
     ] = "mean"
     epochs: Annotated[
-        int, Meta(ge=0, le=1_000, description="updates from each transition; 0 = sample and learn nothing")
+        int, Meta(ge=0, le=1_000, description="passes over each rollout; 0 = sample and learn nothing")
     ] = 1
     max_policy_lag: Annotated[
         Annotated[int, Meta(ge=0, le=1_000)] | None,

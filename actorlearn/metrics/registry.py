@@ -110,8 +110,10 @@ _BETWEEN_LEARNERS = (
     Metric("straggler", "rank", "learner that the others waited for most", merge=Merge.FIRST, form=Form.WHOLE),
     _share("straggler_share", "share", "updates at which it came last", merge=Merge.FIRST),
     Metric("straggler_wait_s", "s", "how long the others waited for it", merge=Merge.FIRST),
-    _each("staleness_mean", "updates", "async: others' updates since weights were read; gossip: exchanges since a mix"),
-    Metric("staleness_max", "updates", "the most of these", merge=Merge.MAX, form=Form.WHOLE),
+    _each(
+        "staleness_mean", "changes", "async: others' changes of the store since a look; gossip: exchanges since a mix"
+    ),
+    Metric("staleness_max", "changes", "the most of these", merge=Merge.MAX, form=Form.WHOLE),
     _since_report("exchanges", "exchanges", "messages of weights posted since the report before"),
     _since_report("messages_refused", "messages", "messages whose weights could not be used since then"),
     _share("mixed_share", "share", "exchanges at which weights were mixed", per_learner=True),

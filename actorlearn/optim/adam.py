@@ -28,7 +28,7 @@ class Adam:
         self.steps = torch.zeros((), dtype=torch.int64)  # on the CPU: read at every step
 
     def step(self, parameters: Tensor, gradients: Tensor, learning_rate: float) -> None:
-        """Change the parameters in place by one update (Kingma & Ba 2015, the reordering at the end of section 2)."""
+        """Change the parameters in place by one step (Kingma & Ba 2015, the reordering at the end of section 2)."""
         self.advance(gradients, learning_rate, lambda part, rate: self._move(parameters, part, rate))
 
     @torch.no_grad()
@@ -36,7 +36,7 @@ class Adam:
         parameters[part].addcdiv_(self.mean[part], self.root[part], value=-rate)
 
     def advance(self, gradients: Tensor, learning_rate: float, move: Callable[[slice, float], object]) -> None:
-        """Take the gradients into the state; then `move` makes the update of each part: rate times mean / root."""
+        """Take the gradients into the state; then `move` makes the step of each part: rate times mean / root."""
         beta_mean, beta_square = self.settings.betas
         self.steps += 1
         steps = int(self.steps)

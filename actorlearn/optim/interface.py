@@ -22,13 +22,13 @@ def whole(work: Callable[[slice], object], length: int) -> None:
 
 
 class Optimizer(Protocol):
-    """An update rule for one flat float32 vector, with what it remembers between steps.
+    """A rule for changing one flat float32 vector, with what it remembers between steps.
 
     Numbers of the vector do not influence one another, so that one optimizer per slice does what one of the whole does.
     """
 
     def step(self, parameters: Tensor, gradients: Tensor, learning_rate: float) -> None:
-        """Change `parameters` in place, reading `gradients`; called by the trainer once an update, after clipping."""
+        """Change `parameters` in place, reading `gradients`; called once an optimizer step, after clipping."""
 
     def state(self) -> dict[str, Tensor]:
         """Return what a checkpoint must keep, without copying: the next step changes these tensors."""

@@ -27,7 +27,7 @@ class MultiStepAdam(Adam):
 
     @torch.no_grad()
     def step(self, parameters: Tensor, gradients: Tensor, learning_rate: float) -> None:
-        """Change the parameters in place by one local update."""
+        """Change the parameters in place by one local step."""
         beta_mean, beta_square = self.settings.betas
         super().step(parameters, gradients, learning_rate)
         self.gradient_sum.mul_(beta_mean).add_(gradients)

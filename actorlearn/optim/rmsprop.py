@@ -26,7 +26,7 @@ class RMSProp:
         self.root = torch.empty_like(self.square)  # scratch, so that a step allocates nothing
 
     def step(self, parameters: Tensor, gradients: Tensor, learning_rate: float) -> None:
-        """Change the parameters in place by one update."""
+        """Change the parameters in place by one step."""
         self.spread(lambda part: self._step(parameters, gradients, learning_rate, part), len(parameters))
 
     @torch.no_grad()

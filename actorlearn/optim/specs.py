@@ -51,7 +51,7 @@ class OptimizerSettings(Settings, frozen=True, kw_only=True):
 class RMSPropSettings(OptimizerSettings, frozen=True, kw_only=True, tag="rmsprop"):
     """Keys of RMSProp."""
 
-    decay: Annotated[Beta, Meta(description="of the mean of squared gradients, per update")] = 0.99
+    decay: Annotated[Beta, Meta(description="of the mean of squared gradients, per optimizer step")] = 0.99
     epsilon_inside_root: Annotated[
         bool, Meta(description="sqrt(a + epsilon), as TensorFlow 1, instead of sqrt(a) + epsilon, as torch")
     ] = True
@@ -70,7 +70,7 @@ class AdamSettings(OptimizerSettings, frozen=True, kw_only=True, tag="adam"):
     """Keys of Adam."""
 
     betas: Annotated[
-        tuple[Beta, Beta], Meta(description="decay of the means of gradients and of their squares, per update")
+        tuple[Beta, Beta], Meta(description="decay of the means of gradients and of their squares, per optimizer step")
     ] = (0.9, 0.999)
     epsilon_hat: Annotated[
         bool, Meta(description="TensorFlow's form, as Lasagne's: epsilon not rescaled by the bias correction")

@@ -39,7 +39,7 @@ class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         Meta(
             ge=1,
             le=10_000,
-            description="async, with adam: updates between two of the store; gossip: between two exchanges",
+            description="optimizer steps between two of the store (async, with adam) or two exchanges (gossip)",
         ),
     ] = 1
     pull_rows: Annotated[
@@ -82,7 +82,11 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     ] = "shm"
     gradient_every: Annotated[
         int,
-        Meta(ge=0, le=1_000_000, description="updates between two gradients kept for comparing learners; 0 = none are"),
+        Meta(
+            ge=0,
+            le=1_000_000,
+            description="optimizer steps between two gradients kept to compare learners; 0 = none are",
+        ),
     ] = 0
 
     def mixing(self, seed: int) -> GraphSettings:
@@ -172,7 +176,7 @@ class GossipExchangeSettings(ExchangeSettings, tag="gossip", frozen=True, kw_onl
     gradients: ByLearner[Shm] | None = None
     """Each learner's segment with its newest gradient; None = nobody compares them."""
     gradient_every: Annotated[int, Meta(ge=1)] = 1
-    """Updates between two of these."""
+    """Optimizer steps between two of these."""
     log: str = ""
     """Path of the file in which this learner says how it changed its weights; empty = nobody asks."""
 

@@ -18,7 +18,7 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         int, Meta(ge=1, le=10**9, description="transitions kept, of all environments of a learner")
     ] = 1_000_000
     batch_size: Annotated[
-        Transitions, Meta(description="transitions, or sequences, of one update, drawn with replacement")
+        Transitions, Meta(description="transitions, or sequences, of a minibatch, drawn with replacement")
     ] = 32
     sequence_steps: Annotated[
         int,
@@ -40,10 +40,10 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         ),
     ] = None
     ratio: Annotated[
-        float, Meta(gt=0, le=10_000, description="times each step is learned from: batch_size x updates / steps")
+        float, Meta(gt=0, le=10_000, description="times each step is learned from: batch_size x minibatches / steps")
     ] = 8.0
     learning_starts_steps: Annotated[
-        int, Meta(ge=1, le=10**9, description="agent steps stored before the first update")
+        int, Meta(ge=1, le=10**9, description="agent steps stored before the first minibatch")
     ] = 50_000
     prioritised: Annotated[bool, Meta(description="drawn in proportion to priority^alpha instead of all alike")] = False
     alpha: Annotated[Exponent, Meta(description="prioritised: 0 = all alike")] = 0.6
@@ -57,7 +57,7 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Meta(
             ge=0,
             le=65_536,
-            description="transitions of an update of a second network that learns beside, and never acts; 0 = none",
+            description="transitions of a minibatch of a second network that learns beside, and never acts; 0 = none",
         ),
     ] = 0
 
@@ -68,7 +68,7 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def batch_steps(self) -> int:
-        """Transitions that an update learns from."""
+        """Transitions that a minibatch learns from."""
         return self.batch_size * self.sequence_steps
 
     @property

@@ -214,7 +214,7 @@ def noise_is_learned_with(t: Topology) -> Problems:
 
 
 def replay_begins(t: Topology) -> Problems:
-    """The first update of value learning has enough to draw from."""
+    """The first minibatch of value learning has enough to draw from."""
     if t.replay is None or not isinstance(t.algorithm, OffPolicySettings):
         return
     first, environments = t.replay.learning_starts_steps, t.simulators.environments
@@ -223,7 +223,7 @@ def replay_begins(t: Topology) -> Problems:
         yield _problem(
             t,
             "replay.learning_starts_steps",
-            f"an update draws {batch} transitions ({which}), so that many are stored before the first",
+            f"a minibatch is {batch} transitions ({which}), so that many are stored before the first",
             f"write {batch} or more",
         )
     n, horizon = t.algorithm.n_step, t.algorithm.horizon
@@ -234,14 +234,14 @@ def replay_begins(t: Topology) -> Problems:
                 t,
                 "replay.learning_starts_steps",
                 f"a sequence may begin {every} steps late (sequence_every) and is whole {rest} later (burn_in_steps, "
-                f"sequence_steps, n_step), and the first update draws some of {environments} environments",
+                f"sequence_steps, n_step), and the first minibatch is drawn from {environments} environments",
                 f"write {(every + rest - horizon) * environments} or more",
             )
     elif (n - horizon) * environments > first:  # beside these there is the rollout before the update
         yield _problem(
             t,
             "replay.learning_starts_steps",
-            f"a transition is whole {n} steps later (n_step), and the first update draws some of {environments} "
+            f"a transition is whole {n} steps later (n_step), and the first minibatch is drawn from {environments} "
             f"environments, which play {horizon} a rollout (horizon)",
             f"write {(n - horizon) * environments} or more",
         )

@@ -28,7 +28,7 @@ class Played(A2C):
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
-        (["replay.batch_size=2000"], "an update draws 2000 transitions"),
+        (["replay.batch_size=2000"], "a minibatch is 2000 transitions"),
         (["replay.capacity_steps=40"], "it holds a batch, and of each of"),
         (["model.recurrence=lstm"], "single transitions are replayed"),
         (
