@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 
+import actorlearn
+from actorlearn.envs.interface import empty_row
 from launch.runs import find
 from launch.runs.view import RunReader
 from tests.system.conftest import PACED, Command, Start
@@ -51,6 +54,15 @@ def test_a_run_ends_at_total_steps_and_leaves_its_folder_and_nothing_else(launch
     assert run.checkpoint().state["env_steps"] == summary["env_steps"]
     assert int(run.checkpoint().path.name) == summary["env_steps"]
     assert run.meta()["ended"] and run.meta()["supervisor_pid"] is None
+
+    loaded = actorlearn.load_policy(run.run_dir)
+    games, weights = loaded.environments(4), run.checkpoint().section("weights")
+    assert (loaded.env_steps, loaded.checkpoint) == (summary["env_steps"], run.checkpoint().path)
+    assert all(torch.equal(found, weights[name]) for name, found in loaded.network.state_dict().items())
+    games.reset(row := empty_row(games.spec, 4))
+    for _ in range(10):
+        games.step(loaded.act(row.observation, first=row.first), row)
+    assert (row.reward == 1).all()
 
     view = RunReader(find.Run(run.run_dir, run.meta())).look()
     assert (view.status, view.row, view.summary, view.processes) == ("finished", rows[-1], summary, ())

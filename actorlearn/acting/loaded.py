@@ -1,0 +1,100 @@
+"""The policy of a run, loaded from its folder to act with outside of any run.
+
+Reads ``settings/`` (network, algorithm and environment, as a simulator was told) and a checkpoint. Writes nothing. The
+door to it is ``actorlearn.load_policy``.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from actorlearn.acting.policy import Policy
+from actorlearn.envs.interface import VectorEnv
+from actorlearn.envs.make import make as make_environments
+from actorlearn.envs.specs import ENVIRONMENTS
+from actorlearn.parameters.checkpoint import Checkpoint, newest
+from actorlearn.parameters.checkpoint_folders import directory_of
+from actorlearn.registry import open_to
+from actorlearn.worker.settings import PolicySettings, read
+
+if TYPE_CHECKING:
+    from actorlearn.envs.specs import EnvSettings as Env
+else:
+    Env = open_to(ENVIRONMENTS)
+
+
+class _Told(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a simulator's settings that a policy is built from; other fields are not looked at."""
+
+    env: Env
+    policy: PolicySettings
+
+
+class LoadedPolicy:
+    """A trained policy for N environments at a time."""
+
+    def __init__(self, settings: PolicySettings, env: Env, checkpoint: Checkpoint, seed: int) -> None:
+        """Build the network on the CPU, with the checkpoint's weights."""
+        self.settings = settings
+        """Shapes, actions, network and algorithm."""
+        self.env = env
+        """Settings of the environment that it was trained in."""
+        self.checkpoint = checkpoint.path
+        """Folder of the checkpoint with its weights."""
+        self.env_steps = int(checkpoint.state["env_steps"])
+        """Steps that it has learned from, in all environments together."""
+        self._policy = Policy(settings, "cpu", seed, stream=0)
+        self._policy.network.load_state_dict(checkpoint.section("weights"))
+        self._state = torch.zeros(0, self._policy.state_size)
+        self._moment = 0
+
+    @property
+    def network(self) -> torch.nn.Module:
+        """The network: observations [N, …] to a mapping of heads [N, size] (``models/interface.py``)."""
+        network: torch.nn.Module = self._policy.network
+        return network
+
+    def environments(self, count: int = 1, seed: int = 0) -> VectorEnv:
+        """Make environments as it was trained in, which make the observations that it knows (``envs/interface.py``)."""
+        return make_environments(self.env, [seed + number for number in range(count)])
+
+    def act(
+        self, observation: npt.ArrayLike, *, greedy: bool = False, first: npt.ArrayLike | None = None
+    ) -> npt.NDArray[Any]:
+        """Return actions [N], or [N, k] where one has k parts, for observations [N, …] of N environments.
+
+        They are sampled as in evaluations, or the most probable ones if ``greedy``. A recurrent network remembers each
+        environment from call to call; ``first`` [N] says which of them begin a game, in the first call all. Raises
+        ValueError for another shape, TypeError for floats where the network takes uint8.
+        """
+        found, shape = np.asarray(observation), self.settings.observation_shape
+        if found.ndim == 0 or found.shape[1:] != shape:
+            raise ValueError(f"observation has shape {list(found.shape)}; it must be N rows of {list(shape)}")
+        rows = torch.from_numpy(found.astype(self.settings.observation_dtype, casting="same_kind"))
+        state = begins = None
+        if self._policy.state_size:
+            anew = len(self._state) != len(rows)
+            state = torch.zeros(len(rows), self._policy.state_size) if anew else self._state
+            begins = torch.tensor(np.broadcast_to(anew if first is None else np.asarray(first, np.bool_), len(rows)))
+        chosen = self._policy.choose(rows, self._moment, greedy, state, begins)
+        self._state = chosen.get("state", self._state)
+        self._moment += 1
+        action: npt.NDArray[Any] = chosen["action"].numpy()
+        return action
+
+
+def load(run_dir: str | PathLike[str], learner: int, seed: int) -> LoadedPolicy:
+    """Load a policy, as ``actorlearn.load_policy`` says."""
+    folder = Path(run_dir)
+    told = sorted((folder / "settings").glob("simulator-0.*.json"), key=lambda path: path.stat().st_mtime)
+    if not told:
+        raise ValueError(f"{folder} is no run folder: it has no settings/simulator-0.*.json; name one under runs/")
+    own = read(told[-1], _Told)
+    return LoadedPolicy(own.policy, own.env, newest(directory_of(folder / "checkpoints", learner)), seed)
