@@ -57,7 +57,7 @@ COVERED_BY = {
     # parameters
     "actorlearn/parameters/checkpoint_folders.py": "tests/parameters/test_checkpoint.py",
     "actorlearn/parameters/consumed.py": "tests/ledger/test_once.py",
-    "actorlearn/parameters/counts.py": "tests/ledger/test_once.py",
+    "actorlearn/parameters/shared_counts.py": "tests/ledger/test_once.py",
     "actorlearn/parameters/alone.py": "tests/parameters/test_asynchronous.py",
     "actorlearn/parameters/interface.py": "tests/parameters/test_asynchronous.py",
     "actorlearn/parameters/mailbox.py": "tests/parameters/test_mailboxes.py",

@@ -69,7 +69,7 @@ def make(
 
 def _position_in(account: Account) -> Callable[[], Position]:
     """Say, whenever asked, how far a learner is by its account."""
-    return lambda: Position(account.rollouts_learned, account.counts.used)
+    return lambda: Position(account.rollouts_learned, account.steps.used)
 
 
 def make_network(settings: TrainerSettings, algorithm: Algorithm) -> Network:

@@ -22,7 +22,7 @@ REASONS = {
     "rolled_back": "learned by a trainer that died before it saved again",
     "not_resumed": "in flight at the checkpoint that a run was resumed from",
 }
-"""Reasons for which steps are dropped: counts of an Account, and columns ``dropped_…`` of a report."""
+"""Reasons for which steps are dropped: keys of ``StepCounts.dropped``, and columns ``dropped_…`` of a report."""
 
 
 def account_fields() -> list[Field]:
@@ -30,7 +30,7 @@ def account_fields() -> list[Field]:
     return [Field("commits", "int64", (8,), 0), Field("records", "int64", (SLOTS, 16), 0)]
 
 
-class Counts(msgspec.Struct, kw_only=True):
+class StepCounts(msgspec.Struct, kw_only=True):
     """Environment steps of one learner."""
 
     used: int = 0
@@ -54,20 +54,20 @@ class Account:
     def __init__(self, segment: Segment) -> None:
         """Bind to an account segment, and start from its last commit; from zero where there is none."""
         self._record = CommittedRecord(segment["commits"], segment["records"])
-        self.rollouts_learned, self.counts = self.committed()
-        """The next rollout to be learned, and the steps of all before it."""
+        self.rollouts_learned, self.steps = self.committed()
+        """The next rollout to be learned, and the counts of the steps of all before it."""
 
     @property
     def commits(self) -> int:
         """Number of commits since the run's memory was made."""
         return self._record.commits
 
-    def committed(self) -> tuple[int, Counts]:
+    def committed(self) -> tuple[int, StepCounts]:
         """Return the next rollout to be learned, and the counts of all before it; any process may call this."""
         (record,) = self._record.read(slice(2 + len(REASONS)))
         rollouts_learned, used, *dropped = record.tolist()
-        return rollouts_learned, Counts(used=used, dropped=dict(zip(REASONS, dropped, strict=True)))
+        return rollouts_learned, StepCounts(used=used, dropped=dict(zip(REASONS, dropped, strict=True)))
 
     def commit(self) -> None:
         """Replace the committed record by the current counts; called by the trainer only."""
-        self._record.replace([self.rollouts_learned, self.counts.used, *self.counts.dropped.values()])
+        self._record.replace([self.rollouts_learned, self.steps.used, *self.steps.dropped.values()])

@@ -26,12 +26,12 @@ from actorlearn.failpoints import hit
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.consensus import cosines, measure
-from actorlearn.parameters.counts import Counts
 from actorlearn.parameters.exchange_log import ExchangeLog
 from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Position, Stepped
 from actorlearn.parameters.mailbox import SharedMailbox, open_mailbox
 from actorlearn.parameters.mixing import in_peers, neighbours
 from actorlearn.parameters.settings import AloneExchangeSettings, GossipExchangeSettings
+from actorlearn.parameters.shared_counts import SharedCounts
 from actorlearn.wire.identity import ProcessId
 
 FIRST_MESSAGE_S = 30.0
@@ -56,7 +56,7 @@ class Gossip(Exchange):
         """The learners that there were when this was looked at last."""
         self._position, self._rollout = learner.position, 0
         self._segments: list[Segment] = []
-        self.counts = Counts(self._open(settings.counts), settings.rank)
+        self.counts = SharedCounts(self._open(settings.counts), settings.rank)
         self.mailbox = open_mailbox(
             settings.messages, settings.rank, self.weights.numel(), self._readers, settings.incarnation
         )

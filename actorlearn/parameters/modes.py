@@ -22,7 +22,6 @@ import msgspec
 from actorlearn.address import ByLearner, Folders, Shm
 from actorlearn.memory.fields import Field
 from actorlearn.parameters.allgather import SLOTS, rows_fields
-from actorlearn.parameters.counts import counts_fields
 from actorlearn.parameters.exchange_log import NAME
 from actorlearn.parameters.mixing import GraphSettings
 from actorlearn.parameters.published import slots_in_words, weights_fields
@@ -38,6 +37,7 @@ from actorlearn.parameters.settings import (
     LearnersSettings,
     SyncExchangeSettings,
 )
+from actorlearn.parameters.shared_counts import counts_fields
 from actorlearn.parameters.store import store_fields
 from actorlearn.wire.identity import ProcessId
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from actorlearn.memory import account
-from actorlearn.memory.account import Account
+from actorlearn.memory.account import Account, StepCounts
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.parameters.interface import Agreed
 from actorlearn.processes.batches import Gathered
@@ -31,11 +30,11 @@ class TrainerCounts:
     def learned(self, agreed: Agreed, steps: int) -> None:
         """Count so many steps that this learner has learned from, and all that all learners have by agreement."""
         self.env_steps, self.updates = agreed.env_steps, agreed.updates
-        self.account.counts.used += steps
+        self.account.steps.used += steps
 
     def over(self, gathered: Gathered) -> None:
         """Count the games of a rollout and the steps left out of its batch; the rollout after it is the next."""
-        dropped = self.account.counts.dropped
+        dropped = self.account.steps.dropped
         dropped["stale"] += gathered.stale
         dropped["no_room"] += gathered.no_room
         for part in gathered.parts:
@@ -54,7 +53,7 @@ class TrainerCounts:
         return {
             "env_steps": self.env_steps,
             "updates": self.updates,
-            "account": msgspec.to_builtins(self.account.counts),
+            "account": msgspec.to_builtins(self.account.steps),
             "learned": self.account.rollouts_learned,  # a rollout; older checkpoints have it by this name
             "episodes_finished": self.episodes.finished,
             "recent_returns": list(self.episodes.recent),
@@ -73,14 +72,13 @@ class TrainerCounts:
         self.episodes.finished = state["episodes_finished"]
         self.episodes.recent.extend(state["recent_returns"])
         self.episodes.recent_lengths.extend(state["recent_lengths"])
-        saved = msgspec.convert(
-            state.get("account") or {"used": state["own_steps"]}, account.Counts
-        )  # else: an older one
+        # Older checkpoints have no account, but the steps used.
+        saved = msgspec.convert(state.get("account") or {"used": state["own_steps"]}, StepCounts)
         if not self.account.commits:
-            self.account.rollouts_learned, self.account.counts = state["learned"], saved
+            self.account.rollouts_learned, self.account.steps = state["learned"], saved
             if not exactly:
                 saved.dropped["not_resumed"] += state.get("in_flight", 0)
         elif not outlived:
-            counts = self.account.counts
-            counts.dropped["rolled_back"] += counts.used - saved.used
-            counts.used = saved.used
+            steps = self.account.steps
+            steps.dropped["rolled_back"] += steps.used - saved.used
+            steps.used = saved.used

@@ -149,7 +149,7 @@ class RolloutMembers:
         for peer in [peer for peer, blocks in self.gone.items() if not _remaining(blocks, self.next)]:
             blocks = self.gone.pop(peer)
             for group in range(blocks.groups):
-                self.account.counts.dropped["unfinished"] += unfinished_steps(blocks, group)
+                self.account.steps.dropped["unfinished"] += unfinished_steps(blocks, group)
                 self.episodes.drop(Part(peer, blocks, group).owner)
             blocks.release(self.account.commits + 1)
             self.released.append(peer)

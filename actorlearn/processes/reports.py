@@ -27,7 +27,7 @@ class Reports:
     def __init__(self, settings: TrainerSettings, control: Control, counts: TrainerCounts) -> None:
         """Report these counts to the supervisor; rates are counted from ``begin`` on."""
         self._settings, self._control, self._counts = settings, control, counts
-        self._update: dict[str, float] = {}
+        self._newest: dict[str, float] = {}
         """Metrics of the newest optimizer step."""
         self._lags = Lags()
         """Policy lags of the steps learned from since the last report."""
@@ -35,17 +35,17 @@ class Reports:
 
     def begin(self) -> None:
         """Count rates from now on."""
-        self._since_s, self._since_steps = time.monotonic(), self._counts.account.counts.used
+        self._since_s, self._since_steps = time.monotonic(), self._counts.account.steps.used
 
     def learned(self, metrics: dict[str, float], lags: NDArray[np.int64]) -> None:
         """Keep, for the next report, the metrics of the newest optimizer step and the lag of each step learned from."""
-        self._update = metrics
+        self._newest = metrics
         self._lags.add(lags)
 
     @property
     def skipped(self) -> str:
         """Loss and gradient norm of the newest optimizer step, in words: why it was skipped."""
-        return f"loss {self._update['loss']}, norm {self._update['gradient_norm']}"
+        return f"loss {self._newest['loss']}, norm {self._newest['gradient_norm']}"
 
     @property
     def pending(self) -> bool:
@@ -64,15 +64,15 @@ class Reports:
 
     def send(self, metrics: Mapping[str, Any]) -> None:
         """Report the time since the last report; ``metrics`` are those of the learner over that time."""
-        rate = (self._counts.account.counts.used - self._since_steps) / self.seconds
+        rate = (self._counts.account.steps.used - self._since_steps) / self.seconds
         rates = {"env_steps_per_s": rate, "frames_per_s": rate * self._settings.frames_per_step}
-        self._control.send(Report(row={**self.row(), **rates, **self._lags.row(), **self._update, **metrics}))
+        self._control.send(Report(row={**self.row(), **rates, **self._lags.row(), **self._newest, **metrics}))
         self._lags = Lags()
         self.begin()
 
     def row(self) -> dict[str, Any]:
         """Return what has been learned and played until now."""
-        counts, episodes = self._counts.account.counts, self._counts.episodes
+        steps, episodes = self._counts.account.steps, self._counts.episodes
         return {
             "time_s": round(elapsed_s(self._settings), 3),
             "env_steps": self._counts.env_steps,
@@ -81,7 +81,7 @@ class Reports:
             "episodes": episodes.finished,
             "episode_return_mean": episodes.mean(),
             "episode_length_mean": episodes.mean_length(),
-            "steps_used": counts.used,
-            "steps_dropped": counts.dropped_steps,
-            **{f"dropped_{reason}": steps for reason, steps in counts.dropped.items()},
+            "steps_used": steps.used,
+            "steps_dropped": steps.dropped_steps,
+            **{f"dropped_{reason}": number for reason, number in steps.dropped.items()},
         }

@@ -138,7 +138,7 @@ class Trainer:
 
     def _agree(self, gathered: Gathered, prepared: Batch) -> Agreed:
         """Announce what this learner is about to learn, and return what all do; in mode sync it waits for all."""
-        steps = self.learning.optimizer_steps_from(prepared, self.counts.env_steps, self.counts.account.counts.used)
+        steps = self.learning.optimizer_steps_from(prepared, self.counts.env_steps, self.counts.account.steps.used)
         agreed = self.learning.exchange.agree(gathered.steps, steps)
         self.worker.timings.add("wait")
         return agreed
@@ -224,17 +224,17 @@ class Trainer:
         if position.rollout > account.rollouts_learned and account.commits:
             self._known = position
             return
-        account.counts.dropped["rolled_back"] += max(0, account.counts.used - position.used)  # of another's newer one
-        account.counts.used = position.used
+        account.steps.dropped["rolled_back"] += max(0, account.steps.used - position.used)  # of another's newer one
+        account.steps.used = position.used
         account.rollouts_learned = max(account.rollouts_learned, position.rollout)
 
     def _count_known(self, gathered: Gathered) -> None:
         """Count a rollout learned before this trainer's time; others may have traces of what is used no more."""
-        counts = self.counts.account.counts
-        steps, used = gathered.steps + gathered.stale, self._known.used - counts.used
-        stale = steps - used if self.peers.in_step else 0
-        counts.dropped["rolled_back"] += steps - used - stale
-        counts.used += used
+        steps = self.counts.account.steps
+        played, used = gathered.steps + gathered.stale, self._known.used - steps.used
+        stale = played - used if self.peers.in_step else 0
+        steps.dropped["rolled_back"] += played - used - stale
+        steps.used += used
         if self.storage is not None:
             self.storage.store(gathered.rollout, gathered.parts)
         self._count_over(replace(gathered, stale=stale))

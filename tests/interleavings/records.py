@@ -39,8 +39,8 @@ def accounting(*, commits: int = 3, kills: int = 1) -> Scenario:
         learned = asked(trainer, 0) if learned < 0 else learned
         if learned == commits:
             return Done()
-        trainer.counts.used = 10 * (learned + 1)
-        trainer.counts.dropped = dict.fromkeys(account.REASONS, 100 * (learned + 1))
+        trainer.steps.used = 10 * (learned + 1)
+        trainer.steps.dropped = dict.fromkeys(account.REASONS, 100 * (learned + 1))
         trainer.rollouts_learned = learned + 1
         trainer.commit()
         return learned + 1

@@ -153,8 +153,8 @@ class Play:
             state = learned, counts.used, counts.dropped["unfinished"], (), (), (), None
         learned, used, unfinished, *who, order = state
         self.account.rollouts_learned = learned
-        self.account.counts.used = used
-        self.account.counts.dropped["unfinished"] = unfinished
+        self.account.steps.used = used
+        self.account.steps.dropped["unfinished"] = unfinished
         trained.playing, trained.pending, trained.gone = (
             {f"{self.names[member]}.0": self.members[member] for member in members} for members in who
         )
@@ -174,13 +174,13 @@ class Play:
             if trained.next == learned:
                 sleep()
         else:
-            self.account.counts.used += sum(self._see(learned, blocks) for _, blocks, _ in parts)
+            self.account.steps.used += sum(self._see(learned, blocks) for _, blocks, _ in parts)
             self._see_that_all_meant(learned, {blocks.number for _, blocks, _ in parts})
             learned += 1
             self.account.rollouts_learned = learned
             self.rollouts.published(10 + learned, learned, learned)
             trained.open_next()
-        counts = self.account.counts
+        counts = self.account.steps
         who = [
             tuple(member.number for member in members.values())
             for members in (trained.playing, trained.pending, trained.gone)

@@ -64,6 +64,6 @@ def test_without_a_replay_batches_are_learned_from_and_the_account_says_where_it
     account = Account(Segment.create(tmp_path / "account", account_fields()))
     made = make(trainer_settings(), account)
     assert made.minibatches.replay is None
-    account.rollouts_learned, account.counts.used = 3, 7
+    account.rollouts_learned, account.steps.used = 3, 7
     assert made.learner.position() == made.position() == Position(3, 7)
     assert torch.equal(made.weights, learning().weights)  # drawn from the seed

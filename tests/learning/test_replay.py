@@ -284,12 +284,12 @@ def test_steps_that_find_no_room_are_dropped_and_not_learned_whether_or_not_thei
     played = Played(tmp_path, made)
     with mock.patch.object(Rings, "place", lambda *_: None):  # all are somebody's who stays
         assert played.rollout(0).steps == 0
-        assert played.counts.account.counts.dropped["no_room"] == 0  # it may come again
+        assert played.counts.account.steps.dropped["no_room"] == 0  # it may come again
         again = Played(tmp_path, replaying(tmp_path))
         gathered = again.take(0)
         assert gathered.steps == 0
     again.counts.over(gathered)
-    assert again.counts.account.counts.dropped["no_room"] == HORIZON * ENVS
+    assert again.counts.account.steps.dropped["no_room"] == HORIZON * ENVS
 
 
 def test_a_checkpoint_holds_the_target_network_the_counts_and_the_replay_if_asked(tmp_path: Path) -> None:

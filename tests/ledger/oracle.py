@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from actorlearn.memory.account import REASONS, Account, Counts
+from actorlearn.memory.account import REASONS, Account, StepCounts
 from actorlearn.parameters import checkpoint
 from actorlearn.replay.flushed import Flushed
 from tests.ledger.counting import PARTS, ROWS, Row, counts_of, row_of
@@ -85,8 +85,8 @@ class Balance:
     steps: list[Step]
     """Steps of this life."""
     learned: int
-    counts: Counts
-    before: Counts
+    counts: StepCounts
+    before: StepCounts
     """Counts of the checkpoint that it was resumed from."""
 
 
@@ -94,11 +94,11 @@ def balance(world: World, learner: int) -> Balance:
     """The balance of the run's present life."""
     steps = [step for step in world.produced[world.life :] if step.learner == learner]
     learned, counts = Account(world.kept[f"account-{learner}"]).committed()
-    begun, before = 0, Counts()
+    begun, before = 0, StepCounts()
     if learner in world.resumed:
         saved = world.resumed[learner]
         begun = world.saved[saved][learner]
-        before = msgspec.convert(checkpoint.load(saved).state["account"], Counts)
+        before = msgspec.convert(checkpoint.load(saved).state["account"], StepCounts)
     return Balance(begun + len(steps), steps, learned, counts, before)
 
 
@@ -262,6 +262,6 @@ def _of_checkpoint(world: World, folder: Path) -> Iterator[str]:
     times = times_in(world, weights)
     mine = {step.row for step in world.produced if step.learner == learner}
     used = sum(count == world.topology.algorithm.epochs for row, count in times.items() if row in mine)
-    said = msgspec.convert(saved.state["account"], Counts).used
+    said = msgspec.convert(saved.state["account"], StepCounts).used
     if said > used or (said < used and not behind(world, learner)):
         yield f"{said} steps are said to be used, and {used} are in its weights"

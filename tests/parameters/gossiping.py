@@ -10,13 +10,13 @@ from torch import Tensor
 
 from actorlearn.address import ByLearner, Ipc, Shm
 from actorlearn.memory.shared import Segment
-from actorlearn.parameters.counts import Counts, counts_fields
 from actorlearn.parameters.gossip import Gossip
 from actorlearn.parameters.interface import Learner, Position, Present
 from actorlearn.parameters.mixing import GraphSettings
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.published import weights_fields
 from actorlearn.parameters.settings import GossipExchangeSettings
+from actorlearn.parameters.shared_counts import SharedCounts, counts_fields
 from tests import named
 
 PARAMETERS, STATISTICS = 5, 2
@@ -64,7 +64,7 @@ def learner(
         log=f"{folder}/exchanges-{rank}.jsonl" if shared else "",
         **{"learners": len(members), **more},  # type: ignore[arg-type]
     )
-    counts = Counts(Segment.open(folder / "counts"), rank)
+    counts = SharedCounts(Segment.open(folder / "counts"), rank)
     own = Learner(
         *(PAAC, start(), torch.zeros(PARAMETERS), alive, lambda: Present(members), warn),
         position=lambda: Position(counts.rollouts_learned),  # its trainer commits what it has settled

@@ -47,9 +47,9 @@ def test_stale_steps_are_left_out_and_counted_once_it_is_over(tmp_path: Path) ->
         assert (gathered.rollout, gathered.steps, gathered.stale) == (ROLLOUT, T * ENVS, (T - 1) * ENVS)
         assert gathered.batch.observation.shape == (T + 1, 2 * ENVS, 2)
         assert gathered.batch.reward.shape == (T, 2 * ENVS)
-    assert counts.account.counts.dropped_steps == counts.episodes.finished == 0
+    assert counts.account.steps.dropped_steps == counts.episodes.finished == 0
     counts.over(twice[1])
-    assert (account.counts.dropped["stale"], account.rollouts_learned) == ((T - 1) * ENVS, ROLLOUT + 1)
+    assert (account.steps.dropped["stale"], account.rollouts_learned) == ((T - 1) * ENVS, ROLLOUT + 1)
     assert (counts.episodes.finished, counts.episodes.mean()) == (ENVS, 2.0 * (T - 1))
 
 

@@ -44,13 +44,13 @@ class Scene:
         account = Account(Segment.create(folder / "account", account_fields()))
         self.counts, self.control = TrainerCounts(account, Episodes()), Told()
         self.reports = Reports(msgspec.structs.replace(trainer_settings(), **numbers), self.control, self.counts)
-        self.counts.env_steps = account.counts.used = 1000  # of an earlier life
+        self.counts.env_steps = account.steps.used = 1000  # of an earlier life
         self.reports.begin()
 
     def learn(self, steps: int, lag: int) -> None:
         self.counts.env_steps += steps
         self.counts.updates += 1
-        self.counts.account.counts.used += steps
+        self.counts.account.steps.used += steps
         self.reports.learned(METRICS, np.full(steps, lag))
 
     def report(self, at_s: float) -> dict[str, float]:
@@ -83,7 +83,7 @@ def test_lags_are_of_the_steps_since_the_last_report(scene: Scene) -> None:
 
 def test_counts_are_totals_and_frames_are_steps_of_the_game(scene: Scene) -> None:
     scene.learn(60, lag=0)
-    scene.counts.account.counts.dropped["stale"] += 7
+    scene.counts.account.steps.dropped["stale"] += 7
     row = scene.report(103.5)
     assert {name: row[name] for name in ("time_s", "env_steps", "frames", "updates", "steps_used")} == {
         "time_s": 13.5,

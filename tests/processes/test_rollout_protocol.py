@@ -286,7 +286,7 @@ class Protocol(RuleBasedStateMachine):
         lag = self.version - batch.policy_version.numpy()
         assert (lag >= 0).all() and (lag < self.at_once).all(), "older than the open rollouts allow"
         self.steps_used += gathered.steps
-        self.account.counts.used += gathered.steps
+        self.account.steps.used += gathered.steps
         self.version += 1
         if killed == "committed":
             self.members.release()

@@ -25,7 +25,7 @@ def test_rollouts_are_learned_published_counted_reported_and_saved(tmp_path: Pat
         5 * STEPS,
     )
     assert scene.version == 5  # of the first weights 0, and one of each update
-    assert (scene.account.rollouts_learned, scene.account.counts.used) == (5, 5 * STEPS)
+    assert (scene.account.rollouts_learned, scene.account.steps.used) == (5, 5 * STEPS)
     assert [report.row["env_steps"] for report in scene.all(Report)][:5] == [STEPS * n for n in range(1, 6)]
     assert [saved.env_steps for saved in scene.all(Saved)] == [0, 5 * STEPS]
     assert isinstance(scene.said[0], Saved) and isinstance(scene.said[1], Hello)

@@ -27,7 +27,7 @@ def counts_fields(learners: int) -> list[Field]:
     ]
 
 
-class Counts:
+class SharedCounts:
     """Environment steps and updates of all learners, to which one of them adds."""
 
     def __init__(self, segment: Segment, learner: int) -> None:
