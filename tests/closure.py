@@ -35,28 +35,31 @@ ROOTS = (
     "actorlearn/algorithms/a2c.py",
     "actorlearn/parameters/alone.py|actorlearn/parameters/exchange.py",
     "actorlearn/optim/rmsprop.py",
+    "actorlearn/models/encoders.py",
 )
 LEFT_OUT = {
     "says in its name what it does": r"failpoints|files|nearest|registry|actions|address|metric",
-    "memory and sockets, read and written as their interfaces say": r"memory/(?!rollout).*|wire/.*",
+    "memory and sockets, read and written as their interfaces say": r"memory/(?!rollout|account).*|wire/.*",
     "measured or scheduled: what is learned is the same without it": r"metrics/.*|worker/(settings|output|scheduling)",
-    "what an environment is, or can be besides Atari": r"envs/(?!atari|starts).*",
-    "networks": r"models/(?!unroll).*",
-    "other optimizers, and how one is looked up": r"optim/(?!rmsprop|clip).*",
-    "other algorithms, and how one is looked up": r"algorithms/(?!a2c|actor_critic|policies|returns).*",
+    "environments besides Atari, and how one is looked up": r"envs/(?!atari|starts|interface).*",
+    "networks besides those of Atari, with memory, noise or statistics; graphs of a GPU": (
+        r"models/(?!interface|make|encoders|heads|unroll).*"
+    ),
+    "other optimizers, and how one is looked up": r"optim/(?!interface|rmsprop|clip|schedules).*",
+    "other algorithms, and how one is looked up": r"algorithms/(?!interface|a2c|actor_critic|policies|returns).*",
     "learning from a replay, or beside another learner": (
         r"replay/.*|processes/replay_\w+|learning/(replay\w*|secondary\w*|target)"
     ),
     "off unless a key asks for it": r"learning/(norms|reward_scale)",
-    "checkpoints, and exchanges of several learners": r"parameters/(?!published|exchange$|alone|consumed).*",
-    "run once, at the start": r"learning/make|worker/(handshake|roles)",
+    "checkpoints, and exchanges of several learners": r"parameters/(?!interface|published|exchange$|alone|consumed).*",
+    "says once, at the start, what a process is": r"worker/(handshake|roles)",
     "saving and resuming: run where a checkpoint is due": (
-        r"processes/(checkpoints|state|snapshots|simulator_snapshots|gathering)|learning/resuming"
+        r"processes/(checkpoints|state|snapshots|simulator_snapshots)|learning/resuming"
     ),
 }
 """Why a reader of the path need not open a file -> its path below ``actorlearn``, without .py.
 
-Nothing is left out that decides, on each batch, what is learned, when, or by whom.
+All that runs for each rollout or decides what it gives is taken in, but the calls to memory, sockets and metrics.
 """
 
 STAGE_4 = re.compile(r"actorlearn/(processes|learning|worker|parameters)/")

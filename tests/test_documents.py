@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -15,7 +16,18 @@ from tests.sizes import PACKAGES, ROOT
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
 PLACE = re.compile(r"`((?:actorlearn|launch|configs|docs|tests)/[\w./-]*)`")
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([\w-]+))?\)")
+CALL = re.compile(r"`([\w/]+\.py)`: `([\w.]+)`")
 README_LINES = 130
+
+
+def defined(file: Path) -> set[str]:
+    """Functions and methods of a file, as ``function`` and ``Class.method``."""
+    found: set[str] = set()
+    for node in ast.parse(file.read_text()).body:
+        within = f"{node.name}." if isinstance(node, ast.ClassDef) else ""
+        parts = node.body if isinstance(node, ast.ClassDef) else [node]
+        found |= {f"{within}{part.name}" for part in parts if isinstance(part, ast.FunctionDef)}
+    return found
 
 
 def anchors(page: Path) -> set[str]:
@@ -38,6 +50,13 @@ def test_every_link_leads_to_a_page_and_its_heading(page: Path) -> None:
         if not file.exists() or (anchor and anchor not in anchors(file)):
             broken.append(f"{target}#{anchor}")
     assert not broken, f"{page.name} links to {broken}"
+
+
+def test_every_function_that_is_named_behind_its_file_is_there() -> None:
+    """In lists such as that of an update's calls: `file.py`: `Class.method`."""
+    calls = [call for page in PAGES for call in CALL.findall(page.read_text())]
+    assert len(calls) >= 15
+    assert not [f"{file}: {name}" for file, name in calls if name not in defined(ROOT / file)]
 
 
 def test_every_room_has_its_line_in_the_architecture() -> None:
