@@ -64,12 +64,13 @@ class Batching:
     def batches(self, members: Sequence[Blocks]) -> Iterator[list[RowsAsked]]:
         """Yield the batches to answer now; each is looked for when the one before has been answered."""
         if self._batch_rows:
-            batches: Iterable[list[RowsAsked]] = [self._gathered(members)]
+            batches: Iterable[list[RowsAsked]] = [self._rows_due(members)]
         else:
             batches = (due(members, group) for group in range(max((member.groups for member in members), default=0)))
         yield from filter(None, batches)
 
-    def _gathered(self, members: Sequence[Blocks]) -> list[RowsAsked]:
+    def _rows_due(self, members: Sequence[Blocks]) -> list[RowsAsked]:
+        """Return all rows that wait, once they are ``batch_rows`` or overdue; else none."""
         asked = waiting(members)
         if not asked:
             self._since_s = None

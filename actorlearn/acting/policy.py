@@ -136,18 +136,18 @@ class Policy:
         if self.exploration and self.rollouts:
             epsilon = self.exploration.epsilon_of(asked, self.rollouts, self._environments)
         if self.state_size:
-            state, begins = self._gathered("state", asked), self._gathered("first", asked)
+            state, begins = self._column_of("state", asked), self._column_of("first", asked)
             chosen = self.choose(
-                self._gathered("observation", asked), moment, state=state, first=begins, epsilon=epsilon
+                self._column_of("observation", asked), moment, state=state, first=begins, epsilon=epsilon
             )
         else:
-            chosen = self.choose(self._gathered("observation", asked), moment, epsilon=epsilon)
+            chosen = self.choose(self._column_of("observation", asked), moment, epsilon=epsilon)
         _write(chosen, asked)
         for blocks, group, timestep in asked:  # all or none, as nearly as can be, should this process be killed
             blocks.mark_acted(group, timestep, self.version)
 
-    def _gathered(self, column: str, asked: Sequence[RowsAsked]) -> Tensor:
-        """The column of all rows asked for, one after the other: [N, …]."""
+    def _column_of(self, column: str, asked: Sequence[RowsAsked]) -> Tensor:
+        """Return a column of all rows asked for, one after the other: [N, …]."""
         return self._staging.join(column, [blocks.row(column, group, timestep) for blocks, group, timestep in asked], 0)
 
 

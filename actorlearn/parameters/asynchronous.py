@@ -64,7 +64,7 @@ class Async(Exchange):
         self.vectors = optimizer.state_vectors
         self.pending = 0
         """Local steps that the store has not got."""
-        self.env_steps = 0
+        self._batch_steps = 0
         """Environment steps of the batch that is being learned."""
         self._rollout = self._number = 0
         """The rollout that is being learned, and the number of the change that is made next."""
@@ -133,12 +133,12 @@ class Async(Exchange):
         if draining and self.pending:
             self._bring_home()
             self._settle(self._record)
-        self.env_steps, updates = (0, 0) if draining else (env_steps, 1)
+        self._batch_steps, updates = (0, 0) if draining else (env_steps, 1)
         position = self.learner.position()
         self.consumed.begin(self.learner.number, position)
         self._rollout = position.rollout
         self._number = max(self._number, self._rollout * _ROLLOUT)
-        return Agreed(self.store.env_steps + self.env_steps, self.store.updates + updates, draining)
+        return Agreed(self.store.env_steps + self._batch_steps, self.store.updates + updates, draining)
 
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
         """Combine the moments with the store's statistics, under their lock."""
@@ -175,10 +175,10 @@ class Async(Exchange):
 
     def settle(self) -> None:
         """Count the batch, once."""
-        self.consumed.settle(self.learner.number, self.env_steps)
+        self.consumed.settle(self.learner.number, self._batch_steps)
         record = self._record
         if record.rollouts_learned <= self._rollout:
-            record = record._replace(rollouts_learned=self._rollout + 1, used=record.used + self.env_steps)
+            record = record._replace(rollouts_learned=self._rollout + 1, used=record.used + self._batch_steps)
             self._settle(record._replace(updates=record.updates + 1, steps_before=record.optimizer_steps))
 
     @property

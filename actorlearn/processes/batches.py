@@ -74,7 +74,7 @@ class Gatherer:
 
     def gather(self, rollout: int, parts: Sequence[Part], version: int) -> Gathered:
         """Gather a rollout that is complete in these parts, to be learned from by weights of this version."""
-        batch, no_room, returns = self._joined(rollout, parts), 0, None
+        batch, no_room, returns = self._join_parts(rollout, parts), 0, None
         if self._storage is not None:
             stored = replace(batch, valid=batch.valid & self._storage.room(parts).to(batch.valid.device))
             batch, no_room = stored, steps_in(batch) - steps_in(stored)
@@ -83,7 +83,7 @@ class Gatherer:
         fresh = without_stale(batch, self._rollouts.judge(rollout, version), self._most_lag)
         return Gathered(rollout, parts, fresh, steps_in(batch) - steps_in(fresh), no_room, returns)
 
-    def _joined(self, rollout: int, parts: Sequence[Part]) -> Batch:
+    def _join_parts(self, rollout: int, parts: Sequence[Part]) -> Batch:
         """Join the parts of a rollout: observation and first [T + 1, B, …], all else [T, B, …]."""
 
         def join(name: str, rows: slice = slice(None)) -> Tensor:

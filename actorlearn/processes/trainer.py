@@ -70,8 +70,8 @@ class Trainer:
         draining = self._follow_orders()  # whose blocks lie here counts also where there is nothing left to learn
         while self.counts.env_steps < self.settings.total_steps and not draining and self.worker.alive():
             draining = self._follow_orders()
-            joined = self._joined()
-            gathered = self._gathered() if joined and not draining else None
+            joined = self._join_learners()
+            gathered = self._next_rollout() if joined and not draining else None
             self.worker.timings.add("copy")
             if draining and not joined:
                 break
@@ -117,7 +117,7 @@ class Trainer:
 
     # One update, step by step ------------------------------------------------------------------------------------
 
-    def _gathered(self) -> Gathered | None:
+    def _next_rollout(self) -> Gathered | None:
         """Return the rollout to learn from next; None while it is being played."""
         unlearned, self._unlearned = self._unlearned, None
         if unlearned is not None:
@@ -200,8 +200,8 @@ class Trainer:
 
     # Other learners ------------------------------------------------------------------------------------------------
 
-    def _joined(self) -> bool:
-        """Whether all learners are joined; if some have come or gone, try."""
+    def _join_learners(self) -> bool:
+        """Return True where this learner is joined with all others; if some have come or gone, try to join them."""
         if self.peers.joined:
             return True
         joined = self.peers.join(self.counts.env_steps, self.counts.updates)
