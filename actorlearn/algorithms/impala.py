@@ -38,7 +38,15 @@ class IMPALA(ActorCritic):
         # How much likelier the action is now than when it was chosen; then targets and advantages (section 4.1).
         log_prob_tm1 = policy_tm1.log_prob(played(batch))
         ratio_tm1 = (log_prob_tm1.detach() - batch.columns["log_prob"]).where(valid, 0.0).exp()
-        corrected = vtrace(outcomes(batch, settings), known[:-1], known[1:], ratio_tm1, settings)
+        corrected = vtrace(
+            outcomes(batch, settings),
+            known[:-1],
+            known[1:],
+            ratio_tm1,
+            rho_clip=settings.rho_clip,
+            c_clip=settings.c_clip,
+            lambda_=settings.gae_lambda,
+        )
 
         # The three terms of section 4.2.
         policy_loss = -mean_over(valid, log_prob_tm1 * corrected.advantage_tm1)

@@ -20,7 +20,6 @@ from torch import Tensor
 
 from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.settings import AlgorithmSettings
-from actorlearn.algorithms.specs.impala import IMPALASettings
 
 
 class Outcomes(NamedTuple):
@@ -90,18 +89,25 @@ class VTrace(NamedTuple):
 
 
 def vtrace(
-    outcomes: Outcomes, value_tm1: Tensor, value_t: Tensor, ratio_tm1: Tensor, settings: IMPALASettings
+    outcomes: Outcomes,
+    value_tm1: Tensor,
+    value_t: Tensor,
+    ratio_tm1: Tensor,
+    *,
+    rho_clip: float,
+    c_clip: float,
+    lambda_: float,
 ) -> VTrace:
     """Correct returns for actions that another policy chose (Espeholt et al. 2018, section 4.1; lambda as in rlax).
 
     `ratio_tm1` is pi(a|s) / mu(a|s) of the learner's and the acting policy; rho and c are that, cut at `rho_clip` and
-    `c_clip`, c also times `gae_lambda`. With ratios of 1, and no clip below, the targets are `lambda_returns` and the
+    `c_clip`, c also times `lambda_`. With ratios of 1, and no clip below, the targets are `lambda_returns` and the
     advantages generalised ones.
     """
     check_shapes("vtrace", *outcomes, value_tm1, value_t, ratio_tm1)
     reward_t, discount_t, restart_t = outcomes
-    rho_tm1 = ratio_tm1.clamp(max=settings.rho_clip)
-    c_tm1 = settings.gae_lambda * ratio_tm1.clamp(max=settings.c_clip)
+    rho_tm1 = ratio_tm1.clamp(max=rho_clip)
+    c_tm1 = lambda_ * ratio_tm1.clamp(max=c_clip)
     delta_tm1 = rho_tm1 * (reward_t + discount_t * value_t - value_tm1)
     target_t = torch.empty_like(value_t)  # v_s of the arrival: V(s_t) where the next transition is no continuation
     target_tm1 = torch.empty_like(value_t)
@@ -110,7 +116,7 @@ def vtrace(
         target_t[t] = torch.where(restart_t[t], value_t[t], following)
         following = value_tm1[t] + delta_tm1[t] + discount_t[t] * c_tm1[t] * (target_t[t] - value_t[t])
         target_tm1[t] = following
-    future_t = torch.lerp(value_t, target_t, settings.gae_lambda)
+    future_t = torch.lerp(value_t, target_t, lambda_)
     return VTrace(target_tm1, rho_tm1 * (reward_t + discount_t * future_t - value_tm1))
 
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from actorlearn.algorithms.a2c import A2C
-from actorlearn.algorithms.impala import IMPALA
 from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.returns import (
     Outcomes,
@@ -27,6 +26,7 @@ from actorlearn.algorithms.returns import (
     vtrace,
 )
 from actorlearn.algorithms.settings import AlgorithmSettings
+from actorlearn.algorithms.specs.impala import IMPALASettings
 from tests import reference
 from tests.algorithms.episodes import (
     BOTH,
@@ -48,9 +48,17 @@ def returns_of(batch: Batch, value: Tensor, settings: AlgorithmSettings) -> Tens
     return lambda_returns(outcomes(batch, settings), value[1:], 1.0)
 
 
-def corrected(batch: Batch, value: Tensor, ratio: Tensor, settings: AlgorithmSettings) -> VTrace:
+def corrected(batch: Batch, value: Tensor, ratio: Tensor, settings: IMPALASettings) -> VTrace:
     """Return V-trace's targets and advantages for values [T+1, B]."""
-    return vtrace(outcomes(batch, settings), value[:-1], value[1:], ratio, settings)
+    return vtrace(
+        outcomes(batch, settings),
+        value[:-1],
+        value[1:],
+        ratio,
+        rho_clip=settings.rho_clip,
+        c_clip=settings.c_clip,
+        lambda_=settings.gae_lambda,
+    )
 
 
 def block(reward: list[list[float]], discount: list[list[float]]) -> Outcomes:
@@ -160,7 +168,7 @@ def test_shapes_that_differ_are_named():
     with pytest.raises(ValueError, match=r"lambda_returns: .*\(4, 2\)"):
         lambda_returns(Outcomes(row, row, row.bool()), torch.zeros(4, 2), 1.0)
     with pytest.raises(ValueError, match=r"vtrace: .*\(3, 1\)"):
-        vtrace(Outcomes(row, row, row.bool()), row, row, torch.ones(3, 1), IMPALA.Settings())
+        vtrace(Outcomes(row, row, row.bool()), row, row, torch.ones(3, 1), rho_clip=1.0, c_clip=1.0, lambda_=1.0)
 
 
 def test_mean_is_over_valid_transitions_and_zero_without_any():
@@ -201,7 +209,7 @@ def test_vtrace_is_that_of_rlax() -> None:
     ratio = (learned.log_softmax(-1) - acting.log_softmax(-1)).exp().gather(-1, action).squeeze(-1).T
     seen = block([[-1.3, -1.3, 2.3, 42.0], [1.3, 5.3, -3.3, -5.0]], [[0.0, 0.89, 0.85, 0.99], [0.88, 1.0, 0.83, 0.95]])
     value = torch.tensor([[2.1, 1.1, -3.1, 0.0, 8.4], [3.1, 0.1, -1.1, 7.4, -1.2]]).T
-    target, advantage = vtrace(seen, value[:-1], value[1:], ratio, IMPALA.Settings())
+    target, advantage = vtrace(seen, value[:-1], value[1:], ratio, rho_clip=1.0, c_clip=1.0, lambda_=1.0)
     errors = [[-1.6155143, -3.4973226, 1.8670533, 50.316002], [1.4662437, 3.6116405, -8.3327293e-5, -13.54]]
     torch.testing.assert_close(target - value[:-1], torch.tensor(errors).T, rtol=1e-3, atol=1e-6)
     torch.testing.assert_close(advantage, torch.tensor(errors).T, rtol=1e-3, atol=1e-6)
@@ -210,8 +218,9 @@ def test_vtrace_is_that_of_rlax() -> None:
 def test_vtrace_by_hand():
     """Ratios 2 and 1/2, rho cut at 1.5 and c at 1: two corrected errors, the second carried back by half of 1."""
     seen = block([[1.0, 2.0]], [[0.5, 0.5]])
-    settings = IMPALA.Settings(rho_clip=1.5, c_clip=1.0)
-    target, advantage = vtrace(seen, column(10, 20), column(20, 40), column(2.0, 0.5), settings)
+    target, advantage = vtrace(
+        seen, column(10, 20), column(20, 40), column(2.0, 0.5), rho_clip=1.5, c_clip=1.0, lambda_=1.0
+    )
     late = 20 + 0.5 * (2 + 0.5 * 40 - 20)
     early = 10 + 1.5 * (1 + 0.5 * 20 - 10) + 0.5 * 1.0 * (late - 20)
     assert target.flatten().tolist() == [early, late]
