@@ -21,7 +21,7 @@ class _InFolder(msgspec.Struct, frozen=True, tag_field="by", forbid_unknown_fiel
 
     @property
     def file(self) -> Path:
-        """The file by which it is found."""
+        """The path as a Path."""
         return Path(self.path)
 
     def numbered(self, number: int) -> Self:
@@ -35,7 +35,7 @@ class Shm(_InFolder, tag="shm", frozen=True):
 
 
 class Pipe(_InFolder, tag="pipe", frozen=True):
-    """A named pipe, by which its listener is woken."""
+    """A named pipe that wakes its listener."""
 
 
 class Ipc(_InFolder, tag="ipc", frozen=True):
@@ -51,13 +51,13 @@ AddressT_co = TypeVar("AddressT_co", bound=_InFolder, covariant=True)
 
 
 class ByLearner(msgspec.Struct, Generic[AddressT_co], frozen=True, tag_field="by", tag="learner"):
-    """Addresses of one kind of thing that every learner has one of, those included that come later."""
+    """Addresses of one thing per learner, such as its weights, including learners attached later."""
 
     each: AddressT_co
     """The address to which a learner's number is added."""
 
     def of(self, learner: int) -> AddressT_co:
-        """Return one learner's own."""
+        """Return the address of one learner's."""
         return self.each.numbered(learner)
 
 

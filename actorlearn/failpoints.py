@@ -44,7 +44,7 @@ _ARM = re.compile(r"(\w+\.\w+)=(raise|kill|stop|sleep|nospace|short|flip)(?::([0
 
 
 class Killed(BaseException):
-    """The end of a process that a test keeps: like SIGKILL it is nobody's to handle."""
+    """Stands in for SIGKILL within a test's process; a BaseException, so that no handler of errors catches it."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Arms:
 
     arms: tuple[Arm, ...]
     applies: Callable[[], bool] = lambda: True
-    """Whether who comes to a place is who is meant, where several share a process."""
+    """Whether the caller that reaches a failpoint is the one meant, where several share a process."""
     once: Path | None = None
     hits: Counter[str] = field(default_factory=Counter)
     acted: list[Arm] = field(default_factory=list)
@@ -97,14 +97,14 @@ class Arms:
 
 
 class Watcher(Protocol):
-    """Hears of every failpoint that this process comes to."""
+    """Observer of every failpoint that this process reaches."""
 
     def reach(self, name: str, data: memoryview | None = None) -> memoryview | None:
         """Come to a place, with bytes that are to be written or none; returns those to write instead."""
 
 
 def watch(watcher: Watcher) -> None:
-    """Have a watcher hear of every failpoint from now on, until this process ends."""
+    """Register a watcher of all failpoints, until this process ends."""
     global _armed
     _armed = (*_armed, watcher)
 

@@ -1,8 +1,8 @@
 """Files and folders that are replaced whole, or grow by whole records, on a disk that may be full or fail.
 
-What is replaced is written beside, flushed to disk, and put in place by one rename. Whatever moment a process, or the
-machine, dies at, the path holds what it held before or all of the new; and when a function here has returned, a power
-cut takes nothing back.
+A replacement is written to a file beside, flushed to disk, and renamed into place. Whenever the process or the machine
+dies, the path holds the old content or all of the new; once a function here has returned, the new content survives a
+power cut.
 """
 
 from __future__ import annotations
@@ -30,11 +30,10 @@ MOST_WAITING = 1000
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Replace a file by one that holds these bytes; raises OSError naming it, and then the file is as it was.
+    """Replace a file's content; raises OSError naming it, and then the file is unchanged.
 
-    Or it is the new one already, where only its folder's list of names could not be flushed. A link stays one, and what
-    it points to is replaced; what is no file (a pipe, a device) is written to. Without ``durable`` nothing is flushed:
-    that saves the wait for the disk, and a power cut may take the new file.
+    Only if flushing its folder failed may it already be the new one. A symbolic link is kept and its target replaced; a
+    pipe or device is written to. Without ``durable`` nothing is flushed: faster, but a power cut may lose the new file.
     """
     path = path.resolve()
     with _naming(path):
@@ -62,7 +61,7 @@ class AppendedFile:
     """
 
     def __init__(self, path: Path) -> None:
-        """Append to what is there, or make the file."""
+        """Open the file for appending, or create it."""
         self.path = path
         self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         self._waiting: deque[bytes] = deque(maxlen=MOST_WAITING)
@@ -75,7 +74,7 @@ class AppendedFile:
         return self._handle < 0
 
     def append(self, record: bytes) -> None:
-        """Write what waits and then this; raises OSError naming the file, and then it waits as well."""
+        """Write waiting records and then this one; raises OSError naming the file, and then this one waits too."""
         self._waiting.append(record)
         with _naming(self.path):
             while self._waiting:
@@ -83,7 +82,7 @@ class AppendedFile:
                 self._waiting.popleft()
 
     def close(self) -> None:
-        """Write what waits, if that goes now, and close; a second call does nothing."""
+        """Write waiting records if possible, and close; a second call does nothing."""
         if self.closed:
             return
         handle = self._handle
@@ -122,7 +121,7 @@ def _write(path: Path, data: bytes, durable: bool = False) -> None:
 
 
 def _write_all(handle: int, data: bytes) -> None:
-    """Write to the last byte: the kernel may take a part, and says why only when asked again."""
+    """Write all bytes: the kernel may write a part, and gives the error only at the next call."""
     left = memoryview(data)
     while left:
         left = left[os.write(handle, through("files.write", left)) :]
@@ -174,10 +173,10 @@ def flush(path: Path) -> None:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Give two paths each other's content at one stroke; False, and nothing done, where the system cannot.
+    """Exchange two paths atomically; returns False, with nothing done, where the file system does not support it.
 
-    Both must exist, on one file system. Linux has had the call since 3.15, but not every file system serves it (NFS
-    does not). Raises OSError for what is wrong otherwise.
+    Both must exist, on one file system. Linux has had the call since 3.15, but not every file system supports it (NFS
+    does not). Raises OSError for any other failure.
     """
     if not hasattr(libc, "renameat2"):
         return False

@@ -1,6 +1,6 @@
-"""Imports what a topology or an entry point names, "package.module:Name"; what cannot be had is one line that helps.
+"""Imports objects that a topology or an entry point names, "package.module:Name"; failures are one-line errors.
 
-Such names are code, and trusted like code: importing runs it.
+Importing runs the named code, which is trusted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def module(name: str, what: str) -> ModuleType:
 
 
 def attribute(name: str, what: str) -> Any:
-    """Import what "package.module:Name" names; raises ValueError as ``module`` does."""
+    """Import the object "package.module:Name"; raises ValueError as ``module`` does."""
     module_name, _, path = name.partition(":")
     found: Any = module(module_name, what)
     for part in path.split("."):
@@ -44,7 +44,7 @@ def attribute(name: str, what: str) -> Any:
 
 
 def to_install(module_name: str, missing: str) -> str:
-    """Return the command that installs what a module misses, by an extra of its package where there is one."""
+    """Return the command that installs the missing module, by an extra of its package where there is one."""
     root = module_name.partition(".")[0]
     package = next(iter(metadata.packages_distributions().get(root, ())), root)
     try:

@@ -1,16 +1,15 @@
 """Registries of plug-ins: algorithms, networks, optimizers, kinds of environments, each described by a spec.
 
-A spec says, without loading torch, all that must be known of an entry before it is made: the settings that it reads,
-what it wants of the others, and the class that makes it, which is imported when it is made and no sooner. Entries come
-in by entry points, those that are shipped through the same door as a stranger's:
+A spec describes an entry without loading torch: the settings that it reads, its requirements on other entries, and the
+class that makes it, which is imported only when it is made. Entries are registered by entry points, the shipped ones
+too:
 
     [project.entry-points."actorlearn.algorithms"]
     my-ppo = "my_package.my_ppo_spec:SPEC"
 
-A topology may also name a class or a spec that nobody has registered, as "package.module:Name".
+A topology may also name an unregistered class or spec, as "package.module:Name".
 
-Reads the metadata of installed packages and, in a checkout, ``pyproject.toml``. Imports what it is asked for by name,
-which is trusted like code.
+Reads the metadata of installed packages and, in a checkout, ``pyproject.toml``. Imports code by name, which is trusted.
 """
 
 from __future__ import annotations
@@ -70,12 +69,12 @@ def called(settings: type[SettingsT], name: str) -> type[SettingsT]:
 
 @dataclass(frozen=True, kw_only=True)
 class PlugIn:
-    """Description of an entry of a registry before it is made. Each kind of entry adds what its users must know."""
+    """Description of a registry's entry before it is made; base of the specs of each kind of entry."""
 
     methods: ClassVar[tuple[str, ...]] = ()
     """Methods that the class must have."""
     described_in: ClassVar[str] = ""
-    """The file that says what the methods do."""
+    """The file that documents the methods."""
     name: str
     made_by: str
     """The class, as package.module:Name."""
@@ -83,12 +82,12 @@ class PlugIn:
     def load(self) -> Any:
         """Import the class; raises ValueError, one line, where it cannot be or lacks methods."""
         found = imports.attribute(self.made_by, f"{self.name!r}")
-        if not isfunction(found):  # what a function makes is known when it has made it
+        if not isfunction(found):  # the methods of a function's result are unknown until it is called
             self.check(found, f"{self.name!r}: {self.made_by}")
         return found
 
     def check(self, found: Any, what: str, more: Sequence[str] = ()) -> None:
-        """Raise ValueError for the methods, these and ``more``, that a class called ``what`` lacks."""
+        """Raise ValueError for required methods, and those in ``more``, that a class lacks; ``what`` names it."""
         if missing := [method for method in (*self.methods, *more) if not callable(getattr(found, method, None))]:
             raise ValueError(f"{what} lacks {', '.join(missing)} ({self.described_in} says what they do)")
 
@@ -98,7 +97,7 @@ class PlugIn:
         raise NotImplementedError
 
     def under(self, name: str) -> Self:
-        """Return the same under the name by which it was asked for."""
+        """Return a copy under the name by which it was looked up."""
         return replace(self, name=name)
 
 
@@ -111,7 +110,7 @@ class Spec(PlugIn):
     settings: type[Settings]
 
     def under(self, name: str) -> Self:
-        """Return the same, and its settings, under the name by which it was asked for."""
+        """Return a copy, with its settings, under the name by which it was looked up."""
         return replace(self, name=name, settings=called(self.settings, name))
 
 
@@ -194,7 +193,7 @@ class PlugIns(Generic[PlugInT]):
         for name in self.names():
             try:
                 yield self.spec(name)
-            except ValueError:  # a broken package must not hide the others; `doctor` says what is wrong with it
+            except ValueError:  # a broken package must not hide the others; `doctor` reports it
                 continue
 
     def _found(self, name: str) -> PlugInT:
@@ -231,10 +230,10 @@ class Registry(PlugIns[SpecT]):
 
 
 def open_to(registry: Registry[Any]) -> Any:
-    """Return a type that stands, where structs are decoded, for the settings of any entry of a registry.
+    """Return a type for fields that hold the settings of any entry of a registry.
 
-    msgspec must know all members of a union beforehand, and strangers' are known by name alone: it takes this type for
-    somebody else's, and has `decoded` read what stands there.
+    msgspec must know all members of a union beforehand, but plug-ins are found by name: it treats this type as a custom
+    one and calls `decoded` for its value.
     """
     return _Open(registry.kind, (), {"registry": registry})
 
@@ -276,7 +275,7 @@ def _is_ours(point: metadata.EntryPoint) -> bool:
 
 
 def _of_checkout(group: str) -> dict[str, str]:
-    """Return what ``pyproject.toml`` says, which holds before, and without, an installation; nothing of a wheel."""
+    """Return the entry points of a group in a checkout's ``pyproject.toml``, name -> value; empty in a wheel."""
     try:
         project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
     except (OSError, KeyError, ValueError):

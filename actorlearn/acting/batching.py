@@ -1,8 +1,8 @@
-"""Batching of rows that an inference server answers together: two rules, read off the words of its members.
+"""Batching of rows that an inference server answers together: two rules, which read the words of its members' blocks.
 
-``due`` waits for everybody, so batches are the same in every run. ``waiting`` takes whoever is there, as the predictors
-of BA3C and GA3C and PolyBeast's dynamic batching do: nobody waits for the slowest, and who was faster decides what a
-batch is made of.
+``due`` waits for all participants, so batches are the same in every run. ``waiting`` takes the rows that are ready, as
+the predictors of BA3C and GA3C and PolyBeast's dynamic batching do: no simulator waits for the slowest, and timing
+decides the composition of a batch.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ RowsAsked = tuple[Blocks, int, int]
 def due(members: Sequence[Blocks], group: int) -> list[RowsAsked]:
     """Return the rows of the oldest unanswered timestep of a group index; none until all participants have theirs.
 
-    Waiting for all is what the papers' synchronous systems do. A member that has left or died is in no one's way: it
-    takes no part, or is no longer a member.
+    The papers' synchronous systems wait for all too. A member that has left or died delays nothing: it takes no part in
+    the rollout, or is no longer a member.
     """
     active = [member for member in members if member.joined >= 0]
     timesteps = [member.acted(group) for member in active if member.takes_part(member.acted(group) // member.horizon)]
@@ -30,7 +30,7 @@ def due(members: Sequence[Blocks], group: int) -> list[RowsAsked]:
     timestep = min(timesteps)
     if all(member.observed(group) <= timestep for member in active):
         return []
-    # Only now: who has begun a rollout was let into it with all others, but those may be seen after the looks above.
+    # Read again only now: all of a rollout are admitted before any begins it, but perhaps after the reads above.
     participants = [member for member in members if member.takes_part(timestep // member.horizon)]
     if any(member.observed(group) <= timestep for member in participants):
         return []
@@ -51,7 +51,7 @@ class Batching:
     """Batches of rows to answer now, by either rule."""
 
     def __init__(self, batch_rows: int, deadline_ms: float, now_s: Callable[[], float] = time.monotonic) -> None:
-        """``batch_rows`` 0: all that is due. n: all that waits, once it is n rows or the oldest is overdue.
+        """``batch_rows`` 0: answer rows by ``due``. n: all ``waiting`` rows, once there are n or the oldest is overdue.
 
         A row of a group counts once for each of its environments.
         """
@@ -59,10 +59,10 @@ class Batching:
         self._deadline_s = deadline_ms / 1000
         self._now_s = now_s
         self._since_s: float | None = None
-        """Since when anything waits: as all is answered together, the oldest does."""
+        """Time since which the oldest row has been waiting, in seconds; None = no row waits."""
 
     def batches(self, members: Sequence[Blocks]) -> Iterator[list[RowsAsked]]:
-        """Yield the batches to answer now; each is looked for when the one before has been answered."""
+        """Yield the batches to answer now; the next one is formed after the last one has been answered."""
         if self._batch_rows:
             batches: Iterable[list[RowsAsked]] = [self._rows_due(members)]
         else:
@@ -84,7 +84,7 @@ class Batching:
         return asked
 
     def sleep_ms(self, longest_ms: int) -> int:
-        """Return how long to sleep: until what waits is overdue, and no longer than this."""
+        """Return the milliseconds to sleep: until the oldest waiting row is overdue, at most ``longest_ms``."""
         if self._since_s is None:
             return longest_ms
         left_s = self._since_s + self._deadline_s - self._now_s()

@@ -49,7 +49,7 @@ class EpsilonGreedy:
     def epsilon_of(self, asked: Sequence[RowsAsked], rollouts: Rollouts, environments: int) -> Tensor:
         """Return epsilon [N] of the rows asked for, of so many environments in all.
 
-        A row's step is what the rollout began with, and one of every environment for each row of it before this one.
+        A row's step count is that at the rollout's beginning, plus one step of every environment for each earlier row.
         """
         parts = []
         for blocks, group, timestep in asked:
@@ -60,7 +60,7 @@ class EpsilonGreedy:
         return torch.cat(parts)
 
     def explore(self, action: Tensor, generator: torch.Generator, epsilon: Tensor | None = None) -> Tensor:
-        """Return actions [N], some of them drawn at random; without an ``epsilon`` [N], by that of evaluations."""
+        """Return actions [N], some replaced by random ones; ``epsilon`` [N], None = that of evaluations."""
         share = self._schedule.evaluation if epsilon is None else epsilon.to(action.device)
         # Both are drawn for all rows, so that one row's luck does not depend on another's.
         explores = torch.rand(len(action), generator=generator, device=action.device) < share  # never at 0, always at 1

@@ -1,8 +1,8 @@
-"""The policy: observations in, actions and the algorithm's own columns out, by the newest weights there are.
+"""The policy: maps observations to actions and the algorithm's own columns, with published weights.
 
 Used by inference servers (``processes/inference.py``), by simulators that act for themselves, and by evaluations.
-Reads: published weights; rows of blocks that are asked for. Writes: what was chosen into these rows, and the word
-``acted``. Refuses to know: which rows are asked for together, and messages.
+Reads: published weights; the requested rows of blocks. Writes: the chosen actions and columns into these rows, and the
+word ``acted``. Knows neither how rows are batched nor messages.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Policy:
     ) -> None:
         """Build the network; its weights are those published at ``weights`` (none: the caller loads them).
 
-        ``stream`` tells the random numbers of several servers apart; ``rollouts`` is for those who answer rows of
-        blocks; so many ``threads`` share out the rows.
+        ``stream`` separates the random numbers of several servers; ``rollouts`` is needed to answer rows of blocks;
+        ``threads`` share a pass.
         """
         self.algorithm = make_algorithm(settings.algorithm)
         self.network = make_model(
@@ -76,7 +76,7 @@ class Policy:
         self._generator = torch.Generator(device)
 
     def refresh(self, rollout: int = 0) -> None:
-        """Take the newest weights, or those that a rollout is answered by, if they are others than it has."""
+        """Load the newest weights, or those prescribed for a rollout, unless they are loaded already."""
         if self.published is None:
             return
         wanted = self._of_rollout.version(rollout) if self._of_rollout else None
@@ -98,10 +98,10 @@ class Policy:
         *,
         epsilon: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """Actions and columns [N, …] for observations [N, …]; ``epsilon`` [N] of exploration, if not evaluations'.
+        """Return actions and columns [N, …] for observations [N, …]; ``epsilon`` [N], None = that of evaluations.
 
-        A recurrent network needs the state [N, S] before them and which are `first` [N]; then "state", after them, is
-        among what is returned. The random numbers depend on seed, stream and moment only: they need no saving.
+        A recurrent network needs the state [N, S] before them and `first` [N]; its new state is returned as "state".
+        The random numbers depend on seed, stream and moment only, so checkpoints need not save them.
         """
         self._generator.manual_seed(mix(self._seed, moment))
         draw(self.network, None if greedy else self._generator)
@@ -116,7 +116,7 @@ class Policy:
         return chosen if after is None else {**chosen, "state": after}
 
     def _outputs(self, *rows: Tensor) -> tuple[Outputs, Tensor | None]:
-        """One forward pass; on a GPU as a graph for each shape that is met."""
+        """Return the outputs of one forward pass; on a GPU by a CUDA graph per shape."""
         if rows[0].is_cuda:
             shape = tuple(rows[0].shape)
             if shape not in self._graphs:
@@ -125,9 +125,9 @@ class Policy:
         return self._passes.forward(*rows)
 
     def act(self, asked: Sequence[RowsAsked], member: int = 0) -> None:
-        """Answer rows, of one timestep or of several, in this order: write what is chosen for them into them.
+        """Choose actions for rows, of one timestep or of several, in this order, and write them into the rows.
 
-        ``member`` tells batches apart whose first rows are of one group and timestep.
+        ``member`` separates the random numbers of batches whose first rows are of the same group and timestep.
         """
         first, group, timestep = asked[0]
         self.refresh(timestep // first.horizon)
@@ -143,7 +143,7 @@ class Policy:
         else:
             chosen = self.choose(self._column_of("observation", asked), moment, epsilon=epsilon)
         _write(chosen, asked)
-        for blocks, group, timestep in asked:  # all or none, as nearly as can be, should this process be killed
+        for blocks, group, timestep in asked:  # marked last and together, in case of a kill
             blocks.mark_acted(group, timestep, self.version)
 
     def _column_of(self, column: str, asked: Sequence[RowsAsked]) -> Tensor:

@@ -26,7 +26,7 @@ Facts of ale-py 0.12.1 this file works around, each with a test:
   and that of baselines' EpisodicLife).
 * An action out of range makes `step` wait for ever: it is refused here.
 * `noop_max=n` draws from 0 … n-1, so it gets one more.
-* It gives and takes no emulator's state: where games stand is kept as how they came there (``envs/history.py``).
+* It cannot save or load an emulator's state: seeds and actions are recorded instead (``envs/history.py``).
 * The step a game ends in (over or truncated) stops before the last frame is taken: its final observation is pooled
   from the step's frames before that and the observation before, so it may lag by a frame.
 """
@@ -163,7 +163,7 @@ class Atari:
         return drawn(self.spec.actions, (self.count,), random)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """Take how the games came to where they are, and what is seen there."""
+        """Return the history of the games, and a checksum of their present screens."""
         shown, lives, frames = self._seen()
         own = {"ended": self._ended, "shown": shown, "lives": lives, "frames": frames}
         return {name: array.copy() for name, array in own.items()} | self._history.state()
@@ -200,7 +200,7 @@ class Atari:
                 self._ended = terminated | truncated
 
     def _seen(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Checksum of what each environment shows, lives, and frames of its game."""
+        """Return, for each environment [B], a checksum of its screen, its lives, and the frames of its game."""
         observation, info = self._reset(np.zeros(self.count, np.bool_))
         shown = [zlib.crc32(screens.tobytes()) for screens in observation]
         return np.array(shown, np.int64), info["lives"], info["episode_frame_number"]

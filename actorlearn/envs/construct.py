@@ -1,7 +1,6 @@
-"""Makes one gymnasium environment of env.id, env.kwargs and env.wrappers; where it cannot, raises one line that helps.
+"""Makes one gymnasium environment of env.id, env.kwargs and env.wrappers, or raises a one-line ValueError.
 
-Reads the settings; imports the code they name, which is trusted like code. What ids there are is for
-``envs/registered.py`` to know.
+Reads the settings and imports the code they name, which is trusted. ``envs/registered.py`` finds ids.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Environment = gymnasium.Env[Any, Any]
 
 
 def construct(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
-    """Make an environment in its wrappers, and say its registered time limit in steps; raises ValueError."""
+    """Return an environment in its wrappers, and its registered time limit in steps; raises ValueError."""
     env, limit = _bare(settings)
     try:
         for number, wrapper in enumerate(map(_named, settings.wrappers)):
@@ -57,7 +56,7 @@ def _bare(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
 
 
 def _registered(settings: GymnasiumSettings, env_id: str, what: str) -> tuple[Environment, int | None]:
-    """Make a registered environment, and say its time limit in steps."""
+    """Return a registered environment, and its time limit in steps."""
     found = registered.find(env_id)
     if found is None:
         raise ValueError(f"{what} is not registered with gymnasium; {registered.way_out(env_id)}")
@@ -65,7 +64,7 @@ def _registered(settings: GymnasiumSettings, env_id: str, what: str) -> tuple[En
         raise ValueError(f"{what} is not how Atari games are played here; {registered.way_out(env_id)}")
     own = copy.copy(found)
     own.kwargs = {**found.kwargs, **settings.kwargs}
-    # The limit is counted by who steps it, and the order of calls is ours: no wrapper needs to see every step.
+    # The caller counts the time limit and keeps the order of calls, so the wrappers for these are left out.
     own.order_enforce = False
     with _one_line(what, registered.module_of(found)):
         creator = load_env_creator(found.entry_point) if isinstance(found.entry_point, str) else found.entry_point
@@ -98,17 +97,17 @@ Maker = Callable[..., Any]
 
 
 def _called(maker: Maker, arguments: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> Any:
-    """Call a class or function; whatever it raises becomes a ValueError of one line."""
+    """Call a class or function; any exception it raises becomes a one-line ValueError."""
     _check_arguments(maker, arguments, kwargs, f"{what} cannot be made with kwargs {dict(kwargs)}")
     with _one_line(what, getattr(maker, "__module__", "")):
         return maker(*arguments, **copy.deepcopy(dict(kwargs)))
 
 
 def _check_arguments(maker: Maker, arguments: tuple[Any, ...], kwargs: Mapping[str, Any], failure: str) -> None:
-    """Refuse arguments that a class does not take, or wants besides."""
+    """Refuse unknown and missing arguments of a class or function."""
     try:
         signature = inspect.signature(maker)
-    except (TypeError, ValueError):  # of what is not written in Python; the call itself will say
+    except (TypeError, ValueError):  # not written in Python, no signature: the call itself raises
         return
     try:
         signature.bind(*arguments, **kwargs)
@@ -124,13 +123,13 @@ def _written(parameter: inspect.Parameter) -> str:
 
 @contextmanager
 def _one_line(what: str, module: str) -> Iterator[None]:
-    """Turn whatever somebody's code raises while an environment is made into one line."""
+    """Turn any exception raised while an environment is made into a one-line ValueError."""
     try:
         yield
     except (ImportError, gymnasium.error.Error) as error:
         if isinstance(error, ModuleNotFoundError) and error.name:
             install = imports.to_install(module, error.name)
             raise ValueError(f"{what} needs {error.name!r}, which is not installed: {install}") from error
-        raise ValueError(f"{what} cannot be made: {error}") from error  # its own words are meant for users
+        raise ValueError(f"{what} cannot be made: {error}") from error  # its own message is written for users
     except Exception as error:
         raise ValueError(f"{what} cannot be made: {type(error).__name__}: {error}") from error

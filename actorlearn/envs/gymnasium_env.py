@@ -1,7 +1,7 @@
-"""Any gymnasium environment: its observations as rows have them (``envs/observations.py``), its actions as chosen.
+"""Any gymnasium environment as a `VectorEnv`; ``envs/observations.py`` converts its observations.
 
-Reads: settings, one seed per environment, actions. Writes: rows, but only values that may be learned from: what an
-environment returns is checked here, at the boundary, before a row is touched. Refuses to know: frame stacks, blocks.
+Reads: settings, one seed per environment, actions. Writes: rows. All values that an environment returns are checked
+here before a row is changed. Knows no frame stacks and no blocks.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Gymnasium:
         return {"steps": steps, "ended": ended, **states.taken(self._envs)}
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Go on from a state; each environment is reset before, as some make at a reset what they need."""
+        """Restore a state; each environment is reset first, as some allocate what they need in ``reset``."""
         self._need_open()
         try:
             steps, ended = state["steps"].tolist(), state["ended"].tolist()

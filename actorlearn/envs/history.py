@@ -1,14 +1,15 @@
-"""The history of emulated games: seeds and actions, from which others can be played to the same place.
+"""History of emulated games: seeds and actions, by which new emulators are brought to the same state.
 
-ALE's vector interface neither gives nor takes an emulator's state. But a seed, and what was done since, always lead to
-the same: so that is kept, a byte a step, and done again. How much of it, depends on what a new game depends on:
+ALE's vector interface cannot save or load an emulator's state. But the same seed and actions always lead to the same
+state, so these are stored (a byte per step) and repeated. Their extent depends on how games depend on one another:
 
-* On the games before it, where actions are sticky (their random numbers go on) and in KEEPS_MEMORY: everything since
-  the seed is kept. So that this has an end, the first game after RESEED_STEPS steps begins from a new seed, which
-  follows from the first one; that takes 0.1 s, as the ROM is loaded again.
-* Else only on how many there were: their resets are done again (5 ms each), and the actions of the running one.
+* With sticky actions (their random numbers continue across games) and for ROMs in KEEPS_MEMORY, a game depends on all
+  games since the seed, so everything since the seed is stored. To bound that, the first game after RESEED_STEPS steps
+  starts from a new seed derived from the first one; that takes 0.1 s, as the ROM is loaded again.
+* Otherwise a game depends only on the number of games before it: their resets are repeated (5 ms each), and the actions
+  of the running game.
 
-Pure: reads and writes arrays. Who steps the games does what ``replay`` says.
+Pure: reads and writes arrays. The owner of the emulators carries out the moves that ``replay`` yields.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESEED_STEPS = 25_000
-"""At 0.4 ms a step, loading the ROM takes 1 % of them, and to do them again in 16 environments takes 3 minutes."""
+"""Steps between two seeds: at 0.4 ms a step loading the ROM adds 1 %; repeating them for 16 environments: 3 minutes."""
 
 KEEPS_MEMORY = frozenset(
     [
@@ -41,12 +42,12 @@ KEEPS_MEMORY = frozenset(
         "yars_revenge",
     ]
 )
-"""ROMs that leave something of one game in memory for the next; found by filling it with chance before a reset."""
+"""ROMs whose memory after a reset depends on the game before; found by filling it with random bytes first."""
 
 RESTART = 255
-"""Stands in place of an action where a game was begun at will."""
+"""Code in place of an action where a game was started by ``restart``."""
 ROOM = 4096
-"""Steps there is room for at first."""
+"""Steps allocated at first."""
 
 
 @dataclass(frozen=True)
@@ -70,30 +71,30 @@ class History:
         self._environments = np.arange(len(seeds))
         self._seedings = np.zeros(len(seeds), np.int64)
         self._games = np.ones(len(seeds), np.int64)
-        """Since the seed, with the running one; counted where they are not kept."""
+        """[B] games since the seed, the running one included; counted where older actions are not stored."""
         self._log = np.zeros((len(seeds), ROOM), np.uint8)
         self._length = np.zeros(len(seeds), np.int64)
         self._room = ROOM
-        """Records that there is room for, whoever makes them."""
+        """Records allocated per environment."""
 
     def seeds(self) -> NDArray[np.int64]:
-        """Seed that each environment has begun from last, or is to begin from."""
+        """Return the seed [B] from which each environment started last, or is to start next."""
         pairs = zip(self._first.tolist(), self._seedings.tolist(), strict=True)
         return np.array([_derived(first, seeding) for first, seeding in pairs], np.int64)
 
     def begin(self) -> None:
-        """Note that all are reset from their first seeds."""
+        """Record that all environments are reset from their first seeds."""
         self._seedings[:], self._games[:], self._length[:] = 0, 1, 0
 
     def step(self, action: NDArray[Any], begun: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
-        """Note a step; in those that have begun it only began a game. Returns who is to be reset from a new seed."""
+        """Record a step; where ``begun`` [B] it only started a game. Returns those to reseed [B], or None."""
         self._record(slice(None), action)
         if not begun.any():
             return None
         return self._new_games(begun)
 
     def restart(self, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Note that the chosen begin a game at will; returns their seeds, -1 for those that need none."""
+        """Record that the chosen [B] start a game; returns their new seeds, -1 for those that keep theirs."""
         reseeded = self._new_games(chosen)
         if self._whole:
             again = chosen if reseeded is None else chosen & ~reseeded
@@ -104,13 +105,13 @@ class History:
         return seeds[chosen]
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """All of it, as arrays."""
+        """Return the whole history, as arrays."""
         log = np.concatenate([log[:length] for log, length in zip(self._log, self._length, strict=True)])
         own = {"first": self._first, "seedings": self._seedings, "games": self._games, "length": self._length}
         return {name: array.copy() for name, array in own.items()} | {"log": log}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what ``state`` gave; raises KeyError or ValueError."""
+        """Restore the arrays of ``state``; raises KeyError or ValueError."""
         names, count = ("first", "seedings", "games", "length"), len(self._first)
         first, seedings, games, length = (state[name].astype(np.int64) for name in names)
         if any(array.shape != (count,) or array.min() < 0 for array in (first, seedings, games, length)):
@@ -125,9 +126,9 @@ class History:
             log[: len(part)] = part
 
     def replay(self) -> Iterator[Move]:
-        """Moves that bring environments, which have been reset, to where these are.
+        """Yield the moves that bring freshly reset environments to the recorded state.
 
-        All are stepped together, so each begins so many steps before the end as it has to take.
+        All are stepped together, so an environment with fewer steps to repeat starts later and all end together.
         """
         logs = [log[:length].tolist() for log, length in zip(self._log, self._length, strict=True)]
         steps = np.array([len(log) - log.count(RESTART) for log in logs])
@@ -178,7 +179,7 @@ class History:
 
 
 def _derived(first: int, seeding: int) -> int:
-    """The 31 bits of a seed that follows from the first one."""
+    """Return the 31-bit seed number ``seeding`` derived from the first one."""
     if not seeding:
         return first
     return int(np.random.SeedSequence([first, seeding]).generate_state(1)[0]) >> 1

@@ -38,8 +38,8 @@ class EnvSpec(msgspec.Struct, frozen=True, kw_only=True):
     frames_per_step: int
     stack: int = 1  # frames that an observation is made of, oldest first; those before a game's first are zeros
     observation_from: str = ""  # for people: the space that observations are made of, and how
-    left_out: tuple[str, ...] = ()  # what is in the environment's observations and in none of these
-    inexact: str = ""  # why its state cannot be taken, so that a run cannot go on from it exactly; empty: it can
+    left_out: tuple[str, ...] = ()  # parts of the environment's observations that these leave out
+    inexact: str = ""  # why its state cannot be saved, so that a run cannot be resumed exactly; empty: it can
 
 
 @dataclass(slots=True)
@@ -90,33 +90,33 @@ class VectorEnv(Protocol):
         """
 
     def restart(self, chosen: npt.NDArray[np.bool_], row: Row) -> None:
-        """Start a new game in the chosen environments [B], whatever they play, and write their cells of its first row.
+        """Start a new game in the chosen environments [B] and write their cells of its first row.
 
-        The others play on, and their cells are left alone. The random numbers of each environment go on.
+        The others are not changed, nor are their cells. Each environment keeps its stream of random numbers.
         """
 
     def random_actions(self, random: np.random.Generator) -> npt.NDArray[Any]:
         """Draw an action for each environment, uniformly from the action space; `step` takes it."""
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """Take all that the next rows follow from, as arrays of numbers: after reset, restart or step.
+        """Return everything that determines the next rows, as arrays of numbers; after reset, restart or step.
 
-        Raises whatever an environment raises, which then plays on; RuntimeError where ``spec.inexact`` says why.
+        Raises RuntimeError where ``spec.inexact`` is set, and any exception of an environment, which stays usable.
         """
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Go on from a state taken of as many environments of the same settings, whatever their seeds; no row is due.
+        """Restore a state of as many environments with the same settings; seeds may differ. No row is written.
 
-        Instead of `reset`, or at any time after. Raises ValueError when it is not such a state, or they cannot be
-        brought there; then they are to be reset.
+        Called instead of `reset`, or at any time after it. Raises ValueError for a state that does not fit or cannot be
+        reached; the environments must then be reset.
         """
 
     def close(self) -> None:
-        """Give back what the environments hold; twice does no harm."""
+        """Close the environments; a second call does nothing."""
 
 
 class ActionError(ValueError):
-    """An action that is not among the choices, or not finite, or a wrong number of them: the policy's fault."""
+    """An action outside the action space, not finite, or a wrong number of them: an error of the policy."""
 
 
 class MalformedStepError(ValueError):

@@ -12,9 +12,9 @@ text           left out of a Dict or Tuple, because networks see numbers
 =============  ==================================================================================
 
 Bytes in a vector are divided by 255, as networks divide those of a Box that stays as it is: MiniGrid's image, kinds and
-colours from 0 to 10, was learned from as it is too, but two of three policies fell apart again within 30,000 steps.
+colours from 0 to 10, could be learned without that, but two of three policies collapsed within 30,000 steps.
 
-Reads spaces, and what environments return: it is checked here, and refused with a MisfitError. Knows no environment.
+Reads spaces and observations, and raises MisfitError for an observation outside its space. Knows no environment.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SpaceError(ValueError):
 
 
 class MisfitError(ValueError):
-    """A value that is not in the space that was declared: its name, itself, and what it must be."""
+    """A value outside the declared space; the text names it, its value and the rule."""
 
     def __init__(self, name: str, value: object, rule: str) -> None:
         """Keep the three as ``args``."""
@@ -71,7 +71,7 @@ class Layout(Protocol):
 
 
 def layout(space: Space[Any]) -> tuple[Layout, tuple[str, ...]]:
-    """The layout of a space's observations, and what is left out of it; raises SpaceError."""
+    """Return the layout of a space's observations, and the parts that are left out; raises SpaceError."""
     held = list(_held(space, ()))
     left_out = tuple(f"{_path(keys)} ({type(part).__name__})" for keys, part in held if _is_text(part))
     kept = [(keys, part) for keys, part in held if not _is_text(part)]

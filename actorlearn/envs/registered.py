@@ -1,6 +1,6 @@
-"""Ids of environments: who registers them, and what to write, or to install, where nobody has.
+"""Ids of environments: the packages that register them, and suggestions for ids that are not registered.
 
-Reads what is installed: entry points, and the source of packages that need gymnasium. Makes no environment.
+Reads entry points and the source of installed packages that need gymnasium. Makes no environment.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from actorlearn.nearest import ROUGHLY, nearest
 ENTRY_POINTS = ("gymnasium.envs", "gymnasium.envs.__root__")
 """Groups of entry points that register environments; the second is highway-env's."""
 NO_NAMESPACE = ("__root__", "__internal__")
-"""Names in the first group whose ids stand for themselves; before those of any other stands the name, as name/."""
+"""Entry points of the first group whose ids have no prefix; all others prefix theirs with their name and a slash."""
 
 COME_WITH = {
     "flappy_bird_gymnasium": r"FlappyBird-",
@@ -33,7 +33,7 @@ COME_WITH = {
     "miniworld": r"MiniWorld-",
     "panda_gym": r"Panda",
 }
-"""Packages that may be meant without being installed, and how their ids begin."""
+"""Known packages that may not be installed, and the prefixes of their ids."""
 
 EXAMPLES = "Ids are like 'CartPole-v1', 'ALE/Pong-v5', 'minigrid:MiniGrid-Empty-5x5-v0' or 'package.module:Class'"
 _ID = re.compile(r"""["']((?:[\w-]+/)?[\w.-]+-v\d+)["']""")
@@ -64,12 +64,12 @@ def load_entry_points() -> tuple[str, ...]:
 
 
 def is_ale(registered: Registered) -> bool:
-    """Whether an environment is ale-py's own, which plays otherwise than is done here."""
+    """Whether an environment is ale-py's gymnasium one, whose defaults differ from those here."""
     return module_of(registered).startswith("ale_py")
 
 
 def module_of(registered: Registered) -> str:
-    """Name of the module that makes an environment."""
+    """Return the name of the module that makes an environment."""
     point = registered.entry_point
     return point.partition(":")[0] if isinstance(point, str) else str(getattr(point, "__module__", ""))
 
@@ -84,13 +84,13 @@ def of_module(module: ModuleType) -> dict[str, str]:
 
 
 def did_you_mean(word: str, known: Mapping[str, str]) -> str:
-    """Suggest how to write what is probably meant; empty where nothing is like it."""
+    """Suggest the most similar known word; empty where none is similar."""
     close = nearest(word, known, ROUGHLY)
     return f"did you mean {known[close]!r}? " if close else ""
 
 
 def way_out(env_id: str) -> str:
-    """Say what to write instead of an id that nobody has registered, or what to install."""
+    """Suggest a similar id, or the package to install, for an id that is not registered."""
     from actorlearn.envs import atari
 
     packaged = dict(_packaged())

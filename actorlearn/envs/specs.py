@@ -49,7 +49,7 @@ class EnvSettings(Settings, frozen=True, kw_only=True, tag_field="kind"):
 
     @property
     def kind(self) -> str:
-        """The name of its kind."""
+        """Name of the kind of environments."""
         return self.name
 
     @property
@@ -127,7 +127,7 @@ DEFAULTS: Mapping[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentSpec(Spec):
-    """A kind of environments: what is known of it before its module is imported.
+    """A kind of environments, described without importing its module.
 
     The module has ``make(settings, seeds, beat) -> VectorEnv`` and ``spec(settings) -> EnvSpec``, as in
     ``actorlearn/envs/make.py``.
@@ -138,8 +138,8 @@ class EnvironmentSpec(Spec):
     described_in = "actorlearn/envs/make.py"
     settings: type[EnvSettings]
     prefix: str
-    """The beginning of its ids, such as ALE/; of several that fit the longest counts. Empty for gymnasium alone, which
-    makes what no other kind does."""
+    """Prefix of its ids, such as ALE/; the kind with the longest matching prefix is taken. Empty only for gymnasium,
+    which makes all other ids."""
     example: str
     """One of its ids."""
     like: str = "vector"
@@ -151,7 +151,7 @@ class EnvironmentSpec(Spec):
     most_trainer_threads: int = 1
     """Most threads of a trainer by default: a network of small observations is too small to be shared out."""
     needs: tuple[str, ...] = ()
-    """Distributions that its module imports, besides this one's."""
+    """Distributions that its module imports and this one does not require."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Section of a topology -> key -> default, and keys that stand in no section, where these are not ``DEFAULTS``."""
 
@@ -197,7 +197,7 @@ GYMNASIUM = EnvironmentSpec(
 
 
 class Environments(Registry[EnvironmentSpec]):
-    """The kinds of environments, found by what is played."""
+    """Registry of the kinds of environments, found by id."""
 
     def of(self, env_id: str) -> EnvironmentSpec:
         """Return the kind that makes an id: the longest prefix that fits; of two alike the shipped one's."""

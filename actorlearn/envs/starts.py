@@ -1,6 +1,6 @@
-"""Starts of games at the begin of a block: all of them at a run's start, later those that wait for the next block.
+"""Starts of games at the beginning of a block: all environments at a run's start, later those waiting for it.
 
-Reads and writes rows. Refuses to know: blocks and rollouts. What a void row looks like is in ``memory/rollout.py``.
+Reads and writes rows; knows no blocks or rollouts. ``memory/rollout.py`` defines void rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class GameStarts:
     """The environments of a group that begin the next block anew: all at first, later those whose game has ended."""
 
     def __init__(self, env: VectorEnv, reset: str) -> None:
-        """``reset``: a game begins ``inside`` the block the one before ended in, or has to ``wait`` for the next."""
+        """``reset``: a new game begins ``inside`` the block the last one ended in, or must ``wait`` for the next."""
         self._env = env
         self._waits = reset == "wait"
         self._row = empty_row(env.spec, env.count)
@@ -35,7 +35,7 @@ class GameStarts:
         return decorrelate(self._env, self._row, decorrelation_steps, seeds)
 
     def void(self, row: Row) -> None:
-        """Void what environments did whose game is over: all are stepped together, and these play on for nothing."""
+        """Void the rows of environments whose game is over: all are stepped together, and these wait for a block."""
         if not self._waits:
             return
         row.reward[self._over] = 0.0
@@ -58,7 +58,7 @@ class GameStarts:
             self._anew[:] = False
 
     def stand(self, row: Row) -> None:
-        """Have all environments begin the next block anew, where this row says they are."""
+        """Make this row the first row of the next block for all environments."""
         self._row.take(row, np.ones_like(self._anew))
         self._anew[:] = True
 

@@ -1,14 +1,14 @@
 """State of a gymnasium environment and its wrappers: taken as arrays, put into another one of the same making.
 
-An environment says itself what its state is, by two methods on its class:
+An environment defines its state by two methods on its class:
 
     def state(self) -> dict: ...            # numbers, strings, None, arrays, and lists and dicts (by strings) of these
     def restore(self, state: dict) -> None  # a tuple comes back as a list; everything else as it was
 
-Its generator belongs to it: ``self.np_random.bit_generator.state`` is such a dict, and can be assigned. So has a
-wrapper that remembers anything. For some of gymnasium's own, ATTRIBUTES says where their state is.
+The state includes the generator: ``self.np_random.bit_generator.state`` is such a dict, and can be assigned. A wrapper
+with state needs both methods too. For some of gymnasium's own classes ATTRIBUTES lists the state.
 
-Reads and writes nothing else. Nothing is pickled: what is kept is one line of JSON and arrays.
+Nothing is pickled: a state is one line of JSON and arrays.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ def inexact(env: Environment) -> str:
 
 
 def taken(envs: Sequence[Environment]) -> Arrays:
-    """State of environments, as arrays; raises what their methods raise, TypeError for values that cannot be kept."""
+    """Return the state as arrays; raises TypeError for values of other types, and what its methods raise."""
     arrays: list[npt.NDArray[Any]] = []
     text = json.dumps([[_plain(_of(layer), arrays, _name(layer)) for layer in _layers(env)] for env in envs])
     return {_TEXT: np.frombuffer(text.encode(), np.uint8), **{str(n): array for n, array in enumerate(arrays)}}
 
 
 def put_back(envs: Sequence[Environment], state: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Have environments, which have been reset, go on from a state; raises ValueError when it is of others."""
+    """Restore the state of environments that have been reset; raises ValueError for a state that does not fit them."""
     try:
         kept = json.loads(state[_TEXT].tobytes())
     except RecursionError as error:
@@ -77,7 +77,7 @@ def put_back(envs: Sequence[Environment], state: Mapping[str, npt.NDArray[Any]])
 
 
 def _layers(env: Environment) -> Iterator[Environment]:
-    """An environment's wrappers, from without, and then itself."""
+    """Yield an environment's wrappers, outermost first, and then the environment itself."""
     while isinstance(env, gymnasium.Wrapper):
         yield env
         env = env.env
@@ -85,7 +85,7 @@ def _layers(env: Environment) -> Iterator[Environment]:
 
 
 def _has_pair(layer: Environment) -> bool:
-    """Whether a class has the two methods: looked for there, as wrappers pretend to have what they wrap."""
+    """Whether a class itself defines both methods; an instance would forward to the environment it wraps."""
     return all(callable(getattr(type(layer), name, None)) for name in ("state", "restore"))
 
 
@@ -115,12 +115,12 @@ def _put(layer: Any, state: dict[str, Any]) -> None:
         return
     if not isinstance(layer, gymnasium.Wrapper):
         layer.np_random.bit_generator.state = state.pop("generator")
-    for name in ATTRIBUTES.get(_name(layer), ()):  # and no other, whatever stands in a file
+    for name in ATTRIBUTES.get(_name(layer), ()):  # only these, whatever names the file contains
         setattr(layer, name, state[name])
 
 
 def _plain(value: Any, arrays: list[npt.NDArray[Any]], name: str) -> Any:
-    """A value as JSON has it; arrays, and numpy's numbers as such, are put aside and numbered."""
+    """Return a value as JSON; numpy arrays and numbers are moved into ``arrays`` and referred to by index."""
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufcSU":
         arrays.append(np.array(value))
         return {_ARRAY: len(arrays) - 1}
@@ -137,7 +137,7 @@ def _plain(value: Any, arrays: list[npt.NDArray[Any]], name: str) -> Any:
 
 
 def _whole(value: Any, state: Mapping[str, npt.NDArray[Any]]) -> Any:
-    """A value as it was before ``_plain``."""
+    """Return the value from which ``_plain`` made this."""
     if isinstance(value, dict):
         if set(value) == {_ARRAY}:
             array = np.array(state[str(value[_ARRAY])])

@@ -2,9 +2,9 @@
 
 Reads RAPL's counters under /sys/class/powercap, which Linux has for processors of Intel and AMD (each package, and its
 memory where that is counted apart), and NVML's of GPUs where the package ``nvidia-ml-py`` happens to be installed.
-Where neither can be read, ``Energy.why`` says why. nvidia-smi is not asked: it tells power at a moment, not energy.
+Where neither can be read, ``Energy.why`` says why. nvidia-smi is not used: it gives power at a moment, not energy.
 
-What else runs on the machine is in these numbers too.
+The numbers include everything else that runs on the machine.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _J_PER_UJ, _J_PER_MJ = 1e-6, 1e-3
 
 @dataclass
 class Counter:
-    """Energy that one part of the machine has used since some moment, in units of its own; it may wrap around."""
+    """Energy counter of one part of the machine, in units of its own; it may wrap around."""
 
     name: str
     read: Callable[[], int]
     joules: float
     """Joules in one unit."""
     span: int = 0
-    """Units after which it begins again at 0; 0 = it never does."""
+    """Units after which it wraps around to 0; 0 = it never does."""
     last: int = 0
 
     def used_j(self) -> float:
-        """Joules since the last call; raises OSError. A span must take longer than that: RAPL's takes minutes."""
+        """Return the joules since the last call; raises OSError. Call it more often than it wraps around (minutes)."""
         now, before = self.read(), self.last
         self.last = now
         if now < before and not self.span:
@@ -52,7 +52,7 @@ class Energy:
 
     @property
     def readable(self) -> bool:
-        """Whether there is anything to read."""
+        """Whether any counter can be read."""
         return bool(self.counters)
 
     def said(self) -> str:
@@ -61,9 +61,9 @@ class Energy:
         return f"{names}; {self.why}" if names and self.why else names or f"not readable: {self.why}"
 
     def row(self, frames: int | None) -> dict[str, float]:
-        """Return the metric ``frames_per_kj`` since the last report; nothing where nothing can be read.
+        """Return the metric ``frames_per_kj`` since the last report; empty where no counter can be read.
 
-        `frames` is how many the run has played; fewer than before means that a trainer was restored.
+        `frames`: frames that the run has played; fewer than before means that a trainer was restored.
         """
         try:
             self._used_j += sum(counter.used_j() for counter in self.counters)

@@ -1,7 +1,7 @@
 """Raw scores of whole games, read off the boundary columns of blocks.
 
-Whatever the learner is shown (clipped rewards, lives as episodes), a score here is the sum of raw rewards from a
-game's first row to its last.
+A score is the sum of raw rewards from a game's first row to its last, whether or not the learner clips rewards or
+treats lives as episodes.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Episodes:
         """Count the block [T + 1, B] of one owner (simulator incarnation and group), in the order of rollouts.
 
         ``over`` is terminated | truncated (a life lost is not); ``first`` marks rows that begin a game. Row 0 was
-        counted as row T of the block before, or begins a game. A game whose first row was not seen here, because this
-        process, or the policy, began in the middle of it, is no score.
+        counted as row T of the block before, or begins a game. A game is not scored if its first row was not seen
+        here, because this process, or the policy, began in the middle of it.
         """
         if owner not in self._returns:
             self._returns[owner] = np.full(first.shape[1], np.nan)
@@ -62,13 +62,13 @@ class Episodes:
         self._lengths.pop(owner, None)
 
     def state(self) -> dict[str, list[list[float | None]]]:
-        """Score so far and length of the games that go on, of each owner's environments; None = not begun here."""
+        """Return score so far and length of each owner's unfinished games; score None = its beginning was not seen."""
         scores = {owner: [None if np.isnan(s) else float(s) for s in own] for owner, own in self._returns.items()}
         lengths = {owner: own.tolist() for owner, own in self._lengths.items()}
         return {owner: [list(game) for game in zip(scores[owner], lengths[owner], strict=True)] for owner in scores}
 
     def restore(self, state: Mapping[str, Sequence[tuple[float | None, int]]]) -> None:
-        """Take back what ``state`` gave."""
+        """Restore the unfinished games of ``state``."""
         for owner, own in state.items():
             self._returns[owner] = np.array([np.nan if score is None else score for score, _ in own])
             self._lengths[owner] = np.array([length for _, length in own], np.int64)

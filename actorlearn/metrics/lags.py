@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 SHOWN = 3
-"""Lags below this have a share of their own in a report; longer ones have one together."""
+"""Lags below this are reported one by one, all longer ones as one share."""
 
 
 class Lags:

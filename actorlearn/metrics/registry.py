@@ -1,7 +1,7 @@
 """Registry of metrics: the definition of every metric of a run by its name.
 
-Processes report plain mappings of names to numbers; whoever merges, writes or shows them looks here what a name means.
-Metrics that one algorithm alone reports, shipped or of another package, stand in its spec.
+Processes report plain mappings of names to numbers; the code that merges, writes or shows them looks the names up here.
+Metrics of a single algorithm, shipped or of another package, are defined in its spec.
 Imports no torch, and knows neither processes nor files. ``docs/metrics.md`` is made from it by ``page.py``.
 """
 
@@ -140,10 +140,10 @@ METRICS: dict[str, Metric] = {metric.name: metric for group in GROUPS.values() f
 
 
 def metric(name: str) -> Metric:
-    """Return the definition of a metric; of one that nobody has described the default: a gauge, of learners their mean.
+    """Return the definition of a metric; for an unregistered name a default: a gauge, merged by the learners' mean.
 
-    Such a one is taken for a term of the loss, and shown among them. Where learners report something that is no number,
-    the first one's value stands.
+    An unregistered metric is shown among the terms of the loss. Values that are not numbers are merged by taking the
+    first learner's.
     """
     if found := METRICS.get(name) or _named(name, (m for spec in ALGORITHMS.known() for m in spec.metrics)):
         return found
@@ -157,7 +157,7 @@ def _named(name: str, metrics: Iterable[Metric]) -> Metric | None:
 
 
 def said_of(name: str) -> str:
-    """Return description and unit of a metric in words, "entropy [nats]"; empty for one that nobody registered."""
+    """Return description and unit of a metric in words, "entropy [nats]"; empty for an unregistered one."""
     about = metric(name)
     return f"{about.description} [{about.unit}]" if about.unit else about.description
 

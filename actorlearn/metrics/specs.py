@@ -19,16 +19,16 @@ class Writer(Protocol):
     """Takes the rows of one run; made by calling its class with the run's folder."""
 
     def __init__(self, run_dir: Path) -> None:
-        """Go on with what is there: the run may have been resumed."""
+        """Open for appending: the run may have been resumed."""
 
     def row(self, values: Mapping[str, Any]) -> None:
         """Write one report: numbers, texts, lists and mappings of these, with an integer ``env_steps``.
 
-        Raises OSError naming what had no room; the next row then comes all the same.
+        Raises OSError naming the file that could not be written; ``row`` is called again with the next report.
         """
 
     def close(self) -> None:
-        """Give back what is open; a second call does nothing."""
+        """Close all files; a second call does nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +49,6 @@ JSONL = WriterSpec(name="jsonl", made_by="actorlearn.metrics.writer:JsonLines")
 TENSORBOARD = WriterSpec(name="tensorboard", made_by="actorlearn.metrics.writer:TensorBoard")
 
 DEFAULT_WRITERS = (TENSORBOARD.name,)
-"""Writers of a run besides `JSONL`, which every run has: its rows are what the rest of the system reads."""
+"""Default writers besides `JSONL`, which every run has because the rest of the system reads its rows."""
 
 WRITERS = Registry("writer", "actorlearn.writers", WriterSpec)

@@ -1,7 +1,7 @@
 """Measures where a loop's time goes, always: a few nanosecond counters per process.
 
-The same words are used for every role, on the screen and in metrics.jsonl. The array may lie in shared memory; then the
-supervisor reads it without asking.
+All roles use the same section names, on the screen and in metrics.jsonl. The array may lie in shared memory, where the
+supervisor reads it.
 """
 
 from __future__ import annotations

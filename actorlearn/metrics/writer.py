@@ -1,9 +1,9 @@
 """Files that a run leaves to be read: ``metrics.jsonl``, ``events.jsonl`` (an object a line) and TensorBoard scalars.
 
-``metrics.jsonl`` is the truth; TensorBoard is a copy of its numbers over ``env_steps``. Each file has one writing
-process; reading while it writes is safe for whoever leaves out a last line without its end: it is being written, or was
-cut short by a crash, and is then dropped when the file is opened again. What finds no room on the disk waits in memory
-for the next line (``actorlearn/files.py``). What the numbers mean, ``registry.py`` says.
+``metrics.jsonl`` is the reference; TensorBoard is a copy of its numbers over ``env_steps``. Each file has one writing
+process. A concurrent reader must ignore a last line without a newline: it is being written, or was cut short by a crash
+and is removed when the file is opened again. Lines that find no room on the disk wait in memory for the next line
+(``actorlearn/files.py``). ``registry.py`` defines the metrics.
 
 TensorBoard's files are written with its record format alone: its own writers would import TensorFlow where that happens
 to be installed, and start a thread.
@@ -32,7 +32,7 @@ TENSORBOARD_FOLDER = "tensorboard"
 
 
 class _LinesFile:
-    """Appends JSON lines, unbuffered: what was written survives the death of the process."""
+    """Appends JSON lines, unbuffered: written lines survive the death of the process."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ class JsonLines:
     """Appends each row to ``metrics.jsonl``."""
 
     def __init__(self, run_dir: Path) -> None:
-        """Append to what is there."""
+        """Open the file for appending."""
         self._lines = _LinesFile(run_dir / METRICS_FILE)
 
     def row(self, values: Mapping[str, Any]) -> None:
@@ -124,7 +124,7 @@ class MetricsWriter:
 
 
 class EventsWriter:
-    """Writes what happened to processes: spawned, died, restarted, attached, …, each with its cause."""
+    """Writes events of processes: spawned, died, restarted, attached, …, each with its cause."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class EventsWriter:
         self._started_s = monotonic()
 
     def event(self, kind: str, process: str, incarnation: int, cause: str, **fields: Any) -> None:
-        """Write one event; ``fields`` are whatever else explains it. Raises OSError as ``MetricsWriter.row`` does."""
+        """Write one event with further ``fields``. Raises OSError as ``MetricsWriter.row`` does."""
         row: dict[str, Any] = {
             "time": self._wall().isoformat(timespec="milliseconds"),
             "time_s": round(self._monotonic() - self._started_s, 4),
@@ -188,13 +188,13 @@ class _ScalarsFile:
             self._file = self._made()
             records.append(Event(wall_time=time.time(), file_version="brain.Event:2"))
             self._last_step = step + 1
-        if step < self._last_step:  # it was restored from before: TensorBoard is to forget what it was shown from here
+        if step < self._last_step:  # restored from a checkpoint: have TensorBoard drop the points from here on
             restart = SessionLog(status=SessionLog.START)
             records.append(Event(wall_time=time.time(), step=step, session_log=restart))
         self._last_step = step
         values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
         for value in values:
-            if value.tag not in self._described:  # TensorBoard reads what is said of a tag with its first value
+            if value.tag not in self._described:  # TensorBoard reads a tag's description with its first value only
                 said = next(filter(None, map(said_of, value.tag.split("/"))), "")
                 value.metadata.CopyFrom(SummaryMetadata(summary_description=said))
         self._described.update(scalars)
@@ -215,7 +215,7 @@ class _ScalarsFile:
 
 
 def _framed(record: bytes) -> bytes:
-    """A record with its length and checksums, as TensorBoard's files have them."""
+    """Return a record framed by its length and checksums (TFRecord)."""
     from tensorboard.summary.writer.record_writer import RecordWriter
 
     framed = io.BytesIO()
@@ -224,7 +224,7 @@ def _framed(record: bytes) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON can hold: numpy's and torch's scalars are Python's, NaN and infinity None, paths strings."""
+    """Return a value as JSON: scalars of numpy and torch as Python's, NaN and infinity as None, paths as strings."""
     if not isinstance(value, str | int | float | Mapping | list | tuple) and callable(getattr(value, "item", None)):
         value = value.item()
     if isinstance(value, float):  # numpy's float64 is one too, and float() makes it Python's

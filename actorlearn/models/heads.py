@@ -68,7 +68,7 @@ class SeparateTrunks(nn.Module):
 class Dueling(nn.Module):
     """Convolutions and, for each output, a hidden layer and a linear head of its own (Wang et al. 2016, figure 1).
 
-    What makes one value of both outputs is the algorithm's.
+    The algorithm combines both outputs into one value per action.
     """
 
     def __init__(

@@ -54,7 +54,7 @@ def make(
 
 
 def construct(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[str, int]) -> nn.Module:
-    """Construct the network that the settings are for: a whole one, or what the house adds to an encoder."""
+    """Construct the settings' network: a whole one, or an encoder with heads, recurrence and noise added."""
     spec = MODELS.spec(settings.name)
     kind = spec.load()
     if not isinstance(settings, EncoderSettings):

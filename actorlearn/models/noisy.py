@@ -1,8 +1,7 @@
 """Noisy networks: fully connected layers whose weights are shaken anew for each forward pass (Fortunato et al. 2018).
 
-The deviations are parameters, which learning brings down where noise harms: exploration without epsilon. Nothing is
-drawn by a forward pass itself, so that it can be captured, compiled and repeated: `draw` does, before it. Knows no
-process.
+The deviations are parameters, which learning reduces where noise harms: exploration without epsilon. `draw` draws the
+noise before a forward pass; the pass itself draws none, so it can be captured, compiled and repeated. Knows no process.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from torch import Tensor, nn
 
 
 class NoisyLinear(nn.Linear):
-    """A linear layer with factorised Gaussian noise (equations 10 and 11): p + q numbers make that of p x q weights.
+    """A linear layer with factorised Gaussian noise (equations 10 and 11): p + q numbers for p x q weights.
 
-    Weight and bias are the means, and what an nn.Linear draws them from is what the paper does: U(+-1/sqrt(p)).
+    Weight and bias are the means; nn.Linear draws them from the paper's distribution, U(+-1/sqrt(p)).
     """
 
     noise_in: Tensor

@@ -1,8 +1,8 @@
 """Normalised observations: each element less its running mean, over its running standard deviation.
 
-What was seen so far is three buffers, a network's *statistics*. They lie behind the parameters in its flat vector, so
-they are published, saved and loaded with the weights; no gradient reaches them and no optimizer sees them. Knows no
-process: the trainer merges every batch, whoever acts and evaluates reads what was published.
+The running moments are three buffers, a network's *statistics*. They follow the parameters in its flat vector, so
+they are published, saved and loaded with the weights; they have no gradients and no optimizer changes them. Knows no
+process: the trainer merges every batch, acting and evaluating processes read the published values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LIMIT = 10.0
 
 
 class Moments(NamedTuple):
-    """Number, mean and variance (over the number, not one less) of what was seen."""
+    """Number, mean and variance (divided by the number, not one less) of the observations so far."""
 
     number: Tensor  # []
     mean: Tensor  # [*shape]
@@ -46,7 +46,7 @@ class Moments(NamedTuple):
 
 
 class Normalized(nn.Module):
-    """A network that is shown normalised observations; before anything was observed, the observations as they are."""
+    """A network behind a normalisation of its observations; without statistics yet, observations pass unchanged."""
 
     number: Tensor
     mean: Tensor
@@ -75,9 +75,9 @@ def moments_of(rows: Tensor) -> Tensor:
 
 @torch.no_grad()
 def merge_into(own: Tensor, moments: Tensor) -> None:
-    """Change a network's statistics, as they lie behind its parameters, by the moments of what was seen, in place.
+    """Merge moments of new observations into a network's statistics, in place; both as flat vectors.
 
-    What is not finite changes nothing: whoever saw it, perhaps another learner, skips the update too.
+    Moments that are not finite change nothing: the learner that observed them skips its update too.
     """
     elements = len(own) // 2
     sizes = [1, elements, elements]

@@ -1,9 +1,9 @@
-"""Settings and specs of networks: the keys that each reads, and all that is known of it before it is made; no torch.
+"""Settings and specs of networks: the keys that each reads, and its properties, known before it is made; no torch.
 
-An encoder, whose settings are `EncoderSettings`, maps observations to features, and the house adds what all of them may
-have: heads, a recurrent cell, noise, a way to start. It is called as Name(settings, observation_shape), and says the
-width of its output as ``features``. A whole network is called as Name(observation_shape, heads), and with its settings
-behind these if it names ``Settings``; it brings all that itself.
+An encoder, whose settings are `EncoderSettings`, maps observations to features; ``models/make.py`` adds the heads, a
+recurrent cell, noise and the initialisation. It is called as Name(settings, observation_shape), and has the width of
+its output as ``features``. A whole network brings all of these itself: it is called as Name(observation_shape, heads),
+with its settings as the third argument if it has ``Settings``.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class MLPSettings(EncoderSettings, frozen=True, kw_only=True, tag="mlp"):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec(Spec):
-    """A network, as all but those who compute it know it."""
+    """A network, as all processes that do not compute it know it."""
 
     methods = ("forward", "parameters")
     described_in = "actorlearn/models/interface.py"

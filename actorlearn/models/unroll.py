@@ -1,4 +1,4 @@
-"""One way to call any network over time, recurrent or not: all that acting, learning and evaluating call.
+"""One function to call any network over time, recurrent or not; acting, learning and evaluating use it.
 
 Knows no algorithm and no process.
 """

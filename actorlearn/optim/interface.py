@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 Spread = Callable[[Callable[[slice], object], int], object]
-"""Calls the work of a step for slices that make up vectors of a length: one after the other, or on several cores."""
+"""Function that calls ``work`` for slices that together cover a vector of a given length, perhaps on several cores."""
 
 
 def whole(work: Callable[[slice], object], length: int) -> None:
@@ -22,16 +22,16 @@ def whole(work: Callable[[slice], object], length: int) -> None:
 
 
 class Optimizer(Protocol):
-    """A rule for changing one flat float32 vector, with what it remembers between steps.
+    """An update rule for one flat float32 vector, with its state between steps.
 
-    Numbers of the vector do not influence one another, so that one optimizer per slice does what one of the whole does.
+    Elements of the vector are updated independently, so one optimizer per slice gives the same result as one for all.
     """
 
     def step(self, parameters: Tensor, gradients: Tensor, learning_rate: float) -> None:
-        """Change `parameters` in place, reading `gradients`; called once an optimizer step, after clipping."""
+        """Change `parameters` in place, reading `gradients`; called for each optimizer step, after clipping."""
 
     def state(self) -> dict[str, Tensor]:
-        """Return what a checkpoint must keep, without copying: the next step changes these tensors."""
+        """Return the tensors to save in a checkpoint, not copied: the next step changes them."""
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Copy a checkpoint's `state` in; called before the first step of a resumed run."""

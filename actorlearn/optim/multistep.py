@@ -1,7 +1,7 @@
-"""Adam that takes several steps by itself before it brings them home to parameters that others change too.
+"""Adam that takes several local steps and then merges them into central parameters that other learners change too.
 
 Reads gradients, writes parameters and state; knows no network and no process. Source: Stooke & Abbeel (2018), appendix
-A, with either form of epsilon. With nobody else it is Adam.
+A, with either form of epsilon. For a sole learner it equals Adam.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from actorlearn.optim.specs import AdamSettings
 
 
 class MultiStepAdam(Adam):
-    """Local steps are Adam's; beside them it accumulates what they would have done to any other starting point."""
+    """Adam whose local steps are also accumulated, so that they can be repeated from other parameters and state."""
 
     def __init__(self, settings: AdamSettings, parameters: Tensor) -> None:
         """Start state and accumulators, as long as the flat `parameters` and on their device."""
@@ -41,7 +41,7 @@ class MultiStepAdam(Adam):
 
     @torch.no_grad()
     def repeat(self, parameters: Tensor) -> None:
-        """Repeat the local steps on central values: `parameters` and this state, where the caller has put them."""
+        """Repeat the local steps on central values, which the caller has copied to `parameters` and this state."""
         beta_mean, beta_square = self.settings.betas
         parameters.sub_(self.moved)
         self.mean.mul_(beta_mean**self.pending).add_(self.gradient_sum, alpha=1.0 - beta_mean)
@@ -49,7 +49,7 @@ class MultiStepAdam(Adam):
 
     @torch.no_grad()
     def merge(self, parameters: Tensor) -> None:
-        """Repeat the local steps on central values for good: the next ones begin there."""
+        """Repeat the local steps on central values and forget them: the next local steps begin there."""
         self.repeat(parameters)
         for accumulator in (self.gradient_sum, self.square_sum, self.moved):
             accumulator.zero_()

@@ -1,6 +1,6 @@
 """Numbers that change along a run, as functions of the fraction of it that is done (by env steps, as in PAAC).
 
-And the learning rate of several learners, whose batches make one, and of batches that are larger than those it is for.
+Also the scaling of the learning rate with the number of learners and the size of the batch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def linear(start: float, end: float, fraction: float) -> float:
 
 
 def scaled(learning_rate: float, batches: float, scaling: str) -> float:
-    """Return the rate for a batch that is so many times as large: as it is, or times their number or its root.
+    """Return the rate for a batch `batches` times as large: unchanged, times `batches`, or times its square root.
 
     Linear is Goyal et al. (2017) and PAAC's .0007 for each environment, sqrt is GALA's; Stooke & Abbeel's A3C has none.
     """
@@ -31,10 +31,10 @@ def scaled(learning_rate: float, batches: float, scaling: str) -> float:
 
 
 def for_batches(settings: OptimizerSettings, batches: float, scaling: str) -> OptimizerSettings:
-    """Return what goes for settings with a batch so many times as large: rates as ``scaled``, Adam's epsilon divided.
+    """Return settings for a batch `batches` times as large: learning rates by ``scaled``, Adam's epsilon divided.
 
-    The gradient of a larger batch is smaller (Stooke & Abbeel, appendix C), and so is an epsilon that means the same
-    beside it: theirs is 0.01 / batch (5.4.1). Their rates of RMSProp, 2.5, 7.5 and 15e-4 at 32, 512 and 1,024, are
+    The gradient of a larger batch is smaller (Stooke & Abbeel, appendix C), so epsilon must shrink too to have the same
+    effect: theirs is 0.01 / batch (5.4.1). Their rates of RMSProp, 2.5, 7.5 and 15e-4 at 32, 512 and 1,024, are
     about sqrt; those of Adam, 4.2e-4 from 256 on, none.
     """
     return msgspec.structs.replace(

@@ -8,8 +8,7 @@ samples. ``flush`` lets the rows added be drawn, and forgets as many of the olde
 ordinary replay; flushed every C steps it is the replay of Fast DQN, and the margins are its temporary buffers.
 
 A flush is committed as a whole or not at all, whenever its process is killed (``replay/flushed.py``). The next process
-that opens the segment calls ``recover`` and goes on as if nothing had happened: environments store in the rings they
-had, joined to the rows there.
+that opens the segment calls ``recover``: environments keep their rings, and new rows are joined to the rows there.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from actorlearn.replay.samplers import Sampler
 from actorlearn.replay.saved import check, read
 
 PART_BYTES = 1 << 26
-"""Bytes written between two fsyncs, and two beats: under a second on a slow disk, of minutes for a replay."""
+"""Bytes between two fsyncs and heartbeats: under a second on a slow disk, where a whole replay takes minutes."""
 _AS_THEY_ARE = ("action", "reward", "terminated", "truncated", "life_lost")
 _OVER = ("terminated", "truncated", "life_lost")
 
@@ -113,9 +112,9 @@ class Replay:
     def add(self, owner: str, rollout: int, block: Mapping[str, NDArray[Any]]) -> bool:
         """Write a block's columns [T + 1, B, …] into the margins; row T's action is ignored, as row T comes again.
 
-        ``owner`` names a simulator's incarnation and group, whose rollouts are numbered one after the other. Where a
-        number is missing, or an heir's first row shows another frame than the row stored last, the new rows are not
-        joined to the old ones. Returns False, and stores nothing, when no rings are free for a new owner. Raises
+        ``owner`` names a simulator's incarnation and group; its rollouts are numbered consecutively. New rows are not
+        joined to the old ones where a number is missing, or where the first row of a simulator's next incarnation
+        shows another frame than the row stored last. Returns False, and stores nothing, when no rings are free for a new owner. Raises
         ValueError when more rows are added between two flushes than the margin holds.
         """
         first = block["first"]
@@ -205,8 +204,8 @@ class Replay:
             then = self._after(cell, j)
             whole &= ~(going & self._column["cut"][then])  # nothing leads there, and the game had not ended before
             going &= ~(self._column["terminated"][then] | self._column["truncated"][then])
-        # Of rows that are not drawn yet. Killed from here to the commit, what is added again says the same of them:
-        # a row that is not whole keeps its cut, and where that does not come again nothing is joined to it.
+        # These rows are not drawn yet. If the process is killed before the commit, adding them again gives the same
+        # flags: a row that is not whole keeps its cut, and without that row nothing is joined to it.
         usable[cell] = whole
         hit("buffer.whole")
         oldest = self._oldest()
@@ -385,10 +384,10 @@ class Replay:
         goes_on: bool = False,
         rollouts: int | None = None,
     ) -> None:
-        """Read back the files that a replay of the same shape has saved; raises ValueError or OSError, and stays empty.
+        """Read back the files of a replay of the same shape; raises ValueError or OSError, and then stays empty.
 
         ``beat`` is called after every PART_BYTES, which are read from the disk as they are copied.
-        ``goes_on``: simulators, in whatever incarnation, go on exactly where they stood when the replay was saved.
+        ``goes_on``: simulators continue exactly from where they were when the replay was saved, in a new incarnation.
         Otherwise all simulators count as new ones, their next rows are not joined to the old ones, and ``rollouts``,
         if given, is the first rollout to be stored. A process killed during this leaves the replay empty.
         """
@@ -397,7 +396,9 @@ class Replay:
         columns = {name: read(folder / f"{name}.npy", self._segment[name]) for name in self._columns}
         words = self._words()
         for name, array in words.items():
-            if name not in ("owner", "following") or (folder / f"{name}.npy").exists():  # they were not saved once
+            if (
+                name not in ("owner", "following") or (folder / f"{name}.npy").exists()
+            ):  # older versions did not save them
                 words[name] = read(folder / f"{name}.npy", array)
         drawn = {name: read(folder / f"sampler-{name}.npy") for name in self.sampler.arrays()}
         check(folder, words)

@@ -1,7 +1,7 @@
-"""Samplers: they choose which stored transitions are drawn, and with which probability. Know cells, and no transition.
+"""Samplers: choose the stored transitions of a minibatch, and give their probabilities. Know cells, no transitions.
 
-The replay tells a sampler which cells begin to hold a transition that may be drawn, and which cease to. Restored, and
-with the same random numbers, a sampler draws the same cells.
+The replay inserts and removes the cells that hold a drawable transition. A restored sampler draws the same cells for
+the same random numbers.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Sampler(Protocol):
         """Let these cells [N] be drawn no more; all of them could be before."""
 
     def recover(self, cell: Cells, new: Cells) -> None:
-        """Let these cells [N] be drawn, and no others, after a process was killed; called before anything else.
+        """Make exactly these cells [N] drawable after a process was killed; called before any other method.
 
-        The ``new`` ones [M] among them it had not inserted, or not all: they are treated as inserted now.
+        Insertion of the ``new`` cells [M] among them was interrupted or not begun: they count as inserted now.
         """
 
     def draw(self, count: int, random: np.random.Generator) -> Drawn:

@@ -1,6 +1,6 @@
 """Output of a process of a run: printed into its log, or dropped while the log's disk is full.
 
-An environment that prints must not die of a full disk, nor a process lose its last words to the supervisor.
+A full disk must neither end an environment that prints nor keep a process from reporting its error to the supervisor.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class _Log(io.RawIOBase):
-    """A file that takes everything, and keeps what there is room for."""
+    """A file whose writes always succeed; bytes that find no room on the disk are dropped."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle

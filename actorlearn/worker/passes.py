@@ -1,13 +1,13 @@
 """Passes in shares: each core computes its part of a forward or backward pass alone, and all meet once at its end.
 
-torch's own threads split every operation instead and meet after each, hundreds of times an update; a thread whose core
-somebody else is using then lets the others wait hundreds of times. PAAC's update of 192 rows on two cores of an AMD
-EPYC, in ms (medians): alone 16.4 by torch's two threads and 17.0 in two shares, beside one busy loop at nice 0 142
-and 29.
+torch's own threads instead split every operation and synchronise after each, hundreds of times per update; a thread
+whose core another process is using then delays the others hundreds of times. PAAC's update of 192 rows on two cores of
+an AMD EPYC, in ms (medians): alone 16.4 with torch's two threads and 17.0 in two shares; beside one busy loop at nice 0
+142 and 29.
 
-Knows no algorithm: a loss is worked out from the outputs of all shares together, so it is the same function as without
-shares. Only the order differs in which gradients are summed, share by share: equal numbers of shares, equal bits, of
-networks that draw no random numbers in a pass (``models/noisy.py`` draws before it).
+Knows no algorithm: the loss is computed from the outputs of all shares together, so it is the same function as without
+shares. Only the order differs in which gradients are summed, share by share: the same number of shares gives the same
+bits, for networks that draw no random numbers in a pass (``models/noisy.py`` draws before it).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ T = TypeVar("T")
 Task = Callable[[], None]
 
 SLICED = 250_000
-"""Numbers in a vector from which work on it is shared out too: Adam's step on 0.7M takes 1.5 ms, in two shares 1.1."""
+"""Length from which work on a vector is split too: Adam's step on 0.7M elements takes 1.5 ms, in two shares 1.1."""
 
 
 class ComputePool:
     """Pool of computing threads, one for each share but the first, which the caller's own thread computes."""
 
     def __init__(self, count: int = 1) -> None:
-        """Start ``count`` - 1 threads, which end when this is forgotten."""
+        """Start ``count`` - 1 threads, which end when the pool is garbage-collected."""
         self.count = count
         self._tasks: list[SimpleQueue[Task | None]] = [SimpleQueue() for _ in range(count - 1)]
         threads = [Thread(target=_serve, args=(tasks,), name="share", daemon=True) for tasks in self._tasks]
@@ -48,7 +48,7 @@ class ComputePool:
     def run(self, work: Callable[[int], T], count: int) -> list[T]:
         """Call work(0), …, work(count - 1) at the same time, at most ``self.count`` of them; returns what they return.
 
-        Raises what the first of them raised, once all have ended.
+        If some raise, the first one's exception is raised once all have ended.
         """
         done: SimpleQueue[tuple[int, T | None, BaseException | None]] = SimpleQueue()
 
@@ -72,7 +72,7 @@ class ComputePool:
         return results
 
     def spread(self, work: Callable[[slice], object], length: int) -> None:
-        """Work on the slices of vectors of this length, one on each core if they are long; each number by itself."""
+        """Call ``work`` for slices of a vector of this length: one per thread from SLICED elements on, else one."""
         count = self.count if length >= SLICED else 1
         self.run(lambda index: work(slice(length * index // count, length * (index + 1) // count)), count)
 
@@ -87,7 +87,7 @@ def _end(queues: Sequence[SimpleQueue[Task | None]], threads: Sequence[Thread]) 
     for tasks in queues:
         tasks.put(None)
     for thread in threads:
-        if thread is not current_thread():  # who forgot the last of this may be one of them
+        if thread is not current_thread():  # the last reference may be dropped in one of these threads
             thread.join()
 
 
@@ -104,8 +104,8 @@ class Passes:
     ) -> None:
         """Make passes of a network that `models.make.flatten` has laid out, with these flat gradients.
 
-        Without gradients there is no backward pass. The copies for other shares have the network's own weights and
-        gradients apart.
+        Without gradients there is no backward pass. The copies for other shares use the network's weights, and
+        gradients of their own.
         """
         self._pool, self._precision = pool, precision
         self._gradients = gradients
@@ -121,7 +121,7 @@ class Passes:
     def forward(
         self, observation: Tensor, state: Tensor | None = None, first: Tensor | None = None
     ) -> tuple[Outputs, Tensor | None]:
-        """Outputs {head: [T, B, size]} and the state after the last row, as `models.unroll.unroll` gives them."""
+        """Return outputs {head: [T, B, size]} and the state after the last row, as `models.unroll.unroll` does."""
         count = max(1, min(self._pool.count, observation.shape[1]))
         if count == 1:
             self._pending = None
@@ -132,7 +132,7 @@ class Passes:
         modes = torch.is_grad_enabled() and self._gradients is not None, torch.is_inference_mode_enabled()
 
         def share(index: int) -> tuple[Outputs, Tensor | None]:
-            with ExitStack() as stack:  # what is on in this thread is not on in others
+            with ExitStack() as stack:  # grad and inference mode are per thread
                 stack.enter_context(torch.inference_mode(modes[1]))
                 stack.enter_context(torch.set_grad_enabled(modes[0]))
                 if modes[0] and index:
@@ -161,7 +161,7 @@ class Passes:
         return self._pass(0, observation, None, None)[0]
 
     def backward(self, loss: Tensor) -> None:
-        """Make the network's gradients those of a loss that was made of what the last `forward` returned."""
+        """Compute the network's gradients of a loss, which must depend on the outputs of the last `forward`."""
         assert self._gradients is not None
         self._gradients.zero_()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -184,7 +184,7 @@ class Passes:
 
 
 def _with_weights_of(network: nn.Module) -> nn.Module:
-    """A copy whose parameters and buffers are the same memory; gradients are none yet."""
+    """Return a copy that shares memory of parameters and buffers, and has no gradients yet."""
     same: dict[int, Any] = {
         id(parameter): nn.Parameter(parameter.data, parameter.requires_grad) for parameter in network.parameters()
     }

@@ -68,28 +68,28 @@ class RoleSpec(PlugIn):
     settings: type[ProcessSettings]
     """Settings of such a process, with which the function is called."""
     planned_by: str
-    """Its `RolePlan`, as package.module:NAME. A process never asks for it."""
+    """The role's plan, as package.module:NAME; its processes never import it."""
     section: type[RoleSection] | None = RoleSection
     """The role's keys in a topology; None where the topology has a section of its own for it, as for shipped roles."""
     scope: Literal["learner", "run"] = "learner"
-    """Unit that it works for: what works for a learner comes and goes with its trainer."""
+    """Unit that a process works for; a process of a learner is attached and detached with the learner's trainer."""
     needed: Literal["each", "one", "none"] = "each"
-    """Processes of it without which a learner, or the run, cannot go on: each of them, at least one, or none."""
+    """Processes of the role that its learner, or the run, cannot go on without: each of them, at least one, or none."""
     in_step: bool = True
     """Whether it waits for others many times a second, and so loses most when it is woken late."""
     woken: bool = True
-    """Whether others wake it, by a wakeup of its own."""
+    """Whether it has a wakeup, by which other processes wake it."""
     learns: bool = False
-    """Whether it is its learner: it saves, goes on from its checkpoints, and the run ends with it."""
+    """Whether it is the learner's trainer: it saves, continues from its checkpoints, and the run ends with it."""
     makes_rows: bool = False
-    """Whether it is listed as a member, with a segment of blocks for each of its incarnations: it must be built as the
-    run expects, may be attached and detached by itself, and what it has made is learned from before it is forgotten."""
+    """Whether it produces experience: it is listed as a member, each incarnation with a segment of blocks. Its shapes
+    are checked at admission, it can be attached and detached alone, and its rows are learned before its segment goes."""
     scores: bool = False
-    """Whether it goes on when all is learned, to play with the final weights."""
+    """Whether it keeps running after training, to score the final weights."""
 
     @property
     def drains(self) -> bool:
-        """Whether it is told by orders to leave, and finishes what it has begun; others are ended by a signal."""
+        """Whether it leaves by an order, after finishing its current work; other processes are ended by a signal."""
         return self.learns or self.makes_rows
 
 

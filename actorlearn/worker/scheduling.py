@@ -1,7 +1,7 @@
 """Scheduling of this process by Linux: the slice of its threads and their scheduling class. No privilege is needed.
 
-Both are of the calling thread and of what it starts from then on, threads and processes: call them before there are
-any. ``False`` means that nothing has changed: another system, an older kernel, or a sandbox that refuses the call.
+Both apply to the calling thread and to threads and processes that it starts afterwards: call them before starting any.
+``False`` means that nothing has changed: another system, an older kernel, or a sandbox that refuses the call.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import sys
 from typing import Literal
 
 SHORTEST_SLICE_NS, LONGEST_SLICE_NS = 100_000, 100_000_000
-"""Limits to which the kernel cuts shorter and longer ones (kernel/sched/syscalls.c, ``__setparam_fair``)."""
+"""Limits to which the kernel clamps a slice (kernel/sched/syscalls.c, ``__setparam_fair``)."""
 
 SLICE_NS = SHORTEST_SLICE_NS
 """Slice of processes that wait for one another: PAAC on two cores made 2,433 steps/s beside one busy loop at nice 19
 and 2,353 beside two, without it 2,332 and 2,145; alone and beside one at nice 0 the same."""
 
 SchedulingClass = Literal["other", "batch", "idle"]
-"""Scheduling class: as everybody, without the right to preempt, or only what the others leave."""
+"""Scheduling class of Linux: SCHED_OTHER, the default; SCHED_BATCH, no preemption; SCHED_IDLE, only unused time."""
 POLICIES = {"other": "SCHED_OTHER", "batch": "SCHED_BATCH", "idle": "SCHED_IDLE"}
 
 _SETATTR, _GETATTR = "sched_setattr", "sched_getattr"
@@ -50,10 +50,9 @@ class _Attributes(ctypes.Structure):
 def set_slice(ns: int) -> bool:
     """Ask for time slices of this many nanoseconds; 0 gives back the kernel's own. Linux 6.12 and later.
 
-    Under EEVDF a thread that wakes up waits until the running one's slice is over, unless its own is shorter: with a
-    short slice it is let in at once, its share of the processor stays what it was. Older kernels accept the call and
-    ignore it, so the answer is what the kernel says afterwards. Refused where somebody has given this process a
-    real-time class.
+    Under EEVDF a thread that wakes up waits for the end of the running thread's slice, unless its own is shorter: with
+    a short slice it runs at once, with an unchanged share of the processor. Older kernels accept and ignore the call,
+    so the result is read back from the kernel. Fails for a process in a real-time class.
     """
     attributes = _attributes()
     if attributes is None or attributes.policy & ~_RESET_ON_FORK not in _fair():
@@ -71,7 +70,7 @@ def slice_ns() -> int:
 
 
 def set_policy(policy: SchedulingClass) -> bool:
-    """Change the scheduling class; the way back from idle may be refused, depending on nice and its limit."""
+    """Change the scheduling class; leaving idle may be refused, depending on nice and its limit."""
     number = getattr(os, POLICIES[policy], None)
     if number is None:
         return False
@@ -88,7 +87,7 @@ def _fair() -> tuple[int, ...]:
 
 
 def _attributes() -> _Attributes | None:
-    """Ask the kernel about the calling thread; None where it cannot be asked."""
+    """Return the kernel's attributes of the calling thread; None where the call is not available."""
     attributes = _Attributes()
     size = ctypes.sizeof(attributes)
     if _call(_GETATTR, ctypes.byref(attributes), size, 0) != 0:

@@ -61,7 +61,7 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     precision: str = "fp32"
     """Precision of acting: fp32, or bf16 (autocast)."""
     weights: str = "newest"
-    """Weights that answer rows of blocks: newest, or rollout, those published when their rollout was opened."""
+    """Weights that choose the actions of blocks: newest, or rollout: those published when the rollout was opened."""
     environments: int = 1
     """Number of environments at the start, of all learners."""
 
@@ -77,7 +77,7 @@ class SimulatorSettings(ProcessSettings, frozen=True):
     wakeup: Pipe
     """The pipe by which inference server and trainer wake it."""
     inference_wakeup: Pipe | None
-    """Wakeup of its inference server; None when the simulator runs the policy itself."""
+    """Wakeup of the inference server that answers it; None when the simulator runs the policy itself."""
     trainer_wakeup: Pipe
     env_seeds: list[int]
     """Seeds, one per environment, group by group."""
@@ -89,9 +89,9 @@ class SimulatorSettings(ProcessSettings, frozen=True):
     reset: str = "inside"
     """Begin of a new game: inside the block its predecessor ended in, or wait, for the next block."""
     core: int | None = None
-    """The one core it stays on."""
+    """Core that the process is pinned to; None = all allowed."""
     states: str = ""
-    """Folder to which it writes, as ``<name>.npz``, the snapshots that the trainer asks for; empty: it takes none."""
+    """Folder in which it writes snapshots, as ``<name>.npz``, at the trainer's request; empty: it takes none."""
     resumes: str = ""
     """Path of the snapshot it goes on from; empty: it starts from its seeds."""
 
@@ -107,7 +107,7 @@ class InferenceSettings(ProcessSettings, frozen=True):
     """The rollouts segment of the simulators that it answers."""
     device: str
     batch_rows: int = 0
-    """Environments whose rows are answered together as soon as so many wait; 0 = all participants of a timestep."""
+    """Waiting environments at which a batch is answered; 0 = when all participants of a timestep wait."""
     deadline_ms: float = 0.0
     """Longest that a row waits for others, where ``batch_rows`` is not 0."""
 
@@ -155,16 +155,16 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     checkpoint_every_steps: int
     checkpoint_keep: int
     began_s: float
-    """CLOCK_MONOTONIC, in seconds, when the run's clock, which goes on through restarts, stood at zero."""
+    """Zero of the run's clock as CLOCK_MONOTONIC in seconds; the clock continues through restarts."""
     resume: bool
     """Start from the newest whole checkpoint of the run; required to exist."""
     goes_on_from: str = ""
-    """Folder of the checkpoint that it starts from instead, and its simulators too, as if nothing had been interrupted;
-    a trainer that is started later in the run does not."""
+    """Folder of the checkpoint from which trainer and simulators continue exactly, as if not interrupted. Empty for a
+    trainer that is restarted later in the run."""
     states: str = ""
-    """Folder for the snapshots of its simulators that belong in checkpoints; empty: there are to be none."""
+    """Folder for the simulators' snapshots that are moved into checkpoints; empty: there are none."""
     depends_on: dict[str, Any] = {}
-    """Settings that these simulators depend on, for whoever goes on from where they stood: saved as they are."""
+    """Settings that the simulators' snapshots depend on; saved with them and compared when a run is resumed."""
     learners: int = 1
     """Number of learners at the start."""
     exchange: AnyExchangeSettings = AloneExchangeSettings()
@@ -172,7 +172,7 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     rate_scaling: str = "none"
     """Scaling of the learning rate with the number of learners, and with larger minibatches: none, sqrt or linear."""
     pull_rows: int = 0
-    """Rows of a batch after which the store is looked at, again and again, while it is gathered; 0 = never."""
+    """Rows of a batch between two looks at the store while the batch is gathered; 0 = never."""
 
     @property
     def learner(self) -> int:
@@ -196,20 +196,20 @@ class EvaluatorSettings(ProcessSettings, frozen=True):
     episodes: int
     greedy: bool
     scheduling: SchedulingClass = "idle"
-    """Class by which Linux schedules it."""
+    """Scheduling class of the process in Linux."""
     secondary: Shm | None = None
     """The published weights of a secondary learner; None where there is none."""
 
 
 class DescribeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Question for what a plan must know before memory can be laid out; answered by ``tasks/describe.py``."""
+    """Environment and network to describe for a plan, before memory is laid out; answered by ``tasks/describe.py``."""
 
     env: Env
     model: Model
     algorithm: Algorithm
     optimizer: Optimizer
     devices: dict[str, str] = {}
-    """Topology key -> device that must be there."""
+    """Topology key -> device that must be available."""
 
 
 class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -219,7 +219,7 @@ class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     policy: PolicySettings
     run_dir: str
     behind_steps: int | None = None
-    """Environment steps that a learner with weights of its own may be behind the newest, for these to be played."""
+    """Most environment steps by which a learner's checkpoint may be older than the newest; others are not played."""
     episodes: int
     greedy: bool
     seed: int
@@ -242,7 +242,7 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 def snapshot_of(name: str) -> str:
-    """Return the name of the file in which a simulator of this name says where it stands."""
+    """Return the file name of a simulator's snapshot."""
     return f"{name}.npz"
 
 
@@ -250,7 +250,7 @@ Settings = TypeVar("Settings", bound=msgspec.Struct)
 
 
 def write(settings: msgspec.Struct, path: Path) -> None:
-    """Write settings as indented JSON, for people to read; raises OSError. A power cut ends their reader anyway."""
+    """Write settings as indented JSON; raises OSError. Not flushed to disk: a power cut ends their reader too."""
     write_atomically(path, msgspec.json.format(msgspec.json.encode(settings), indent=2), durable=False)
 
 

@@ -20,7 +20,7 @@ LOOK_S = 0.005
 """Least time between two looks for orders: a step of a cheap environment takes less than a look."""
 
 POLL_MS = 50
-"""Longest sleep of any loop before it looks at the words in shared memory again: what a lost wakeup costs."""
+"""Longest sleep of a loop before it reads the words in shared memory again: the delay that a lost wakeup causes."""
 
 
 class Worker:
