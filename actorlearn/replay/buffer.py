@@ -114,8 +114,8 @@ class Replay:
 
         ``owner`` names a simulator's incarnation and group; its rollouts are numbered consecutively. New rows are not
         joined to the old ones where a number is missing, or where the first row of a simulator's next incarnation
-        shows another frame than the row stored last. Returns False, and stores nothing, when no rings are free for a new owner. Raises
-        ValueError when more rows are added between two flushes than the margin holds.
+        shows another frame than the row stored last. Returns False, and stores nothing, when no rings are free for a new
+        owner. Raises ValueError when more rows are added between two flushes than the margin holds.
         """
         first = block["first"]
         frame = block["observation"][:, :, -1] if self.shape.stack > 1 else block["observation"]
@@ -396,9 +396,7 @@ class Replay:
         columns = {name: read(folder / f"{name}.npy", self._segment[name]) for name in self._columns}
         words = self._words()
         for name, array in words.items():
-            if (
-                name not in ("owner", "following") or (folder / f"{name}.npy").exists()
-            ):  # older versions did not save them
+            if name not in ("owner", "following") or (folder / f"{name}.npy").exists():  # absent in older versions
                 words[name] = read(folder / f"{name}.npy", array)
         drawn = {name: read(folder / f"sampler-{name}.npy") for name in self.sampler.arrays()}
         check(folder, words)
