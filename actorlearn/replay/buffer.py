@@ -114,8 +114,8 @@ class Replay:
 
         ``owner`` names a simulator's incarnation and group; its rollouts are numbered consecutively. New rows are not
         joined to the old ones where a number is missing, or where the first row of a simulator's next incarnation
-        shows another frame than the row stored last. Returns False, and stores nothing, when no rings are free for a new
-        owner. Raises ValueError when more rows are added between two flushes than the margin holds.
+        shows another frame than the row stored last. Returns False, and stores nothing, when no rings are free for a
+        new owner. Raises ValueError when more rows are added between two flushes than the margin holds.
         """
         first = block["first"]
         frame = block["observation"][:, :, -1] if self.shape.stack > 1 else block["observation"]

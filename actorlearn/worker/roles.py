@@ -3,10 +3,10 @@
     [project.entry-points."actorlearn.roles"]
     auditor = "my_package.auditor_role:SPEC"
 
-A role is two files: its module, which a process of it runs, and its spec with the settings of such a process, the keys
-of the role in a topology, and the plan: how many there are, and the settings of each. The shipped roles come in by the
-same door. Nothing here imports torch, nor ``launch``: modules and plans are named, a module is imported by the process
-itself, and a plan by the supervisor.
+A role is two files: the module that its processes run, and its spec with the settings of such a process, the keys
+of the role in a topology, and the plan: the number of processes and the settings of each. The shipped roles use entry
+points too. Nothing here imports torch or ``launch``: a spec names its module, which the process itself imports, and its
+plan, which the supervisor imports.
 
 A role that is not shipped takes part in a run whose topology names it: ``roles: {auditor: {count: 1}}``.
 """
@@ -83,7 +83,7 @@ class RoleSpec(PlugIn):
     """Whether it is the learner's trainer: it saves, continues from its checkpoints, and the run ends with it."""
     makes_rows: bool = False
     """Whether it produces experience: it is listed as a member, each incarnation with a segment of blocks. Its shapes
-    are checked at admission, it can be attached and detached alone, and its rows are learned before its segment goes."""
+    are checked at start, it may be attached or detached alone, and its rows are learned before its segment is freed."""
     scores: bool = False
     """Whether it keeps running after training, to score the final weights."""
 
