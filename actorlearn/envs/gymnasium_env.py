@@ -20,7 +20,7 @@ from actorlearn.actions import Actions, MultiDiscrete, drawn
 from actorlearn.envs import states
 from actorlearn.envs.construct import Environment, construct
 from actorlearn.envs.interface import EnvSpec, MalformedStepError, Row, check_actions, empty_row, seed31
-from actorlearn.envs.observations import Layout, MisfitError, SpaceError, layout
+from actorlearn.envs.observations import MisfitError, ObservationLayout, SpaceError, layout
 from actorlearn.envs.specs import GymnasiumSettings
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -231,7 +231,7 @@ def spec(settings: GymnasiumSettings) -> EnvSpec:
         env.close()
 
 
-def _spec(env_id: str, env: Environment, observations: Layout, left_out: tuple[str, ...]) -> EnvSpec:
+def _spec(env_id: str, env: Environment, observations: ObservationLayout, left_out: tuple[str, ...]) -> EnvSpec:
     return EnvSpec(
         observation_shape=tuple(int(size) for size in observations.shape),
         observation_dtype="uint8" if observations.dtype == np.uint8 else "float32",
@@ -243,7 +243,7 @@ def _spec(env_id: str, env: Environment, observations: Layout, left_out: tuple[s
     )
 
 
-def _layout(env_id: str, env: Environment) -> tuple[Layout, tuple[str, ...]]:
+def _layout(env_id: str, env: Environment) -> tuple[ObservationLayout, tuple[str, ...]]:
     try:
         return layout(env.observation_space)
     except SpaceError as error:

@@ -5,7 +5,7 @@ space          in a row
 =============  ==================================================================================
 Box            as it is: bytes stay bytes, other numbers become float32
 Discrete       one-hot
-MultiDiscrete  one-hot, part after part
+MultiDiscrete  one-hot, piece after piece
 MultiBinary    zeros and ones
 Dict, Tuple    what they hold, one after the other in one vector; but a Box alone stays as it is
 text           left out of a Dict or Tuple, because networks see numbers
@@ -48,7 +48,7 @@ class MisfitError(ValueError):
         super().__init__(name, value, rule)
 
 
-class Layout(Protocol):
+class ObservationLayout(Protocol):
     """The place of each number of an observation in a row."""
 
     @property
@@ -70,7 +70,7 @@ class Layout(Protocol):
         """Name an element of the array as the observation has it."""
 
 
-def layout(space: Space[Any]) -> tuple[Layout, tuple[str, ...]]:
+def layout(space: Space[Any]) -> tuple[ObservationLayout, tuple[str, ...]]:
     """Return the layout of a space's observations, and the parts that are left out; raises SpaceError."""
     held = list(_held(space, ()))
     left_out = tuple(f"{_path(keys)} ({type(part).__name__})" for keys, part in held if _is_text(part))
@@ -129,28 +129,28 @@ class Vector:
 
     def __init__(self, held: list[tuple[Keys, Space[Any]]], name: str) -> None:
         """Lay the spaces out, each with its keys, in this order; ``name`` is that of them all."""
-        self._parts: list[Part] = []
+        self._pieces: list[Piece] = []
         start = 0
         for keys, space in held:
-            self._parts.append(_part(space, keys, start))
-            start = self._parts[-1].cells.stop
+            self._pieces.append(_piece(space, keys, start))
+            start = self._pieces[-1].cells.stop
         self.shape = (start,)
-        held_by_key = ", ".join(f"{_path(part.keys)} ({part.words})" for part in self._parts)
-        self.words = f"{name} of {held_by_key}" if held[0][0] else f"{name}, {self._parts[0].words}"
+        held_by_key = ", ".join(f"{_path(piece.keys)} ({piece.words})" for piece in self._pieces)
+        self.words = f"{name} of {held_by_key}" if held[0][0] else f"{name}, {self._pieces[0].words}"
 
     def store(self, observation: Any, into: Array, i: int) -> None:
         """Write an observation to ``into[i]``; raises MisfitError."""
-        for part in self._parts:
-            part.write(_found(observation, part.keys), into[i, part.cells])
+        for piece in self._pieces:
+            piece.write(_found(observation, piece.keys), into[i, piece.cells])
 
     def name(self, place: list[int]) -> str:
         """Name an element of the vector as the observation has it."""
-        part = next(part for part in self._parts if place[0] < part.cells.stop)
-        return f"{_name(part.keys)}[{place[0] - part.cells.start}]"
+        piece = next(piece for piece in self._pieces if place[0] < piece.cells.stop)
+        return f"{_name(piece.keys)}[{place[0] - piece.cells.start}]"
 
 
 @dataclass(frozen=True)
-class Part:
+class Piece:
     """One space in a vector, of numbers as they are."""
 
     keys: Keys
@@ -170,7 +170,7 @@ class Part:
             cells /= 255.0
 
 
-class Bits(Part):
+class Bits(Piece):
     """A MultiBinary in a vector."""
 
     @property
@@ -187,7 +187,7 @@ class Bits(Part):
 
 
 @dataclass(frozen=True)
-class OneHot(Part):
+class OneHot(Piece):
     """A Discrete or MultiDiscrete in a vector."""
 
     sizes: npt.NDArray[np.int64]
@@ -208,10 +208,10 @@ class OneHot(Part):
         cells[np.cumsum(self.sizes) - self.sizes + choice] = 1.0
 
 
-def _part(space: Space[Any], keys: Keys, start: int) -> Part:
+def _piece(space: Space[Any], keys: Keys, start: int) -> Piece:
     """A space's place in a vector."""
     if isinstance(space, Box | MultiBinary):
-        kind = Part if isinstance(space, Box) else Bits
+        kind = Piece if isinstance(space, Box) else Bits
         return kind(keys, slice(start, start + prod(space.shape)), space.shape, space)
     if not isinstance(space, Discrete | MultiDiscrete):
         where = f"{_path(keys)} in it" if keys else "it"

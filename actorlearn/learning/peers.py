@@ -84,7 +84,7 @@ class Peers:
             return None  # it says who else there is
         if self._settings.id not in wanted.trainers or wanted == self._lost:
             if self._lost.trainers and time.monotonic() - self._lost_s > PATIENCE_S:
-                among = ", ".join(own.peer for own in wanted.trainers)
+                among = ", ".join(own.socket_id for own in wanted.trainers)
                 raise PeerLost(f"no other list of learners came within {PATIENCE_S:g} s of losing one of {among}")
             return None
 

@@ -17,7 +17,7 @@ from actorlearn.algorithms.interface import Batch
 from actorlearn.models.normalize import EPSILON, Moments
 
 
-class Returns(NamedTuple):
+class RunningReturns(NamedTuple):
     """The discounted returns seen so far, by which rewards are scaled."""
 
     moments: Moments
@@ -36,9 +36,9 @@ class RewardScale:
     def __init__(self, discount: float) -> None:
         """Start from nothing seen."""
         self._discount = discount
-        self._returns = Returns(Moments.of(torch.zeros(0)), {})
+        self._returns = RunningReturns(Moments.of(torch.zeros(0)), {})
 
-    def scaled(self, batch: Batch, owners: Sequence[tuple[str, int]]) -> tuple[Batch, Returns]:
+    def scaled(self, batch: Batch, owners: Sequence[tuple[str, int]]) -> tuple[Batch, RunningReturns]:
         """Return the batch with rewards scaled, and the returns to go on from once it has been learned from.
 
         ``owners`` names the owners of its environments and their numbers of environments, in order. Nothing is
@@ -55,9 +55,9 @@ class RewardScale:
         following = dict(zip(zeros, torch.split(running, [count for _, count in owners]), strict=True))
         moments = self._returns.moments.merged(Moments.of(returns[~first[1:]]))  # a reset is no step
         deviation = float((moments.variance + EPSILON).sqrt())
-        return dataclasses.replace(batch, reward=batch.reward / deviation), Returns(moments, following)
+        return dataclasses.replace(batch, reward=batch.reward / deviation), RunningReturns(moments, following)
 
-    def learned(self, returns: Returns) -> None:
+    def learned(self, returns: RunningReturns) -> None:
         """Go on from the returns that ``scaled`` gave with a batch, which has been learned from."""
         self._returns = returns
 
@@ -70,4 +70,4 @@ class RewardScale:
         """Take back what ``state`` gave."""
         moments = Moments(*(torch.tensor(state[name], dtype=torch.float64) for name in Moments._fields))
         running = {owner: torch.tensor(r, dtype=torch.float64) for owner, r in state["returns"].items()}
-        self._returns = Returns(moments, running)
+        self._returns = RunningReturns(moments, running)

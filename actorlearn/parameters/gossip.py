@@ -32,7 +32,7 @@ from actorlearn.parameters.mailbox import SharedMailbox, open_mailbox
 from actorlearn.parameters.mixing import in_peers, neighbours
 from actorlearn.parameters.settings import AloneExchangeSettings, GossipExchangeSettings
 from actorlearn.parameters.shared_counts import SharedCounts
-from actorlearn.wire.identity import ProcessId
+from actorlearn.wire.identity import trainer_id
 
 FIRST_MESSAGE_S = 30.0
 """Longest that a learner which comes later waits for weights of others before it goes on with its own."""
@@ -256,8 +256,9 @@ class Gossip(Exchange):
         count = self._refused[peer] = self._refused.get(peer, 0) + 1
         if str(count).strip("0") == "1":  # the first, the tenth, the hundredth …
             self._warn(
-                f"message {version} of trainer-{peer} is not mixed: it has weights that are not finite, or beyond "
-                f"{MOST:g}; {count} of its messages so far. Its log says what happened to it; detach it if it goes on"
+                f"message {version} of {trainer_id(peer).name} is not mixed: it has weights that are not finite, "
+                f"or beyond {MOST:g}; {count} of its messages so far. Its log says what happened to it; detach it "
+                "if it goes on"
             )
 
     def _adopt(self) -> None:
@@ -301,4 +302,4 @@ class Gossip(Exchange):
 
 
 def _names(learners: Collection[int]) -> str:
-    return " and ".join(ProcessId("trainer", learner).name for learner in sorted(learners))
+    return " and ".join(trainer_id(learner).name for learner in sorted(learners))

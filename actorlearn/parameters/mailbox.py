@@ -1,7 +1,7 @@
 """Messages of learners to one another: each learner's newest weights, whole, and no waiting on either side.
 
 Reads and writes one segment of shared memory per learner, of versioned slots (``parameters/published.py``); knows
-neither graph nor weights. ``parameters/socket_mailbox.py`` is the same between machines.
+neither graph nor weights. ``parameters/socket_mailbox.py`` is the same through sockets.
 """
 
 from __future__ import annotations

@@ -188,7 +188,7 @@ class _Sync(ModeSpec):
     ) -> ExchangeSettings:
         """Make the place where they meet, unless one of them has."""
         root = self._meets_at(settings)
-        address, count = meeting(root, [trainer.peer for trainer in trainers], generation), len(trainers)
+        address, count = meeting(root, [trainer.socket_id for trainer in trainers], generation), len(trainers)
         return msgspec.structs.replace(settings, rank=trainers.index(own), learners=count, rendezvous=address)
 
     def forget_before(self, settings: ExchangeSettings, generation: int) -> None:

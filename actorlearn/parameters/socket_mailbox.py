@@ -1,4 +1,4 @@
-"""Messages of learners on several machines: each learner's newest weights, sent to its out-peers through ZeroMQ.
+"""Messages of learners through ZeroMQ sockets of this machine: each learner's newest weights, sent to its out-peers.
 
 Reads and writes sockets only; knows neither graph nor weights. The same ``Mailbox`` as that of shared memory, with one
 difference: a message is here when it has arrived, so a learner that joins has none before its peers' next update.
@@ -8,8 +8,7 @@ exactly that size and form is dropped and counted, and never an error: only its 
 newest version is kept; one that its sender's later messages contradict is believed no longer. A line to a peer that is
 slow, dead or yet to come holds one message, the newest.
 
-Whoever can reach an endpoint can send weights. An ipc endpoint is its owner's alone; a tcp one belongs into a network
-that is.
+A process that can reach an endpoint can send weights; an ipc endpoint is reached by processes of its owner alone.
 """
 
 from __future__ import annotations

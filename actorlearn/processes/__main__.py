@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
     if isinstance(spec, RoleSpec):  # a task's output is read by whoever has asked
         lose_what_finds_no_room()
     faulthandler.register(STACK_SIGNAL, all_threads=True)
-    if isinstance(spec, RoleSpec) and spec.in_step and not set_slice(SLICE_NS):
+    if isinstance(spec, RoleSpec) and spec.latency_bound and not set_slice(SLICE_NS):
         print("no time slice of its own, for which Linux 6.12 is needed: woken up late on a busy machine", flush=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's to understand
     run = spec.load()

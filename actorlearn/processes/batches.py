@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from actorlearn.algorithms.interface import Batch
-from actorlearn.learning.reward_scale import Returns, RewardScale
+from actorlearn.learning.reward_scale import RewardScale, RunningReturns
 from actorlearn.learning.staleness import without_stale
 from actorlearn.memory.rollout import Rollouts
 from actorlearn.processes.members import Part
@@ -40,7 +40,7 @@ class Gathered:
     """Environment steps left out because the weights that acted are too old."""
     no_room: int = 0
     """Environment steps left out because the replay has no ring for their environments."""
-    returns: Returns | None = None
+    returns: RunningReturns | None = None
     """The running returns that the scale of rewards goes on from, where rewards are scaled."""
 
     @cached_property

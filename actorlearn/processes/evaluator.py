@@ -23,7 +23,7 @@ from actorlearn.envs.make import make
 from actorlearn.envs.specs import EnvSettings
 from actorlearn.parameters.published import WeightSource, open_weights
 from actorlearn.wire.channel import Waiter
-from actorlearn.wire.identity import ProcessId
+from actorlearn.wire.identity import ProcessId, trainer_id
 from actorlearn.wire.messages import Evaluated
 from actorlearn.worker.scheduling import set_policy
 from actorlearn.worker.settings import EvaluatorSettings
@@ -82,7 +82,7 @@ class PublishedWeights:
         """Follow the trainers that an order lists: open the weights of newcomers, forget those that have left."""
         weights = self._weights
         several = isinstance(weights, ByLearner) and listed
-        trainers = [own.again(0) for own in listed] if several else [ProcessId("trainer")]
+        trainers = [own.again(0) for own in listed] if several else [trainer_id(0)]
         self._opened = {trainer: self._opened[trainer] for trainer in trainers if trainer in self._opened}
         for trainer in trainers:
             if trainer not in self._opened:

@@ -37,16 +37,16 @@ class Server:
         """Follow the members: map new simulators' segments, let go of those that are gone."""
         own = [member for member in members if member.server == self.number]
         self.members = open_members(own, self.members)
-        self.wakeups.follow({member.id.peer: member.wakeup.file for member in own if member.wakeup})
+        self.wakeups.follow({member.id.socket_id: member.wakeup.file for member in own if member.wakeup})
 
     def answer(self, policy: Policy, beat: Callable[[], object] = lambda: None) -> bool:
         """Answer every row whose turn it is; False when there was none. ``beat`` is called between batches of them."""
         answered, members = False, list(self.members.values())
         for asked in self.batching.batches(members):
             policy.act(asked, member=members.index(asked[0][0]))
-            for peer, blocks in self.members.items():
+            for socket_id, blocks in self.members.items():
                 if any(blocks is own for own, _, _ in asked):
-                    self.wakeups.wake(peer)
+                    self.wakeups.wake(socket_id)
             answered = True
             beat()
         return answered

@@ -22,14 +22,15 @@ from actorlearn.worker.worker import open_members
 class Part(NamedTuple):
     """The block that one group of a member has written in a rollout."""
 
-    peer: str
+    socket_id: str
+    """Id of the member."""
     blocks: Blocks
     group: int
 
     @property
     def owner(self) -> str:
-        """Name of the group, by which its games, rings and returns are kept: ``<peer>/<group>``."""
-        return f"{self.peer}/{self.group}"
+        """Name of the group, by which its games, rings and returns are kept: ``<socket id>/<group>``."""
+        return f"{self.socket_id}/{self.group}"
 
 
 class RolloutMembers:
@@ -46,7 +47,7 @@ class RolloutMembers:
         self.episodes = episodes
         self.open_rollouts = open_rollouts
         self.playing: dict[str, Blocks] = {}
-        """Members admitted to a rollout, by peer id, in the order of the newest list."""
+        """Members admitted to a rollout, by socket id, in the order of the newest list."""
         self.gone: dict[str, Blocks] = {}
         """Members that have left or died, and whose complete blocks are still to be learned from."""
         self.pending: dict[str, Blocks] = {}
@@ -54,7 +55,7 @@ class RolloutMembers:
         self.released: list[str] = []
         """Peer ids of members whose segments are needed no more, until the supervisor has their names."""
         self.ids: dict[str, ProcessId] = {}
-        """Identities of all members above, by peer id."""
+        """Identities of all members above, by socket id."""
         self.listed: list[str] = []
         """Peer ids of the newest list."""
 
@@ -67,21 +68,21 @@ class RolloutMembers:
         known = {**self.playing, **self.pending, **self.gone}
         listed = open_members(members, known)
         self.listed = list(listed)
-        self.gone |= {peer: blocks for peer, blocks in self.playing.items() if peer not in listed}
-        for peer, blocks in open_members(gone, known).items():
+        self.gone |= {socket_id: blocks for socket_id, blocks in self.playing.items() if socket_id not in listed}
+        for socket_id, blocks in open_members(gone, known).items():
             if 0 < blocks.released <= self.account.commits:
-                self.released.append(peer)
+                self.released.append(socket_id)
             else:
-                self.gone[peer] = blocks
-        self.playing = {peer: blocks for peer, blocks in listed.items() if blocks.joined >= 0}
-        self.pending = {peer: blocks for peer, blocks in listed.items() if blocks.joined < 0}
-        ids = {member.id.peer: member.id for member in (*gone, *members)} | self.ids
-        self.ids = {peer: ids[peer] for peer in (*self.gone, *listed)}
-        for peer in [peer for peer in self.pending if ids[peer].name in leaving]:
-            self.playing[peer] = self.pending.pop(peer)
-            self.playing[peer].admit(self.rollouts.open)  # never takes part: it leaves with the same rollout, below
-        for peer, blocks in self.playing.items():
-            if ids[peer].name in leaving and blocks.left > self.rollouts.open:
+                self.gone[socket_id] = blocks
+        self.playing = {socket_id: blocks for socket_id, blocks in listed.items() if blocks.joined >= 0}
+        self.pending = {socket_id: blocks for socket_id, blocks in listed.items() if blocks.joined < 0}
+        ids = {member.id.socket_id: member.id for member in (*gone, *members)} | self.ids
+        self.ids = {socket_id: ids[socket_id] for socket_id in (*self.gone, *listed)}
+        for socket_id in [socket_id for socket_id in self.pending if ids[socket_id].name in leaving]:
+            self.playing[socket_id] = self.pending.pop(socket_id)
+            self.playing[socket_id].admit(self.rollouts.open)  # it leaves with the same rollout, below
+        for socket_id, blocks in self.playing.items():
+            if ids[socket_id].name in leaving and blocks.left > self.rollouts.open:
                 blocks.leave(self.rollouts.open)
 
     @property
@@ -96,13 +97,13 @@ class RolloutMembers:
         made some minibatches draws the rest from the same rows.
         """
         parts, rollout = [], self.next
-        for peer, blocks in sorted({**self.gone, **self.playing}.items(), key=lambda member: member[1].number):
+        for socket_id, blocks in sorted({**self.gone, **self.playing}.items(), key=lambda member: member[1].number):
             for group in range(blocks.groups):
                 if not blocks.takes_part(rollout):
                     continue
                 if blocks.completed(group) > rollout:
-                    parts.append(Part(peer, blocks, group))
-                elif peer in self.playing:
+                    parts.append(Part(socket_id, blocks, group))
+                elif socket_id in self.playing:
                     return None
         return parts or None
 
@@ -146,13 +147,13 @@ class RolloutMembers:
 
         Their segments name the commit that this is counted in, as a trainer may be killed before it makes that.
         """
-        for peer in [peer for peer, blocks in self.gone.items() if not _remaining(blocks, self.next)]:
-            blocks = self.gone.pop(peer)
+        for socket_id in [socket_id for socket_id, blocks in self.gone.items() if not _remaining(blocks, self.next)]:
+            blocks = self.gone.pop(socket_id)
             for group in range(blocks.groups):
                 self.account.steps.dropped["unfinished"] += unfinished_steps(blocks, group)
-                self.episodes.drop(Part(peer, blocks, group).owner)
+                self.episodes.drop(Part(socket_id, blocks, group).owner)
             blocks.release(self.account.commits + 1)
-            self.released.append(peer)
+            self.released.append(socket_id)
 
     def _admit(self) -> None:
         """Let those that are ready take part, from the first rollout that is not open yet.
@@ -164,12 +165,12 @@ class RolloutMembers:
         for blocks in admitted.values():
             blocks.admit(first_rollout)
         present = {**self.playing, **admitted}
-        self.playing = {peer: present[peer] for peer in self.listed if peer in present}
-        self.pending = {peer: blocks for peer, blocks in self.pending.items() if peer not in admitted}
+        self.playing = {socket_id: present[socket_id] for socket_id in self.listed if socket_id in present}
+        self.pending = {socket_id: blocks for socket_id, blocks in self.pending.items() if socket_id not in admitted}
 
     def _admissible(self) -> dict[str, Blocks]:
         """Waiting members that are ready; none while nobody takes part and one is not, so that all begin together."""
-        ready = {peer: blocks for peer, blocks in self.pending.items() if blocks.ready}
+        ready = {socket_id: blocks for socket_id, blocks in self.pending.items() if blocks.ready}
         return ready if self.playing or len(ready) == len(self.pending) else {}
 
 

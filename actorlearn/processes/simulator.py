@@ -20,7 +20,7 @@ from actorlearn.memory.shared import Segment
 from actorlearn.processes.snapshots import Snapshots, Standing, restore
 from actorlearn.wire.channel import Waiter
 from actorlearn.wire.wakeup import Wakeup, Wakeups
-from actorlearn.worker.handshake import agreed
+from actorlearn.worker.handshake import shape_to_match
 from actorlearn.worker.settings import SimulatorSettings
 from actorlearn.worker.worker import POLL_MS, Worker
 
@@ -110,7 +110,7 @@ def run(settings: SimulatorSettings) -> None:
     wakeups = Wakeups({listener: own.file for listener, own in woken.items() if own})
     waiter = Waiter(Wakeup(settings.wakeup.file), worker.control.dealer)
     snapshots = Snapshots(settings.states, settings.id.name, groups, rollouts, blocks)
-    worker.hello(agreed(settings.env.id, groups[0].env.spec, blocks.horizon, blocks.blocks, blocks.groups))
+    worker.hello(shape_to_match(settings.env.id, groups[0].env.spec, blocks.horizon, blocks.blocks, blocks.groups))
     if _started(groups, seeds, settings, worker):
         blocks.mark_ready()
         wakeups.wake("trainer")

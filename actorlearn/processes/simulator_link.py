@@ -29,7 +29,7 @@ class SimulatorLink:
         gone = [member for member in order.gone if member.id.learner == self._learner]
         self._members.follow(own, order.leaving, gone)
         self._say_released()
-        self._wakeups.follow({member.id.peer: member.wakeup.file for member in own if member.wakeup})
+        self._wakeups.follow({member.id.socket_id: member.wakeup.file for member in own if member.wakeup})
 
     def open_next(self) -> None:
         """Commit what was learned, and let members begin the rollouts whose blocks that frees."""

@@ -70,7 +70,7 @@ class SimulatorSnapshots:
         self._wake()
         self.inexact = self._awaited(number)
         if not self.inexact:
-            self._taken = [self._members.ids[peer] for peer in self._members.playing]
+            self._taken = [self._members.ids[socket_id] for socket_id in self._members.playing]
 
     def give_up(self, why: str) -> None:
         """Leave the snapshots out of the next checkpoint, because something else that they need is not to be had."""
@@ -89,21 +89,22 @@ class SimulatorSnapshots:
     def _against(self, number: int = FAR) -> str:
         """Say what stands in the way of a snapshot of all simulators, of this number; empty where nothing does."""
         playing = self._members.playing
-        for peers, why in (
+        for socket_ids, why in (
             (self._members.gone, "has ended"),
             (self._members.pending, "has not begun yet"),
-            ([peer for peer, blocks in playing.items() if blocks.left < FAR], "is leaving"),
-            ([peer for peer, blocks in playing.items() if blocks.held == -number], "could take no snapshot"),
+            ([socket_id for socket_id, blocks in playing.items() if blocks.left < FAR], "is leaving"),
+            ([socket_id for socket_id, blocks in playing.items() if blocks.held == -number], "could take no snapshot"),
         ):
-            if peers:
-                return f"{', '.join(self._names(peers))} {why}"
+            if socket_ids:
+                return f"{', '.join(self._names(socket_ids))} {why}"
         return "" if playing else "no simulator is at work"
 
     def _late(self, number: int) -> list[str]:
-        return self._names(peer for peer, blocks in self._members.playing.items() if abs(blocks.held) < number)
+        held = {socket_id: abs(blocks.held) for socket_id, blocks in self._members.playing.items()}
+        return self._names(socket_id for socket_id in held if held[socket_id] < number)
 
-    def _names(self, peers: Iterable[str]) -> list[str]:
-        return [self._members.ids[peer].name for peer in peers]
+    def _names(self, socket_ids: Iterable[str]) -> list[str]:
+        return [self._members.ids[socket_id].name for socket_id in socket_ids]
 
     def put(self, folder: Path) -> dict[str, Any]:
         """Move the snapshots into a checkpoint's folder; returns its keys ``inexact`` and ``simulators``."""
@@ -139,16 +140,16 @@ class SimulatorSnapshots:
 
 
 def of_the_first(values: Mapping[str, Value], simulators: Iterable[ProcessId]) -> dict[str, Value]:
-    """Return values of groups, keyed by <peer>/<group>, under the first incarnations of these simulators.
+    """Return values of groups, keyed by <socket id>/<group>, under the first incarnations of these simulators.
 
     With these a resumed run begins, whichever were at work when it was interrupted.
     """
     found = {}
     for own in simulators:
         for group in count():
-            if (owner := f"{own.peer}/{group}") not in values:
+            if (owner := f"{own.socket_id}/{group}") not in values:
                 break
-            found[f"{own.again(0).peer}/{group}"] = values[owner]
+            found[f"{own.again(0).socket_id}/{group}"] = values[owner]
     return found
 
 

@@ -27,7 +27,7 @@ from actorlearn.failpoints import hit, through
 from actorlearn.memory.shared import Segment
 from actorlearn.replay.flushed import Flushed, FlushRecord
 from actorlearn.replay.nstep import NStep, n_step
-from actorlearn.replay.rings import Placement, Rings, cells_between
+from actorlearn.replay.rings import Rings, RingsGiven, cells_between
 from actorlearn.replay.rows import ReplayShape, column_fields
 from actorlearn.replay.samplers import Sampler
 from actorlearn.replay.saved import check, read
@@ -119,12 +119,12 @@ class Replay:
         """
         first = block["first"]
         frame = block["observation"][:, :, -1] if self.shape.stack > 1 else block["observation"]
-        placement = self._rings.place(owner, rollout, first.shape[1])
-        if placement is None:
+        given = self._rings.place(owner, rollout, first.shape[1])
+        if given is None:
             return False
-        ring = placement.rings
+        ring = given.rings
         head = self._cell(ring, self._written[ring] - 1)  # [B] the row written last
-        over_head = self._stored_again(placement, first[0], frame[0], head)
+        over_head = self._stored_again(given, first[0], frame[0], head)
         kept = _of_games(first)
         position = self._written[ring] - over_head + kept.cumsum(axis=0) - 1  # [T + 1, B]
         if (position[-1] >= self._shown[ring] + self.shape.margin).any():
@@ -147,7 +147,7 @@ class Replay:
         return True
 
     def _stored_again(
-        self, placement: Placement, first: NDArray[np.bool_], frame: NDArray[Any], head: NDArray[np.int64]
+        self, given: RingsGiven, first: NDArray[np.bool_], frame: NDArray[Any], head: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
         """Return whether a block's row 0, given by ``first`` and ``frame`` [B, …], replaces the last row stored [B].
 
@@ -155,8 +155,8 @@ class Replay:
         another owner stored row T, the two are the same row only if their frames are equal.
         """
         cut = self._column["cut"][head]
-        again: NDArray[np.bool_] = np.logical_and(placement.goes_on, ~first | cut)
-        if placement.goes_on and placement.inherited:
+        again: NDArray[np.bool_] = np.logical_and(given.goes_on, ~first | cut)
+        if given.goes_on and given.inherited:
             again &= cut | _alike(frame, self._frames[head])
         return again
 

@@ -15,7 +15,7 @@ FREE = b""
 _INCARNATION = re.compile(r"\.\d+(?=/|$)")
 
 
-class Placement(NamedTuple):
+class RingsGiven(NamedTuple):
     """The rings in which an owner's environments store a rollout."""
 
     rings: NDArray[np.int64]  # [B]
@@ -41,7 +41,7 @@ class Rings:
         """Return the names of all owners that have rings."""
         return {name.decode() for name in np.unique(self.owner).tolist() if name != FREE}
 
-    def place(self, owner: str, rollout: int, environments: int) -> Placement | None:
+    def place(self, owner: str, rollout: int, environments: int) -> RingsGiven | None:
         """Return an owner's rings for a rollout, assigning rings to a new owner; None when too few are free.
 
         A new owner takes over the rings kept for its name (``expect_heirs``), if they are as many as it needs.
@@ -60,7 +60,7 @@ class Rings:
             self.following[rings] = -1
         goes_on = bool(self.following[rings[0]] == rollout)
         self.owner[rings], self.following[rings] = _name(owner), rollout + 1
-        return Placement(rings, goes_on, inherited)
+        return RingsGiven(rings, goes_on, inherited)
 
     def leave(self, owner: str) -> None:
         """Free an owner's rings, if it has any."""

@@ -14,7 +14,7 @@ from actorlearn.acting.policy import Policy
 from actorlearn.parameters.checkpoint import Checkpoint, opened, taken
 from actorlearn.parameters.checkpoint_folders import CheckpointError, Found, directories, newest
 from actorlearn.processes.evaluator import AVERAGE, SECONDARY, play, players, summary
-from actorlearn.wire.identity import ProcessId
+from actorlearn.wire.identity import trainer_id
 from actorlearn.worker.settings import EvaluateSettings
 
 
@@ -62,7 +62,7 @@ def newest_of_each(root: Path, behind_steps: int | None) -> tuple[dict[str, Foun
     found, wrong = {}, []
     for learner, directory in directories(root).items() if behind_steps is not None else [(0, root)]:
         try:
-            found[ProcessId("trainer", learner, learner).name] = newest(directory)
+            found[trainer_id(learner).name] = newest(directory)
         except CheckpointError as error:
             wrong.append(str(error))
     if not found:

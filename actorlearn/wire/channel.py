@@ -56,7 +56,7 @@ def _dial(socket: zmq.Socket[bytes], endpoint: str) -> None:
     except (zmq.ZMQError, ValueError) as error:
         socket.close()
         said = f"{endpoint!r:.200}: cannot be reached: {error}"
-        raise ChannelError(f"{said}; write ipc://PATH or tcp://HOST:PORT") from None
+        raise ChannelError(f"{said}; write ipc://PATH") from None
 
 
 def _forsake(socket: zmq.Socket[bytes], endpoint: str) -> None:

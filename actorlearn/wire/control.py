@@ -41,7 +41,7 @@ class Control:
         self.run_id = run_id
         self.order = Order(version=0)
         """The newest order received; a child acts on it and then calls ``applied``."""
-        self.dealer = Dealer(address.endpoint, own.last_words if last_words else own.peer) if address else None
+        self.dealer = Dealer(address.endpoint, own.last_words_id if last_words else own.socket_id) if address else None
         self.applied_version = 0
 
     def hello(self, pid: int, shape: dict[str, str] | None = None) -> None:

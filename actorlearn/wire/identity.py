@@ -36,15 +36,20 @@ class ProcessId(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.role if self.sole else f"{self.role}-{self.number}"
 
     @property
-    def peer(self) -> str:
+    def socket_id(self) -> str:
         """Id of this incarnation on every socket."""
         return f"{self.name}.{self.incarnation}"
 
     @property
-    def last_words(self) -> str:
+    def last_words_id(self) -> str:
         """Second id on the control socket, by which this incarnation reports the error it exits with."""
-        return f"{self.peer}.failed"
+        return f"{self.socket_id}.failed"
 
     def again(self, incarnation: int) -> ProcessId:
         """Another incarnation of the same process."""
         return msgspec.structs.replace(self, incarnation=incarnation)
+
+
+def trainer_id(learner: int, sole: bool = False) -> ProcessId:
+    """Return the first incarnation of a learner's trainer; ``sole``: the run never has another learner."""
+    return ProcessId("trainer", learner, learner, sole=sole)

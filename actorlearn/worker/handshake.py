@@ -31,7 +31,7 @@ class Playable(Protocol):
         """Emulator frames of one step."""
 
 
-def agreed(env_id: str, env: Playable, horizon: int, blocks: int, groups: int) -> dict[str, str]:
+def shape_to_match(env_id: str, env: Playable, horizon: int, blocks: int, groups: int) -> dict[str, str]:
     """Return the values that both sides must have alike: key -> value, as text."""
     return {
         "env.id": env_id,

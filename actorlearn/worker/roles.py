@@ -75,7 +75,7 @@ class RoleSpec(PlugIn):
     """Unit that a process works for; a process of a learner is attached and detached with the learner's trainer."""
     needed: Literal["each", "one", "none"] = "each"
     """Processes of the role that its learner, or the run, cannot go on without: each of them, at least one, or none."""
-    in_step: bool = True
+    latency_bound: bool = True
     """Whether it waits for others many times a second, and so loses most when it is woken late."""
     woken: bool = True
     """Whether it has a wakeup, by which other processes wake it."""
@@ -158,7 +158,7 @@ EVALUATOR = RoleSpec(
     section=None,
     scope="run",
     needed="none",
-    in_step=False,
+    latency_bound=False,
     woken=False,
     scores=True,
 )

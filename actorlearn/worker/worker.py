@@ -59,18 +59,18 @@ class Worker:
 
 
 def open_members(members: Sequence[Member], known: Mapping[str, Blocks]) -> dict[str, Blocks]:
-    """Blocks of members by peer id, in their order; segments already mapped are kept.
+    """Blocks of members by socket id, in their order; segments already mapped are kept.
 
     A segment that no longer exists belongs to a simulator that died since the order was written: the next order says
     so, and until then the member is left out.
     """
     blocks_of = {}
     for member in members:
-        blocks = known.get(member.id.peer)
+        blocks = known.get(member.id.socket_id)
         if blocks is None:
             try:
                 blocks = Blocks(Segment.open(member.segment.file))
             except FileNotFoundError:
                 continue
-        blocks_of[member.id.peer] = blocks
+        blocks_of[member.id.socket_id] = blocks
     return blocks_of

@@ -57,7 +57,7 @@ class Addresses:
 
     def blocks(self, simulator: ProcessId) -> Shm:
         """The segment with the blocks of one incarnation of a simulator."""
-        return self.segment(simulator.peer)
+        return self.segment(simulator.socket_id)
 
     def wakeup(self, process: ProcessId) -> Pipe:
         """The wakeup of a process, the same for all its incarnations."""
@@ -73,7 +73,7 @@ class Addresses:
 
     def settings(self, process: ProcessId) -> Path:
         """The file with what one incarnation of a process is told."""
-        return self.run_dir / "settings" / f"{process.peer}.json"
+        return self.run_dir / "settings" / f"{process.socket_id}.json"
 
 
 def control_socket(sockets: Path) -> Ipc:

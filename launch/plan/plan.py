@@ -12,7 +12,7 @@ from actorlearn.memory.fields import Field
 from actorlearn.memory.rollout import BlockShape, block_fields
 from actorlearn.memory.shared import segment_bytes
 from actorlearn.parameters.mixing import GraphSettings
-from actorlearn.worker.handshake import agreed
+from actorlearn.worker.handshake import shape_to_match
 from actorlearn.worker.roles import ROLES
 from launch.machine.cores import Cores
 from launch.plan import exactness
@@ -79,7 +79,7 @@ class Plan:
         """Values that a simulator must report about itself to be admitted, by key."""
         t = self.topology
         horizon, simulators = t.algorithm.horizon, t.simulators
-        return agreed(t.env.id, self.description, horizon, simulators.blocks, simulators.groups)
+        return shape_to_match(t.env.id, self.description, horizon, simulators.blocks, simulators.groups)
 
     @property
     def graph(self) -> GraphSettings | None:

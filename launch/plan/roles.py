@@ -12,7 +12,7 @@ import numpy as np
 
 from actorlearn.address import Shm
 from actorlearn.envs.specs import EnvSettings
-from actorlearn.wire.identity import ProcessId
+from actorlearn.wire.identity import ProcessId, trainer_id
 from actorlearn.worker.roles import ROLES, RolePlan
 from actorlearn.worker.settings import (
     EvaluatorSettings,
@@ -97,7 +97,7 @@ def own_weights(topology: Topology) -> bool:
 
 def trainer_of(topology: Topology, learner: int) -> ProcessId:
     """A learner's trainer: a number tells several apart, and those that may come."""
-    return ProcessId("trainer", learner, learner, sole=not mode(topology).several(topology.learners.count))
+    return trainer_id(learner, sole=not mode(topology).several(topology.learners.count))
 
 
 def server_of(topology: Topology, simulator: ProcessId) -> ProcessId:

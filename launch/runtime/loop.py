@@ -221,7 +221,7 @@ class Runner:
         came_of_it = self.incarnations.spawn(action)
         if isinstance(came_of_it, ev.Spawned):
             own = self.incarnations.table.named(action.name).id.again(action.incarnation)
-            self._peers |= dict.fromkeys((own.peer, own.last_words), (action.name, action.incarnation))
+            self._peers |= dict.fromkeys((own.socket_id, own.last_words_id), (action.name, action.incarnation))
         return came_of_it
 
     def _say(self, peer: str, message: Message) -> None:

@@ -27,7 +27,7 @@ def _compared(
     yield "version", hello.version, __version__, _INSTALLATION
     yield "run_id", hello.run_id, run_id, "it belongs to another run: start it with this run's settings"
     way_out = "every process says who it is as its settings tell it"
-    yield "name", hello.id.peer, child.id.peer, way_out
+    yield "name", hello.id.socket_id, child.id.socket_id, way_out
     if child.role.makes_rows:
         for field in [*expected_shape, *sorted(hello.shape.keys() - expected_shape.keys())]:
             yield field, hello.shape.get(field, "not said"), expected_shape.get(field, "no such field"), _SHAPE

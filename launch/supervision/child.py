@@ -113,7 +113,7 @@ class Child:
     def to(self, state: State, now_s: float) -> None:
         """Go into another state; raises TransitionError for a step that is not in the table."""
         if state not in TRANSITIONS[self.state]:
-            raise TransitionError(f"{self.id.peer}: {self.state} -> {state} is not in TRANSITIONS")
+            raise TransitionError(f"{self.id.socket_id}: {self.state} -> {state} is not in TRANSITIONS")
         self.state, self.since_s = state, now_s
         if state not in ALIVE:
             self.pid = self.member = None

@@ -40,7 +40,7 @@ class Children:
         self.failures: dict[str, str] = {}
         """Reasons why processes that are no longer listed came to a bad end, by name."""
         self._ended: dict[str, Member] = {}
-        """Members of simulators that have ended, by peer, until their trainers have released them."""
+        """Members of simulators that have ended, by socket id, until their trainers have released them."""
         self.mending = True
         self.ending = False
         self._scoring = False
@@ -73,16 +73,16 @@ class Children:
     def gone_members(self) -> list[Member]:
         """Return members of ended simulators that their trainers, running or to be restarted, have not released."""
         served = {trainer.learner for trainer in self.trainers() if trainer.state not in (State.FATAL, State.EXITED)}
-        self._ended = {peer: member for peer, member in self._ended.items() if member.id.learner in served}
+        self._ended = {socket_id: member for socket_id, member in self._ended.items() if member.id.learner in served}
         return list(self._ended.values())
 
     def released(self, child: Child, released: Released) -> None:
         """Take note that a trainer needs these members no more."""
         if not child.role.learns:
             return
-        for peer in released.peers:
-            if peer in self._ended and self._ended[peer].id.learner == child.learner:
-                del self._ended[peer]
+        for socket_id in released.peers:
+            if socket_id in self._ended and self._ended[socket_id].id.learner == child.learner:
+                del self._ended[socket_id]
 
     def leaving(self) -> list[str]:
         """Return the names of admitted trainers and simulators that must finish what they have begun, and leave."""
@@ -196,7 +196,7 @@ class Children:
         """Decide what follows from the end of a process: it was wanted, it is restarted, or it is given up."""
         child.cause = cause = child.killed_for or cause
         if child.member is not None and child.admitted:
-            self._ended[child.member.id.peer] = child.member
+            self._ended[child.member.id.socket_id] = child.member
         done = child.finished and cause == "exit 0" and not (self.mending or child.leaving)
         if done or (self.ending and not (self._scoring and child.role.scores)):
             self.note("ended", child, cause)

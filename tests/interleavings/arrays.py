@@ -198,7 +198,7 @@ class OpenedSegment:
 
 def open_members(members: Sequence[Member], _known: object) -> dict[str, Any]:
     """For the function of this name: members by their peers."""
-    return {member.id.peer: _words[0].opened[member.segment.file] for member in members}
+    return {member.id.socket_id: _words[0].opened[member.segment.file] for member in members}
 
 
 def write_snapshot(_path: object, arrays: tuple[int, int]) -> None:

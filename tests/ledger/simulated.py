@@ -12,7 +12,7 @@ from actorlearn.memory.rollout import Blocks, Rollouts
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import open_weights
 from actorlearn.processes.simulator import Group
-from actorlearn.worker.handshake import agreed
+from actorlearn.worker.handshake import shape_to_match
 from actorlearn.worker.settings import SimulatorSettings
 from tests.ledger.counting import Row, row_of
 from tests.ledger.env import read
@@ -35,7 +35,7 @@ class Simulated:
 
     def __init__(self, settings: SimulatorSettings, learner: int, produced: list[Step]) -> None:
         """Open everything; ``produced`` is appended to."""
-        self.peer = settings.id.peer
+        self.peer = settings.id.socket_id
         self.learner, self._produced = learner, produced
         self.blocks = Blocks(Segment.open(settings.segment.file))
         self._rollouts = Rollouts(Segment.open(settings.rollouts.file))
@@ -46,7 +46,7 @@ class Simulated:
         self._envs = [make(settings.env, own) for own in seeds]
         self._groups = [Group(g, env, self.blocks, self._rollouts, settings.reset) for g, env in enumerate(self._envs)]
         b = self.blocks
-        self.shape = agreed(settings.env.id, self._envs[0].spec, b.horizon, b.blocks, b.groups)
+        self.shape = shape_to_match(settings.env.id, self._envs[0].spec, b.horizon, b.blocks, b.groups)
         for group, own in zip(self._groups, seeds, strict=True):
             list(group.starts.first(settings.decorrelation_steps, own))
         self._random = np.random.default_rng(settings.env_seeds)

@@ -228,7 +228,7 @@ class Protocol(RuleBasedStateMachine):
     def _end(self, simulator: Simulator) -> None:
         self.simulators.remove(simulator)
         self.ended.append(simulator)
-        self.gone[simulator.member.id.peer] = simulator
+        self.gone[simulator.member.id.socket_id] = simulator
 
     @rule(data=st.data())
     def simulate(self, data: st.DataObject) -> None:

@@ -56,7 +56,7 @@ def test_the_account_of_a_simulator_that_has_gone_is_closed(tmp_path: Path) -> N
     scene.orders[2] = Order(version=2, gone=[scene.member])
     scene.last = Order(version=3, phase="drain")
     scene.run()
-    assert scene.all(Released)[0].peers == [scene.member.id.peer]
+    assert scene.all(Released)[0].peers == [scene.member.id.socket_id]
 
 
 def test_an_update_that_is_not_finite_is_skipped_and_too_many_in_a_row_end_the_run(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ class Scene:
             self._hear(router)
             order = self.orders.pop(self.account.rollouts_learned, order)
             order = self.last if self.last and self.all(Released) else order
-            router.send(self.settings.id.peer, encode(order))
+            router.send(self.settings.id.socket_id, encode(order))
             self._play_open(rollouts)
 
     def _play_open(self, rollouts: Rollouts) -> None:

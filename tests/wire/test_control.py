@@ -46,7 +46,7 @@ class Line:
         self.send(Order(version=version))
 
     def send(self, message: Message) -> None:
-        assert self.router.send(WHO.peer, encode(message))
+        assert self.router.send(WHO.socket_id, encode(message))
 
     def poll_until(self, holds: Callable[[], bool]) -> None:
         for _ in range(100_000):

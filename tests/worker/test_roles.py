@@ -74,7 +74,7 @@ SPEC = RoleSpec(
     section=AuditorSection,
     scope="run",
     needed="none",
-    in_step=False,
+    latency_bound=False,
     woken=False,
 )
 """

@@ -52,7 +52,7 @@ def test_it_says_who_it_is(worker: Worker, router: Router) -> None:
     heard = router.recv(1000)
     assert heard is not None
     hello = decode(heard[1], "supervisor")
-    assert heard[0] == WHO.peer and isinstance(hello, Hello)
+    assert heard[0] == WHO.socket_id and isinstance(hello, Hello)
     assert (hello.id, hello.pid, hello.run_id, hello.shape) == (WHO, os.getpid(), "run", {"env.id": "Catch"})
 
 
@@ -61,7 +61,7 @@ def test_each_look_beats_and_hears_the_newest_order(worker: Worker, router: Rout
     worker.hello()
     assert router.recv(1000) is not None
     before = int(beats[2, 0])
-    router.send(WHO.peer, encode(Order(version=4)))
+    router.send(WHO.socket_id, encode(Order(version=4)))
     for _ in range(1000):
         assert worker.alive()
         if worker.control.ordered:
