@@ -140,4 +140,4 @@ def test_who_has_fewer_steps_left_makes_the_others_along_with_them(tmp_path: Pat
     for step, gradient in enumerate((1.0, 0.5)):
         alone.step(torch.full((program.PARAMETERS,), gradient), program.RATE)
         assert first[1 + step] == {"weights": weights.tolist(), "state": alone.state()["mean"].tolist()}
-    assert first[3] == {"places": [[1, 10], [1, 10]]}
+    assert first[3] == {"positions": [[1, 10], [1, 10]]}
