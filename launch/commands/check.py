@@ -83,10 +83,12 @@ def as_json(made: Plan, addresses: Addresses) -> dict[str, Any]:
         "name": topology.name,
         "cores": made.cores.allowed,
         "usable_cores": made.cores.usable,
-        "processes": [{"name": p.name, "role": p.id.role} for p in made.processes],
+        "processes": [{"name": process.name, "role": process.id.role} for process in made.processes],
         "sockets": made.sockets(addresses),
-        "wakeups": [addresses.wakeup(p.id).path for p in made.processes if ROLES.spec(p.id.role).woken],
-        "segments": [{"name": s.name, "bytes": s.bytes, "what": s.what} for s in made.segments],
+        "wakeups": [
+            addresses.wakeup(process.id).path for process in made.processes if ROLES.spec(process.id.role).woken
+        ],
+        "segments": [{"name": segment.name, "bytes": segment.bytes, "what": segment.what} for segment in made.segments],
         "bytes_total": made.bytes_total,
         "bytes_free": free_bytes(),
         "observation": {
@@ -106,10 +108,10 @@ def as_json(made: Plan, addresses: Addresses) -> dict[str, Any]:
 
 def optimizer(made: Plan) -> dict[str, float]:
     """The optimizer's numbers that depend on learners and batches, as they are learned with."""
-    t = made.topology
-    batches = t.replay.batches if t.replay else 1.0
-    scaling, learners = t.learners.rate_scaling, t.learners.count
-    found = for_batches(t.optimizer, batches, scaling)
+    topology = made.topology
+    batches = topology.replay.batches if topology.replay else 1.0
+    scaling, learners = topology.learners.rate_scaling, topology.learners.count
+    found = for_batches(topology.optimizer, batches, scaling)
     return {
         "learning_rate": scaled(found.learning_rate, learners, scaling),
         "learning_rate_final": scaled(found.learning_rate_final, learners, scaling),

@@ -76,15 +76,15 @@ def tune(path: str, overrides: Sequence[str], output: Path) -> int:
 
 def candidates(topology: Topology, cores: int) -> list[Keys]:
     """Every way worth trying on so many cores, of which each learner has its share; the topology's own is the first."""
-    s, t = topology.simulators, topology.trainer
+    simulators, trainer = topology.simulators, topology.trainer
     cores = max(1, cores // topology.learners.count)
-    own = (s.count, s.groups, topology.inference.count, t.threads)
-    environments = s.environments
+    written = (simulators.count, simulators.groups, topology.inference.count, trainer.threads)
+    environments = simulators.environments
     counts = [count for count in range(1, 2 * cores + 1) if environments % count == 0]
-    threads = sorted({1, t.threads, cores}) if t.device == "cpu" else [t.threads]
+    threads = sorted({1, trainer.threads, cores}) if trainer.device == "cpu" else [trainer.threads]
     ways = itertools.product(counts, (1, 2), (0, 1), threads)
     possible = [way for way in ways if environments // way[0] % way[1] == 0 and not (way[2] == 0 and way[1] > 1)]
-    return [_keys(environments, *way) for way in (own, *(way for way in possible if way != own))]
+    return [_keys(environments, *way) for way in (written, *(way for way in possible if way != written))]
 
 
 def _keys(environments: int, count: int, groups: int, servers: int, threads: int) -> Keys:

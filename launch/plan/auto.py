@@ -52,23 +52,23 @@ def cpu_flags() -> frozenset[str]:
 
 def choose(topology: Topology, flags: Collection[str], cores: Cores) -> tuple[Topology, list[Choice]]:
     """Decide every ``auto`` for a processor with these instruction sets, and explain what followed these cores."""
-    s, t, i = topology.simulators, topology.trainer, topology.inference
+    simulators, trainer, inference = topology.simulators, topology.trainer, topology.inference
     if topology.replay:
         learned = 2 * topology.replay.batch_size  # transitions, of two rows each
     else:
         parts = topology.algorithm.minibatches if isinstance(topology.algorithm, OnPolicySettings) else 1
-        learned = (topology.algorithm.horizon + 1) * s.environments // parts
-    acts_on = i.device if i.count else "cpu"  # simulators that act themselves have no other
+        learned = (topology.algorithm.horizon + 1) * simulators.environments // parts
+    acts_on = inference.device if inference.count else "cpu"  # simulators that act themselves have no other
     chosen: dict[str, tuple[Any, str]] = {}
-    if t.precision == AUTO:
-        chosen["trainer.precision"] = _precision(topology, t.device, learned, flags)
-    precision = chosen.get("trainer.precision", (t.precision, ""))[0]
-    if i.precision == AUTO:
+    if trainer.precision == AUTO:
+        chosen["trainer.precision"] = _precision(topology, trainer.device, learned, flags)
+    precision = chosen.get("trainer.precision", (trainer.precision, ""))[0]
+    if inference.precision == AUTO:
         chosen["inference.precision"] = _acting(topology, acts_on, precision, flags)
-    if t.layout == AUTO:
-        chosen["trainer.layout"] = _layout(topology, t.device, precision, learned, flags)
-    if t.compile == AUTO:
-        chosen["trainer.compile"] = _compile(t.device)
+    if trainer.layout == AUTO:
+        chosen["trainer.layout"] = _layout(topology, trainer.device, precision, learned, flags)
+    if trainer.compile == AUTO:
+        chosen["trainer.compile"] = _compile(trainer.device)
     decided = [Choice(key, value, why) for key, (value, why) in chosen.items()]
     left_out = [Choice(key, None, why) for key, why in topology.left_out.items()]
     return _with(topology, chosen), [*left_out, *_by_cores(topology, cores), *decided]
@@ -76,9 +76,9 @@ def choose(topology: Topology, flags: Collection[str], cores: Cores) -> tuple[To
 
 def rows_answered(topology: Topology) -> int:
     """Environments whose rows are answered together: by the server with most of them, or by a simulator for itself."""
-    s, i = topology.simulators, topology.inference
-    members = -(-s.count // i.count) if i.count else 1
-    return i.batch_rows or members * s.envs // s.groups
+    simulators, inference = topology.simulators, topology.inference
+    members = -(-simulators.count // inference.count) if inference.count else 1
+    return inference.batch_rows or members * simulators.envs // simulators.groups
 
 
 def crowded(topology: Topology, cores: float) -> str:
@@ -109,7 +109,10 @@ def _by_cores(topology: Topology, cores: Cores) -> list[Choice]:
         else "a network this small is not worth sharing out",
     }
     left = [(section, key) for section, key in BY_CORES if f"{section}.{key}" in topology.left_to_cores]
-    return [Choice(f"{s}.{key}", getattr(getattr(topology, s), key), whys[f"{s}.{key}"]) for s, key in left]
+    return [
+        Choice(f"{section}.{key}", getattr(getattr(topology, section), key), whys[f"{section}.{key}"])
+        for section, key in left
+    ]
 
 
 def _precision(topology: Topology, device: str, rows: int, flags: Collection[str]) -> tuple[str, str]:

@@ -29,17 +29,17 @@ MOST_BYTES = 256 << 20
 
 def hindrances(topology: Topology, description: Description) -> list[str]:
     """Return the reasons why a resumed run would not go on as if it had not been interrupted; empty where it would."""
-    t, s = topology, topology.simulators
-    several = s.blocks > 1 and s.weights == "newest"
-    devices = {"trainer.device": t.trainer.device, "inference.device": t.inference.device}
+    simulators = topology.simulators
+    several = simulators.blocks > 1 and simulators.weights == "newest"
+    devices = {"trainer.device": topology.trainer.device, "inference.device": topology.inference.device}
     found = {
-        f"mode: {t.mode}": mode(t).inexact,
+        f"mode: {topology.mode}": mode(topology).inexact,
         "env.id": description.inexact,
-        f"inference.batch_rows: {t.inference.batch_rows}": t.inference.batch_rows
+        f"inference.batch_rows: {topology.inference.batch_rows}": topology.inference.batch_rows
         and "which rows are answered together depends on who is faster",
-        f"simulators.blocks: {s.blocks}": several
+        f"simulators.blocks: {simulators.blocks}": several
         and "which weights a row is acted by depends on who is faster; simulators.weights: rollout does not",
-        "replay.save: false": t.replay and not t.replay.save and "what is learned from is not saved",
+        "replay.save: false": topology.replay and not topology.replay.save and "what is learned from is not saved",
         **{
             f"{key}: {device}": device != "cpu" and "sums on a GPU are not the same every time"
             for key, device in devices.items()
@@ -68,11 +68,11 @@ def depends_on(topology: Topology) -> dict[str, Any]:
 
     Whatever else is changed at a resume changes how the run goes on, and not from where.
     """
-    t = tree(topology)
+    resolved = tree(topology)
     keys = ["seed", "mode", "learners.count", "algorithm.name", "algorithm.horizon"]
-    keys += [f"{section}.{key}" for section in ("env", "model", "simulators", "inference") for key in t[section]]
+    keys += [f"{section}.{key}" for section in ("env", "model", "simulators", "inference") for key in resolved[section]]
     parts = {key: key.partition(".") for key in keys}
-    return {key: t[section][name] if name else t[section] for key, (section, _, name) in parts.items()}
+    return {key: resolved[section][name] if name else resolved[section] for key, (section, _, name) in parts.items()}
 
 
 def begins_anew(states: Sequence[Mapping[str, Any]], simulators: Sequence[Sequence[str]], topology: Topology) -> str:
@@ -85,7 +85,7 @@ def begins_anew(states: Sequence[Mapping[str, Any]], simulators: Sequence[Sequen
             return f"the checkpoint is not exact: {why}"
         if "rollouts" not in state or any(isinstance(simulator, str) for simulator in state["simulators"]):
             return "the checkpoint was saved by a version that called its rollouts, or its simulators, otherwise"
-        saved = [own.name for own in msgspec.convert(state["simulators"], list[ProcessId])]
+        saved = [process.name for process in msgspec.convert(state["simulators"], list[ProcessId])]
         if saved and saved != list(names):
             had, has = (" and ".join(listed) or "none" for listed in (saved, names))
             return f"the checkpoint is of {had}, and the run begins with {has}"

@@ -58,15 +58,17 @@ class Plan:
     @property
     def segments(self) -> list[PlannedSegment]:
         """Segments at the start of the run, with their sizes."""
-        t, s = self.topology, self.topology.simulators
-        kinds = learner_segments(t, self.description).items()
-        own = [(f"{kind}-{learner}", *made) for learner in range(t.learners.count) for kind, made in kinds]
-        shared = [*own, *run_segments(t, self.description)]
-        rows = f"{s.groups} group(s) x {s.blocks} block(s) x {t.algorithm.horizon + 1} rows"
-        size, what = segment_bytes(block_fields(self.block_shape)), f"{rows} x {s.envs // s.groups} environments"
+        topology, simulators = self.topology, self.topology.simulators
+        kinds = learner_segments(topology, self.description).items()
+        several = [(f"{kind}-{learner}", *made) for learner in range(topology.learners.count) for kind, made in kinds]
+        shared = [*several, *run_segments(topology, self.description)]
+        rows = f"{simulators.groups} group(s) x {simulators.blocks} block(s) x {topology.algorithm.horizon + 1} rows"
+        what = f"{rows} x {simulators.envs // simulators.groups} environments"
+        size = segment_bytes(block_fields(self.block_shape))
+        members = [process for process in self.processes if ROLES.spec(process.id.role).makes_rows]
         return [
             *(PlannedSegment(name, segment_bytes(fields), said) for name, fields, said in shared),
-            *(PlannedSegment(p.name, size, what) for p in self.processes if ROLES.spec(p.id.role).makes_rows),
+            *(PlannedSegment(process.name, size, what) for process in members),
         ]
 
     @property
@@ -77,9 +79,8 @@ class Plan:
     @property
     def expected_shape(self) -> dict[str, str]:
         """Values that a simulator must report about itself to be admitted, by key."""
-        t = self.topology
-        horizon, simulators = t.algorithm.horizon, t.simulators
-        return shape_to_match(t.env.id, self.description, horizon, simulators.blocks, simulators.groups)
+        horizon, simulators = self.topology.algorithm.horizon, self.topology.simulators
+        return shape_to_match(self.topology.env.id, self.description, horizon, simulators.blocks, simulators.groups)
 
     @property
     def graph(self) -> GraphSettings | None:

@@ -40,17 +40,16 @@ class PlannedSegment:
 
 def first_processes(topology: Topology) -> tuple[PlannedProcess, ...]:
     """Return the processes that a run begins with, in the order of their start; raises TopologyError for too many."""
-    t = topology
     run = [role for role in ROLES.specs() if role.scope == "run"]
-    ids = learners(t, range(t.learners.count), 0)
-    ids += [ProcessId(role.name, number) for role in run for number in range(count_of(role, t))]
+    ids = learners(topology, range(topology.learners.count), 0)
+    ids += [ProcessId(role.name, number) for role in run for number in range(count_of(role, topology))]
     if len(ids) > ROWS:
         raise TopologyError(
-            f"simulators.count {t.simulators.count}, inference.count {t.inference.count}, "
-            f"learners.count {t.learners.count}: {len(ids)} processes, and a run has at most {ROWS}; "
+            f"simulators.count {topology.simulators.count}, inference.count {topology.inference.count}, "
+            f"learners.count {topology.learners.count}: {len(ids)} processes, and a run has at most {ROWS}; "
             "write fewer simulators, with more simulators.envs"
         )
-    return tuple(PlannedProcess(own, row) for row, own in enumerate(ids))
+    return tuple(PlannedProcess(process, row) for row, process in enumerate(ids))
 
 
 def learners(topology: Topology, numbers: Sequence[int], first_simulator: int) -> list[ProcessId]:
@@ -61,6 +60,6 @@ def learners(topology: Topology, numbers: Sequence[int], first_simulator: int) -
         for learner in numbers if role.scope == "learner" else ():
             for place in range(each):
                 number = next(simulators) if role.makes_rows else learner * each + place
-                own = ProcessId(role.name, number, learner)
-                ids.append(trainer_of(topology, learner) if role.learns else own)
+                process = ProcessId(role.name, number, learner)
+                ids.append(trainer_of(topology, learner) if role.learns else process)
     return ids

@@ -91,8 +91,8 @@ def policy(topology: Topology, description: Description) -> PolicySettings:
 
 def own_weights(topology: Topology) -> bool:
     """Whether learners have weights of their own, rather than one and the same."""
-    own = mode(topology)
-    return own.own_weights and own.several(topology.learners.count)
+    spec = mode(topology)
+    return spec.own_weights and spec.several(topology.learners.count)
 
 
 def trainer_of(topology: Topology, learner: int) -> ProcessId:

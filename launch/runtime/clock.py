@@ -58,4 +58,6 @@ class TimeShares:
         spent = self._spent_ns()
         total = spent.sum(axis=1)
         waiting = spent[:, SECTIONS.index("wait")]
-        return [float(1 - w / t) if t > 0 else None for w, t in zip(waiting, total, strict=True)]
+        return [
+            float(1 - waited / counted) if counted else None for waited, counted in zip(waiting, total, strict=True)
+        ]

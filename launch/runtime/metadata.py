@@ -29,7 +29,7 @@ from launch.runs.jsonl import read_object
 
 PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "pyzmq", "msgspec", "safetensors")
 
-SUMMED = tuple(m.name for m in METRICS.values() if (m.kind, m.merge) == (Kind.COUNTER, Merge.SUM))
+SUMMED = tuple(metric.name for metric in METRICS.values() if (metric.kind, metric.merge) == (Kind.COUNTER, Merge.SUM))
 """Metrics that each learner counts for itself."""
 
 

@@ -56,25 +56,25 @@ def found(plan: Plan, run_dir: Path, resume: bool) -> Resumption:
     began_s = time.monotonic()
     left_out = _detached(plan, run_dir)
     trainers = [process.id for process in plan.processes if ROLES.spec(process.id.role).learns]
-    learners = [own.learner for own in trainers if own.learner not in left_out]
+    learners = [trainer.learner for trainer in trainers if trainer.learner not in left_out]
     try:
         together, begins_anew = _together(plan, run_dir, learners)
         # Of each learner what it goes on with of its own, and whose weights.
-        pairs = [(own, own) for own in together] or _each(plan, run_dir, learners)
+        pairs = [(found, found) for found in together] or _each(plan, run_dir, learners)
     except CheckpointError as error:
         raise RunError(str(error)) from None
     latest = max((shared for _, shared in pairs), key=lambda shared: shared.env_steps)
     _refuse_more(latest.env_steps, plan.topology.total_steps, run_dir)
-    _refuse_other_replays(plan, [own for own, _ in pairs])
+    _refuse_other_replays(plan, [found for found, _ in pairs])
     elapsed_s = latest.state.get("elapsed_s")
     return Resumption(
         began_s=began_s - (elapsed_s if is_number(elapsed_s) else 0.0),
         resumed=True,
         env_steps=latest.env_steps,
         checkpoints=tuple(dict.fromkeys(str(shared.path.relative_to(run_dir)) for _, shared in pairs)),
-        goes_on_from={learner: own.path for learner, own in zip(learners, together, strict=False)},
+        goes_on_from={learner: found.path for learner, found in zip(learners, together, strict=False)},
         begins_anew=begins_anew,
-        damaged=tuple(warning for own in together for warning in own.warnings()),
+        damaged=tuple(warning for found in together for warning in found.warnings()),
         left_out=left_out,
         learners_so_far=learners_so_far(run_dir / "checkpoints"),
     )
@@ -93,8 +93,8 @@ def _together(plan: Plan, run_dir: Path, learners: Sequence[int]) -> tuple[list[
     if together is None:
         return [], "there are no steps of which all learners have a checkpoint"
     members = [process.id for process in plan.processes if ROLES.spec(process.id.role).makes_rows]
-    simulators = [[own.name for own in members if own.learner == learner] for learner in learners]
-    begins_anew = exactness.begins_anew([own.state for own in together], simulators, plan.topology)
+    simulators = [[process.name for process in members if process.learner == learner] for learner in learners]
+    begins_anew = exactness.begins_anew([found.state for found in together], simulators, plan.topology)
     return ([] if begins_anew else together), begins_anew
 
 
@@ -112,20 +112,20 @@ def _refuse_other_replays(plan: Plan, found: Iterable[Found]) -> None:
         return
     planned = replay_shape(plan.topology, plan.description, plan.topology.replay)
     secondary = plan.topology.replay.secondary_batch_size
-    for own in found:
-        if secondary and "secondary" not in own.state:
+    for checkpoint in found:
+        if secondary and "secondary" not in checkpoint.state:
             raise RunError(
-                f"replay.secondary_batch_size: {secondary}, but {own.path} has no secondary learner; "
+                f"replay.secondary_batch_size: {secondary}, but {checkpoint.path} has no secondary learner; "
                 "resume with 0, or start a new run"
             )
         with suppress(AttributeError, msgspec.ValidationError):
-            saved = msgspec.convert(own.state.get("replay", {}).get("shape"), ReplayShape)
+            saved = msgspec.convert(checkpoint.state.get("replay", {}).get("shape"), ReplayShape)
             for part, keys in _SHAPED_BY.items():
                 now, before = getattr(planned, part), getattr(saved, part)
                 if now != before:
                     raise RunError(
-                        f"{keys}: the replay would have {part} {now}, and the one saved in {own.path} has {before}; "
-                        f"resume with {keys} as before, or start a new run"
+                        f"{keys}: the replay would have {part} {now}, and the one saved in {checkpoint.path} has "
+                        f"{before}; resume with {keys} as before, or start a new run"
                     )
 
 
@@ -133,5 +133,5 @@ def _detached(plan: Plan, run_dir: Path) -> Mapping[int, str]:
     """Learners that were detached and their trainers; none if all were. Their weights are old."""
     names = detached_before(run_dir / "events.jsonl")
     trainers = [process.id for process in plan.processes if ROLES.spec(process.id.role).learns]
-    gone = {own.learner: own.name for own in trainers if own.name in names}
+    gone = {trainer.learner: trainer.name for trainer in trainers if trainer.name in names}
     return gone if len(gone) < len(trainers) else {}

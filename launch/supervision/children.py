@@ -36,7 +36,7 @@ class Children:
         do: Callable[[ev.Action], None],
     ) -> None:
         """Start none of them yet."""
-        self.named = {p.name: Child(p.id, budget=budget) for p in processes}
+        self.named = {process.name: Child(process.id, budget=budget) for process in processes}
         self.failures: dict[str, str] = {}
         """Reasons why processes that are no longer listed came to a bad end, by name."""
         self._ended: dict[str, Member] = {}
@@ -123,8 +123,14 @@ class Children:
     def listed(self) -> list[dict[str, Any]]:
         """Return the process list as people and programs see it."""
         return [
-            {"name": c.name, "role": c.first.role, "state": str(c.state), "incarnation": c.incarnation, "pid": c.pid}
-            for c in self.named.values()
+            {
+                "name": child.name,
+                "role": child.first.role,
+                "state": str(child.state),
+                "incarnation": child.incarnation,
+                "pid": child.pid,
+            }
+            for child in self.named.values()
         ]
 
     # Coming -------------------------------------------------------------------------------------------------------

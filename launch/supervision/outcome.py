@@ -21,7 +21,7 @@ def outcome_of(children: Children, said: Mapping[str, Mapping[str, Any]], wanted
         return None
     words = {trainer.name: said[trainer.name] for trainer in trainers if trainer.finished}
     left = [summary for name, summary in said.items() if name not in children.named]
-    lost = next((t for t in trainers if not t.finished and t.cause not in ("", "exit 0")), None)
+    lost = next((trainer for trainer in trainers if not trainer.finished and trainer.cause not in ("", "exit 0")), None)
     if lost is None or words:
         return dataclasses.replace(wanted, summary=merged(words, left) if words else {})
     return ev.Done("failed", 1, f"the trainer died before it had finished: {lost.error or lost.cause}")

@@ -45,7 +45,7 @@ class ProcessTable:
         new = [ProcessId("simulator", number, trainers[number % len(trainers)]) for number in numbers]
         most = self._topology.simulators.count
         there = [process.id for process in self.listed if ROLES.spec(process.id.role).makes_rows]
-        if self._topology.replay and max(Counter(own.learner for own in (*there, *new)).values()) > most:
+        if self._topology.replay and max(Counter(process.learner for process in (*there, *new)).values()) > most:
             raise TopologyError(
                 f"attach {count} simulators: a replay has room for {most} simulators of a learner (simulators.count); "
                 "detach others first, or start a run with more"
@@ -71,7 +71,7 @@ class ProcessTable:
         new = learners(self._topology, numbers, self._next_simulator)
         self._make_sure_of_room(f"attach {count} learners", count, len(new) // count)
         self._next_learner += count
-        self._next_simulator += sum(ROLES.spec(own.role).makes_rows for own in new)
+        self._next_simulator += sum(ROLES.spec(process.role).makes_rows for process in new)
         return self._add(new)
 
     def remove(self, process: PlannedProcess) -> None:
@@ -88,6 +88,6 @@ class ProcessTable:
 
     def _add(self, ids: Sequence[ProcessId]) -> list[PlannedProcess]:
         free = sorted(set(range(ROWS)) - {process.index for process in self.listed})
-        new = [PlannedProcess(own, row) for own, row in zip(ids, free, strict=False)]
+        new = [PlannedProcess(process, row) for process, row in zip(ids, free, strict=False)]
         self.listed += new
         return new

@@ -127,10 +127,10 @@ class Requests:
 def in_units(members: Iterable[ProcessId]) -> dict[str, tuple[str, ...]]:
     """Return units, {head: others}: what comes or goes as a whole is a trainer with its learner's, or a simulator."""
     ids = list(dict.fromkeys(members))
-    trainers = {own.learner: own.name for own in ids if ROLES.spec(own.role).learns}
+    trainers = {process.learner: process.name for process in ids if ROLES.spec(process.role).learns}
     units: dict[str, tuple[str, ...]] = {}
-    for own in ids:
-        name, head = own.name, trainers.get(own.learner, own.name)
+    for process in ids:
+        name, head = process.name, trainers.get(process.learner, process.name)
         units[head] = (*units.get(head, ()), *([name] if name != head else []))
     return units
 

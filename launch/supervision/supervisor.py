@@ -273,7 +273,9 @@ class Supervisor:
         if self.phase in (*OPEN, "draining", "scoring"):
             self._orders.renew(self.phase, self._requests.saves)
             self._requests.settle()
-        if self.phase == "ending" and (self._abandoned or not any(c.alive for c in self._children.named.values())):
+        if self.phase == "ending" and (
+            self._abandoned or not any(child.alive for child in self._children.named.values())
+        ):
             self._over()
 
     def _has_come(self, name: str) -> bool:

@@ -21,7 +21,7 @@ from actorlearn.algorithms.settings import ALGORITHMS
 from actorlearn.envs.specs import DEFAULTS, ENVIRONMENTS, EnvironmentSpec
 from actorlearn.optim.specs import OPTIMIZERS
 from launch.machine.cores import usable_cores
-from launch.topology.keys import CHOSEN, keys_of, learns_from_replay, section_of_role, struct_at
+from launch.topology.keys import CHOSEN, Key, keys_of, learns_from_replay, section_of_role, struct_at
 from launch.topology.schema import LONGEST_NAME, Topology
 
 Tree = dict[str, Any]
@@ -89,8 +89,7 @@ def _fill_everywhere(tree: Tree) -> None:
     for role, keys in section(tree, "roles").items():
         if isinstance(keys, dict):
             with suppress(ValueError):  # which is reported as written
-                own = keys_of(section_of_role(role))
-                _fill(keys, {inner: key.default for inner, key in own.items() if key.default is not NODEFAULT})
+                _fill(keys, _defaults_of(keys_of(section_of_role(role))))
     for name, key in keys_of(Topology).items():
         if not key.section:
             _fill(tree, {} if key.default is NODEFAULT else {name: key.default})
@@ -99,7 +98,11 @@ def _fill_everywhere(tree: Tree) -> None:
                 keys = keys_of(struct_at(name, tree))
             except ValueError:
                 continue
-            _fill(tree, {name: {inner: k.default for inner, k in keys.items() if k.default is not NODEFAULT}})
+            _fill(tree, {name: _defaults_of(keys)})
+
+
+def _defaults_of(keys: Mapping[str, Key]) -> Tree:
+    return {name: key.default for name, key in keys.items() if key.default is not NODEFAULT}
 
 
 def _leave_out_what_is_not_read(tree: Tree, raw: Tree) -> None:
@@ -122,7 +125,7 @@ def _simulators(tree: Tree, env: EnvironmentSpec, cores: float) -> Tree:
     """
     given, learners = section(tree, "simulators"), _learners(tree)
     count = _positive(given.get("count")) or max(
-        n for n in (1, 2, 4, 8) if n <= max(1, min(math.ceil(cores) // learners, env.most_simulators))
+        power for power in (1, 2, 4, 8) if power <= max(1, min(math.ceil(cores) // learners, env.most_simulators))
     )
     groups = _positive(given.get("groups")) or 1
     envs = max(1, env.environments // learners // count)

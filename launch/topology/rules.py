@@ -23,98 +23,98 @@ from launch.topology.validate import Problem, listed, no_entry
 Problems = Iterator[Problem]
 
 
-def broken(t: Topology) -> Problems:
+def broken(topology: Topology) -> Problems:
     """Yield everything that is wrong with a topology whose values are right by themselves."""
     for rule in RULES:
-        yield from rule(t)
+        yield from rule(topology)
 
 
-def writers_can_be_made(t: Topology) -> Problems:
-    """Rows go to writers that are there: whoever writes them is known before anything is started."""
-    for place, name in enumerate(t.report.writers):
+def writers_can_be_made(topology: Topology) -> Problems:
+    """Rows go to writers that are there: a writer that cannot be made is found before anything is started."""
+    for place, name in enumerate(topology.report.writers):
         try:
             WRITERS.spec(name).load()
         except ValueError as error:
             yield no_entry(("report", "writers", place), name, WRITERS, str(error))
 
 
-def whole_groups(t: Topology) -> Problems:
+def whole_groups(topology: Topology) -> Problems:
     """Environments split evenly into groups."""
-    envs, groups = t.simulators.envs, t.simulators.groups
+    envs, groups = topology.simulators.envs, topology.simulators.groups
     if envs % groups:
         lower, upper = envs // groups * groups, -(-envs // groups) * groups
         yield _problem(
-            t,
+            topology,
             "simulators.envs",
             f"environments split evenly into groups, and {envs} is no multiple of {groups} (groups)",
             f"write envs: {f'{lower} or {upper}' if lower else upper}, or another number of groups",
         )
 
 
-def delays_grow(t: Topology) -> Problems:
+def delays_grow(topology: Topology) -> Problems:
     """The delay between restarts only grows."""
-    first = t.supervision.restart_delay_s
-    if t.supervision.longest_restart_delay_s < first:
+    first = topology.supervision.restart_delay_s
+    if topology.supervision.longest_restart_delay_s < first:
         yield _problem(
-            t,
+            topology,
             "supervision.longest_restart_delay_s",
             f"delays only grow, and restart_delay_s is {first:g}",
             f"write {first:g} or more, or a smaller restart_delay_s",
         )
 
 
-def spinning_is_given_longer(t: Topology) -> Problems:
+def spinning_is_given_longer(topology: Topology) -> Problems:
     """A process that computes may be silent for at least as long as one that does not."""
-    for hang_s, spin_s, keys in t.limits.values():
+    for hang_s, spin_s, keys in topology.limits.values():
         if spin_s < hang_s:
             hang = f"{keys}hang_s".rpartition(".")[2]
             yield _problem(
-                t,
+                topology,
                 f"{keys}spin_s",
                 f"who computes is given at least as long as who does not, and {hang} is {hang_s:g}",
                 f"write {hang_s:g} or more, or a smaller {hang}",
             )
 
 
-def servers_with_work(t: Topology) -> Problems:
+def servers_with_work(topology: Topology) -> Problems:
     """No inference server is idle."""
-    if t.inference.count > t.simulators.count:
+    if topology.inference.count > topology.simulators.count:
         yield _problem(
-            t,
+            topology,
             "inference.count",
-            f"each simulator has one inference server, and simulators.count is {t.simulators.count}",
-            f"write a number from 1 to {t.simulators.count}, or more simulators",
+            f"each simulator has one inference server, and simulators.count is {topology.simulators.count}",
+            f"write a number from 1 to {topology.simulators.count}, or more simulators",
         )
 
 
-def rules_of_the_mode(t: Topology) -> Problems:
+def rules_of_the_mode(topology: Topology) -> Problems:
     """Learners learn together in a mode that has rules of its own."""
-    for key, rule, way_out in mode(t).refusals(asked(t)):
-        yield _problem(t, key, rule, way_out)
+    for key, rule, way_out in mode(topology).refusals(asked(topology)):
+        yield _problem(topology, key, rule, way_out)
 
 
-def keys_of_the_mode(t: Topology) -> Problems:
-    """Nobody sets what only learners in another mode read."""
+def keys_of_the_mode(topology: Topology) -> Problems:
+    """Keys that only learners in another mode read are left out."""
     defaults = {"learners": LearnersSettings(), "gossip": GossipSettings()}
-    for key in sorted(filter(mode(t).unread, ALL_KEYS)):
+    for key in sorted(filter(mode(topology).unread, ALL_KEYS)):
         section, _, name = key.partition(".")
-        if getattr(getattr(t, section), name) != getattr(defaults[section], name):
+        if getattr(getattr(topology, section), name) != getattr(defaults[section], name):
             reading = " or ".join(name for name, other in MODES.items() if key in other.keys)
-            learners = f"{t.learners.count} learner{'s' if t.learners.count > 1 else ''}"
-            rule = f"{learners} in mode {t.mode} have no use for it, and those in mode {reading} do"
-            yield _problem(t, key, rule, f"leave it out, or write mode: {reading}")
+            learners = f"{topology.learners.count} learner{'s' if topology.learners.count > 1 else ''}"
+            rule = f"{learners} in mode {topology.mode} have no use for it, and those in mode {reading} do"
+            yield _problem(topology, key, rule, f"leave it out, or write mode: {reading}")
 
 
-def in_peers_are_others(t: Topology) -> Problems:
+def in_peers_are_others(topology: Topology) -> Problems:
     """A graph that is written out names the in-peers of each learner: others, each once."""
-    graph = t.gossip.graph
+    graph = topology.gossip.graph
     if not isinstance(graph, list):
         return
     for learner, peers in enumerate(graph):
         known = all(0 <= peer < len(graph) for peer in peers)
         if not known or learner in peers or len(set(peers)) < len(peers):
             yield _problem(
-                t,
+                topology,
                 "gossip.graph",
                 f"the list of learner {learner} is numbers of in-peers: others of 0 to {len(graph) - 1}, each once",
                 "write for example [[2], [0], [1]]",
@@ -122,62 +122,62 @@ def in_peers_are_others(t: Topology) -> Problems:
             return
 
 
-def horizon_of_batch_steps(t: Topology) -> Problems:
+def horizon_of_batch_steps(topology: Topology) -> Problems:
     """The steps of a batch are those of all environments."""
-    steps, environments = t.algorithm.batch_steps, t.simulators.environments
-    if steps is None or steps == t.algorithm.horizon * environments:
+    steps, environments = topology.algorithm.batch_steps, topology.simulators.environments
+    if steps is None or steps == topology.algorithm.horizon * environments:
         return
     lower = steps // environments * environments
     if lower == steps:
         yield _problem(
-            t,
+            topology,
             "algorithm.horizon",
             f"{steps} steps (batch_steps) of {environments} environments are {steps // environments} of each",
             "leave the horizon out, or batch_steps",
         )
     else:
         yield _problem(
-            t,
+            topology,
             "algorithm.batch_steps",
             f"all environments give as many steps, and {steps} is no multiple of {environments} (environments)",
             f"write {f'{lower} or ' if lower else ''}{lower + environments}, or other simulators.envs",
         )
 
 
-def inference_batches_that_fill(t: Topology) -> Problems:
+def inference_batches_that_fill(topology: Topology) -> Problems:
     """A server waits for no more environments than it answers."""
-    rows, servers = t.inference.batch_rows, t.inference.count
-    environments = t.simulators.count // max(servers, 1) * t.simulators.envs
+    rows, servers = topology.inference.batch_rows, topology.inference.count
+    environments = topology.simulators.count // max(servers, 1) * topology.simulators.envs
     if rows and not servers:
         yield _problem(
-            t,
+            topology,
             "inference.batch_rows",
             "batches are gathered by inference servers, and inference.count is 0",
             "write inference.count: 1 or more, or batch_rows: 0",
         )
     elif rows > environments:
         yield _problem(
-            t,
+            topology,
             "inference.batch_rows",
             f"a server answers {environments} environments, so that batch never fills",
             f"write a number from 0 to {environments}",
         )
 
 
-def weights_of_rollouts(t: Topology) -> Problems:
+def weights_of_rollouts(topology: Topology) -> Problems:
     """Rows are answered by the weights of their rollout only where these are kept, and are one version."""
-    if t.simulators.weights == "newest":
+    if topology.simulators.weights == "newest":
         return
-    if t.simulators.blocks > SLOTS:
+    if topology.simulators.blocks > SLOTS:
         yield _problem(
-            t,
+            topology,
             "simulators.weights",
-            f"{SLOTS} versions of the weights are kept, and {t.simulators.blocks} rollouts (blocks) may be open",
+            f"{SLOTS} versions of the weights are kept, and {topology.simulators.blocks} rollouts (blocks) may be open",
             f"write simulators.blocks: {SLOTS} or less, or weights: newest",
         )
-    if t.inference.batch_rows or t.learners.pull_rows:
+    if topology.inference.batch_rows or topology.learners.pull_rows:
         yield _problem(
-            t,
+            topology,
             "simulators.weights",
             "rows of several rollouts would be answered together (inference.batch_rows), or by weights that change "
             "within a rollout (learners.pull_rows)",
@@ -185,53 +185,53 @@ def weights_of_rollouts(t: Topology) -> Problems:
         )
 
 
-def minibatches_with_transitions(t: Topology) -> Problems:
+def minibatches_with_transitions(topology: Topology) -> Problems:
     """No part of a batch is empty."""
-    if not isinstance(t.algorithm, OnPolicySettings):
+    if not isinstance(topology.algorithm, OnPolicySettings):
         return
-    most, what = t.simulators.environments, "whole environments"
-    if ALGORITHMS.spec(t.algorithm.name).parts_of_transitions and not _has_memory(t):
-        most, what = most * t.algorithm.horizon, "transitions"
-    if t.algorithm.minibatches > most:
+    most, what = topology.simulators.environments, "whole environments"
+    if ALGORITHMS.spec(topology.algorithm.name).parts_of_transitions and not _has_memory(topology):
+        most, what = most * topology.algorithm.horizon, "transitions"
+    if topology.algorithm.minibatches > most:
         yield _problem(
-            t,
+            topology,
             "algorithm.minibatches",
             f"a part of a batch is {what}, and there are {most}",
             f"write a number from 1 to {most}, or more simulators.envs",
         )
 
 
-def noise_is_learned_with(t: Topology) -> Problems:
+def noise_is_learned_with(topology: Topology) -> Problems:
     """Noise is drawn where it is learned with too."""
-    if t.replay is None and isinstance(t.model, EncoderSettings) and t.model.noisy:
+    if topology.replay is None and isinstance(topology.model, EncoderSettings) and topology.model.noisy:
         having = listed([spec.name for spec in ALGORITHMS.specs() if spec.replayed])
         yield _problem(
-            t,
+            topology,
             "model.noisy",
-            f"noise is drawn for {having} alone, and {t.algorithm.name} draws its actions already",
+            f"noise is drawn for {having} alone, and {topology.algorithm.name} draws its actions already",
             "write 0.0, or another algorithm",
         )
 
 
-def replay_begins(t: Topology) -> Problems:
+def replay_begins(topology: Topology) -> Problems:
     """The first minibatch of value learning has enough to draw from."""
-    if t.replay is None or not isinstance(t.algorithm, OffPolicySettings):
+    if topology.replay is None or not isinstance(topology.algorithm, OffPolicySettings):
         return
-    first, environments = t.replay.learning_starts_steps, t.simulators.environments
-    batch, which = _largest_batch(t.replay)
+    first, environments = topology.replay.learning_starts_steps, topology.simulators.environments
+    batch, which = _largest_batch(topology.replay)
     if batch > first:
         yield _problem(
-            t,
+            topology,
             "replay.learning_starts_steps",
             f"a minibatch is {batch} transitions ({which}), so that many are stored before the first",
             f"write {batch} or more",
         )
-    n, horizon = t.algorithm.n_step, t.algorithm.horizon
-    if t.replay.sequence_rows > 1:
-        every, rest = t.replay.sequence_every, t.replay.sequence_rows - 1 + n
+    n, horizon = topology.algorithm.n_step, topology.algorithm.horizon
+    if topology.replay.sequence_rows > 1:
+        every, rest = topology.replay.sequence_every, topology.replay.sequence_rows - 1 + n
         if (every + rest - horizon) * environments > first:
             yield _problem(
-                t,
+                topology,
                 "replay.learning_starts_steps",
                 f"a sequence may begin {every} steps late (sequence_every) and is whole {rest} later (burn_in_steps, "
                 f"sequence_steps, n_step), and the first minibatch is drawn from {environments} environments",
@@ -239,7 +239,7 @@ def replay_begins(t: Topology) -> Problems:
             )
     elif (n - horizon) * environments > first:  # beside these there is the rollout before the update
         yield _problem(
-            t,
+            topology,
             "replay.learning_starts_steps",
             f"a transition is whole {n} steps later (n_step), and the first minibatch is drawn from {environments} "
             f"environments, which play {horizon} a rollout (horizon)",
@@ -247,75 +247,88 @@ def replay_begins(t: Topology) -> Problems:
         )
 
 
-def replay_holds(t: Topology) -> Problems:
+def replay_holds(topology: Topology) -> Problems:
     """A replay has room for a batch, and for what is being played (the rule of rings is Replay.__init__'s)."""
-    if t.replay is None or not isinstance(t.algorithm, OffPolicySettings):
+    if topology.replay is None or not isinstance(topology.algorithm, OffPolicySettings):
         return
-    environments = t.simulators.environments
-    rows = t.algorithm.horizon + 1 + t.env.frames_stacked + t.algorithm.n_step
-    rows += t.replay.sequence_rows - 1 + t.replay.sequence_every - 1
-    parts = "stack, n_step and sequence" if t.replay.sequence_rows > 1 else "stack and n_step"
-    least = max(_largest_batch(t.replay)[0], rows * environments)
-    if t.replay.capacity_steps < least:
+    environments = topology.simulators.environments
+    rows = topology.algorithm.horizon + 1 + topology.env.frames_stacked + topology.algorithm.n_step
+    rows += topology.replay.sequence_rows - 1 + topology.replay.sequence_every - 1
+    parts = "stack, n_step and sequence" if topology.replay.sequence_rows > 1 else "stack and n_step"
+    least = max(_largest_batch(topology.replay)[0], rows * environments)
+    if topology.replay.capacity_steps < least:
         yield _problem(
-            t,
+            topology,
             "replay.capacity_steps",
             f"it holds a batch, and of each of {environments} environments a rollout, {parts} ({rows} rows)",
             f"write {least} or more",
         )
 
 
-def replay_alone(t: Topology) -> Problems:
-    """Value learning from a replay has no secondary batches beside other learners, no memory and no statistics."""
-    if t.replay is None:
-        return
-    if t.replay.secondary_batch_size and not mode(t).alone:
+def secondary_batches_alone(topology: Topology) -> Problems:
+    """A secondary learner learns beside one learner, not beside several."""
+    if topology.replay and topology.replay.secondary_batch_size and not mode(topology).alone:
+        count = topology.learners.count
         yield _problem(
-            t,
+            topology,
             "replay.secondary_batch_size",
-            f"it learns beside a learner that is alone, and there are {t.learners.count} learners in mode {t.mode}",
+            f"it learns beside a learner that is alone, and there are {count} learners in mode {topology.mode}",
             "write learners.count: 1 and mode: sync, or 0",
         )
-    sequences = ALGORITHMS.spec(t.algorithm.name).sequences
-    for key, has, what in (
-        ("model.recurrence", _has_memory(t) and not sequences, "single transitions are replayed, and no memories"),
-        ("model.normalize_observation", t.model.normalize_observation, "statistics are those of whole batches"),
-    ):
-        if has:
-            rule = f"{t.algorithm.name} has none: {what}"
-            yield _problem(t, key, rule, "leave it out, or use another algorithm")
 
 
-def sequences_with_a_use(t: Topology) -> Problems:
-    """Sequences are replayed for those who learn from them, and burnt in for those who remember."""
-    if t.replay is None:
+def memory_with_sequences(topology: Topology) -> Problems:
+    """A network with memory learns from sequences; single transitions have no state to begin with."""
+    if topology.replay and _has_memory(topology) and not ALGORITHMS.spec(topology.algorithm.name).sequences:
+        yield _problem(
+            topology,
+            "model.recurrence",
+            f"{topology.algorithm.name} has none: single transitions are replayed, and no memories",
+            "leave it out, or use another algorithm",
+        )
+
+
+def statistics_of_batches(topology: Topology) -> Problems:
+    """Observations are normalised by statistics of whole batches, which a replay does not give."""
+    if topology.replay and topology.model.normalize_observation:
+        yield _problem(
+            topology,
+            "model.normalize_observation",
+            f"{topology.algorithm.name} has none: statistics are those of whole batches",
+            "leave it out, or use another algorithm",
+        )
+
+
+def sequences_with_a_use(topology: Topology) -> Problems:
+    """Sequences are replayed for algorithms that learn from them, and burnt in for networks that remember."""
+    if topology.replay is None:
         return
-    if not ALGORITHMS.spec(t.algorithm.name).sequences:
+    if not ALGORITHMS.spec(topology.algorithm.name).sequences:
         having = listed([spec.name for spec in ALGORITHMS.specs() if spec.sequences])
         for key in ("sequence_steps", "burn_in_steps", "sequence_every"):
-            if getattr(t.replay, key) != getattr(ReplaySettings(), key):
-                rule = f"{t.algorithm.name} learns from single transitions"
-                yield _problem(t, f"replay.{key}", rule, f"leave it out, or write algorithm.name: {having}")
-    elif t.replay.burn_in_steps and isinstance(t.model, EncoderSettings) and not _has_memory(t):
+            if getattr(topology.replay, key) != getattr(ReplaySettings(), key):
+                rule = f"{topology.algorithm.name} learns from single transitions"
+                yield _problem(topology, f"replay.{key}", rule, f"leave it out, or write algorithm.name: {having}")
+    elif topology.replay.burn_in_steps and isinstance(topology.model, EncoderSettings) and not _has_memory(topology):
         rule = "a burn-in makes the state of a network with memory, and model.recurrence is none"
-        yield _problem(t, "replay.burn_in_steps", rule, "write 0, or model.recurrence: lstm")
+        yield _problem(topology, "replay.burn_in_steps", rule, "write 0, or model.recurrence: lstm")
 
 
-def targets_at_rollouts(t: Topology) -> Problems:
+def targets_at_rollouts(topology: Topology) -> Problems:
     """Target networks change where a rollout begins, if rows are answered by the rollout's weights."""
-    if not isinstance(t.algorithm, OffPolicySettings) or t.simulators.weights == "newest":
+    if not isinstance(topology.algorithm, OffPolicySettings) or topology.simulators.weights == "newest":
         return
-    target = t.algorithm.target
+    target = topology.algorithm.target
     if not isinstance(target, HardCopies):
         return
-    steps = t.algorithm.horizon * t.learners.count * t.simulators.environments
+    steps = topology.algorithm.horizon * topology.learners.count * topology.simulators.environments
     every = target.every_steps
     if every % steps:
         yield _problem(
-            t,
+            topology,
             "algorithm.target_every_steps",
             f"with simulators.weights: rollout it is whole rollouts, and one has {steps} steps "
-            f"(horizon {t.algorithm.horizon} x {steps // t.algorithm.horizon} environments)",
+            f"(horizon {topology.algorithm.horizon} x {steps // topology.algorithm.horizon} environments)",
             f"write {-(-every // steps) * steps}, or another horizon, or weights: newest",
         )
 
@@ -334,7 +347,9 @@ RULES: tuple[Callable[[Topology], Problems], ...] = (
     weights_of_rollouts,
     replay_begins,
     replay_holds,
-    replay_alone,
+    secondary_batches_alone,
+    memory_with_sequences,
+    statistics_of_batches,
     sequences_with_a_use,
     targets_at_rollouts,
     noise_is_learned_with,
@@ -342,18 +357,18 @@ RULES: tuple[Callable[[Topology], Problems], ...] = (
 )
 
 
-def _has_memory(t: Topology) -> bool:
-    return isinstance(t.model, EncoderSettings) and t.model.recurrence != "none"
+def _has_memory(topology: Topology) -> bool:
+    return isinstance(topology.model, EncoderSettings) and topology.model.recurrence != "none"
 
 
 def _largest_batch(replay: ReplaySettings) -> tuple[int, str]:
     return max((replay.batch_size, "batch_size"), (replay.secondary_batch_size, "secondary_batch_size"))
 
 
-def _problem(t: Topology, key: str, rule: str, way_out: str) -> Problem:
+def _problem(topology: Topology, key: str, rule: str, way_out: str) -> Problem:
     """Return a problem with the value of a dotted key."""
     path = tuple(int(part) if part.isdigit() else part for part in key.split("."))
-    value: object = reduce(_at, path, t)
+    value: object = reduce(_at, path, topology)
     return Problem(path, value, rule, way_out)
 
 
