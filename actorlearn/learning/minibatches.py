@@ -54,19 +54,19 @@ class Minibatches:
     def count_due(self, env_steps: int, own_steps: int) -> None:
         """Hear how many steps were learned from before the rollout, by all learners and by this one alone."""
 
-    def left(self, prepared: Batch, done: int) -> int:
-        """Return how many minibatches are left; ``done`` optimizer steps by this rollout are taken already."""
+    def remaining(self, prepared: Batch, done: int) -> int:
+        """Return how many minibatches remain; ``done`` optimizer steps by this rollout are taken already."""
         raise NotImplementedError
 
-    def of(self, prepared: Batch, rollout: int, done: int, env_steps: int) -> Iterator[Minibatch]:
-        """Yield those that are left, each of which is made when it is asked for."""
+    def draw(self, prepared: Batch, rollout: int, done: int, env_steps: int) -> Iterator[Minibatch]:
+        """Yield those that remain, each of which is made when it is asked for."""
         raise NotImplementedError
 
-    def learned(self, minibatch: Minibatch, taken: bool, metrics: dict[str, Tensor]) -> None:
+    def note_learned(self, minibatch: Minibatch, taken: bool, metrics: dict[str, Tensor]) -> None:
         """Note what came of a minibatch: the metrics of its optimizer step; ``taken`` is False if nothing changed."""
 
-    def over(self) -> dict[str, float]:
-        """Know that the rollout has none left; returns metrics for a report."""
+    def finish(self) -> dict[str, float]:
+        """Finish the rollout, of which no minibatch remains; returns metrics for a report."""
         return {}
 
     def tensors(self) -> dict[str, Tensor]:
@@ -99,11 +99,11 @@ class Epochs(Minibatches):
         last = self._algorithm.prepared_rows
         return self._algorithm.prepare(batch, self._network.outputs(batch, last) if last else {})
 
-    def left(self, prepared: Batch, done: int) -> int:
+    def remaining(self, prepared: Batch, done: int) -> int:
         """Return all parts of all epochs, less those that are done."""
         return self._epochs * self._parts_of(prepared) - done
 
-    def of(self, prepared: Batch, rollout: int, done: int, env_steps: int) -> Iterator[Minibatch]:
+    def draw(self, prepared: Batch, rollout: int, done: int, env_steps: int) -> Iterator[Minibatch]:
         """Yield one part after the other, epoch after epoch; a single part is the batch itself."""
         generator = torch.Generator().manual_seed((self._seed << 32) + rollout)
         environments, parts = prepared.action.shape[1], self._parts_of(prepared)

@@ -114,19 +114,19 @@ class Replayed(Minibatches):
         self._claim = steps
         self._due = max(0, ratio.due(steps, 0) - ratio.due(before, 0) - self._ahead)
 
-    def left(self, prepared: Batch, done: int) -> int:
+    def remaining(self, prepared: Batch, done: int) -> int:
         """Return what ``count_due`` has counted, whatever this rollout's own optimizer steps are."""
         return self._due
 
-    def of(self, prepared: Batch, rollout: int, done: int, env_steps: int) -> Iterator[Minibatch]:
+    def draw(self, prepared: Batch, rollout: int, done: int, env_steps: int) -> Iterator[Minibatch]:
         """Draw one after the other, each toward the target network as it is to be by then."""
         count = self._ahead + self._due
         for number in range(self._ahead, count):
             self._noise.manual_seed(mix(mix(self.settings.seed, rollout), number))  # nothing of it needs saving
             self.target.renew(rollout, number, count)
-            yield self.draw(env_steps)
+            yield self.draw_one(env_steps)
 
-    def learned(self, minibatch: Minibatch, taken: bool, metrics: dict[str, Tensor]) -> None:
+    def note_learned(self, minibatch: Minibatch, taken: bool, metrics: dict[str, Tensor]) -> None:
         """Count the minibatch, and give it the priorities its optimizer step found; the target network follows."""
         self._ahead += 1
         self.target.follow()
@@ -134,14 +134,14 @@ class Replayed(Minibatches):
         if taken and self._prioritises and minibatch.sample is not None:
             self.replay.update(minibatch.sample, priority[0].cpu().numpy())
 
-    def over(self) -> dict[str, float]:
+    def finish(self) -> dict[str, float]:
         """Count the steps before the rollout as learned from; returns how many minibatches that took."""
         self._credited, self._ahead = self._claim, 0
         return {"replay_transitions": float(len(self.replay)), "minibatches": float(self._due)}
 
     # One minibatch -----------------------------------------------------------------------------------------------
 
-    def draw(self, env_steps: int) -> Minibatch:
+    def draw_one(self, env_steps: int) -> Minibatch:
         """Draw a minibatch, and prepare it by what the networks say about the rows that its returns reach."""
         sample = self.replay.sample(self._batch, self.random)
         batch = batch_of(sample, self._weights(sample, env_steps), self._staging)

@@ -38,11 +38,11 @@ class RewardScale:
         self._discount = discount
         self._returns = RunningReturns(Moments.of(torch.zeros(0)), {})
 
-    def scaled(self, batch: Batch, owners: Sequence[tuple[str, int]]) -> tuple[Batch, RunningReturns]:
+    def scale(self, batch: Batch, owners: Sequence[tuple[str, int]]) -> tuple[Batch, RunningReturns]:
         """Return the batch with rewards scaled, and the returns to go on from once it has been learned from.
 
         ``owners`` names the owners of its environments and their numbers of environments, in order. Nothing is
-        remembered of the batch before ``learned``: it may never be learned from, and then come again.
+        remembered of the batch before ``note_learned``: it may never be learned from, and then come again.
         """
         first, reward = batch.first.cpu(), batch.reward.double().cpu()
         zeros = {owner: reward.new_zeros(count) for owner, count in owners}
@@ -57,8 +57,8 @@ class RewardScale:
         deviation = float((moments.variance + EPSILON).sqrt())
         return dataclasses.replace(batch, reward=batch.reward / deviation), RunningReturns(moments, following)
 
-    def learned(self, returns: RunningReturns) -> None:
-        """Go on from the returns that ``scaled`` gave with a batch, which has been learned from."""
+    def note_learned(self, returns: RunningReturns) -> None:
+        """Go on from the returns that ``scale`` gave with a batch, which has been learned from."""
         self._returns = returns
 
     def state(self) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class OptimizerStep(NamedTuple):
     metrics: dict[str, Tensor]
     """Metrics of the algorithm's own, one number each."""
 
-    def reported(self) -> dict[str, float]:
+    def row(self) -> dict[str, float]:
         """Return the step as a report has it."""
         own = {name: float(value) for name, value in self.metrics.items()}
         return own | {"loss": self.loss, "gradient_norm": self.gradient_norm, "learning_rate": self.learning_rate}
@@ -139,7 +139,7 @@ class Learning:
         if self.secondary:
             self.secondary.learning.optimizer_steps_from(prepared, env_steps, own_steps)
         self.minibatches.count_due(env_steps, own_steps)
-        return self.minibatches.left(prepared, self._done(self.position().rollout))
+        return self.minibatches.remaining(prepared, self._done(self.position().rollout))
 
     def pass_over(
         self, prepared: Batch, env_steps: int, rollout: int, going_on: Callable[[], bool] = lambda: True
@@ -152,18 +152,18 @@ class Learning:
         self.finite = True
         self._observe(prepared)
         done = self._done(rollout)
-        idle, left = self.exchange.idle, self.minibatches.left(prepared, done)
-        minibatches = self.minibatches.of(prepared, rollout, done, env_steps)
-        for step in range(idle + left):
+        idle, remaining = self.exchange.idle, self.minibatches.remaining(prepared, done)
+        minibatches = self.minibatches.draw(prepared, rollout, done, env_steps)
+        for step in range(idle + remaining):
             if step and not going_on():
                 raise Stopped("told to end among the minibatches of a rollout")
             if step < idle:  # others have more left to do, and this learner's gradient counts for nothing
                 self.exchange.step(self.gradients, self.learning_rate(env_steps))
             else:
                 self.learn_from(next(minibatches), env_steps)
-        if left:
+        if remaining:
             self.skipped = 0 if self.finite else self.skipped + 1
-        metrics = {**self._newest, **self.minibatches.over()}
+        metrics = {**self._newest, **self.minibatches.finish()}
         return metrics | (self.secondary.pass_over(prepared, env_steps, rollout, going_on) if self.secondary else {})
 
     def learn(self, batch: Batch, env_steps: int, rollout: int) -> dict[str, float]:
@@ -188,9 +188,9 @@ class Learning:
         """Take an optimizer step by a minibatch, and let its source know what came of it."""
         finite = self.finite
         step = self.step(minibatch.batch, env_steps)
-        self.minibatches.learned(minibatch, step.taken, step.metrics)
+        self.minibatches.note_learned(minibatch, step.taken, step.metrics)
         if finite:  # else the metrics of the first that was skipped stay
-            self._newest = step.reported()
+            self._newest = step.row()
 
     def step(self, batch: Batch, env_steps: int) -> OptimizerStep:
         """Take one: a forward pass, a backward pass, the exchange. A step that is not finite changes nothing."""

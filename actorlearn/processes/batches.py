@@ -79,7 +79,7 @@ class Gatherer:
             stored = replace(batch, valid=batch.valid & self._storage.room(parts).to(batch.valid.device))
             batch, no_room = stored, steps_in(batch) - steps_in(stored)
         if self._rewards is not None:
-            batch, returns = self._rewards.scaled(batch, [(part.owner, part.blocks.envs_per_group) for part in parts])
+            batch, returns = self._rewards.scale(batch, [(part.owner, part.blocks.envs_per_group) for part in parts])
         fresh = without_stale(batch, self._rollouts.judge(rollout, version), self._most_lag)
         return Gathered(rollout, parts, fresh, steps_in(batch) - steps_in(fresh), no_room, returns)
 

@@ -27,12 +27,12 @@ class TrainerCounts:
     updates: int = 0
     """Updates of all learners together, one for each rollout; in mode sync one for the rollouts of all of them."""
 
-    def learned(self, agreed: Agreed, steps: int) -> None:
+    def count_learned(self, agreed: Agreed, steps: int) -> None:
         """Count so many steps that this learner has learned from, and all that all learners have by agreement."""
         self.env_steps, self.updates = agreed.env_steps, agreed.updates
         self.account.steps.used += steps
 
-    def over(self, gathered: Gathered) -> None:
+    def finish_rollout(self, gathered: Gathered) -> None:
         """Count the games of a rollout and the steps left out of its batch; the rollout after it is the next."""
         dropped = self.account.steps.dropped
         dropped["stale"] += gathered.stale

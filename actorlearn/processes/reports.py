@@ -37,7 +37,7 @@ class Reports:
         """Count rates from now on."""
         self._since_s, self._since_steps = time.monotonic(), self._counts.account.steps.used
 
-    def learned(self, metrics: dict[str, float], lags: NDArray[np.int64]) -> None:
+    def note_learned(self, metrics: dict[str, float], lags: NDArray[np.int64]) -> None:
         """Keep, for the next report, the metrics of the newest optimizer step and the lag of each step learned from."""
         self._newest = metrics
         self._lags.add(lags)

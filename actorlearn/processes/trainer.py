@@ -128,7 +128,7 @@ class Trainer:
             if gathered.rollout < self._known.rollout and (in_step or self.settings.replay is None):
                 self._count_known(gathered)
             elif gathered.stale and not gathered.steps and not in_step:
-                self._count_over(gathered)
+                self._finish_rollout(gathered)
                 self.link.open_next()
             else:
                 return gathered
@@ -165,12 +165,12 @@ class Trainer:
         hit("trainer.learned")
         self.learning.exchange.settle()
         hit("trainer.settled")
-        self.reports.learned(metrics, lags(gathered.batch, self.published.version))
+        self.reports.note_learned(metrics, lags(gathered.batch, self.published.version))
 
     def _count(self, gathered: Gathered, agreed: Agreed) -> None:
         """Count what was learned, by this learner and by all; raise where it has come to nothing too often."""
-        self.counts.learned(agreed, gathered.steps)
-        self._count_over(gathered)
+        self.counts.count_learned(agreed, gathered.steps)
+        self._finish_rollout(gathered)
         if self.learning.finite:
             return
         self.worker.control.warned(f"update {self.counts.updates} skipped: {self.reports.skipped}")
@@ -180,11 +180,11 @@ class Trainer:
                 "lower optimizer.learning_rate or set optimizer.clip_norm, and resume from the last checkpoint"
             )
 
-    def _count_over(self, gathered: Gathered) -> None:
+    def _finish_rollout(self, gathered: Gathered) -> None:
         """Count a rollout that is over, learned from or not: the next one follows."""
-        self.counts.over(gathered)
+        self.counts.finish_rollout(gathered)
         if self.rewards is not None and gathered.returns is not None:
-            self.rewards.learned(gathered.returns)
+            self.rewards.note_learned(gathered.returns)
 
     def _publish(self) -> None:
         """Publish the weights as they are; rollouts that are opened from now on are played by this version."""
@@ -237,7 +237,7 @@ class Trainer:
         steps.used += used
         if self.storage is not None:
             self.storage.store(gathered.rollout, gathered.parts)
-        self._count_over(replace(gathered, stale=stale))
+        self._finish_rollout(replace(gathered, stale=stale))
         self.link.open_next()
 
     def _pull(self) -> None:

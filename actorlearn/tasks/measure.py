@@ -158,7 +158,7 @@ def _learn_from_replay(settings: MeasureSettings, stored: TrainerReplay) -> floa
             replayed.replay.flush()
         end = trainer.total_steps  # where the learning rate has come down to 0
         steps = stored.settings.batch_steps / stored.settings.ratio
-        return measured(lambda: learning.learn_from(replayed.draw(end), end), steps, settings.seconds)
+        return measured(lambda: learning.learn_from(replayed.draw_one(end), end), steps, settings.seconds)
 
 
 def to_rest(optimizer: OptimizerSettings) -> OptimizerSettings:

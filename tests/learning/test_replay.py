@@ -35,7 +35,7 @@ def only_counting(made: Learning, did: Callable[[], object] = lambda: None) -> N
         did()
         return OptimizerStep(0.0, 0.0, 0.0, True, {"priority": torch.zeros(1, 4)})
 
-    source(made).draw = lambda env_steps: NOWHERE  # type: ignore[method-assign]
+    source(made).draw_one = lambda env_steps: NOWHERE  # type: ignore[method-assign]
     made.step = step  # type: ignore[method-assign]
 
 
@@ -190,7 +190,7 @@ def test_a_minibatch_is_regressed_on_what_the_target_network_says(tmp_path: Path
     target_network = source(made).target.network
     with torch.no_grad():
         target_network.weights.mul_(-1.5)
-    batch, sample = source(made).draw(0)
+    batch, sample = source(made).draw_one(0)
     assert sample
     following = torch.from_numpy(sample.observation[1])
     with torch.no_grad():
@@ -204,7 +204,7 @@ def test_a_minibatch_is_regressed_on_what_the_target_network_says(tmp_path: Path
 def test_priorities_are_the_errors_of_what_was_drawn(tmp_path: Path) -> None:
     made = replaying(tmp_path, {"prioritised": True, "alpha": 1.0, "beta": 1.0})
     Played(tmp_path, made).rollout(0)
-    batch, sample = source(made).draw(0)
+    batch, sample = source(made).draw_one(0)
     assert sample and batch.columns["weight"].tolist() == [[1.0] * 4]  # nothing is known of any yet
     with torch.no_grad():
         said = made.network.module(batch.observation[0])["q"].gather(-1, batch.action[0][:, None])[:, 0]
@@ -288,7 +288,7 @@ def test_steps_that_find_no_room_are_dropped_and_not_learned_whether_or_not_thei
         again = Played(tmp_path, replaying(tmp_path))
         gathered = again.take(0)
         assert gathered.steps == 0
-    again.counts.over(gathered)
+    again.counts.finish_rollout(gathered)
     assert again.counts.account.steps.dropped["no_room"] == HORIZON * ENVS
 
 

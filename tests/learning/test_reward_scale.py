@@ -33,7 +33,7 @@ def deviation(batch: Batch) -> float:
 
 @given(batch=batches())
 def test_rewards_are_divided_by_the_deviation_of_the_returns(batch: Batch) -> None:
-    scaled, _ = RewardScale(DISCOUNT).scaled(batch, [("a/0", batch.reward.shape[1])])
+    scaled, _ = RewardScale(DISCOUNT).scale(batch, [("a/0", batch.reward.shape[1])])
     torch.testing.assert_close(scaled.reward, batch.reward / deviation(batch), rtol=1e-4, atol=1e-6)
     assert scaled.observation is batch.observation
 
@@ -45,17 +45,17 @@ def test_rollouts_go_on_where_the_last_one_ended_also_through_a_checkpoint(batch
     owners = [("a/0", count)]
     one = RewardScale(DISCOUNT)
     if cut:
-        one.learned(one.scaled(rows_of(batch, 0, cut), owners)[1])
+        one.note_learned(one.scale(rows_of(batch, 0, cut), owners)[1])
     resumed = RewardScale(DISCOUNT)
     resumed.restore(json.loads(json.dumps(one.state())))
     if cut < horizon:
         last = rows_of(batch, cut, horizon)
-        scaled, returns = one.scaled(last, owners)
+        scaled, returns = one.scale(last, owners)
         torch.testing.assert_close(scaled.reward, last.reward / deviation(batch), rtol=1e-4, atol=1e-6)
-        resumed_scaled, resumed_returns = resumed.scaled(last, owners)
+        resumed_scaled, resumed_returns = resumed.scale(last, owners)
         assert torch.equal(resumed_scaled.reward, scaled.reward)
-        assert torch.equal(one.scaled(last, owners)[0].reward, scaled.reward)  # not learned from: it comes again
-        one.learned(returns), resumed.learned(resumed_returns)
+        assert torch.equal(one.scale(last, owners)[0].reward, scaled.reward)  # not learned from: it comes again
+        one.note_learned(returns), resumed.note_learned(resumed_returns)
     assert resumed.state() == one.state()
 
 
@@ -78,13 +78,13 @@ def steady(count: int, reward: float, first: bool) -> Batch:
 
 def test_returns_belong_to_owners_who_may_join_and_leave() -> None:
     scale = RewardScale(DISCOUNT)
-    scale.learned(scale.scaled(steady(3, 1.0, first=True), [("a/0", 1), ("b/0", 2)])[1])
+    scale.note_learned(scale.scale(steady(3, 1.0, first=True), [("a/0", 1), ("b/0", 2)])[1])
     assert scale.state()["returns"] == {"a/0": [1.9], "b/0": [1.9, 1.9]}
-    scale.learned(scale.scaled(steady(3, 1.0, first=False), [("b/0", 2), ("c/0", 1)])[1])
+    scale.note_learned(scale.scale(steady(3, 1.0, first=False), [("b/0", 2), ("c/0", 1)])[1])
     carried = pytest.approx(0.9 * (0.9 * 1.9 + 1.0) + 1.0)
     assert scale.state()["returns"] == {"b/0": [carried, carried], "c/0": [pytest.approx(1.9)]}
-    scale.learned(
-        scale.scaled(steady(1, 1.0, first=True), [("c/0", 1)])[1]
+    scale.note_learned(
+        scale.scale(steady(1, 1.0, first=True), [("c/0", 1)])[1]
     )  # begins a new game, as after a run was resumed
     assert scale.state()["returns"] == {"c/0": [1.9]}
     assert scale.state()["number"] == 6 + 6 + 2

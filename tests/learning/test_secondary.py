@@ -87,10 +87,10 @@ def test_priorities_are_the_primarys(tmp_path: Path) -> None:
     made, secondary = pair(tmp_path, 4, {"prioritised": True})
     learn(made, Played(tmp_path, made), range(3))
     before = source(made).replay.sampler.arrays()["priority"].copy()
-    secondary.learn_from(source(secondary).draw(0), 0)
+    secondary.learn_from(source(secondary).draw_one(0), 0)
     np.testing.assert_array_equal(source(made).replay.sampler.arrays()["priority"], before)
     for _ in range(10):  # errors of 1 and more are what is new has too
-        made.learn_from(source(made).draw(0), 0)
+        made.learn_from(source(made).draw_one(0), 0)
     assert not np.array_equal(source(made).replay.sampler.arrays()["priority"], before)
 
 

@@ -130,7 +130,7 @@ def test_an_algorithm_prepares_a_batch_once_and_learns_from_what_it_made(monkeyp
     def watched(part: Batch, env_steps: int) -> OptimizerStep:
         parts.append(part)
         made_of_it = step(part, env_steps)
-        told.append(made_of_it.reported())
+        told.append(made_of_it.row())
         return made_of_it
 
     monkeypatch.setattr(made, "step", watched)

@@ -48,7 +48,7 @@ def test_stale_steps_are_left_out_and_counted_once_it_is_over(tmp_path: Path) ->
         assert gathered.batch.observation.shape == (T + 1, 2 * ENVS, 2)
         assert gathered.batch.reward.shape == (T, 2 * ENVS)
     assert counts.account.steps.dropped_steps == counts.episodes.finished == 0
-    counts.over(twice[1])
+    counts.finish_rollout(twice[1])
     assert (account.steps.dropped["stale"], account.rollouts_learned) == ((T - 1) * ENVS, ROLLOUT + 1)
     assert (counts.episodes.finished, counts.episodes.mean()) == (ENVS, 2.0 * (T - 1))
 
@@ -60,5 +60,5 @@ def test_returns_that_scale_rewards_go_on_only_from_a_rollout_that_was_learned(t
     once, again = (gatherer.gather(ROLLOUT, parts, version=9) for _ in range(2))
     assert torch.equal(once.batch.reward, again.batch.reward) and scale.state() == before
     assert again.returns is not None and set(again.returns.running) == {part.owner for part in parts}
-    scale.learned(again.returns)
+    scale.note_learned(again.returns)
     assert set(scale.state()["returns"]) == {"simulator-0.0/0", "simulator-0.0/1"}

@@ -51,7 +51,7 @@ class Scene:
         self.counts.env_steps += steps
         self.counts.updates += 1
         self.counts.account.steps.used += steps
-        self.reports.learned(METRICS, np.full(steps, lag))
+        self.reports.note_learned(METRICS, np.full(steps, lag))
 
     def report(self, at_s: float) -> dict[str, float]:
         self.now_s = at_s

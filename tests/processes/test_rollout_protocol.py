@@ -279,7 +279,7 @@ class Protocol(RuleBasedStateMachine):
             return
         gathered = self.gatherer.gather(self.members.next, parts, self.version)
         batch = gathered.batch
-        self.counts.over(gathered)
+        self.counts.finish_rollout(gathered)
         for b in range(batch.action.shape[1]):
             self._check(batch.environments(torch.tensor([b])))
         assert self.episodes.finished == self.whole_games
