@@ -19,7 +19,7 @@ BIN := .venv/bin
 # The stamp holds the folder it was made in: a virtual environment does not survive being moved.
 STAMP := .venv/.installed
 
-.PHONY: help setup run test nightly lint bench chaos docs clean
+.PHONY: help setup run test nightly lint bench chaos pages docs clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' "$(ROOT)/Makefile" | expand -t 16
@@ -65,6 +65,14 @@ bench: setup  ## measure this machine
 chaos: setup  ## FAULTS random faults over living runs of all modes, drawn from SEED; goes on where it was left
 	@cd "$(ROOT)"
 	exec $(BIN)/python -m tests.chaos --faults $(FAULTS) --seed $(SEED) --jobs $(JOBS)
+
+pages: setup  ## make the generated pages of docs/ and the schema of topologies anew
+	@cd "$(ROOT)"
+	$(BIN)/python -m launch.page > docs/commands.md
+	$(BIN)/python -m launch.topology.page > docs/topology.md
+	$(BIN)/python -m launch.topology.page --schema > launch/topology/topology.schema.json
+	$(BIN)/python -m actorlearn.metrics.page > docs/metrics.md
+	$(BIN)/python -m actorlearn.wire.page > docs/messages.md
 
 docs: setup  ## HTML of docs/ in build/docs; a warning or a link that leads nowhere is an error
 	@cd "$(ROOT)"

@@ -9,14 +9,14 @@ from typing import Any
 
 import yaml
 
-from launch.topology import load, reference, sources, strict_yaml
+from launch.topology import load, page, sources, strict_yaml
 from launch.topology.load import TopologyError
 from tests.fuzz.nearly import nearly
 from tests.fuzz.targets.door import Target, refused
 from tests.fuzz.watched import watched
 
 CARTPOLE = "env: {id: CartPole-v1}\nmodel: {name: mlp}\nalgorithm: {name: a2c}\n"
-reference.page()  # what the types say of keys is found out once, by evaluating annotations, and not from any bytes
+page.page()  # what the types say of keys is found out once, by evaluating annotations, and not from any bytes
 
 
 def _topology(data: bytes, _folder: Path) -> bool:

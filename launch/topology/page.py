@@ -1,13 +1,13 @@
 """Documents generated from the keys of a topology: the JSON schema that editors use, and the page that people read.
 
-    python -c 'from launch.topology.reference import write; write()'
-
-writes both anew, in a checkout: ``topology.schema.json`` here and ``docs/topology.md``.
+python -m launch.topology.page > docs/topology.md
+python -m launch.topology.page --schema > launch/topology/topology.schema.json
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,9 @@ from launch.topology.strict_yaml import number, show
 from launch.topology.validate import UNBOUNDED, interval
 
 SCHEMA_FILE = Path(__file__).with_name("topology.schema.json")
-PAGE_FILE = Path(__file__).resolve().parents[2] / "docs" / "topology.md"
 HEAD = """# Topology reference
 
-Written from the settings themselves by `python -c 'from launch.topology.reference import write; write()'`.
+This page is made from the settings themselves by `python -m launch.topology.page > docs/topology.md`.
 
 A topology is one YAML file. All keys but `env.id` may be left out. Where a default is two, a / b, they are those of
 Atari games (ids that start with `ALE/`) and of all other environments, with the algorithm a2c unless another is named.
@@ -64,12 +63,6 @@ WORDS = {
 }
 _GROUPED_DIGITS = r"^[-+]?[1-9][0-9]{0,2}(_[0-9]{3})+$"
 _REFERENCE = "#/$defs/{name}"
-
-
-def write() -> None:
-    """Write the schema and the page anew."""
-    SCHEMA_FILE.write_text(schema_text(), encoding="utf-8")
-    PAGE_FILE.write_text(page(), encoding="utf-8")
 
 
 def schema_text() -> str:
@@ -241,3 +234,7 @@ def _of_algorithms() -> Iterator[str]:
             }
             said = ", ".join(f"{key} {_said(value)}" for key, value in (wanted | numbers).items())
             yield f"| {spec.name} | {kind} | {said} |"
+
+
+if __name__ == "__main__":
+    print(schema_text() if sys.argv[1:] == ["--schema"] else page(), end="")

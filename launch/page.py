@@ -1,0 +1,56 @@
+"""The reference page of commands, made from the command line: ``python -m launch.page > docs/commands.md``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from launch.cli import app
+
+_HEAD = """# Commands
+
+All commands of `actorlearn`, which `--help` behind each shows too. This page is made from `launch/cli.py` by
+`python -m launch.page > docs/commands.md`. [Operating](operating.md) says what to do when, and has the exit statuses.
+"""
+
+
+def page() -> str:
+    """Return the page, in Markdown: what each command does, and a table of its arguments and options."""
+    group: Any = typer.main.get_command(app)
+    panels: dict[str, list[str]] = {}
+    for name, command in group.commands.items():
+        panels.setdefault(command.rich_help_panel, []).append(_command(name, command))
+    return _HEAD + "".join(f"\n## {panel}\n" + "".join(commands) for panel, commands in panels.items())
+
+
+def _command(name: str, command: Any) -> str:
+    given = [_written(parameter) for parameter in command.params if not parameter.opts[0].startswith("-")]
+    usage = " ".join(["actorlearn", name, *given, "[OPTION]..."])
+    lines = [f"\n### {name}\n", f"`{usage}`\n", f"{command.help}\n", "| | | default |", "|---|---|---|"]
+    lines += [f"| `{_written(own)}` | {_escaped(own.help)} | {_default(own)} |" for own in command.params]
+    return "\n".join(lines) + "\n"
+
+
+def _written(parameter: Any) -> str:
+    """Return an argument or option as it is written on the command line."""
+    value = parameter.metavar or parameter.name.upper()
+    if not parameter.opts[0].startswith("-"):
+        return value if parameter.required or value.startswith("[") else f"[{value}]"
+    flags = ", ".join([*parameter.opts, *parameter.secondary_opts])
+    return flags if parameter.is_flag else f"{flags} {value}"
+
+
+def _default(parameter: Any) -> str:
+    """Return a default as the table has it: nothing for flags, and where the description says what holds instead."""
+    if parameter.required:
+        return "required"
+    return "" if parameter.default in (None, False) else f"`{parameter.default}`"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    print(page(), end="")
