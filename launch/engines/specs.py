@@ -1,10 +1,10 @@
-"""Engines: what starts the processes of a run. Each is described by a spec and comes in by an entry point.
+"""Engines start the processes of a run. Each is described by a spec and registered by an entry point.
 
     [project.entry-points."actorlearn.engines"]
     my-engine = "my_package.my_engine:SPEC"
 
 ``actorlearn run TOPOLOGY --engine my-engine`` then has the loop start, signal and reap processes through the `Spawner`
-that the engine opens. The shipped one, ``local``, starts them on this machine and comes in by the same door.
+that the engine opens. The shipped one, ``local``, starts them on this machine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Activity of a process, as the kernel sees it: running, waiting for a disk, waiting, or stopped.
 
-Reads /proc, of the process and of those it has started: an environment may be a program of its own. A process that
-others keep off the processor counts as running, because it wants to.
+Reads /proc, of the process and its descendants: an environment may be a program of its own. A process that is ready but
+waits for a processor counts as running.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CLOCK_TICKS_PER_S = sysconf("SC_CLK_TCK")
 
 
 class Activity(StrEnum):
-    """Kind of activity, in the words that a person reads."""
+    """Kind of activity, as shown to users."""
 
     RUNNING = "it computes"
     DISK = "it waits for a disk or another device"
@@ -28,16 +28,16 @@ class Activity(StrEnum):
 
 
 class Watch:
-    """One process, looked at again and again."""
+    """Repeated observation of one process."""
 
     def __init__(self, pid: int, proc: Path = Path("/proc")) -> None:
-        """Begin to watch: the first look sees only what happens at that moment."""
+        """Watch a process; the first ``look`` has no interval before it and sees only the present states."""
         self._pid = pid
         self._proc = proc
         self._before: tuple[float, float] | None = None
 
     def look(self, now_s: float) -> Activity:
-        """Return its activity since the last look; ``now_s`` are seconds of any steady clock."""
+        """Return the activity since the last look; ``now_s`` are seconds of any steady clock."""
         own = self._states(self._pid)
         if not own:
             return Activity.GONE
@@ -52,16 +52,16 @@ class Watch:
         return Activity.DISK if "D" in states else Activity.WAITING
 
     def _states(self, pid: int) -> list[str]:
-        """One letter for each of its threads."""
+        """Return the state letter (proc(5)) of each thread."""
         return [fields[0] for task in self._threads(pid) if (fields := _fields(task / "stat"))]
 
     def _spent_s(self, pid: int) -> float:
-        """Seconds of processor time of all threads it ever had, and of its children that have ended."""
+        """Return the processor time in seconds of all its threads, ended ones included, and of its ended children."""
         fields = _fields(self._proc / str(pid) / "stat")
         return sum(int(ticks) for ticks in fields[11:15]) / _CLOCK_TICKS_PER_S
 
     def _descendants(self, pid: int) -> list[int]:
-        """Return the processes it has started, and theirs; none on a kernel that does not list them."""
+        """Return the pids of all descendants; empty on a kernel that does not list children."""
         found: list[int] = []
         for task in self._threads(pid):
             with suppress(OSError):

@@ -13,7 +13,7 @@ from pathlib import Path
 PROCESS = Path("/proc/self")
 AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 QUOTA_FILE = {1: "cpu.cfs_quota_us", 2: "cpu.max"}
-"""Version -> the file of a group that says how much time it may use in a period."""
+"""Version -> file with a group's quota: its processor time per period."""
 PERIOD_FILE = "cpu.cfs_period_us"
 """File with the period of version 1; version 2 has both numbers in one file."""
 
@@ -23,9 +23,9 @@ class Quota:
     """A limit on the time of all processes in a group together."""
 
     cores: float
-    """Seconds of processor time a second; 1.5 is one core and half of another, or three quarters of two."""
+    """Processor seconds per second; 1.5 is one core and half of another, or three quarters of two."""
     file: Path
-    """File in which it stands."""
+    """File that sets the limit."""
     version: int
 
 
@@ -88,9 +88,9 @@ def quota(process: Path = PROCESS) -> Quota | None:
 
 
 def autogroups(file: Path = AUTOGROUP) -> bool | None:
-    """Whether sessions share the cores evenly, so that nice counts within one alone; None where it is not known.
+    """Whether sessions share the cores evenly, so that nice counts only within a session; None where unknown.
 
-    It is so for processes of the root group; between others their groups decide.
+    Applies to processes of the root group; processes in other groups are scheduled by group.
     """
     try:
         return file.read_text().strip() == "1"
@@ -116,7 +116,7 @@ def _paths(lines: Iterable[str]) -> dict[int, Path]:
 
 
 def _below(mount: Path, root: Path, path: Path) -> Path:
-    """A group's folder, where ``root`` of its hierarchy is what is mounted; outside of that only the mount is seen."""
+    """Return a group's folder below a mount that shows ``root`` of the hierarchy; the mount itself for one outside."""
     folder = mount / path.relative_to(root) if path.is_relative_to(root) and ".." not in path.parts else mount
     return folder if folder.is_dir() else mount
 

@@ -1,6 +1,6 @@
-"""Cores of this machine that a run may use: how many, also under a quota on their time, and in which order to use them.
+"""Cores of this machine that a run may use: their number, the quota on their time, and the order to use them in.
 
-Reads the allowed set (what cpusets, Slurm or taskset leave), the quota of control groups, and /sys; changes nothing.
+Reads the allowed set (as restricted by cpusets, Slurm or taskset), the quota of control groups, and /sys.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Cores:
 
     @classmethod
     def here(cls) -> Cores:
-        """This process's own."""
+        """Return the cores of this process."""
         return cls(allowed_cores(), quota())
 
     @property
@@ -68,8 +68,8 @@ def begun_cores() -> int:
 def in_turn(allowed: Iterable[int] | None = None, system: Path = SYSTEM) -> list[int]:
     """Allowed CPUs in the order in which to give them out.
 
-    First one CPU of every physical core, node by node, so that neighbours share memory; then their hyper-threads. Where
-    the kernel tells nothing, by number.
+    First one CPU of every physical core, node by node, so that neighbours share memory; then their hyper-threads. By
+    number where /sys does not describe the topology.
     """
     cpus = sorted(os.sched_getaffinity(0) if allowed is None else allowed)
     nodes = {cpu: number for number, listed in _nodes(system) for cpu in listed}

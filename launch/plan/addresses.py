@@ -44,15 +44,15 @@ class Addresses:
         return self.segment("progress")
 
     def segment(self, name: str) -> Shm:
-        """A segment that the run has one of."""
+        """Return the address of a segment that the run has once."""
         return self.folders.segment(name)
 
     def each(self, kind: str) -> ByLearner[Shm]:
-        """The segments of a kind that every learner has one of."""
+        """Return the addresses of a kind of segment that every learner has."""
         return ByLearner(self.segment(kind))
 
     def own(self, kind: str, learner: int) -> Shm:
-        """One learner's segment of such a kind."""
+        """Return the address of one learner's segment of a kind."""
         return self.each(kind).of(learner)
 
     def blocks(self, simulator: ProcessId) -> Shm:
@@ -72,7 +72,7 @@ class Addresses:
         return self.checkpoints(learner) / ".states"
 
     def settings(self, process: ProcessId) -> Path:
-        """The file with what one incarnation of a process is told."""
+        """Return the settings file of one incarnation of a process."""
         return self.run_dir / "settings" / f"{process.socket_id}.json"
 
 

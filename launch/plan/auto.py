@@ -1,7 +1,7 @@
 """Decides every ``auto`` of a topology: values that depend on the machine, each with the measurement behind it.
 
-Reads a topology and what the processor can do; returns the topology without any ``auto``, and why. Numbers that follow
-the cores and that nobody has written are explained too. ``actorlearn check`` and ``top`` show the reasons, and the run
+Reads a topology and the processor's features; returns the topology without any ``auto``, and the reasons. Defaults that
+follow from the number of cores are explained too. ``actorlearn check`` and ``top`` show the reasons, and the run
 folder's topology has the values, so a run can be repeated on another machine.
 """
 
@@ -25,12 +25,12 @@ from launch.topology.validate import listed
 
 AUTO = "auto"
 LARGE_BATCH = 64
-"""Rows from which learning in bfloat16 is faster: below, converting all weights costs what the products save."""
+"""Rows from which learning in bfloat16 is faster; with fewer, converting the weights costs as much as it saves."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One ``auto`` that was decided, one number that was left to the machine, or one key that was left out."""
+    """A key whose value was chosen: an ``auto``, a default that follows the machine, or a key that was left out."""
 
     key: str
     value: Any
@@ -51,7 +51,7 @@ def cpu_flags() -> frozenset[str]:
 
 
 def choose(topology: Topology, flags: Collection[str], cores: Cores) -> tuple[Topology, list[Choice]]:
-    """Decide every ``auto`` for a processor with these instruction sets, and explain what followed these cores."""
+    """Decide every ``auto`` for a processor with these instruction sets, and explain defaults that follow its cores."""
     simulators, trainer, inference = topology.simulators, topology.trainer, topology.inference
     if topology.replay:
         learned = 2 * topology.replay.batch_size  # transitions, of two rows each
@@ -75,7 +75,7 @@ def choose(topology: Topology, flags: Collection[str], cores: Cores) -> tuple[To
 
 
 def rows_answered(topology: Topology) -> int:
-    """Environments whose rows are answered together: by the server with most of them, or by a simulator for itself."""
+    """Return the rows of one acting pass: environments of the largest server, or of a simulator that acts itself."""
     simulators, inference = topology.simulators, topology.inference
     members = -(-simulators.count // inference.count) if inference.count else 1
     return inference.batch_rows or members * simulators.envs // simulators.groups
@@ -130,10 +130,11 @@ def _precision(topology: Topology, device: str, rows: int, flags: Collection[str
 
 
 def _acting(topology: Topology, device: str, learning: str, flags: Collection[str]) -> tuple[str, str]:
-    """The trainer's precision where both of them tell how probable an action is, and on one kind of device.
+    """Return the precision of acting, and why: the trainer's, if the algorithm uses probability ratios, on one device.
 
-    One in bf16 and one in fp32 give ratios of unchanged weights that are off by 0.001 to 0.004 in the mean and by 0.01
-    to 0.15 at worst, both in bf16 by less than 1e-5. The pass takes as long in either: 1.2 and 1.0 ms for 16 rows.
+    Acting in one precision and learning in the other gives ratios of unchanged weights that are off by 0.001 to 0.004
+    on average and by 0.01 to 0.15 at worst; with both in bf16 by less than 1e-5. The pass takes as long in either: 1.2
+    and 1.0 ms for 16 rows.
     """
     name = topology.algorithm.name
     if ALGORITHMS.spec(name).by_ratio and device.partition(":")[0] == topology.trainer.device.partition(":")[0]:

@@ -1,8 +1,7 @@
-"""Exact resume: where a run that was interrupted goes on bit for bit as if it had not been, and where not, and why.
+"""Exact resume: whether a resumed run continues bit for bit as if it had not been interrupted, and why not otherwise.
 
-Pure. Reads a topology and what environment and network turned out to be. With every checkpoint, each simulator's
-environments, rows and generators are then saved (``processes/simulator_snapshots.py``); all else is in every checkpoint
-anyway.
+Pure. Reads a topology and the description of environment and network. For an exact resume, checkpoints also contain
+each simulator's environments, rows and generators (``processes/simulator_snapshots.py``).
 """
 
 from __future__ import annotations
@@ -23,12 +22,11 @@ from launch.topology.modes import mode
 
 KEY = "checkpoint.exact"
 MOST_BYTES = 256 << 20
-"""Largest blocks of a learner with which ``auto`` is exact: a run stopped within a rollout saves what is in them.
-"""
+"""Largest total size of a learner's blocks with which ``auto`` is exact: snapshots within a rollout contain them."""
 
 
 def hindrances(topology: Topology, description: Description) -> list[str]:
-    """Return the reasons why a resumed run would not go on as if it had not been interrupted; empty where it would."""
+    """Return the reasons why a resumed run would not continue exactly; empty where it would."""
     simulators = topology.simulators
     several = simulators.blocks > 1 and simulators.weights == "newest"
     devices = {"trainer.device": topology.trainer.device, "inference.device": topology.inference.device}
@@ -66,7 +64,7 @@ def chosen(topology: Topology, description: Description) -> Choice:
 def depends_on(topology: Topology) -> dict[str, Any]:
     """Return the keys that must not change for simulators to go on from snapshots; saved with these by trainers.
 
-    Whatever else is changed at a resume changes how the run goes on, and not from where.
+    Other keys may change at a resume: they change how the run continues, and not its starting state.
     """
     resolved = tree(topology)
     keys = ["seed", "mode", "learners.count", "algorithm.name", "algorithm.horizon"]
@@ -97,7 +95,7 @@ def begins_anew(states: Sequence[Mapping[str, Any]], simulators: Sequence[Sequen
 
 
 def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """The first key that is not what it was, in words; empty where all are."""
+    """Describe the first changed key; empty where none has changed."""
     for key in dict.fromkeys((*now, *before)):
         if before.get(key) != now.get(key):
             return f"{key} was {before.get(key)!r} and is {now.get(key)!r}"

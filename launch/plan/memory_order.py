@@ -1,7 +1,4 @@
-"""Whether a processor keeps the order of stores that shared memory relies on, and what follows where it does not.
-
-``actorlearn/memory/shared.py`` says what is relied on.
-"""
+"""Checks that the processor keeps the order of stores that ``actorlearn/memory/shared.py`` relies on."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ ORDERED = ("x86_64", "AMD64")
 
 
 def disorder(machine: str = "") -> str:
-    """Return what is wrong with a machine, this one if none is named; empty where nothing is."""
+    """Describe the problem with a machine's memory order; empty where there is none. Default: this machine."""
     machine = machine or platform.machine()
     if machine in ORDERED:
         return ""

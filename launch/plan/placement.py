@@ -18,7 +18,7 @@ class Processor(NamedTuple):
     device: str
     """Device as torch names it: cpu, or cuda:0."""
     core: int | None
-    """The one core it stays on; None where the kernel chooses."""
+    """Core that the process is pinned to; None where the kernel chooses."""
 
 
 @dataclass(frozen=True)

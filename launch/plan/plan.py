@@ -1,7 +1,7 @@
 """The plan: which processes and segments a topology means on a machine with these cores. Pure data; can be printed.
 
-What it must know of environment and network is in its Description. Where the run lies is in its Addresses, which
-processes it has while it goes on in its ProcessTable, and what it goes on from in its Resumption.
+Beside a Plan, a run has a Description of environment and network, Addresses of segments and sockets, a ProcessTable of
+its present processes, and a Resumption: the checkpoints it continues from.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class Plan:
     description: Description
     cores: Cores
     choices: tuple[Choice, ...]
-    """Values that ``auto`` became, and those that followed the cores, each with its reason."""
+    """Values chosen for ``auto``, and defaults that follow the cores, each with its reason."""
     exact: bool
-    """Whether checkpoints have all that a run goes on from as if it had not been interrupted."""
+    """Whether checkpoints allow an exact resume."""
     processes: tuple[PlannedProcess, ...]
     """Processes that the run begins with, in the order in which they are started."""
 
     @property
     def block_shape(self) -> BlockShape:
-        """The numbers of every simulator's segment."""
+        """Shape of every simulator's segment."""
         return block_shape(self.topology, self.description)
 
     @property
@@ -73,7 +73,7 @@ class Plan:
 
     @property
     def bytes_total(self) -> int:
-        """Shared memory the run needs at its start."""
+        """Bytes of shared memory that the run needs at its start."""
         return sum(segment.bytes for segment in self.segments)
 
     @property
@@ -88,7 +88,7 @@ class Plan:
         return mode(self.topology).graph(asked(self.topology))
 
     def mailbox(self, process: PlannedProcess, addresses: Addresses) -> str:
-        """Return the endpoint on which a trainer listens for other learners; "" where none sends it anything."""
+        """Return the endpoint on which a trainer receives other learners' messages; "" where it has none."""
         if not ROLES.spec(process.id.role).learns:
             return ""
         listens = mode(self.topology).exchange(process.id.learner, 0, asked(self.topology), addresses.folders).listens

@@ -1,7 +1,7 @@
-"""Finds out what a topology's environment and network look like, by asking a child process.
+"""Describes a topology's environment and network, by building them in a child process.
 
-The supervisor and the command line thereby import neither torch nor any environment, and an environment or network that
-cannot be built is one line of error before anything is started.
+The supervisor and the command line thus import neither torch nor any environment, and an environment or network that
+cannot be built gives a one-line error before any process is started.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unseen(self) -> str:
-        """A line about what is left out; empty where nothing is."""
+        """Line about parts of the observations that are left out; empty where none are."""
         what = " and ".join(self.left_out)
         return f"of its observations {what} is left out: networks see numbers" if what else ""
 

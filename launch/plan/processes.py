@@ -21,7 +21,7 @@ class PlannedProcess:
     id: ProcessId
     """Identity of its first incarnation."""
     index: int
-    """Row in the progress segment; that of a process that has left is used again."""
+    """Row in the progress segment; the row of a process that has left is reused."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""Point from which a run goes on: checkpoints of its earlier lives, or nothing. Found once, before it begins."""
+"""The checkpoints from which a resumed run continues, found once before it begins."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ class Resumption:
     began_s: float
     """CLOCK_MONOTONIC at the run's time zero, in seconds: earlier than now by the time a resumed run has taken."""
     resumed: bool = False
-    """Whether there is anything to go on from."""
+    """Whether the run continues from checkpoints."""
     env_steps: int = 0
     """Environment steps of the checkpoint that the run goes on from, the newest of several; 0 for a new run."""
     checkpoints: tuple[str, ...] = ()
     """Checkpoints whose weights learners go on with, each once, as paths in the run folder."""
     goes_on_from: Mapping[int, Path] = field(default_factory=dict)
-    """The checkpoint of each learner whose simulators go on where they stood too; none where others begin."""
+    """Learner -> checkpoint from which its simulators continue exactly; empty where simulators begin anew."""
     begins_anew: str = ""
     """Reason why simulators of a resumed run begin anew; empty where they do not."""
     damaged: tuple[str, ...] = ()
-    """Warnings about newer checkpoints that are damaged, where trainers do not look for themselves."""
+    """Warnings about newer, damaged checkpoints, where trainers do not report these themselves."""
     left_out: Mapping[int, str] = field(default_factory=dict)
-    """Learners of the topology, and their trainers' names, without which the run begins: they were detached before."""
+    """Learners of the topology that were detached in an earlier life and are left out -> their trainers' names."""
     learners_so_far: int = 0
-    """Learners with these numbers have left checkpoints: a learner that is attached gets none of them."""
+    """Number of learners so far: those below it may have checkpoints, so an attached learner gets a higher number."""

@@ -43,7 +43,7 @@ class Briefing:
     """Without any ``auto``."""
     description: Description
     exact: bool
-    """Whether checkpoints have all that a run goes on from as if it had not been interrupted."""
+    """Whether checkpoints allow an exact resume."""
     addresses: Addresses
     placement: Placement
     resumption: Resumption
@@ -96,12 +96,12 @@ def own_weights(topology: Topology) -> bool:
 
 
 def trainer_of(topology: Topology, learner: int) -> ProcessId:
-    """A learner's trainer: a number tells several apart, and those that may come."""
+    """Return the id of a learner's trainer; it has a number in its name unless it will always be the only one."""
     return trainer_id(learner, sole=not mode(topology).several(topology.learners.count))
 
 
 def server_of(topology: Topology, simulator: ProcessId) -> ProcessId:
-    """The inference server that answers a simulator; number 0 where it answers itself."""
+    """Return the id of the inference server that answers a simulator; number 0 where the simulator acts itself."""
     servers = topology.inference.count
     number = simulator.learner * servers + simulator.number % max(servers, 1)
     return ProcessId("inference", number, simulator.learner)
@@ -109,7 +109,7 @@ def server_of(topology: Topology, simulator: ProcessId) -> ProcessId:
 
 def _simulator(briefing: Briefing, base: dict[str, Any], incarnation: Incarnation) -> SimulatorSettings:
     topology, process, addresses = briefing.topology, incarnation.id, briefing.addresses
-    # Every incarnation, and every resumption, meets new games; a run from the start meets the same ones each time.
+    # Every incarnation, and every resumption, plays new games; a run from the start plays the same ones each time.
     moment = [topology.seed, process.number, process.incarnation, briefing.resumption.env_steps]
     seeds = np.random.SeedSequence(moment).generate_state(topology.simulators.envs)
     local = topology.inference.count == 0
@@ -121,7 +121,7 @@ def _simulator(briefing: Briefing, base: dict[str, Any], incarnation: Incarnatio
         wakeup=addresses.wakeup(process),
         inference_wakeup=None if local else addresses.wakeup(server_of(topology, process)),
         trainer_wakeup=addresses.wakeup(trainer_of(topology, process.learner)),
-        env_seeds=[int(seed >> 1) for seed in seeds],  # 31 bits: what every simulator's generator takes
+        env_seeds=[int(seed >> 1) for seed in seeds],  # 31 bits, as some simulators' generators take no more
         decorrelation_steps=topology.simulators.decorrelation_steps,
         reset=topology.simulators.reset,
         weights=addresses.own("weights", process.learner),
@@ -133,7 +133,7 @@ def _simulator(briefing: Briefing, base: dict[str, Any], incarnation: Incarnatio
 
 
 def _resumes(briefing: Briefing, process: ProcessId) -> str:
-    """The snapshot that a simulator of a resumed run goes on from; "" where it begins anew."""
+    """Return the path of the snapshot that a simulator of a resumed run continues from; "" where it begins anew."""
     folder = briefing.resumption.goes_on_from.get(process.learner) if process.incarnation == 0 else None
     path = folder / snapshot_of(process.name) if folder else None
     return str(path) if path and path.exists() else ""
@@ -195,7 +195,7 @@ def _trainer(briefing: Briefing, base: dict[str, Any], incarnation: Incarnation)
 
 
 def _replay(briefing: Briefing, learner: int) -> TrainerReplay | None:
-    """A learner's replay, where the algorithm has one."""
+    """Return the settings of a learner's replay; None where the algorithm has none."""
     if briefing.topology.replay is None:
         return None
     return TrainerReplay(

@@ -1,4 +1,4 @@
-"""Shared memory of a run: which segments it has, and what they are laid out by, from topology and description.
+"""Segments of a run's shared memory and their layouts, from topology and description.
 
 Pure.
 """
@@ -25,7 +25,7 @@ def environments(topology: Topology) -> int:
 
 
 def block_shape(topology: Topology, description: Description) -> BlockShape:
-    """The numbers of every simulator's segment."""
+    """Return the shape of every simulator's segment."""
     return BlockShape(
         groups=topology.simulators.groups,
         blocks=topology.simulators.blocks,
@@ -40,7 +40,7 @@ def block_shape(topology: Topology, description: Description) -> BlockShape:
 
 
 def replay_shape(topology: Topology, description: Description, numbers: ReplaySettings) -> ReplayShape:
-    """The shape of every learner's replay: a ring for each environment, of equal parts of the capacity."""
+    """Return the shape of every learner's replay: one ring per environment, all of equal size."""
     rings = topology.simulators.environments
     return ReplayShape(
         rings=rings,
@@ -58,7 +58,7 @@ def replay_shape(topology: Topology, description: Description, numbers: ReplaySe
 
 
 def learner_segments(topology: Topology, description: Description) -> dict[str, tuple[list[Field], str]]:
-    """Kinds of segments that every learner has one of: fields, and what is in it."""
+    """Return the kinds of segments that every learner has: kind -> (fields, description)."""
     weights, slots = weights_fields(description.weights), slots_in_words(description.weights, "weights")
     kinds = {"weights": (weights, slots), "rollouts": (rollouts_fields(), "which rollouts may be begun")}
     kinds["account"] = (account_fields(), "what became of its experience")
@@ -75,7 +75,7 @@ def learner_segments(topology: Topology, description: Description) -> dict[str, 
 
 
 def run_segments(topology: Topology, description: Description) -> list[tuple[str, list[Field], str]]:
-    """Segments that a run has one of: name, fields, and what is in it."""
+    """Return the segments that a run has once: (name, fields, description)."""
     made = [("progress", progress_fields(len(SECTIONS)), f"heartbeats of {ROWS} processes")]
     return [*mode(topology).run_segments(asked(topology), _sizes(topology, description)), *made]
 

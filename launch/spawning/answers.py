@@ -1,6 +1,6 @@
-"""Answers of child processes, one line of JSON each: what an environment is, what a checkpoint scores, what torch sees.
+"""Answers of child processes, one line of JSON each: an environment's shapes, a checkpoint's scores, torch's devices.
 
-Whatever takes memory and seconds to import, or may end its process, is thereby never imported by the command line.
+Child processes do the slow and risky imports (torch, environments), so that the command line never does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class NoAnswerError(RuntimeError):
 
 
 def ask(command: Sequence[str], limit_s: float | None = None, **environment: str) -> Any:
-    """Run a command to its end and return its answer; it ends with us, and what it has started with it.
+    """Run a command to its end and return its answer; the command and its descendants end with this process.
 
     Raises NoAnswerError, OSError, and subprocess.TimeoutExpired after ``limit_s``.
     """

@@ -1,12 +1,13 @@
-"""The guardian of a run: parent of all its processes, so that whatever they start themselves ends when they do.
+"""The guardian of a run: parent of all its processes, so that the programs they start end with them.
 
-A process of its own that outlives a supervisor killed by SIGKILL. The kernel gives it every orphan below it (it is
-their subreaper, prctl(2)), also one that has left its process group, session and environment: nothing that a run has
-started can get away from it. When the supervisor is gone it kills its children, whereupon theirs are its own, until
-there are none. When a role has ended it kills what carries that role's mark; what has put it off ends with the run.
+A separate process that outlives a supervisor killed by SIGKILL. As a subreaper (prctl(2)) it becomes the parent of
+every orphan below it, even of one that has left its process group, session and environment, so no descendant of a run
+escapes. When the supervisor is gone it kills its children, then inherits and kills theirs, until there are none. When a
+role's process has ended it kills the processes that carry its mark, an environment variable; a process that has cleared
+the variable ends with the run.
 
-Should the guardian itself be killed, the kernel ends the roles (``processes/__main__``); the supervisor ends what
-carries the run's mark, and goes on with another guardian.
+If the guardian itself is killed, the kernel ends the roles' processes (``processes/__main__.py``); the supervisor kills
+all processes that carry the run's mark, and starts another guardian.
 
 Run as a script, ``guardian.py SOCKET ABOUT``, and imported for ``Guardian``, the supervisor's end of that socket. Each
 request is one JSON object and has one answer; nothing but the standard library is loaded.
@@ -29,17 +30,17 @@ from pathlib import Path
 from typing import Any, TextIO
 
 RUN_MARK, ROLE_MARK = "ACTORLEARN_RUN_ID", "ACTORLEARN_PROCESS"
-"""Environment variables, inherited by what a role starts: the run, and name and incarnation of the role."""
+"""Environment variables inherited by a role's descendants: the run id; and the process's name and incarnation."""
 PARENT = "ACTORLEARN_PARENT_PID"
-"""Environment variable: id of the process that a role does not outlive."""
+"""Environment variable: pid of the parent; a role's process ends with it."""
 
 _PR_SET_CHILD_SUBREAPER = 36
 ANSWER_S = 10.0
-"""Longest wait for an answer, which takes a millisecond; a guardian that is stopped is taken for dead."""
+"""Longest wait for an answer, in seconds, which takes a millisecond; a stopped guardian is taken for dead."""
 START_S = 120.0
-"""Longest wait for a process to be started, and the guardian before it: both wait for the interpreter's disk."""
+"""Longest wait for the start of a process, or of the guardian, in seconds: both read the interpreter from disk."""
 _END_S = 10.0
-"""Longest that ending everything may take; a process may hang in the kernel, and other users' cannot be killed."""
+"""Longest time for ending all processes, in seconds; some may hang in the kernel, and other users' are not killable."""
 _TURN_S = 0.005
 _REQUEST_BYTES = 1 << 16
 
@@ -49,10 +50,10 @@ class GuardianLostError(OSError):
 
 
 class Guardian:
-    """The supervisor's end: starts a guardian, and processes as its children. Descriptors are the caller's to close."""
+    """The supervisor's end: starts a guardian, and processes as its children. The caller closes the descriptors."""
 
     def __init__(self, about: str) -> None:
-        """Start it; ``about`` tells people who look at the process list what it guards. Raises OSError."""
+        """Start a guardian; ``about`` describes the run in the process list. Raises OSError."""
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         number = theirs.fileno()
         try:
@@ -61,7 +62,7 @@ class Guardian:
                 pass_fds=[number],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                process_group=0,  # a Ctrl-C in the terminal is the supervisor's to understand
+                process_group=0,  # Ctrl-C in the terminal must reach the supervisor only
             )
         except BaseException:
             self._socket.close()
@@ -75,9 +76,9 @@ class Guardian:
         return self._process.pid
 
     def start(self, command: Sequence[str], environment: Mapping[str, str], out: int, err: int) -> tuple[int, int]:
-        """Start a command in a process group of its own; its pid and a pidfd. ``environment`` adds to this process's.
+        """Start a command in its own process group; returns pid and pidfd. ``environment`` adds to this process's.
 
-        Raises OSError when it cannot be started, GuardianLostError when there is no guardian.
+        Raises OSError when the command cannot be started, GuardianLostError when the guardian is gone.
         """
         answer, descriptors = self._ask({"start": list(command), "environment": dict(environment)}, [out, err])
         if "error" in answer:
@@ -89,11 +90,11 @@ class Guardian:
         self._ask({"kill": pid})
 
     def returncode(self, pid: int) -> int:
-        """Wait for the end of a process and return what it came to; it is forgotten. Raises GuardianLostError."""
+        """Wait for the end of a process, reap it, and return its exit code. Raises GuardianLostError."""
         return int(self._ask({"wait": pid})[0]["returncode"])
 
     def close(self) -> None:
-        """Have everything ended, and wait for that."""
+        """End all processes and the guardian, and wait for that."""
         self._socket.close()
         try:
             self._process.wait(2 * _END_S)
@@ -115,7 +116,7 @@ class Guardian:
 
 
 def end_marked(run_id: str, limit_s: float = _END_S) -> None:
-    """Kill every process of this user that carries a run's mark, until none is left: for want of a guardian."""
+    """Kill every process of this user that carries a run's mark, until none is left; used after a guardian's death."""
     mark, deadline_s = f"{RUN_MARK}={run_id}".encode(), time.monotonic() + limit_s
     while time.monotonic() < deadline_s:
         found = [pid for number in _numbers() if mark in _environment(number) and (pid := _pid_of(number))]
@@ -127,7 +128,7 @@ def end_marked(run_id: str, limit_s: float = _END_S) -> None:
 
 
 def run(command: Sequence[str], limit_s: float | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command as subprocess.run with captured output; what it has started ends with it, and all end with us.
+    """Run a command as subprocess.run with captured output; its descendants end with it, and all with this process.
 
     Raises OSError, and TimeoutExpired after ``limit_s``.
     """
@@ -151,7 +152,7 @@ def run(command: Sequence[str], limit_s: float | None = None, **environment: str
 
 
 def _output() -> TextIO:
-    """Open a file in memory for a command's output, which is read when it has ended; a disk may be full."""
+    """Open a file in memory for a command's output, as a disk may be full; it is read when the command has ended."""
     return open(os.memfd_create("output"), "w+", errors="replace")
 
 
@@ -159,16 +160,16 @@ def _output() -> TextIO:
 
 
 class _Guard:
-    """Children by pid: those that were asked for, until it is asked what they came to, and all that were left to us."""
+    """The guardian's children by pid: started ones, until their exit code is requested, and inherited orphans."""
 
     def __init__(self) -> None:
         self._roles: dict[int, bytes] = {}
-        """Mark of each process that was asked for. It is not reaped before that, so its number is its own."""
+        """Mark of each started process by pid. It is reaped only with its exit code, so the pid is not reused."""
         self._ended: set[bytes] = set()
-        """Marks of those that have ended."""
+        """Marks of ended processes."""
 
     def answer(self, request: Mapping[str, Any], descriptors: Sequence[int]) -> tuple[dict[str, Any], list[int]]:
-        """Do what is asked."""
+        """Carry out a request; returns the answer and descriptors to pass with it."""
         if "start" in request:
             return self._start(request["start"], request["environment"], *descriptors)
         if "kill" in request:
@@ -199,14 +200,14 @@ class _Guard:
             return {"errno": error.errno, "error": error.strerror}, []
         try:
             pidfd = os.pidfd_open(pid)
-        except OSError as error:  # nobody would ever know of it
+        except OSError as error:  # without a pidfd its end would go unnoticed
             _kill_group(pid)
             return {"errno": error.errno, "error": error.strerror}, []
         self._roles[pid] = f"{ROLE_MARK}={environment.get(ROLE_MARK, '')}".encode()
         return {"pid": pid}, [pidfd]
 
     def bury(self) -> None:
-        """Reap all that have ended but those that were asked for, and kill what these have left."""
+        """Reap ended children except started ones, and kill the processes that ended roles have left."""
         for role, mark in self._roles.items():
             if os.waitid(os.P_PID, role, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 self._ended.add(mark)
@@ -216,7 +217,7 @@ class _Guard:
                 _kill(pid)
 
     def end_all(self) -> None:
-        """Kill the children, and theirs, which then are ours, until there are none."""
+        """Kill all children, and their children as these are inherited, until there are none."""
         deadline_s = time.monotonic() + _END_S
         with suppress(ChildProcessError):  # there are none
             while time.monotonic() < deadline_s:
@@ -228,7 +229,7 @@ class _Guard:
 
 
 def _reaped(pid: int) -> bool:
-    """Reap a child if it has ended; whether it had."""
+    """Reap a child if it has ended; returns whether it had."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
@@ -246,7 +247,7 @@ def _kill(pid: int) -> None:
 
 
 def _children() -> Iterator[tuple[str, int]]:
-    """Number in /proc and process id of each child of this process; they differ where /proc is another namespace's."""
+    """Yield number in /proc and pid of each child of this process; they differ where /proc is another namespace's."""
     own = os.readlink("/proc/self")
     try:
         numbers = Path(f"/proc/{own}/task/{own}/children").read_text().split()
@@ -262,9 +263,9 @@ def _numbers() -> list[str]:
 
 
 def _pid_of(number: str) -> int | None:
-    """Process id, in our namespace, of a process by its number in /proc; None when it has none, or is this one.
+    """Return the pid in this namespace of a process by its number in /proc; None if it has none, or is this process.
 
-    A line NSpid has those of /proc's namespace and the ones below it, down to the process's own.
+    The line NSpid lists the pids in /proc's namespace and the nested ones, down to the process's own.
     """
     depth, pids = len(_status("self", "NSpid")), _status(number, "NSpid")
     pid = int(pids[depth - 1]) if len(pids) >= depth else None
@@ -280,7 +281,7 @@ def _status(number: str, key: str) -> list[str]:
 
 
 def _environment(number: str) -> frozenset[bytes]:
-    """Variables that a process was started with; none of one that is gone, or another user's."""
+    """Return the environment that a process was started with; empty if it is gone or another user's."""
     try:
         return frozenset(Path(f"/proc/{number}/environ").read_bytes().split(b"\0"))
     except OSError:
@@ -288,7 +289,7 @@ def _environment(number: str) -> frozenset[bytes]:
 
 
 def _serve(ours: socket.socket) -> None:
-    """Do what the supervisor asks until it is gone."""
+    """Answer the supervisor's requests until it is gone."""
     guard = _Guard()
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -324,9 +325,9 @@ def _answered(ours: socket.socket, guard: _Guard) -> bool:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Guard until the other end of the socket, which is a descriptor of ours, is closed."""
+    """Run a guardian until the other end of its socket (a descriptor given as argument) is closed."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # a handler is not inherited; what is ignored would be
+        if signal.getsignal(number) is not signal.SIG_IGN:  # children inherit ignored signals, but no handlers
             signal.signal(number, lambda *_: None)
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     with socket.socket(fileno=int(arguments[0])) as ours:

@@ -1,7 +1,7 @@
-"""Processes of this machine: started, signalled and reaped, each known by a pidfd so that no other can be hit.
+"""Processes of this machine: started, signalled and reaped, each by a pidfd, so that a reused pid is never signalled.
 
-They are children of a guardian (``launch/spawning/guardian.py``), which ends whatever they start themselves. Knows
-names and incarnations; refuses to know why a process should live or die.
+They are children of a guardian (``launch/spawning/guardian.py``), which ends their descendants. Knows names and
+incarnations; the supervisor decides which process should run.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class LocalSpawner:
         process = Process((name, incarnation), pid, pidfd, guardian)
         try:
             self._selector.register(pidfd, selectors.EVENT_READ, process.key)
-        except BaseException:  # nobody would ever know of it
+        except BaseException:  # otherwise its end would go unnoticed
             self._end(process, signal.SIGKILL)
             self._wait(process)
             raise
@@ -77,7 +77,7 @@ class LocalSpawner:
         return pid
 
     def _log(self, name: str, incarnation: int, about: str = "") -> int:
-        """Open a process's log, with a heading for what comes now, if there is room for one; raises OSError."""
+        """Open a process's log and write a heading, if the disk has room for it; raises OSError."""
         log = os.open(self._logs / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with suppress(OSError):
@@ -85,13 +85,13 @@ class LocalSpawner:
         return log
 
     def show_stack(self, name: str, incarnation: int, about: str) -> None:
-        """Have a process that has come to life write its stack to its log. What cannot be done is left."""
+        """Signal a process that has beaten to write its stack to its log; failures are ignored."""
         with suppress(OSError):
             os.close(self._log(name, incarnation, about))
         self.kill(name, incarnation, STACK_SIGNAL)
 
     def kill(self, name: str, incarnation: int, sent: int) -> None:
-        """Signal a process, with SIGKILL its whole group. One that is gone already is none of our business."""
+        """Signal a process, with SIGKILL its whole group; nothing happens if it is gone already."""
         if process := self._processes.get((name, incarnation)):
             self._end(process, sent)
 
@@ -102,9 +102,9 @@ class LocalSpawner:
         return self._wait(process)
 
     def reap_orphans(self) -> None:
-        """Reap those that only the first process of a container is given: in it nobody else would.
+        """Reap inherited orphans if this is the first process (pid 1) of a container, where no other process would.
 
-        The guardian keeps what our own processes leave; others' may come from the shell of a visitor.
+        The guardian inherits the run's own orphans; these may come from a shell opened in the container.
         """
         if os.getpid() != 1:
             return
@@ -116,7 +116,7 @@ class LocalSpawner:
                     os.waitpid(gone.si_pid, 0)
 
     def close(self) -> None:
-        """End all that are left, and what they have started."""
+        """End all remaining processes and the guardian."""
         if self._guardian is not None:
             self._guardian.close()
         for process in self._processes.values():
@@ -145,7 +145,7 @@ class LocalSpawner:
             return -signal.SIGKILL
 
     def _lose(self, guardian: Guardian) -> None:
-        """Give a guardian up: the kernel ends its children, we what they have started; the next start has another."""
+        """Give a guardian up: the kernel ends its children, this process the rest; the next start makes another."""
         guardian.close()
         if guardian is self._guardian:
             self._guardian = None
@@ -155,17 +155,17 @@ class LocalSpawner:
 
 
 def environment(threads: int) -> dict[str, str]:
-    """This process's environment variables, with those that a process of ours is fast with."""
+    """Return this process's environment variables with those of ``fast``."""
     return {**os.environ, **fast(threads)}
 
 
 def fast(threads: int) -> dict[str, str]:
-    """Environment variables that a process of ours is fast with.
+    """Return environment variables that make torch's processes faster.
 
-    Measured on two cores of an AMD EPYC with the NIPS network: idle OpenMP threads spin for some ten microseconds, to
-    bridge the gaps within an update (192 rows in bf16: 17 ms without, so 14), and then sleep, because simulators need
-    the cores. Freed memory is kept, and in huge pages, because giving it back means a page fault for every 4 KiB of
-    the next pass: an update of 192 rows in fp32 took 46 to 58 ms, so 25; acting for 8 environments 1.7 ms, so 0.8.
+    Measured on two cores of an AMD EPYC with the NIPS network. Idle OpenMP threads spin for some ten microseconds, to
+    bridge the gaps within an update (192 rows in bf16: 14 ms instead of 17), and then sleep, because simulators need
+    the cores. Freed memory is kept, in huge pages, because returning it means a page fault per 4 KiB in the next pass:
+    an update of 192 rows in fp32 took 25 ms instead of 46 to 58; acting for 8 environments 0.8 ms instead of 1.7.
     """
     threads_of = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
     asleep = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "0"}

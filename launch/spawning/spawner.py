@@ -11,18 +11,18 @@ Key = tuple[str, int]
 
 
 class SpawnerLostError(OSError):
-    """A process was not started because what starts processes was lost, and all that it had started with it.
+    """A process was not started because the spawner's guardian was lost, with all processes that it had started.
 
-    Nothing is wrong with the process: the spawner has recovered, and starts it when it is asked again.
+    Nothing is wrong with the process itself: the spawner has recovered, and ``spawn`` can be called again.
     """
 
 
 class Spawner(Protocol):
-    """Starts, signals and reaps the processes of a run. Knows no reason why one should live or die."""
+    """Starts, signals and reaps the processes of a run; the supervisor decides which should run."""
 
     @property
     def fd(self) -> int:
-        """A descriptor that is ready to be read for as long as somebody has ended who was not reaped."""
+        """Descriptor that is readable as long as an ended process has not been reaped."""
 
     def spawn(self, name: str, incarnation: int, role: str, settings: Path, threads: int) -> int:
         """Start a process with the settings in this file; returns its pid.
@@ -30,19 +30,19 @@ class Spawner(Protocol):
         Raises SpawnerLostError, or another OSError; then there is no process."""
 
     def ended(self) -> list[Key]:
-        """Return those that have ended and were not reaped."""
+        """Return the processes that have ended and were not reaped."""
 
     def reap(self, key: Key) -> int:
-        """Return the exit code of one that has ended, negative for a signal; what it has started is ended too."""
+        """Return the exit code of an ended process, negative for a signal, and end its descendants."""
 
     def kill(self, name: str, incarnation: int, sent: int) -> None:
-        """Signal a process, with SIGKILL all that it has started too. One that is gone already is left alone."""
+        """Signal a process, with SIGKILL its descendants too; nothing happens if it is gone already."""
 
     def show_stack(self, name: str, incarnation: int, about: str) -> None:
-        """Have a process that has come to life write its stack to its log, under this heading, if that can be done."""
+        """Have a process that has beaten write its stack to its log, under the heading ``about``, if possible."""
 
     def reap_orphans(self) -> None:
-        """Reap what others have left to this process; called in every turn of the loop."""
+        """Reap orphans that this process has inherited; called in every turn of the loop."""
 
     def close(self) -> None:
-        """End all that are left, and what they have started."""
+        """End all remaining processes and their descendants."""

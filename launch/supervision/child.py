@@ -23,17 +23,17 @@ class State(StrEnum):
     """State of a child, from its first start to its end."""
 
     BACKOFF = "backoff"
-    """Not there; will be started when its delay is over. Also before the first start."""
+    """No process; will be started when its delay is over. Also before the first start."""
     STARTING = "starting"
     """Spawned, has not said Hello."""
     RUNNING = "running"
     """Its Hello was accepted."""
     DRAINING = "draining"
-    """On its way out, by its own or our will; its exit is expected."""
+    """About to exit, after Finished or because it was told to; its exit is expected."""
     EXITED = "exited"
-    """Gone, and not wanted back."""
+    """Ended, and not to be restarted."""
     FATAL = "fatal"
-    """Gone, and given up."""
+    """Ended with an error, and given up."""
 
 
 TRANSITIONS: dict[State, frozenset[State]] = {
@@ -54,11 +54,11 @@ ALIVE = frozenset({State.STARTING, State.RUNNING, State.DRAINING})
 
 
 class TransitionError(RuntimeError):
-    """A step that the table does not have: a fault of the supervisor, never of a child."""
+    """A transition that is not in the table: an error of the supervisor, never of a child."""
 
 
 def spread(name: str, incarnation: int) -> float:
-    """Return a factor from 0.8 to 1.2, always the same: children that died together do not come back together."""
+    """Return a deterministic factor from 0.8 to 1.2, so that children that died together restart at different times."""
     return 0.8 + 0.4 * (zlib.crc32(f"{name}.{incarnation}".encode()) / 0xFFFFFFFF)
 
 
@@ -99,19 +99,19 @@ class Child:
     """Whether this incarnation has said Finished."""
     refusal: str = ""
     error: str = ""
-    """First error of the present series of deaths."""
+    """First error since the child last ran without dying."""
     cause: str = ""
     """Cause of its last death."""
     saved_steps: int = -1
     """Environment steps of its newest checkpoint (trainers only)."""
     postponed: int = 0
-    """Number of times in a row that its next incarnation could not be started for want of room."""
+    """Consecutive failed starts of the next incarnation for lack of disk space or shared memory."""
     _unsaved_restarts: int = 0
     _restarts_s: list[float] = field(default_factory=list)
     _starts_in_vain: int = 0
 
     def to(self, state: State, now_s: float) -> None:
-        """Go into another state; raises TransitionError for a step that is not in the table."""
+        """Change to another state; raises TransitionError for a transition that is not in the table."""
         if state not in TRANSITIONS[self.state]:
             raise TransitionError(f"{self.id.socket_id}: {self.state} -> {state} is not in TRANSITIONS")
         self.state, self.since_s = state, now_s
@@ -120,7 +120,7 @@ class Child:
             self.admitted = False
 
     def begin(self, now_s: float) -> None:
-        """Begin a new incarnation, of which nothing is known yet."""
+        """Begin a new incarnation: reset everything known about the last one."""
         self.to(State.STARTING, now_s)
         self.incarnation += 1
         self.pid, self.member, self.applied = None, None, 0
@@ -130,7 +130,7 @@ class Child:
             self._unsaved_restarts += 1
 
     def postpone(self, now_s: float, jitter: Jitter) -> None:
-        """Take back an incarnation that could not be started; it is tried again later, which counts as no restart."""
+        """Undo ``begin`` for an incarnation that could not be started; the retry does not count as a restart."""
         self.to(State.BACKOFF, now_s)
         self.since_s += self._delay_s(self.postponed, jitter)
         self.postponed += 1
@@ -140,7 +140,7 @@ class Child:
         self.incarnation -= 1
 
     def admit(self, now_s: float) -> None:
-        """Take note that its Hello was accepted."""
+        """Record that its Hello was accepted."""
         self.to(State.RUNNING, now_s)
         self.greeted = self.admitted = True
         self.guest = False
@@ -177,17 +177,17 @@ class Child:
             self.error = error
 
     def saved(self, env_steps: int) -> None:
-        """Take note of a checkpoint on disk: one newer than all before sets the count of unsaved restarts to zero."""
+        """Record a checkpoint on disk; one newer than all before resets the count of unsaved restarts."""
         if env_steps > self.saved_steps:
             self.saved_steps, self._unsaved_restarts = env_steps, 0
 
     @property
     def in_vain(self) -> bool:
-        """Whether a learner dies again and again on the way from the same checkpoint."""
+        """Whether a trainer keeps dying after restarts from the same checkpoint."""
         return self.role.learns and self._unsaved_restarts >= self.budget.unsaved_restarts
 
     def restart_delay_s(self, now_s: float, jitter: Jitter) -> float | None:
-        """Return the seconds to wait after the death that has just been seen, or None when the budget is spent."""
+        """Return the seconds until the restart after the present death, or None when the budget is spent."""
         if self.state is State.STARTING:
             self._starts_in_vain += 1
         restarts = len(self._recent(now_s))

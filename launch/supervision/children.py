@@ -1,7 +1,7 @@
-"""All children of a run: started, admitted, brought back after a death, given up, seen off.
+"""All children of a run: started, admitted, restarted after a death, given up, detached.
 
-Told what happened to them and the time; says what is to be done through ``do``. Refuses to know what the run as a whole
-wants: the supervisor tells it whether deaths are mended (``mending``) and whether exits are welcome (``ending``).
+Takes events and times; issues actions through ``do``. Does not know the state of the whole run: the supervisor sets
+whether dead children are restarted (``mending``) and whether exits are expected (``ending``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from launch.supervision.child import Child, Jitter, State
 from launch.topology.schema import Budget
 
 REFUSED_LIMIT_S = 2.0
-COMPANY_LIMIT_S = 5.0  # from the SIGTERM to who must leave with its trainer, to SIGKILL
+COMPANY_LIMIT_S = 5.0  # SIGTERM to SIGKILL for processes that must leave with their trainer
 
 
 class Children:
@@ -38,13 +38,13 @@ class Children:
         """Start none of them yet."""
         self.named = {process.name: Child(process.id, budget=budget) for process in processes}
         self.failures: dict[str, str] = {}
-        """Reasons why processes that are no longer listed came to a bad end, by name."""
+        """Failures of processes that are no longer listed: name -> reason."""
         self._ended: dict[str, Member] = {}
         """Members of simulators that have ended, by socket id, until their trainers have released them."""
         self.mending = True
         self.ending = False
         self._scoring = False
-        """Whether children that play with the final weights are to go on, though the run is ending."""
+        """Whether evaluators are to keep scoring the final weights although the run is ending."""
         self.now_s = 0.0
         self._run_id = run_id
         self._expected_shape = dict(expected_shape)
@@ -77,7 +77,7 @@ class Children:
         return list(self._ended.values())
 
     def released(self, child: Child, released: Released) -> None:
-        """Take note that a trainer needs these members no more."""
+        """Record that a trainer no longer needs these members' segments."""
         if not child.role.learns:
             return
         for socket_id in released.peers:
@@ -85,12 +85,12 @@ class Children:
                 del self._ended[socket_id]
 
     def leaving(self) -> list[str]:
-        """Return the names of admitted trainers and simulators that must finish what they have begun, and leave."""
+        """Return the names of admitted trainers and simulators that must finish their current work and leave."""
         drained = [child for child in self.named.values() if child.role.drains]
         return [child.name for child in drained if child.leaving and child.admitted]
 
     def learners(self) -> list[ProcessId]:
-        """Return the admitted trainers that exchange what they learn; a sole one never does."""
+        """Return the admitted trainers that exchange weights or gradients; none for a sole trainer."""
         trainers = [child for child in self.trainers() if not child.first.sole]
         return [child.id for child in trainers if child.admitted and not child.leaving]
 
@@ -99,7 +99,7 @@ class Children:
         return [child.id for child in self.trainers() if child.finished and not child.first.sole]
 
     def players(self) -> list[str]:
-        """Return the names of evaluators that have not yet played all they are to play."""
+        """Return the names of evaluators that have games left to play."""
         return [child.name for child in self.named.values() if child.role.scores and child.alive and not child.finished]
 
     def workers(self, learner: int) -> list[Child]:
@@ -148,10 +148,10 @@ class Children:
         self._do(ev.Spawn(child.name, child.incarnation, resume))
 
     def spawned(self, event: ev.Spawned) -> None:
-        """Take note that a process has been started."""
+        """Record that a process has been started."""
         child = self.current(event.name, event.incarnation)
         if child is None:
-            self._do(ev.Kill(event.name, event.incarnation, signal.SIGKILL))  # nobody wants it any more
+            self._do(ev.Kill(event.name, event.incarnation, signal.SIGKILL))  # given up meanwhile
             return
         child.pid, child.member, child.postponed = event.pid, event.member, 0
         self.note("spawned", child, pid=event.pid)
@@ -159,7 +159,7 @@ class Children:
             self.kill(child, signal.SIGTERM)
 
     def not_spawned(self, event: ev.NotSpawned) -> None:
-        """Take a failed start for a death; or try again later, where the failure is passing and nobody awaits it."""
+        """Treat a failed start as a death; or retry later, where the failure may pass and no request waits for it."""
         child = self.current(event.name, event.incarnation)
         if child is None:
             return
@@ -171,7 +171,7 @@ class Children:
         child.postpone(self.now_s, self._jitter)
 
     def hello(self, child: Child, hello: Hello) -> None:
-        """Admit or refuse."""
+        """Admit or refuse a child by its Hello."""
         if child.state is not State.STARTING:
             return
         reason = refusal(hello, child, self._run_id, self._expected_shape)
@@ -199,7 +199,7 @@ class Children:
     # Going --------------------------------------------------------------------------------------------------------
 
     def gone(self, child: Child, cause: str) -> None:
-        """Decide what follows from the end of a process: it was wanted, it is restarted, or it is given up."""
+        """Handle the end of a process: it was expected, it is restarted, or it is given up."""
         child.cause = cause = child.killed_for or cause
         if child.member is not None and child.admitted:
             self._ended[child.member.id.socket_id] = child.member
@@ -257,7 +257,7 @@ class Children:
                 self.see_off(worker, child.name)
 
     def see_off(self, child: Child, company: str = "") -> None:
-        """Detach. Trainers at work, and members through them, read it in the order and drain; others can simply go.
+        """Detach a child. Trainers at work, and their simulators, drain by the next order; others are sent a signal.
 
         ``company``: the trainer that it goes with, and that has gone; nobody is left to drain it.
         """
@@ -274,12 +274,12 @@ class Children:
             self.kill(child, signal.SIGTERM)
 
     def dismiss(self, trainer: Child, missed: Child) -> None:
-        """Detach a learner that plays no more; it saves what it has learned, and the others go on."""
+        """Detach a learner that has lost a child it needs; its trainer saves, and the other learners go on."""
         self.note("gave up", trainer, f"it has nothing to learn from without {missed.name} and leaves the others")
         self.see_off(trainer)
 
     def evict(self, child: Child, cause: str) -> None:
-        """Detach now: what has not been drained is lost."""
+        """Detach a child at once, without draining."""
         if not child.leaving:
             self.see_off(child)
         if child.alive:
@@ -297,15 +297,15 @@ class Children:
             self._do(ev.ShowStack(child.name, child.incarnation, said))
 
     def kill_for(self, child: Child, cause: str) -> None:
-        """Kill, once, and remember why."""
+        """Kill a child, once, and record the cause."""
         if not child.killed_for:
             child.killed_for = cause
             self.kill(child, signal.SIGKILL)
 
     def end(self, sent: int, scoring: bool = False) -> None:
-        """End all children by this signal; those that have already finished are only killed.
+        """Send this signal to all children; those that have already finished get only SIGKILL.
 
-        ``scoring``: those that play with the final weights go on until the next call.
+        ``scoring``: evaluators keep scoring the final weights until the next call.
         """
         self.mending, self.ending, self._scoring = False, True, scoring
         for child in self.named.values():

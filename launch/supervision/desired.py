@@ -1,6 +1,6 @@
-"""The wanted state of a run, worked out from its phase and its children, and said to all of them until they have it.
+"""The wanted state of a run, derived from its phase and its children, and sent to each child until it is applied.
 
-Told the time by the children's clock; says what is to be done through ``do``.
+Uses the children's clock; issues actions through ``do``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ AT_WORK = ("running", "draining")
 
 
 class Orders:
-    """The newest order and who has it."""
+    """The newest order; sends it until every child has applied it."""
 
     def __init__(self, children: Children, do: Callable[[ev.Action], None]) -> None:
         """Begin with an order that has no members."""
@@ -31,7 +31,7 @@ class Orders:
         self._do = do
 
     def renew(self, phase: str, saves: int) -> None:
-        """Work out the wanted state; a new version, said to all, when it is another one."""
+        """Derive the wanted state; if it has changed, send it to all as a new version."""
         at_work = phase in AT_WORK
         newest, children = self.newest, self._children
         learners = children.learners() if at_work else children.learned() if phase == "scoring" else []
@@ -39,7 +39,7 @@ class Orders:
             version=newest.version,
             phase=PHASES.get(phase, "run"),
             members=self._children.members() if at_work else [],
-            gone=self.gone_members(phase)[:MOST_NAMES],  # of more its trainer hears once it has released these
+            gone=self.gone_members(phase)[:MOST_NAMES],  # the rest once these are released
             leaving=self._children.leaving(),
             save=saves,
             learners=learners,
@@ -53,22 +53,22 @@ class Orders:
                 self.say(child)
 
     def gone_members(self, phase: str) -> list[Member]:
-        """Members of simulators that have ended, whose segments a trainer still needs."""
+        """Return ended simulators whose segments a trainer still needs."""
         return self._children.gone_members() if phase in AT_WORK else []
 
     def say(self, child: Child) -> None:
-        """Tell one child."""
+        """Send the newest order to one child."""
         child.sent_s = self._children.now_s
         self._do(ev.Send(child.name, child.incarnation, self.newest))
 
     def applied(self, child: Child, applied: Applied) -> None:
-        """Take note that a child has put an order into effect; raises ValueError for an order never given."""
+        """Record that a child has put an order into effect; raises ValueError for an order that was never sent."""
         if applied.order > self.newest.version:
             raise ValueError(f"order {applied.order} is said to be in effect; the newest is {self.newest.version}")
         child.applied = max(child.applied, applied.order)
 
     def tick(self) -> None:
-        """Tell those once more who have not put it into effect."""
+        """Send the order again to children that have not put it into effect."""
         for child in self._children.named.values():
             late = child.applied < self.newest.version and self._children.now_s - child.sent_s >= RESEND_S
             if child.admitted and late:

@@ -1,7 +1,7 @@
 """Events of a run, the actions that follow from them, and the console on which a person sees both.
 
-The supervisor is told events and answers with actions; the runner turns the world into events and actions into deeds.
-Both sides are plain data, so a whole run can be written down as a list and replayed in a test.
+The supervisor takes events and returns actions; the runner produces the events and carries out the actions. Both are
+plain data, so a whole run can be written down as a list and replayed in a test.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class NotSpawned:
     incarnation: int
     reason: str
     passing: bool = False
-    """Whether it can be once a disk, or shared memory, has room again: nothing is wrong with the process."""
+    """Whether the cause may pass: a full disk or full shared memory, and no error of the process."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Exited:
 
 @dataclass(frozen=True)
 class Received:
-    """A child has said something; name and incarnation are those of its socket."""
+    """A message from a child; name and incarnation are those of its socket."""
 
     name: str
     incarnation: int
@@ -62,7 +62,7 @@ class Received:
 
 @dataclass(frozen=True)
 class Asked:
-    """A command line wants something."""
+    """A request from a command line."""
 
     client: str
     request: Request
@@ -70,7 +70,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Enlarged:
-    """The plan has these new processes, as asked for by ``Enlarge``."""
+    """The plan has new processes, as ``Enlarge`` requested."""
 
     client: str
     processes: tuple[PlannedProcess, ...]
@@ -78,7 +78,7 @@ class Enlarged:
 
 @dataclass(frozen=True)
 class NotEnlarged:
-    """The plan cannot have what was asked for."""
+    """The processes that ``Enlarge`` requested cannot be added."""
 
     client: str
     reason: str
@@ -86,7 +86,7 @@ class NotEnlarged:
 
 @dataclass(frozen=True)
 class Silent:
-    """A process has shown no sign of life for a while; ``why``: what it does instead, and how long it may."""
+    """A process has shown no sign of life for a while; ``why``: its activity, and the limit of its silence."""
 
     name: str
     incarnation: int
@@ -95,12 +95,12 @@ class Silent:
     hangs: bool
     """Whether it will be Stalled in a moment; else it is only slow."""
     stack: bool
-    """Whether it can be asked for its stack."""
+    """Whether it can write its stack."""
 
 
 @dataclass(frozen=True)
 class Stalled:
-    """A process has shown no progress for as long as it may."""
+    """A process has shown no progress for longer than its limit."""
 
     name: str
     incarnation: int
@@ -114,7 +114,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Interrupted:
-    """Ctrl-C, SIGTERM or SIGHUP. Twice means at once, but for hang-ups, which come along with either of the others."""
+    """Ctrl-C, SIGTERM or SIGHUP. A second one stops the run at once; hang-ups, which accompany others, do not count."""
 
     hangup: bool = False
 
@@ -166,7 +166,7 @@ class ShowStack:
 
 @dataclass(frozen=True)
 class Send:
-    """Say something to a child. It may be lost: what must arrive is said again."""
+    """Send a message to a child. It may be lost: important ones are sent again until acknowledged."""
 
     name: str
     incarnation: int
@@ -193,7 +193,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Note:
-    """Something to be remembered (events.jsonl) and mostly shown; an empty ``process`` means the run itself."""
+    """An event to write to events.jsonl, and mostly to show; an empty ``process`` means the run itself."""
 
     kind: str
     process: str = ""
@@ -209,12 +209,12 @@ class Row:
     name: str
     values: Mapping[str, Any]
     learner: bool = True
-    """Whether it comes from a trainer; what others measure is added to the rows that follow."""
+    """Whether it comes from a trainer; metrics of other processes are added to the rows that follow."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """The run is over: finished, stopped or failed. The last action there is."""
+    """The run is over: finished, stopped or failed. Always the last action."""
 
     status: str
     exit_code: int
@@ -224,7 +224,7 @@ class Done:
 
 Action = Spawn | Kill | ShowStack | Send | Enlarge | Answer | Note | Row | Done
 
-# Who is shown it ------------------------------------------------------------------------------------------------------
+# Display --------------------------------------------------------------------------------------------------------------
 
 
 class Console(Protocol):
@@ -240,4 +240,4 @@ class Console(Protocol):
         """Called about twice a second; each has name, role, state, incarnation, pid and busy (0 to 1, or None)."""
 
     def close(self) -> None:
-        """Called at the end, whatever the end is, by whoever made the console."""
+        """Called once at the end, also after a failure, by the code that made the console."""

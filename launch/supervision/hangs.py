@@ -1,8 +1,9 @@
-"""Finds processes that hang, or are slow: compares signs of life with what the kernel says of a process.
+"""Finds processes that hang, or are slow: compares heartbeats with the kernel's view of a process.
 
-Reads the progress segment, and ``launch/machine/activity.py`` of those that are silent. A process that computes without
-a sign of life is slow: that is told, with its stack, and again each time its silence has doubled. One that does neither
-for its limit hangs, and so does one that has computed for much longer. Decides nothing: events go to the supervisor.
+Reads the progress segment, and the activity (``launch/machine/activity.py``) of silent processes. A process that
+computes without a heartbeat is slow: it is reported, with its stack, and again each time its silence has doubled. One
+that neither beats nor computes for its limit hangs; so does one that computes for much longer without a heartbeat.
+Only produces events: the supervisor decides.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from launch.supervision import events as ev
 from launch.topology.schema import Limits
 
 GRACE_S = 1.0
-"""A healthy process shows a sign of life at least every 100 ms; who does, the kernel is not asked about."""
+"""Seconds of silence from which a process's activity is read; a healthy one beats at least every 100 ms."""
 
 LOOK_EVERY_S = 0.5
 STACK_S = 0.5
@@ -29,7 +30,7 @@ AT_WORK = (Activity.RUNNING, Activity.DISK)
 
 
 class Watched(NamedTuple):
-    """One incarnation that is to show signs of life."""
+    """One incarnation that must beat."""
 
     name: str
     incarnation: int
@@ -42,15 +43,15 @@ class Watched(NamedTuple):
 
 
 class Looker(Protocol):
-    """One process as ``activity.Watch`` sees it."""
+    """Observer of one process's activity, as ``activity.Watch``."""
 
     def look(self, now_s: float) -> Activity:
-        """Return what it is doing."""
+        """Return the activity since the last look."""
 
 
 @dataclass
 class _Silence:
-    """Silence of one incarnation: its length, and what the process did meanwhile."""
+    """Silence of one incarnation: its length, and the process's activity meanwhile."""
 
     beat_ns: int
     process: Looker
@@ -128,9 +129,9 @@ class HangDetector:
             yield ev.Silent(process.name, process.incarnation, silent_s, why, hangs, stack)
 
     def forgive(self, gap_s: float) -> None:
-        """Hold nobody to so much of the time that has just passed: we were not looking, nor perhaps were they running.
+        """Leave a gap out of all silences: the supervisor did not run during it, and perhaps no process did.
 
-        What was silent before stays so, or a supervisor that is often kept off the processor would never find a hang.
+        Silence before the gap still counts, so that a supervisor that is often preempted still finds hangs.
         """
         for silence in self._silences.values():
             silence.beat_s += gap_s

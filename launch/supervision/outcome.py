@@ -14,7 +14,7 @@ from launch.supervision.children import Children
 def outcome_of(children: Children, said: Mapping[str, Mapping[str, Any]], wanted: ev.Done) -> ev.Done | None:
     """Return how a run that was to end as ``wanted`` has ended, by its trainers' last words; None while one is at work.
 
-    The words of one are enough. ``said`` has those of learners that were detached too, of which only the counts count.
+    One trainer's last words are enough. ``said`` includes detached learners', of which only the counters are used.
     """
     trainers = children.trainers()
     if any(trainer.alive and not trainer.finished for trainer in trainers):

@@ -1,6 +1,6 @@
-"""Requests that take a while: each looks at the children and says when it is done, or too late.
+"""Requests that take a while: each checks the children for completion, failure or its time limit.
 
-Pure. ``reply`` is None for as long as there is nothing to say; ``give_up`` is called once, after a reply that is a no.
+Pure. ``reply`` is None until the outcome is known; ``give_up`` is called once, after a negative reply.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from actorlearn.wire.messages import Reply, Saved
 from launch.supervision.children import Children
 
 LIMIT_S = 60.0
-"""Longest that attach, detach and save may take."""
+"""Time limit of attach, detach and save, in seconds."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Joining(Moving):
         return Reply(ok=False, text=text, data=data)
 
     def give_up(self, children: Children, now_s: float) -> None:
-        """See off who has lost one it came with, and, when the time is over, who is not complete."""
+        """Detach units that have lost a process and, after the time limit, those that are incomplete."""
         late = now_s - self.since_s >= LIMIT_S
         for head, others in self.units.items():
             unit = [children.named.get(name) for name in (head, *others)]
@@ -86,7 +86,7 @@ class Leaving(Moving):
         return Reply(ok=False, text=text, data=data)
 
     def give_up(self, children: Children, _now_s: float) -> None:
-        """Kill who is still there."""
+        """Kill the remaining processes."""
         for name in self._names:
             if name in children.named:
                 children.evict(children.named[name], "too late")
@@ -116,5 +116,5 @@ class Saving:
 
 
 def called(head: str, others: tuple[str, ...]) -> str:
-    """A unit as people read it: trainer-2 with simulator-4."""
+    """Return a unit in words: trainer-2 with simulator-4."""
     return f"{head} with {', '.join(others)}" if others else head

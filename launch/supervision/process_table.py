@@ -1,6 +1,6 @@
-"""The processes of a run as they come and go: those it begins with, and those that are attached later.
+"""The present processes of a run: those it begins with, and those that are attached later.
 
-Pure. No number of a learner or a simulator is ever given again; rows in the progress segment are.
+Pure. Numbers of learners and simulators are never reused; rows in the progress segment are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class ProcessTable:
     """Table of the processes that a run has now, with the row of each in the progress segment."""
 
     def __init__(self, plan: Plan, resumption: Resumption) -> None:
-        """Begin with those of the plan, but for learners that were detached before."""
+        """Begin with the plan's processes, without learners that were detached in an earlier life."""
         self._topology = plan.topology
         self.listed: list[PlannedProcess] = [
             process
@@ -75,7 +75,7 @@ class ProcessTable:
         return self._add(new)
 
     def remove(self, process: PlannedProcess) -> None:
-        """Forget one that is gone for good; its row is free."""
+        """Remove a process that has ended for good, and free its row."""
         self.listed.remove(process)
 
     def _make_sure_of_room(self, request: str, count: int, each: int) -> None:

@@ -1,7 +1,7 @@
-"""Answers what command lines ask: at once where it can, and keeps what takes a while until it is done.
+"""Answers requests of command lines: at once where possible; keeps the others until they are done.
 
-Reads and steers the children; the wanted state of the run stays the supervisor's, which learns from here only how many
-checkpoints have been asked for.
+Reads and steers the children. The supervisor alone holds the wanted state of the run; it reads the number of requested
+checkpoints from here.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Requests:
     def __init__(
         self, children: Children, mode: ModeSpec, do: Callable[[ev.Action], None], stop: Callable[[bool], str]
     ) -> None:
-        """``stop`` begins to stop the run, or with True ends it at once, and says what will be done."""
+        """``stop`` begins to stop the run, or with True ends it at once; it returns a description for the reply."""
         self.saves = 0
-        """Checkpoints asked for so far."""
+        """Number of requested checkpoints."""
         self._children = children
         self.mode = mode
         self._do = do
@@ -73,7 +73,7 @@ class Requests:
             self._do(ev.Enlarge(client, request.simulators, tuple(request.overrides), request.learners))
 
     def enlarged(self, client: str, processes: Sequence[PlannedProcess], phase: str) -> None:
-        """Start the simulators, or the learners, that were asked for and planned."""
+        """Start the simulators, or the learners, that were requested and planned."""
         if phase not in OPEN:
             self.answer(client, False, f"attach: the run is {phase}; resume it when it has ended")
             return
@@ -97,13 +97,13 @@ class Requests:
             self._children.see_off(self._children.named[head])
 
     def saved(self, saved: Saved) -> None:
-        """Take note of a checkpoint on disk, for those that have asked for one."""
+        """Record a checkpoint on disk, for pending requests."""
         for pending in self._pending:
             if isinstance(pending, Saving) and saved.order >= pending.number:
                 pending.saved = saved
 
     def settle(self) -> None:
-        """Answer what is done, or has taken too long."""
+        """Answer requests that are done or have taken too long."""
         for pending in list(self._pending):
             reply = pending.reply(self._children, self._children.now_s)
             if reply is None:
@@ -114,18 +114,18 @@ class Requests:
                 pending.give_up(self._children, self._children.now_s)
 
     def close(self) -> None:
-        """Refuse all that is pending: nothing more will be done."""
+        """Refuse all pending requests: the run has ended."""
         for pending in self._pending:
             self.answer(pending.client, False, "the run ended before this was done")
         self._pending = []
 
     def answer(self, client: str, ok: bool, text: str, data: Mapping[str, Any] | None = None) -> None:
-        """Reply now."""
+        """Reply at once."""
         self._do(ev.Answer(client, Reply(ok=ok, text=brief(text), data=dict(data or {}))))
 
 
 def in_units(members: Iterable[ProcessId]) -> dict[str, tuple[str, ...]]:
-    """Return units, {head: others}: what comes or goes as a whole is a trainer with its learner's, or a simulator."""
+    """Return units that are attached or detached as a whole, {head: others}: a trainer's processes, or a simulator."""
     ids = list(dict.fromkeys(members))
     trainers = {process.learner: process.name for process in ids if ROLES.spec(process.role).learns}
     units: dict[str, tuple[str, ...]] = {}
@@ -136,7 +136,7 @@ def in_units(members: Iterable[ProcessId]) -> dict[str, tuple[str, ...]]:
 
 
 def mismatch(request: Request) -> str:
-    """Return why a request cannot be understood; empty when it can."""
+    """Return the reason why a request cannot be understood; empty when it can."""
     if request.protocol != PROTOCOL_VERSION or request.version != __version__:
         return (
             f"protocol {request.protocol} of version {request.version} asks, the run speaks protocol "
@@ -195,7 +195,7 @@ def cannot_detach(names: Sequence[str], children: Mapping[str, Child], mode: Mod
 
 
 def _stays(child: Child, leaving: Sequence[str]) -> bool:
-    """Whether it can be relied on when those have left."""
+    """Whether a child remains in working order when the processes in ``leaving`` are gone."""
     return child.name not in leaving and not child.leaving and not child.guest and child.state is not State.FATAL
 
 

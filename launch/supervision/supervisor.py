@@ -1,9 +1,9 @@
-"""Decides what a run does: events in, actions out, and no other doors.
+"""The supervisor of a run: takes events and returns actions, without any other input or output.
 
-Reads events and the time they came at; answers with actions (``launch/supervision/events.py``). Refuses to know
-processes, sockets, files and clocks, so any history of a run can be replayed as a list.
+Reads events and their times; answers with actions (``launch/supervision/events.py``). Knows no processes, sockets,
+files or clocks, so any history of a run can be replayed as a list.
 
-The wanted state of the run is one ``Order``, worked out anew after every event (``launch/supervision/desired.py``).
+The wanted state of the run is one ``Order``, derived anew after every event (``launch/supervision/desired.py``).
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from launch.supervision.requests import OPEN, Requests
 from launch.topology.schema import BUDGET, Budget
 
 SCORE_LIMIT_S = 1800.0
-"""For the evaluation of the final weights: 30 games of 27,000 steps, the longest there are of Atari, take 10 minutes at
-1,400 steps a second, and several learners' weights are played in turn. Who will not wait presses Ctrl-C."""
+"""Time limit of the final evaluation, in seconds: 30 games of 27,000 steps, Atari's longest, take 10 minutes at 1,400
+steps a second, and several learners' weights are played in turn. Ctrl-C ends it earlier."""
 
 TERMINATE_LIMIT_S = 5.0  # SIGTERM to SIGKILL; as honcho
 
 
 class Supervisor:
-    """One run. ``handle`` is called with one event after the other, with times that never run backwards."""
+    """Supervisor of one run. ``handle`` is called with each event, in order of time."""
 
     def __init__(
         self,
@@ -65,11 +65,11 @@ class Supervisor:
         self._requests = Requests(self._children, mode, self._do, lambda now: self._stop(0, "asked to stop", now))
         self._orders = Orders(self._children, self._do)
         self.phase = "starting"
-        """starting (simulators come), running, draining (trainers finish), scoring (evaluators do), ending, over."""
+        """starting (simulators connect), running, draining (trainers finish), scoring (evaluators do), ending, over."""
         self._first = self._awaited()
         self._outcome = ev.Done("failed", 1)
         self._interrupts, self._hurried = 0, False
-        """Whether anybody asked for the end: then no evaluation is awaited."""
+        """Number of interrupts; whether the end was requested: then no evaluation is awaited."""
         self._killed = self._abandoned = False
         self._drain_s, self._deadline_s, self._now_s = drain_s, inf, 0.0
         self._actions: list[ev.Action] = []
@@ -102,15 +102,15 @@ class Supervisor:
         }
 
     def _awaited(self) -> list[str]:
-        """Return who must have come, or been given up, before the run is running; a sole trainer is not awaited."""
+        """Return the processes that must be admitted or given up before phase ``running``; a sole trainer is not."""
         trainers = self._children.trainers()
         return [child.name for child in (*self._children.simulators(), *(trainers if trainers[1:] else ()))]
 
     def handle(self, event: ev.Event, now_s: float) -> list[ev.Action]:
         """Return the actions that follow from this event; none after Done.
 
-        Raises ValueError for a message with values that nothing can be done with. What was decided before that, by it
-        too, is among the actions of the next event.
+        Raises ValueError for a message with impossible values. Actions decided before that are returned with the next
+        event.
         """
         self._now_s = self._children.now_s = now_s
         if self.phase != "over":
@@ -194,7 +194,7 @@ class Supervisor:
     # What follows -------------------------------------------------------------------------------------------------
 
     def _stop(self, exit_code: int, why: str, now: bool) -> str:
-        """The trainer finishes its update and saves; or everything ends ``now``. Says what will be done."""
+        """Have the trainers finish their update and save, or end everything ``now``; returns which, in words."""
         self._hurried = True
         if now:
             if self.phase not in ("scoring", "ending"):
@@ -216,13 +216,13 @@ class Supervisor:
         return "the trainer is not running, so everything ends; resume goes on from the newest checkpoint, if any"
 
     def _drain(self, outcome: ev.Done) -> None:
-        """Wait for the trainers to finish; nothing is mended any more."""
+        """Wait for the trainers to finish; dead processes are no longer restarted."""
         self._outcome, self.phase = outcome, "draining"
         self._deadline_s = self._now_s + self._drain_s
         self._children.mending = False
 
     def _conclude(self) -> None:
-        """End a draining run when every trainer has finished, or is gone; one that came to its end is scored first."""
+        """End a draining run when every trainer has finished or died; a completed run is scored first."""
         outcome = outcome_of(self._children, self._summaries, self._outcome)
         if outcome is None:
             return
@@ -232,7 +232,7 @@ class Supervisor:
             self._end(outcome)
 
     def _score(self, outcome: ev.Done, players: list[str]) -> None:
-        """Let everybody go but the evaluators, who play the final weights."""
+        """End all children except the evaluators, which score the final weights."""
         self._outcome, self.phase = outcome, "scoring"
         self._deadline_s = self._now_s + SCORE_LIMIT_S
         self._requests.close()
@@ -253,7 +253,7 @@ class Supervisor:
         elif self.phase == "scoring":
             self._do(ev.Note("warned", cause=f"no score of the final weights in {SCORE_LIMIT_S:g} s: the run has none"))
             self._end(self._outcome)
-        elif self._killed:  # a process that the kernel itself cannot end keeps nobody here
+        elif self._killed:  # do not wait for a process that even the kernel cannot end
             self._abandoned = True
         else:
             self._killed = True
@@ -261,7 +261,7 @@ class Supervisor:
             self._children.end(signal.SIGKILL)
 
     def _settle(self) -> None:
-        """Draw the conclusions that do not depend on which event it was."""
+        """Do what follows every event, whichever it was."""
         if self.phase == "starting" and all(self._has_come(name) for name in self._first):
             self.phase = "running"
         if self.phase in OPEN:
@@ -283,7 +283,7 @@ class Supervisor:
         return child is None or child.state in (State.RUNNING, State.FATAL, State.DRAINING)
 
     def _judge(self) -> None:
-        """End a run that has lost what it cannot do without; of several learners that gossip, one leaves instead."""
+        """End a run that has lost a process it needs; in an elastic mode, detach the learner concerned instead."""
         trainers = self._children.trainers()
         lost = [trainer for trainer in trainers if trainer.state is State.FATAL]
         at_work = [trainer for trainer in trainers if not trainer.leaving and trainer not in lost]
@@ -300,7 +300,7 @@ class Supervisor:
             self._end(ev.Done("failed", 1, f"{given_up[0].name}: {given_up[0].error}"))
 
     def _end(self, outcome: ev.Done) -> None:
-        """Let everybody go; Done follows when they have gone."""
+        """End all children; Done follows when they have ended."""
         self._outcome, self.phase = outcome, "ending"
         self._deadline_s = self._now_s + TERMINATE_LIMIT_S
         self._requests.close()
