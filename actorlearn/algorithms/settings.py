@@ -74,7 +74,7 @@ class AlgorithmSettings(Settings, frozen=True, kw_only=True):
     """The section ``algorithm`` of a topology: what every algorithm has. The defaults are the published PAAC code's."""
 
     horizon: Annotated[
-        int, Meta(ge=1, le=10_000, description="agent steps per environment and update (rows of a block)")
+        int, Meta(ge=1, le=10_000, description="agent steps per environment and update; a block has one row more")
     ] = 5
     batch_steps: Annotated[
         Annotated[int, Meta(ge=1, le=10**9)] | None,

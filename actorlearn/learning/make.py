@@ -144,10 +144,8 @@ def open_replay(replay: TrainerReplay, algorithm: OffPolicySettings) -> Replay:
 def _choose_how_to_compute() -> None:
     """Give torch one thread and have it flush denormal numbers to zero; threads that are started later inherit it.
 
-    What several cores share out is a pass (``worker/passes.py``), not an operation.
-
-    What an optimizer remembers of dead units decays into numbers too small to be normal, whose roots take 30 times as
-    long: half of Adam's squares after 125,000 optimizer steps of Pong by DQN. Here they are zeros.
+    Several cores share out a pass (``worker/passes.py``), not an operation. An optimizer's memory of dead units decays
+    into denormal numbers, which are slow: ``docs/decisions.md`` has the measurement.
     """
     torch.set_flush_denormal(True)
     torch.set_num_threads(1)
