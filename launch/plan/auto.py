@@ -82,17 +82,18 @@ def rows_answered(topology: Topology) -> int:
 
 
 def crowded(topology: Topology, cores: float) -> str:
-    """Return what is wrong with the learners' threads on so many cores; empty where nothing is.
+    """Return a warning where learners have more threads together than there are cores; empty where they have not.
 
-    When torch split every operation, two learners of two threads on two cores learned 200 to 320 steps/s together, of
-    one thread each 2,200. Not measured again since threads share out passes, which wait for one another far less often.
+    Two learners of two threads on two cores learned 200 to 320 steps/s together when torch split every operation, of
+    one thread each 2,200. Threads share out whole passes since, which wait for one another less often, and that is not
+    measured: the warning says no more than what may be.
     """
     learners, threads = topology.learners.count, topology.trainer.threads
     if topology.trainer.device != "cpu" or 1 in (learners, threads) or learners * threads <= cores:
         return ""
     return (
-        f"trainer.threads: {threads} for each of {learners} learners on {cores:g} cores, which will be slow; "
-        f"write {max(1, int(cores) // learners)}, or leave it out"
+        f"trainer.threads: {threads} for each of {learners} learners on {cores:g} cores may wait for one another; "
+        f"if it is slow, write {max(1, int(cores) // learners)}, or leave it out"
     )
 
 

@@ -73,9 +73,9 @@ class Child:
 
     first: ProcessId
     """Identity of its first incarnation."""
-    guest: bool = False
-    """Asked for by attach and not yet admitted."""
-    company: str = ""
+    attaching: bool = False
+    """Whether it was asked for by attach and is not yet admitted."""
+    with_trainer: str = ""
     """The trainer it was attached with; once it is leaving, the one it must leave with."""
     budget: Budget = BUDGET
     """Limits on how often it is started again, and the delays before that."""
@@ -85,7 +85,7 @@ class Child:
     """Time of its last change of state, in seconds; while in BACKOFF, the time of its next start."""
     pid: int | None = None
     member: Member | None = None
-    greeted: bool = False
+    ever_said_hello: bool = False
     """Whether any incarnation ever said Hello."""
     admitted: bool = False
     """Whether this incarnation's Hello was accepted and it is not yet gone: it gets orders."""
@@ -142,8 +142,8 @@ class Child:
     def admit(self, now_s: float) -> None:
         """Record that its Hello was accepted."""
         self.to(State.RUNNING, now_s)
-        self.greeted = self.admitted = True
-        self.guest = False
+        self.ever_said_hello = self.admitted = True
+        self.attaching = False
         self._starts_in_vain = 0
 
     @property

@@ -19,7 +19,7 @@ from launch.supervision.child import Child, Jitter, State
 from launch.topology.schema import Budget
 
 REFUSED_LIMIT_S = 2.0
-COMPANY_LIMIT_S = 5.0  # SIGTERM to SIGKILL for processes that must leave with their trainer
+WITH_TRAINER_LIMIT_S = 5.0  # SIGTERM to SIGKILL for processes that must leave with their trainer
 
 
 class Children:
@@ -135,16 +135,16 @@ class Children:
 
     # Coming -------------------------------------------------------------------------------------------------------
 
-    def invite(self, process: PlannedProcess, company: str = "") -> None:
+    def invite(self, process: PlannedProcess, with_trainer: str = "") -> None:
         """Start a new process that a command line has attached, by itself or along with a trainer."""
-        child = Child(process.id, True, company, self._budget)
+        child = Child(process.id, True, with_trainer, self._budget)
         self.named[process.name] = child
         self.spawn(child)
 
     def spawn(self, child: Child) -> None:
         """Start the next incarnation."""
         child.begin(self.now_s)
-        resume = child.role.learns and (child.greeted or (self._resume and not child.guest))
+        resume = child.role.learns and (child.ever_said_hello or (self._resume and not child.attaching))
         self._do(ev.Spawn(child.name, child.incarnation, resume))
 
     def spawned(self, event: ev.Spawned) -> None:
@@ -163,7 +163,7 @@ class Children:
         child = self.current(event.name, event.incarnation)
         if child is None:
             return
-        if not (event.passing and self.mending and child.state is State.STARTING) or child.guest or child.leaving:
+        if not (event.passing and self.mending and child.state is State.STARTING) or child.attaching or child.leaving:
             self.gone(child, event.reason)
             return
         if not child.postponed:
@@ -181,8 +181,8 @@ class Children:
             self._do(ev.Send(child.name, child.incarnation, Refused(reason=reason)))
             self.note("refused", child, reason)
             return
-        kind = "restarted" if child.incarnation else "attached" if child.guest else "ready"
-        self.note(kind, child, f"with {child.company}" if child.guest and child.company else "")
+        kind = "restarted" if child.incarnation else "attached" if child.attaching else "ready"
+        self.note(kind, child, f"with {child.with_trainer}" if child.attaching and child.with_trainer else "")
         child.admit(self.now_s)
 
     def tick(self) -> None:
@@ -193,8 +193,8 @@ class Children:
                 self.spawn(child)
             elif child.alive and child.refusal and waited_s >= REFUSED_LIMIT_S:
                 self.kill_for(child, "refused")
-            elif child.alive and child.leaving and child.company and waited_s >= COMPANY_LIMIT_S:
-                self.kill_for(child, f"did not end in {COMPANY_LIMIT_S:g} s")
+            elif child.alive and child.leaving and child.with_trainer and waited_s >= WITH_TRAINER_LIMIT_S:
+                self.kill_for(child, f"did not end in {WITH_TRAINER_LIMIT_S:g} s")
 
     # Going --------------------------------------------------------------------------------------------------------
 
@@ -220,8 +220,8 @@ class Children:
 
     def _mend(self, child: Child) -> None:
         delay_s = child.restart_delay_s(self.now_s, self._jitter)
-        # A trainer that was never there has left no checkpoint of this run; a guest's bringer is waiting to hear.
-        if child.guest or (child.role.learns and not child.greeted):
+        # A trainer that was never there has left no checkpoint of this run; an attach waits for its answer.
+        if child.attaching or (child.role.learns and not child.ever_said_hello):
             self._give_up(child, f"{child.name} died before it came to run: {child.error or child.cause}")
         elif delay_s is None:
             often = "died too often" if not child.in_vain else "died too often without a newer checkpoint"
@@ -235,16 +235,16 @@ class Children:
         child.error = child.error or child.refusal or child.cause
         if not child.refusal:  # of which there is a note already
             self.note("gave up", child, reason)
-        if child.guest or child.leaving:
+        if child.attaching or child.leaving:
             self._drop(child, reason)
 
     def _left(self, child: Child, cause: str) -> None:
         drained = child.finished and cause == "exit 0"
-        bad_end = child.admitted and not drained and not (child.company and cause == "exit 0")
+        bad_end = child.admitted and not drained and not (child.with_trainer and cause == "exit 0")
         if bad_end:
             self.note("died", child, cause)
         child.to(State.EXITED, self.now_s)
-        ended = f"with {child.company}" if child.company and not bad_end else cause
+        ended = f"with {child.with_trainer}" if child.with_trainer and not bad_end else cause
         self.note("detached", child, "drained" if drained else ended)
         self._drop(child, f"{child.name} died before it was drained: {cause}" if bad_end else "")
 
@@ -256,20 +256,20 @@ class Children:
             for worker in self.workers(child.learner):
                 self.see_off(worker, child.name)
 
-    def see_off(self, child: Child, company: str = "") -> None:
+    def see_off(self, child: Child, with_trainer: str = "") -> None:
         """Detach a child. Trainers at work, and their simulators, drain by the next order; others are sent a signal.
 
-        ``company``: the trainer that it goes with, and that has gone; nobody is left to drain it.
+        ``with_trainer``: the trainer that it goes with, and that has gone; nobody is left to drain it.
         """
-        child.leaving, child.company = True, company
+        child.leaving, child.with_trainer = True, with_trainer
         if not child.alive:
-            self.note("detached", child, f"with {company}" if company else str(child.state))
+            self.note("detached", child, f"with {with_trainer}" if with_trainer else str(child.state))
             self._drop(child)
             return
-        told = company or child.state is State.STARTING
+        by_signal = with_trainer or child.state is State.STARTING
         if child.state is not State.DRAINING:
             child.to(State.DRAINING, self.now_s)
-        if told:
+        if by_signal:
             child.since_s = self.now_s
             self.kill(child, signal.SIGTERM)
 

@@ -33,7 +33,7 @@ class Joining(Moving):
 
     def reply(self, children: Children, now_s: float) -> Reply | None:
         """Yes when all run; no as soon as one cannot."""
-        there = [name for name in self._names if name in children.named and children.named[name].greeted]
+        there = [name for name in self._names if name in children.named and children.named[name].ever_said_hello]
         seconds = round(now_s - self.since_s, 3)
         data = {"names": self._names, "running": there, "seconds": seconds}
         lost = [name for name in self._names if name not in children.named]
@@ -58,10 +58,10 @@ class Joining(Moving):
         late = now_s - self.since_s >= LIMIT_S
         for head, others in self.units.items():
             unit = [children.named.get(name) for name in (head, *others)]
-            incomplete = None in unit or (late and not all(child.greeted for child in unit if child))
+            incomplete = None in unit or (late and not all(child.ever_said_hello for child in unit if child))
             if (child := children.named.get(head)) is None or not incomplete:
                 continue
-            if child.greeted or not late:
+            if child.ever_said_hello or not late:
                 children.see_off(child)
             else:
                 children.evict(child, "too late")

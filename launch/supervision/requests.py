@@ -36,7 +36,7 @@ class Requests:
         self.saves = 0
         """Number of requested checkpoints."""
         self._children = children
-        self.mode = mode
+        self._mode = mode
         self._do = do
         self._stop = stop
         self._pending: list[Joining | Leaving | Saving] = []
@@ -67,7 +67,7 @@ class Requests:
         self.answer(client, True, f"{phase}, {running} of {len(listed)} processes running", data)
 
     def _attach(self, client: str, request: Request) -> None:
-        if wrong := cannot_attach(request.simulators, request.learners, self.mode):
+        if wrong := cannot_attach(request.simulators, request.learners, self._mode):
             self.answer(client, False, wrong)
         else:
             self._do(ev.Enlarge(client, request.simulators, tuple(request.overrides), request.learners))
@@ -85,7 +85,7 @@ class Requests:
 
     def _detach(self, client: str, request: Request) -> None:
         names = tuple(dict.fromkeys(request.names))
-        if wrong := cannot_detach(names, self._children.named, self.mode):
+        if wrong := cannot_detach(names, self._children.named, self._mode):
             self.answer(client, False, wrong)
             return
         named = [self._children.named[name] for name in names]
@@ -196,7 +196,7 @@ def cannot_detach(names: Sequence[str], children: Mapping[str, Child], mode: Mod
 
 def _stays(child: Child, leaving: Sequence[str]) -> bool:
     """Whether a child remains in working order when the processes in ``leaving`` are gone."""
-    return child.name not in leaving and not child.leaving and not child.guest and child.state is not State.FATAL
+    return child.name not in leaving and not child.leaving and not child.attaching and child.state is not State.FATAL
 
 
 def _nearest_or_all(word: str, known: Sequence[str]) -> str:

@@ -62,6 +62,7 @@ class Supervisor:
     ) -> None:
         """``processes``: the first ones, in the order in which they start; ``mode``: of the learners."""
         self._children = Children(processes, run_id, expected_shape, resume, jitter, budget, self._do)
+        self._mode = mode
         self._requests = Requests(self._children, mode, self._do, lambda now: self._stop(0, "asked to stop", now))
         self._orders = Orders(self._children, self._do)
         self.phase = "starting"
@@ -283,21 +284,26 @@ class Supervisor:
         return child is None or child.state in (State.RUNNING, State.FATAL, State.DRAINING)
 
     def _judge(self) -> None:
-        """End a run that has lost a process it needs; in an elastic mode, detach the learner concerned instead."""
+        """End a run that cannot go on; where only some learners cannot and the mode is elastic, detach these.
+
+        A learner cannot go on when its trainer was given up, or another process of it without which it has no rows.
+        """
         trainers = self._children.trainers()
         lost = [trainer for trainer in trainers if trainer.state is State.FATAL]
         at_work = [trainer for trainer in trainers if not trainer.leaving and trainer not in lost]
-        missed = [(trainer, who) for trainer in at_work if (who := self._children.missed(trainer.learner))]
-        all_miss = len(missed) == len(at_work)
-        if self._requests.mode.elastic and self.phase == "running" and not all_miss:
-            for trainer, who in missed:
-                self._children.dismiss(trainer, who)
+        stuck = [(trainer, missed) for trainer in at_work if (missed := self._children.missed(trainer.learner))]
+        others_go_on = len(stuck) < len(at_work)
+        if others_go_on and self._mode.elastic and self.phase == "running":
+            for trainer, missed in stuck:
+                self._children.dismiss(trainer, missed)
             return
-        given_up = [who for _, who in missed if who.role.needed == "each" or self._requests.mode.in_step or all_miss]
-        if len(lost) == len(trainers) or self.phase == "starting":  # later, while one is left, it learns
-            given_up = [*lost, *given_up]
-        if given_up:
-            self._end(ev.Done("failed", 1, f"{given_up[0].name}: {given_up[0].error}"))
+        # Trainers that are lost later end nothing while one is left: that one learns on.
+        causes = lost if self.phase == "starting" or len(lost) == len(trainers) else []
+        # One stuck learner of several ends the run where the others wait for its batches, or where it misses a server.
+        ends_all = [missed for _, missed in stuck if self._mode.in_step or missed.role.needed == "each"]
+        causes = [*causes, *(ends_all if others_go_on else [missed for _, missed in stuck])]
+        if causes:
+            self._end(ev.Done("failed", 1, f"{causes[0].name}: {causes[0].error}"))
 
     def _end(self, outcome: ev.Done) -> None:
         """End all children; Done follows when they have ended."""

@@ -55,7 +55,7 @@ def test_a_new_incarnation_knows_nothing_of_the_last() -> None:
     assert (child.pid, child.member, child.admitted) == (None, None, False)
     child.begin(2.0)
     assert (child.incarnation, child.applied, child.killed_for, child.finished) == (1, 0, "", False)
-    assert child.greeted
+    assert child.ever_said_hello
     assert not child.admitted
 
 
