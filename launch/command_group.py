@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from actorlearn.files import DISK_ERRORS
 
 _PATH_ERRORS = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
-"""Errors about a path that the user has named, or made what it is."""
+"""Error numbers about a path that the user has given or can correct."""
 WRONG = 2
 FAILED = 1
 
@@ -33,7 +33,7 @@ class Commands(TyperGroup):
         except Exception as error:
             expected = _expected(error)
             if expected is None:
-                raise  # a fault of ours: its traceback is what we need
+                raise  # an error in this program: show its traceback
             code = _refuse(_message(error), expected)
         if not standalone_mode:
             return code

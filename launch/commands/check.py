@@ -125,14 +125,14 @@ def tables(made: Plan, addresses: Addresses) -> list[Table]:
 
 
 def _environment(found: Description) -> str:
-    """Line about what networks see of the environment and what they choose."""
+    """Return the line about an environment's observations and actions."""
     of = f", from {found.observation_from}" if found.observation_from else ""
     said = [f"observation {found.observation_dtype}{list(found.observation_shape)}{of}", in_words(found.actions)]
     return f"[bold]environment[/] {escape('; '.join([*said, *filter(None, [found.unseen])]))}"
 
 
 def _mixing(found: Mixing) -> str:
-    """Line about what the graph of learners promises."""
+    """Return the line about the mixing properties of the learners' graph."""
     low, high = found.in_degree
     within, period = found.connected_within, found.period
     drawn = "" if found.repeats else f" in {period} draws"

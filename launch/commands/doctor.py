@@ -1,6 +1,6 @@
-"""``actorlearn doctor``: looks at this machine and says what will hinder a run, and what to do about it.
+"""``actorlearn doctor``: reports problems of this machine that would hinder a run, and their remedies.
 
-Reads limits, memory, /dev/shm, library versions and plug-ins; child processes ask torch and the scheduler. Changes
+Reads limits, memory, /dev/shm, library versions and plug-ins; child processes query torch and the scheduler. Changes
 nothing.
 """
 
@@ -150,7 +150,7 @@ def _cores() -> Finding:
 
 
 def _scheduler() -> list[Finding]:
-    """Report what the kernel offers to a run that is not alone on its cores."""
+    """Report the kernel's scheduling features for a run that shares its cores."""
     release = platform.release()
     version = tuple(int(number) for number in re.findall(r"\d+", release)[:2])
     try:
@@ -254,9 +254,9 @@ _ASK_TORCH = (
 
 
 def _ask(code: str) -> Any:
-    """Have a new interpreter import a library and say what it found; raises NoAnswerError.
+    """Run code that imports a library in a new interpreter, and return its answer; raises NoAnswerError.
 
-    Here it would stay: torch costs a second and, with CUDA, a context; and a broken library may end the process.
+    Imported here it would stay loaded: torch costs a second and, with CUDA, a context; a broken library may crash.
     """
     try:
         return ask([sys.executable, "-c", code], _TIMEOUT_S)

@@ -1,6 +1,6 @@
 """Scores a run: whole games with its newest valid checkpoint, played by a process of their own.
 
-Reads the run's resolved topology; writes a settings file for ``tasks/evaluate.py`` and prints what it answers.
+Reads the run's resolved topology; writes a settings file for ``tasks/evaluate.py`` and prints its answer.
 Imports neither torch nor an environment.
 """
 
@@ -58,7 +58,7 @@ def _scores(found: Mapping[str, Any]) -> str:
 
 
 def settings(run: Run, episodes: int | None, greedy: bool | None, seed: int | None) -> EvaluateSettings:
-    """Return settings for the evaluating process: the run's own topology, but for what the user asks otherwise."""
+    """Return settings for the evaluating process: the run's topology, with the user's options."""
     if not run.checkpoints():
         raise RunError(f"{run.name} has no checkpoint to evaluate; one is written every checkpoint.every_steps steps")
     topology = load(run.path / "topology.yaml")

@@ -1,4 +1,4 @@
-"""Looks after runs: lists them, stops them, adds and drains simulators, removes what dead ones left.
+"""Manages runs: lists and stops them, attaches and detaches processes, removes leftovers of dead runs.
 
 Speaks to living supervisors over their control sockets. Signals a supervisor only to stop it now, and then by
 pidfd, so that a reused process id is never hit.
@@ -29,7 +29,7 @@ _CHANGE_S = 75.0
 """Seconds for an answer: the supervisor gives attach, detach and save up after 60 s."""
 
 NOW_S = 5.0
-"""Seconds for a supervisor that is to stop now: it has nothing to save; what takes longer than this is stuck."""
+"""Seconds for a supervisor to stop at once, without saving; one that takes longer is stuck."""
 
 _METRICS = ("env_steps", "env_steps_per_s", "episode_return_mean")
 """Columns of ``ps``."""
@@ -159,7 +159,7 @@ def _answer(run: Run, reply: Any, json: bool) -> int:
 
 
 def clean(json: bool) -> int:
-    """Remove what dead runs left; returns the exit status."""
+    """Remove leftovers of dead runs; returns the exit status."""
     swept, sockets = sweep_all()
     if json:
         print(json_format.dumps({"shared_memory": swept, "sockets": sockets}))

@@ -80,7 +80,7 @@ def _run(topology: Topology, folder: Path, engine: EngineSpec, resume: bool) -> 
 
     screen = None
     try:
-        with suppress(OSError):  # nobody can see it: the run goes on all the same
+        with suppress(OSError):  # a closed terminal does not stop the run
             screen = console.make(RunView(folder.absolute().name, topology.env.id, topology.total_steps))
         return run(topology, folder, resume=resume, console=screen, engine=engine)
     finally:
@@ -88,7 +88,7 @@ def _run(topology: Topology, folder: Path, engine: EngineSpec, resume: bool) -> 
 
 
 def close_screen(screen: Console | None) -> None:
-    """Give the terminal back. What cannot be written any more is let go, or the interpreter would exit with 120."""
+    """Restore the terminal. Output that cannot be written is dropped, or the interpreter would exit with 120."""
     try:
         if screen is not None:
             screen.close()

@@ -1,7 +1,7 @@
 """``actorlearn tune``: tries shapes of a topology on this machine and writes the fastest as a file of overrides.
 
-What is learned stays as it is: environments in all, horizon and blocks are the topology's. Only how they are spread
-over processes and threads is tried, first all ways for a moment, then the best of them for longer.
+Learning stays the same: the number of environments, horizon and blocks are the topology's. Only their division among
+processes and threads is varied: first all ways for a moment, then the best of them for longer.
 """
 
 from __future__ import annotations

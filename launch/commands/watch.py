@@ -1,6 +1,6 @@
 """Watches a run from outside: the picture of ``top`` and the output of ``logs``.
 
-Works on ended runs too, and never changes one. What is read of a run is ``launch/runs/view.py``'s and ``tail.py``'s.
+Works on ended runs too, and never changes one. Reads runs through ``launch/runs/view.py`` and ``tail.py``.
 """
 
 from __future__ import annotations

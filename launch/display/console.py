@@ -1,7 +1,7 @@
-"""Shows a run to a person while it goes on: a live picture on a terminal, short lines anywhere else.
+"""Shows a living run: a picture on a terminal, short lines anywhere else.
 
-Reads what the supervisor's loop hands it; writes to one stream. Starts no thread: it draws inside the calls it gets, at
-most a few times a second, because the process it lives in spawns others.
+Takes events and rows from the supervisor's loop; writes to one stream. Draws within these calls, at most a few times a
+second, and starts no thread, because the supervisor's process spawns others.
 """
 
 from __future__ import annotations

@@ -117,12 +117,12 @@ def _account(row: Mapping[str, Any]) -> RenderableType:
 
 
 def _cell(row: Mapping[str, Any], name: str, style: str = "") -> tuple[str, str, str]:
-    """A metric of a row as its value, what stands beside it, and a style."""
+    """Return a metric of a row as value, label and style."""
     return metric_value(row, name), printable(metric(name).shown_as), style
 
 
 def _cells(*cells: tuple[str, str, str]) -> RenderableType:
-    """Values with what they are, in columns of equal width."""
+    """Return values with their labels, in columns of equal width."""
     grid = Table.grid(expand=True)
     for _ in cells:
         grid.add_column(no_wrap=True, ratio=1)
@@ -238,7 +238,7 @@ def _event(event: Mapping[str, Any]) -> Text:
 
 
 def learning_metrics(row: Mapping[str, Any]) -> list[str]:
-    """Names of a row's metrics that say how learning goes, those that nobody registered included."""
+    """Return the names of a row's metrics about learning, unregistered ones included."""
     return [name for name, value in row.items() if metric(name).learning and (value is None or is_number(value))]
 
 

@@ -1,4 +1,4 @@
-"""Checks what children say and files hold, before it is computed with or shown: anybody may have written it. Pure."""
+"""Checks of values from children and files before they are computed with or shown; neither is trusted. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from actorlearn.metric import Kind
 from actorlearn.metrics.registry import is_registered, metric
 
 MOST = 1e100
-"""Largest number that is believed: sums, squares and products of a few of them are finite."""
+"""Largest number that is accepted: sums, squares and products of a few of them are finite."""
 DEEPEST = 8
-"""Levels of nesting that are believed; ours have three."""
+"""Most levels of nesting that are accepted; valid objects have three."""
 _NUMBERS = frozenset(
     ("incarnation", "pid", "busy", "deaths", "complaints", "mean", "best_mean", "learners_mean", "policy_version")
 )
@@ -25,7 +25,7 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def checked(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a trainer's row, or its last words, with None for what is not finite.
+    """Return a trainer's row, or its summary, with None for values that are not finite.
 
     Raises ValueError that names the first metric whose value is no number, or a counter below zero.
     """
@@ -40,9 +40,9 @@ def checked(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def believed(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what can be shown and computed with of an object in a run folder, or in a reply.
+    """Return the usable part of an object from a run folder or a reply.
 
-    Left out are metrics and other numbers that are none, or are too large, and what is nested too deep.
+    Numbers that are none or are too large, and values nested too deep, are left out.
     """
     return {
         key: value

@@ -67,5 +67,5 @@ def event_line(event: Mapping[str, Any]) -> str:
 
 
 def printable(text: str) -> str:
-    """A text on one line that moves no cursor and colours nothing, whoever has written it."""
+    """Return a text on one line, without control characters that would move the cursor or change colours."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

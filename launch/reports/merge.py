@@ -1,6 +1,6 @@
-"""Merges the rows of several learners into one of the run, by what the registry of metrics says of each. Pure.
+"""Merges the rows of several learners into one of the run, by the rule of each metric in the registry. Pure.
 
-With one learner a row is what its trainer said.
+With one learner the row is its trainer's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from actorlearn.metric import Kind, Merge, Metric
 from actorlearn.metrics.registry import LEARNERS, metric
 
 STALE_REPORTS = 3.0
-"""A learner that has let this many report intervals pass without a row counts for no rate."""
+"""Report intervals without a row after which a learner is left out of rates."""
 
 
 def merged(rows: Mapping[str, Mapping[str, Any]], left: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class LearnerRows:
         self._left: list[dict[str, Any]] = []
 
     def add(self, name: str, row: Mapping[str, Any], now_s: float) -> dict[str, Any] | None:
-        """Take a learner's row; return the row of all, or None where another learner is to give the next one."""
+        """Add a learner's row; return the merged row if this is the first learner, by name, with fresh rows."""
         self._rows[name] = (now_s, dict(row))
         fresh = [name for name, (then_s, _) in self._rows.items() if now_s - then_s <= self._stale_s]
         if name != min(fresh):
@@ -72,6 +72,6 @@ class LearnerRows:
         return merged(rows, self._left)
 
     def leave(self, name: str) -> None:
-        """Forget a learner that is gone for good, but for its counters."""
+        """Remove a learner that has ended for good; its counters are kept."""
         if name in self._rows:
             self._left.append(self._rows.pop(name)[1])

@@ -1,4 +1,4 @@
-"""Finds who was attached to a run and detached from it in its earlier lives, by its events."""
+"""Finds processes that were attached to a run or detached from it in its earlier lives, by its events."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from launch.runs.jsonl import Lines
 
 
 def attached_before(events: Path) -> list[str]:
-    """Return who was attached in a run's last life, and not detached before that ended; of a learner its trainer."""
+    """Return the processes attached in a run's last life and not detached in it; for a learner its trainer."""
     found: dict[str, None] = {}
     spawned: set[str] = set()
     for event in Lines(events).new():
@@ -27,7 +27,7 @@ def attached_before(events: Path) -> list[str]:
 
 
 def detached_before(events: Path) -> set[str]:
-    """Return who was detached in any life of a run, and did not come back."""
+    """Return the processes that were detached in any life of a run and not attached again."""
     found: set[str] = set()
     for event in Lines(events).new():
         kind, name = event.get("kind"), str(event.get("process"))

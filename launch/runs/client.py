@@ -1,4 +1,4 @@
-"""One question to a living supervisor, one answer, within a deadline.
+"""Sends one request to a living supervisor and returns its reply, within a deadline.
 
 Speaks ``Request`` and ``Reply`` of ``wire/messages.py`` over the run's control socket, which only the user who started
 the run can open. Does not know what a command does.
@@ -16,7 +16,7 @@ from launch.errors import FailedError
 from launch.runs.find import Run
 
 TIMEOUT_S = 5.0
-"""The supervisor's loop turns several times a second; one that is silent for this long is stuck or stopped."""
+"""Seconds to wait: the supervisor's loop turns several times a second; one silent for this long is stuck or stopped."""
 
 
 def ask(

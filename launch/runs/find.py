@@ -1,8 +1,8 @@
 """Finds runs: by folder, name, unique beginning of a name, or the newest; and says whether one is alive.
 
 Reads the run folders under ``runs/`` and those that living runs name in their directory of /dev/shm (file ``run``).
-Writes nothing. A run is alive while the supervisor that its ``meta.json`` names lives: the process id alone is not
-believed, because ids are used again; its start time must be the same too.
+Writes nothing. A run is alive while the supervisor in its ``meta.json`` lives: process id and start time must both
+match, because ids are reused.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SUMMARY_FILE = "summary.json"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run folder and what its meta.json said when it was found."""
+    """One run folder and the content of its meta.json when it was found."""
 
     path: Path
     meta: dict[str, Any]
@@ -61,7 +61,7 @@ class Run:
         return control_socket(Path(str(self.meta.get("sockets", "")))).endpoint
 
     def summary(self) -> dict[str, Any]:
-        """Return what the run said at its end; empty before, or when it had no time to say it."""
+        """Return the content of summary.json; empty before the run's end, or if it was killed."""
         return read_object(self.path / SUMMARY_FILE)
 
     def topology(self) -> dict[str, Any]:

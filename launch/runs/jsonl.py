@@ -1,7 +1,7 @@
 """Reads the JSON of run folders: objects, and files of one object a line that another process appends to.
 
-What is no object, or cannot be computed with or shown, is left out (``launch/reports/checks.py``): a disk, a hand or a
-stranger may have written it.
+Lines that are no objects, and values that cannot be computed with or shown, are left out
+(``launch/reports/checks.py``): the files may be damaged or edited by hand.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Snapshots of runs, living or ended: all that every screen, table and report reads of one.
+"""Snapshots of runs, living or ended; every screen, table and report reads these.
 
 A ``RunView`` is made in two ways: a ``RunReader`` reads a run's folder from outside and asks its supervisor for
-processes; the process that runs it starts with an empty one and adds rows and events as they come. What cannot be read
-is absent from a view, and never an error: a damaged file hides what it held, and nothing else.
+processes; the process that runs it starts with an empty one and adds rows and events as they come. Unreadable
+parts are absent from a view and never an error: a damaged file hides its own content only.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from launch.runs.client import ask
 from launch.runs.find import Run
 
 EVENTS_KEPT = 100
-"""The newest ones; events.jsonl has all."""
+"""Number of newest events in a view; events.jsonl has all."""
 ALARMS = frozenset({"died", "failed", "refused", "warned", "gave up", "slow", "silent"})
-"""Kinds of events that are no good news."""
+"""Kinds of events that report a problem."""
 ENDS = frozenset({"finished", "stopped", "failed", "died"})
 """Kinds of events of the run itself after which it has ended; its status is then the same word."""
 ANSWER_S = 2.0
-"""Longest that a supervisor is waited for; one that is busy answers the next time."""
+"""Longest wait for a supervisor, in seconds; a busy one answers the next time."""
 _RATE_MEMORY = 0.8
-"""Weight of what was in the smoothed rate; a report is a few seconds."""
+"""Weight of earlier reports in the smoothed rate; reports are a few seconds apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A snapshot of a run. Of rows and events it has what ``launch/reports/checks.py`` believes."""
+    """A snapshot of a run. Its rows and events have passed ``launch/reports/checks.py``."""
 
     name: str
     env_id: str = ""
@@ -56,7 +56,7 @@ class RunView:
     events: tuple[Mapping[str, Any], ...] = ()
     """The newest ``EVENTS_KEPT``, oldest first, but for choices."""
     choices: tuple[Mapping[str, Any], ...] = ()
-    """Events of what was left to the machine: key, value, why."""
+    """Events about choices that were left to the machine: key, value, why."""
     alarm: Mapping[str, Any] | None = None
     """The newest event of a kind in ``ALARMS``."""
     evaluations: tuple[Mapping[str, Any], ...] = ()
@@ -64,7 +64,7 @@ class RunView:
     checkpoints: tuple[Path, ...] = ()
     """Folders of all learners' checkpoints, those of the fewest steps first."""
     summary: Mapping[str, Any] = field(default_factory=dict)
-    """Contents of summary.json; empty while the run is alive, or when it had no time to say it."""
+    """Contents of summary.json; empty while the run is alive, or if it was killed."""
     best_return: float | None = None
     """Highest mean score of the last games in any report."""
     steps_per_s: float | None = None
@@ -142,16 +142,16 @@ class RunView:
 
 
 class RunReader:
-    """A run as it is seen from outside, again and again; each look reads only what is new in its growing files."""
+    """Reader of a run from outside; each look reads only the new part of its growing files."""
 
     def __init__(self, run: Run) -> None:
-        """Read what never changes: its topology."""
+        """Read the topology, which never changes."""
         self.run = run
         self._metrics, self._events = run.metrics(), run.events()
         self._view = identified(run)
 
     def look(self) -> RunView:
-        """Read what is new, and ask a living supervisor for its processes."""
+        """Read new rows and events, and request the processes from a living supervisor."""
         view = self._view
         for row in self._metrics.new():
             view = view.with_row(row)
@@ -168,7 +168,7 @@ def glance(run: Run) -> RunView:
 
 
 def identified(run: Run) -> RunView:
-    """Return a view of what a run is alone, without how it goes: its name, folder, meta.json and topology."""
+    """Return a view with a run's identity only: its name, folder, meta.json and topology."""
     topology = run.topology()
     env, total_steps = topology.get("env"), topology.get("total_steps")
     env_id = env.get("id") if isinstance(env, dict) else None

@@ -1,6 +1,6 @@
-"""A clock that leaves out when this process could not run, and where the time of all processes goes.
+"""A clock that stops while this process cannot run, and the shares of time per section of all processes.
 
-Reads the monotonic clock and the progress segment. Who hangs is found in ``launch/supervision/hangs.py``.
+Reads the monotonic clock and the progress segment. ``launch/supervision/hangs.py`` finds hanging processes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class AwakeClock:
         self._now_s = 0.0
 
     def advance(self) -> tuple[float, float]:
-        """Return the time now and how many seconds before it were a gap; called once by every turn of the loop."""
+        """Return the time and the length of the gap before it, in seconds; called once in every turn of the loop."""
         elapsed_s = time.monotonic() - self._last_s
         self._last_s += elapsed_s
         self._now_s += min(elapsed_s, GAP_S)

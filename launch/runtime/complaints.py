@@ -1,4 +1,4 @@
-"""Counts what was wrong and stops nothing, and says which of it gets a line of its own. Pure."""
+"""Counts problems that stop nothing, and limits the number of lines about them. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Complaints:
         self.count = 0
 
     def count_one(self, what: str) -> str:
-        """Count one more; return the line about it, empty where it gets none."""
+        """Count a problem; return the line to print about it, empty for none."""
         self.count += 1
         if self.count <= FIRST:
             return what

@@ -1,7 +1,7 @@
-"""Starts the processes of a run as often as it is told, each incarnation with settings and segments of its own.
+"""Starts the processes of a run at the supervisor's request, each incarnation with its own settings and segments.
 
-Adds simulators and learners to the run while it goes on. Writes ``settings/`` in the run's folder; makes and removes
-shared memory through the workspace. Why a process should start is the supervisor's business.
+Adds simulators and learners to a living run. Writes ``settings/`` in the run's folder; makes and removes shared memory
+through the workspace.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from launch.topology.load import TopologyError, dump, parse
 
 
 class Incarnations:
-    """Incarnations of a run's processes, and what each has of its own."""
+    """Incarnations of a run's processes, with their settings and segments."""
 
     def __init__(self, plan: Plan, resumption: Resumption, workspace: Workspace, spawner: Spawner) -> None:
         """Start none yet."""
@@ -42,12 +42,12 @@ class Incarnations:
         placement = place(topology, in_turn())
         self._briefing = Briefing(topology, plan.description, plan.exact, addresses, placement, resumption)
         self._members: dict[Key, Member] = {}
-        """Members that living simulators are."""
+        """Members of living simulators."""
         self._gone: list[Member] = []
-        """Members that ended simulators were, with segments that are still there."""
+        """Members of ended simulators whose segments still exist."""
 
     def spawn(self, action: ev.Spawn) -> ev.Spawned | ev.NotSpawned:
-        """Start the next incarnation of a process; where that fails nothing is left of it."""
+        """Start the next incarnation of a process; a failed start leaves nothing behind."""
         key = name, incarnation = action.name, action.incarnation
         process = self.table.named(name)
         own = Incarnation(process.id.again(incarnation), action.resume, self.environments.get(name))
@@ -98,7 +98,7 @@ class Incarnations:
         return ev.Enlarged(action.client, tuple(new))
 
     def _add_learners(self, count: int) -> list[PlannedProcess]:
-        """Add learners with the segments that each has of its own; where there is no room nothing is left of them."""
+        """Add learners and make the segments of each; leaves nothing behind where memory does not suffice."""
         new = self.table.add_learners(count)
         try:
             self._workspace.create_learners(sorted({process.id.learner for process in new}))
@@ -109,7 +109,7 @@ class Incarnations:
         return new
 
     def forget_all_but(self, names: Collection[str]) -> list[str]:
-        """Give up the rows and segments of processes that are none of these; returns whom it has forgotten."""
+        """Free the rows and segments of all other processes; returns the names of these."""
         gone = [process for process in self.table.listed if process.name not in names]
         for process in gone:
             self.table.remove(process)

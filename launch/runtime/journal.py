@@ -1,7 +1,7 @@
 """Writes the files of a run: events.jsonl, metrics.jsonl with its TensorBoard copy, and summary.json at its end.
 
-Training is worth more than a line in a file. A disk that takes nothing is told of once, and once more when it takes
-something again; what could not be written meanwhile is then written first (``actorlearn/files.py`` says how much).
+A full or broken disk does not stop training. It is reported once, and again when writing works; records that waited
+meanwhile are then written first (``actorlearn/files.py`` limits their number).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class Journal:
     """The files of one run, from its first event to its summary."""
 
     def __init__(self, run_dir: Path, tell: Callable[[ev.Note], None], writers: Sequence[str]) -> None:
-        """Append to the files that are there; ``tell`` shows a person what is wrong with them. Raises OSError.
+        """Open the files for appending; ``tell`` reports problems with them to the user. Raises OSError.
 
-        ``writers`` are those of the topology's ``report.writers``.
+        ``writers``: the topology's ``report.writers``.
         """
         self._run_dir = run_dir
         self._tell = tell
@@ -33,10 +33,10 @@ class Journal:
             self._events.close()
             raise
         self._failing: set[str] = set()
-        """Files that did not take what was last written to them."""
+        """Files to which the last write failed."""
 
     def begin(self) -> None:
-        """Forget how an earlier life of the run has ended."""
+        """Remove the summary of an earlier life of the run."""
         self._try(SUMMARY_FILE, lambda: (self._run_dir / SUMMARY_FILE).unlink(missing_ok=True))
 
     def event(self, note: ev.Note) -> None:
@@ -49,11 +49,11 @@ class Journal:
         self._try(METRICS_FILE, lambda: self._metrics.row(values))
 
     def summary(self, values: Mapping[str, Any]) -> None:
-        """Say how the run ended."""
+        """Write the summary of the run."""
         self._try(SUMMARY_FILE, lambda: metadata.write(self._run_dir / SUMMARY_FILE, values))
 
     def close(self) -> None:
-        """Write what waits, if that goes now, and close the files."""
+        """Write waiting records if possible, and close the files."""
         self._events.close()
         self._metrics.close()
 

@@ -38,10 +38,10 @@ from launch.topology.modes import mode
 TURN_S = 0.1
 SHOW_EVERY_S = 0.5
 LAST_WORDS_S = 0.05
-"""Seconds of listening for what a process said just before its exit, which may be seen first."""
+"""Seconds of listening for a process's last messages, as its exit may be seen before them."""
 
 MOST_MESSAGES = 1000
-"""Read in one turn; whoever floods the socket must not keep us from the others."""
+"""Most messages read in one turn, so that a sender that floods the socket does not starve the others."""
 
 
 def run(
@@ -54,8 +54,8 @@ def run(
 ) -> int:
     """Run a topology to its end; returns the exit status. Call it from the main thread; leaves nothing behind.
 
-    Raises what stands in the way before the first process is started: TopologyError, RunError, SharedMemoryFull,
-    ChannelError, and of an engine ValueError where it cannot be imported and OSError where it cannot be opened.
+    Raises TopologyError, RunError, SharedMemoryFull or ChannelError before the first process is started; ValueError for
+    an engine that cannot be imported, OSError for one that cannot be opened.
     """
     open_spawner = engine.load()
     with Workspace(run_dir) as workspace:
@@ -73,7 +73,7 @@ class Runner:
     def __init__(
         self, plan: Plan, resumption: Resumption, workspace: Workspace, spawner: Spawner, console: ev.Console | None
     ) -> None:
-        """Start nothing yet; ``console`` is None where nobody sees it."""
+        """Start nothing yet; ``console`` None: show nothing."""
         self.plan, self.resumption, self.workspace = plan, resumption, workspace
         topology, resumed = plan.topology, resumption.resumed
         self.spawner = workspace.keep(spawner)
@@ -111,7 +111,7 @@ class Runner:
             ev.Row: self._row,
             ev.Done: self._end,
         }
-        """Function that does what an action says, by its type; it returns the event that comes of that, if any."""
+        """Type of action -> function that carries it out and returns the resulting event, if any."""
 
     def run(self) -> int:
         """Turn the loop until the supervisor is done; the summary is written whatever happens."""
@@ -132,7 +132,7 @@ class Runner:
             self.reporter.end(self._done or ev.Done("failed", 1, error), self._now_s)
 
     def _turn(self) -> None:
-        """Wait for something, or a moment; then tell the supervisor all that has happened."""
+        """Wait for an event, or a moment; then give the supervisor all events."""
         self.selector.select(TURN_S)
         ended = self.spawner.ended()
         self._now_s, gap_s = self.clock.advance()
@@ -154,7 +154,7 @@ class Runner:
             self.reporter.processes(self.supervisor.processes(), rows)
 
     def _happened(self, event: ev.Event) -> None:
-        """Tell the supervisor, do what it says, and tell it what came of that."""
+        """Give an event to the supervisor, carry out its actions, and give it the events that result."""
         self._events.append(event)
         while self._actions or self._events:
             if self._actions:  # of one event all, also when a message before it came to a bad end among them
@@ -167,7 +167,7 @@ class Runner:
     # Events ---------------------------------------------------------------------------------------------------------
 
     def _reap(self, keys: list[Key]) -> None:
-        """Reap who has ended, but hear its last words before its exit is told."""
+        """Reap ended processes, reading their last messages before the supervisor gets their exits."""
         exits = [(key, self.spawner.reap(key)) for key in keys]
         if any(returncode >= 0 for _, returncode in exits):
             self._listen(LAST_WORDS_S)
@@ -178,7 +178,7 @@ class Runner:
             self.incarnations.ended(key)
 
     def _listen(self, patience_s: float) -> None:
-        """Read what has come to the control socket, and what comes within this time."""
+        """Read the messages at the control socket, and those that arrive within this time."""
         deadline_s = time.monotonic() + patience_s
         for _ in range(MOST_MESSAGES):
             received = self.router.recv(max(0, round(1000 * (deadline_s - time.monotonic()))))
@@ -188,7 +188,7 @@ class Runner:
             self._heard(peer, body)
 
     def _heard(self, peer: str, body: bytes) -> None:
-        """Act on a message; one that cannot be acted on, whatever the reason, is its sender's fault alone."""
+        """Handle a message; one that cannot be handled is reported and has no other effect."""
         try:
             self._act_on(peer, body)
         except Exception as error:

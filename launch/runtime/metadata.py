@@ -1,6 +1,6 @@
-"""Makes what is written once per run: meta.json (what ran where) and summary.json (how it ended).
+"""Makes the two files written once per run: meta.json (program, machine, addresses) and summary.json (its outcome).
 
-Files are replaced whole, so a reader never meets half of one.
+Files are replaced atomically, so a reader never sees half of one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def now() -> str:
 
 
 def meta(name: str, addresses: Addresses, resumption: Resumption) -> dict[str, Any]:
-    """Return what ran, on what, and where to reach it. Of a resumed run the earlier parts are kept."""
+    """Return the program, the machine and the run's addresses; a resumed run keeps the entries of its earlier lives."""
     before = read_object(addresses.run_dir / "meta.json") if resumption.resumed else {}
     parts = before.pop("earlier", [])
     earlier = [*(parts if isinstance(parts, list) else []), before] if before else []
@@ -86,7 +86,7 @@ def commit(root: Path) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Installed versions of what a result depends on."""
+    """Return the installed versions of the packages that results depend on."""
     found = {}
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
@@ -122,9 +122,9 @@ def summary(
     elapsed_s: float,
     evaluated: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return how the run ended: the trainer's last words over the last row it reported, rates over the whole run.
+    """Return the run's outcome: the trainer's final numbers, else those of its last row; rates over the whole run.
 
-    ``evaluated`` is of evaluations.best_and_last.
+    ``evaluated`` comes from evaluations.best_and_last.
     """
     known = {**last_row, **finished}
     env_steps = known.get("env_steps") or 0

@@ -1,6 +1,6 @@
-"""Reports what happens in a run: writes it into the run's folder, and shows it on a console.
+"""Reports events and metrics of a run: writes them into the run's folder, and shows them on a console.
 
-Merges the rows of learners and adds what else was measured; counts deaths and complaints; sums up at the end.
+Merges the rows of learners and adds other processes' metrics; counts deaths and complaints; writes the summary.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from launch.supervision import events as ev
 from launch.topology.schema import ReportSection
 
 QUIET = frozenset({"spawned", "ended", "failed"})
-"""Notes about a process that only events.jsonl gets: another one says as much to a person."""
+"""Kinds of notes about a process that are written but not shown, as another note tells the user the same."""
 
 
 class Reporter:
     """Reports of one run."""
 
     def __init__(self, report: ReportSection, resumed: bool, workspace: Workspace, console: ev.Console | None) -> None:
-        """Open the files of the run and what else its rows go to; raises OSError."""
+        """Open the files of the run and the writers of its rows; raises OSError."""
         run_dir = workspace.run_dir
         self.last_row: dict[str, Any] = Lines(run_dir / "metrics.jsonl").last() or {} if resumed else {}
         """Newest row of metrics.jsonl."""
@@ -47,17 +47,17 @@ class Reporter:
         self._evaluation: dict[str, Any] = {}
         """Metrics of the newest evaluation."""
         self._measured: dict[str, Any] = {}
-        """Newest metrics of processes that are no trainers."""
+        """Newest metrics of processes other than trainers."""
         self._deaths, self._complaints = 0, Complaints()
 
     def begin(self, notes: Iterator[ev.Note]) -> None:
-        """Forget how an earlier life of the run has ended, and report what is known beforehand."""
+        """Remove the summary of an earlier life of the run, and report the initial notes."""
         self._journal.begin()
         for note in notes:
             self.note(note)
 
     def note(self, note: ev.Note) -> None:
-        """Write down an event, and show it if it is news to a person."""
+        """Write an event, and show it unless its kind is QUIET."""
         self._deaths += note.kind == "died"
         if note.kind == "evaluated":
             self._evaluation = evaluations.metrics(note.fields)
@@ -66,7 +66,7 @@ class Reporter:
             self._show(lambda console: console.event(note))
 
     def complaint(self, said: str) -> None:
-        """Count what was wrong and stops nothing; it is reported unless it comes in floods."""
+        """Count and report a problem that stops nothing; floods of them are not reported one by one."""
         if line := self._complaints.count_one(said):
             self.note(ev.Note("warned", cause=line))
 
@@ -107,11 +107,11 @@ class Reporter:
             self._show(lambda console: console.event(said))
 
     def close(self) -> None:
-        """Write what waits, if that goes now, and close the files."""
+        """Write waiting records if possible, and close the files."""
         self._journal.close()
 
     def _show(self, say: Callable[[ev.Console], None]) -> None:
-        """Show something; a console that fails (a closed terminal, a full disk, a fault) is never spoken to again."""
+        """Call the console; one that fails (a closed terminal, a full disk, an error) is not used again."""
         if self._console is None:
             return
         try:
@@ -122,9 +122,9 @@ class Reporter:
 
 
 def beforehand(plan: Plan, before: Resumption, attached: Sequence[str]) -> Iterator[ev.Note]:
-    """Yield what is known of a run before its first process: where it goes on, what was chosen, what may go wrong.
+    """Yield notes for the time before the first process: checkpoints resumed from, choices made, warnings.
 
-    ``attached``: names of who was attached in its last life.
+    ``attached``: names of processes that were attached in the run's last life.
     """
     if before.resumed:
         taken = " and ".join(before.checkpoints)

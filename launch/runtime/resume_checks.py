@@ -1,4 +1,4 @@
-"""Finds what a resumed run goes on from, in its folder; refuses topologies that cannot go on from that.
+"""Finds the checkpoints from which a run is resumed, and refuses topologies that do not fit them.
 
 Reads checkpoints and events; changes nothing.
 """
@@ -46,10 +46,10 @@ _SHAPED_BY = {
 
 
 def found(plan: Plan, run_dir: Path, resume: bool) -> Resumption:
-    """Return what a run in this folder goes on from; nothing where it is not to be resumed.
+    """Return the checkpoints from which a run in this folder continues; none unless ``resume``.
 
-    Raises RunError where there is nothing to go on from, where more has been learned than is wanted, and where a replay
-    was saved otherwise than the topology wants it.
+    Raises RunError where there is no checkpoint, where the run has already reached total_steps, and where a saved
+    replay does not fit the topology.
     """
     if not resume:
         return Resumption(began_s=time.monotonic())
@@ -59,7 +59,7 @@ def found(plan: Plan, run_dir: Path, resume: bool) -> Resumption:
     learners = [trainer.learner for trainer in trainers if trainer.learner not in left_out]
     try:
         together, begins_anew = _together(plan, run_dir, learners)
-        # Of each learner what it goes on with of its own, and whose weights.
+        # For each learner: its own checkpoint, and the checkpoint whose weights it takes.
         pairs = [(found, found) for found in together] or _each(plan, run_dir, learners)
     except CheckpointError as error:
         raise RunError(str(error)) from None
@@ -107,7 +107,7 @@ def _refuse_more(env_steps: int, wanted: int, run_dir: Path) -> None:
 
 
 def _refuse_other_replays(plan: Plan, found: Iterable[Found]) -> None:
-    """Refuse a topology that wants what was not saved like that; what is no shape the trainer judges."""
+    """Refuse a topology whose replay has another shape than the saved one; the trainer checks everything else."""
     if plan.topology.replay is None:
         return
     planned = replay_shape(plan.topology, plan.description, plan.topology.replay)

@@ -1,7 +1,7 @@
-"""The ground a run stands on: its folder, its shared memory, its sockets, its signals; all given back at the end.
+"""Resources of a run on this machine: its folder, shared memory, sockets and signal handlers; all released at the end.
 
-Refuses a folder that another run works in, and sweeps what dead runs have left. Makes and removes segments as learners
-and simulators come and go.
+Refuses a folder that another run uses, and removes leftovers of dead runs. Makes and removes segments as learners and
+simulators are attached and end.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Kept = TypeVar("Kept", bound=Closable)
 
 
 class Workspace:
-    """``with Workspace(run_dir) as workspace``: what it made, and what ``keep`` was given, is gone after it."""
+    """``with Workspace(run_dir) as workspace``: releases its resources, and those given to ``keep``, at the end."""
 
     def __init__(self, run_dir: Path) -> None:
         """Name the folder; nothing is touched before the block."""
@@ -73,19 +73,18 @@ class Workspace:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give everything back, last taken first."""
+        """Release everything, in reverse order."""
         self._stack.close()
 
     def keep(self, thing: Kept) -> Kept:
-        """Close it at the end, before whatever was kept earlier."""
+        """Close ``thing`` at the end, before things that were kept earlier; returns it."""
         self._stack.callback(thing.close)
         return thing
 
     def open(self, plan: Plan, resumption: Resumption) -> None:
-        """Hear signals, and make folder, sockets and the segments that the run begins with.
+        """Install signal handlers, and make folder, sockets and the run's first segments.
 
-        Raises SharedMemoryFull, and FailedError where its folder takes nothing; what stood there then stands there
-        still.
+        Raises SharedMemoryFull, and FailedError where the folder cannot be written; earlier files in it are unchanged.
         """
         self.signals = self.keep(Signals())
         sweep_all()
@@ -107,7 +106,7 @@ class Workspace:
         return self._segments["progress"]
 
     def create_learners(self, learners: Iterable[int]) -> None:
-        """Make what learners have of their own, before their processes start; raises SharedMemoryFull, leaving none."""
+        """Make learners' segments, before their processes start; raises SharedMemoryFull, with none of them made."""
         with ExitStack() as undo:
             for learner in learners:
                 undo.callback(self.drop_learner, learner)
@@ -116,7 +115,7 @@ class Workspace:
             undo.pop_all()
 
     def drop_learner(self, learner: int) -> None:
-        """Remove what a learner had of its own; whoever still has it mapped keeps it."""
+        """Remove a learner's segments; a process that has them mapped keeps its view."""
         for kind in self._learner_segments:
             if segment := self._segments.pop(f"{kind}-{learner}", None):
                 segment.unlink()
@@ -138,14 +137,14 @@ class Workspace:
         )
 
     def drop_member(self, member: Member) -> None:
-        """Remove an ended incarnation's segment; its trainer has learned from what was complete in it."""
+        """Remove an ended incarnation's segment, once its trainer has learned from its complete rollouts."""
         member.segment.file.unlink(missing_ok=True)
 
     def _create(self, name: str, fields: list[Field]) -> None:
         self._segments[name] = Segment.create(self.addresses.shm / name, fields)
 
     def _write_down(self, plan: Plan, resumption: Resumption) -> None:
-        """Make the folders, topology.yaml and meta.json; where that fails, what was not there before is gone again."""
+        """Make the folders, topology.yaml and meta.json; a failure removes those that were not there before."""
         topology, meta = self.run_dir / "topology.yaml", self.run_dir / "meta.json"
         try:
             with ExitStack() as undo:
@@ -179,7 +178,7 @@ def _lock(run_dir: Path) -> int:
 
 
 def _remove_if_empty(run_dir: Path) -> None:
-    """A run that was refused before it began has put nothing in its folder, and leaves none."""
+    """Remove the folder of a run that was refused before it wrote anything."""
     with suppress(OSError):
         run_dir.rmdir()
 
@@ -190,7 +189,7 @@ def _remove(path: Path) -> None:
 
 
 def sweep_all() -> tuple[list[str], list[str]]:
-    """Remove what dead runs left; returns the run ids of the shared memory and of the directories of sockets."""
+    """Remove leftovers of dead runs; returns the run ids of the shared memory and of the directories of sockets."""
     sockets = [run_id for root in sorted({runtime_root(), Path("/tmp")}) for run_id in sweep(root)]
     return sweep_shared(), sockets
 

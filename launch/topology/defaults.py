@@ -1,9 +1,9 @@
-"""Defaults of a topology: what a key is when the file and the command line leave it out.
+"""Defaults of a topology: the values of keys that the file and the command line leave out.
 
-Reads the raw mapping of a topology and returns it with every missing key filled in. In this order: what follows from
-the machine's cores; what the algorithm wants in an environment of this kind; what the kind of environment wants; what
-the optimizer is by default there; what a key is in every topology (``schema.py`` and the owners' settings). What is
-already there, right or wrong, is left alone. Refuses to judge: checking is ``launch/topology/validate.py``.
+Reads the raw mapping of a topology and returns it with every missing key filled in. Sources of defaults, first match
+wins: the machine's cores; the algorithm, for this kind of environments; the kind of environments; the optimizer there;
+the key itself (``schema.py`` and the owners' settings). Present values, right or wrong, are left alone;
+``launch/topology/validate.py`` checks them.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _spec(registry: Any, tree: Tree, key: str) -> Any:
 
 
 def _fill(tree: Tree, defaults: Mapping[str, Any]) -> None:
-    """Add what is missing; never replace, also not a wrong value, which is then reported as written."""
+    """Add missing keys; never replace a value, so that a wrong one is reported as written."""
     for key, default in defaults.items():
         if isinstance(default, Mapping):
             inside = tree.setdefault(key, {})
@@ -106,7 +106,7 @@ def _defaults_of(keys: Mapping[str, Key]) -> Tree:
 
 
 def _leave_out_what_is_not_read(tree: Tree, raw: Tree) -> None:
-    """Take out what was filled in for others than were chosen, such as the preset of a kind of its own."""
+    """Remove defaults that the chosen entries do not read, such as Atari's preset in another kind of environments."""
     for name in CHOSEN:
         try:
             keys = keys_of(struct_at(name, tree))
@@ -140,12 +140,12 @@ def _horizon(tree: Tree) -> Tree:
 
 
 def _trainer_threads(tree: Tree, env: EnvironmentSpec, cores: float) -> int:
-    """Return all whole cores for convolutions, as simulators wait meanwhile; one for networks too small to share out.
+    """Return the default number of a trainer's threads: all whole cores for convolutions, one for small networks.
 
-    Also where a replay is learned from while simulators play, who have little to do: on two cores Fast DQN made 250
-    steps/s with two threads, and 188 with one. Not the part of a core that a quota leaves: when it is used up all
-    threads wait for the one that is stopped. PAAC under a quota of 1.5 cores made 1,900 steps/s with two threads and
-    2,330 with one.
+    Simulators wait during an update, or have little to do while a replay is learned from: on two cores Fast DQN made
+    250 steps/s with two threads, and 188 with one. The fraction of a core that a quota leaves is not used: once the
+    quota is spent, all threads wait for the stopped one. PAAC under a quota of 1.5 cores made 1,900 steps/s with two
+    threads and 2,330 with one.
     """
     return min(max(1, math.floor(cores) // _learners(tree)), env.most_trainer_threads)
 

@@ -1,7 +1,7 @@
-"""The keys of a topology as msgspec describes them: what a path names, which type, range and meaning it has.
+"""The keys of a topology as msgspec describes them: the type, range and meaning of the key at a path.
 
-Reads the structs of ``schema.py`` and, of the sections whose keys depend on what is chosen in them, those of the
-registries: there a name such as package.module:Name is imported, and trusted like code.
+Reads the structs of ``schema.py`` and, for sections whose keys depend on a choice in them, the registries' structs: a
+name such as package.module:Name is imported, and trusted like code.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Key(NamedTuple):
 
     @property
     def is_mapping(self) -> bool:
-        """Whether keys stand below it: those of a section, or arguments of somebody else's code."""
+        """Whether it has keys below it: those of a section, or keyword arguments of user code."""
         return self.section is not None or isinstance(self.kind, inspect.DictType)
 
 
@@ -80,12 +80,12 @@ def keys_of(section: Struct) -> dict[str, Key]:
 
 
 def structs_of(name: str) -> dict[str, Struct]:
-    """The structs that a section may have, by the name of what is chosen."""
+    """Return the structs that a section may have: name of the choice -> struct."""
     return {spec.name: spec.settings for spec in CHOSEN[name].specs()}
 
 
 def struct_at(name: str, tree: Mapping[str, Any]) -> Struct:
-    """The struct of a section of a raw topology; raises ValueError where what is chosen is not to be had."""
+    """Return the struct of a section of a raw topology; raises ValueError where the choice cannot be found."""
     registry, section = CHOSEN.get(name), tree.get(name)
     if registry is None:
         static = keys_of(Topology)[name].section

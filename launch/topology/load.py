@@ -1,4 +1,4 @@
-"""The topology: one YAML file that says which processes run, where, with which numbers.
+"""The topology: one YAML file that defines the processes of a run, their placement and all their settings.
 
 Reads a file or text and dotted overrides (``simulators.count=4``); writes a resolved topology back as YAML. Fills
 defaults in (``defaults.py``), checks every value (``validate.py``) and what ties them together (``rules.py``).
@@ -35,7 +35,7 @@ def load(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Topolog
 
 
 def parse(text: str | bytes, overrides: Sequence[str] = (), source: str = "topology") -> Topology:
-    """Read a topology from text; ``source`` is what errors call it. Raises TopologyError."""
+    """Read a topology from text; ``source`` names it in errors. Raises TopologyError."""
     document = strict_yaml.read(text, source)
     raw = {} if document.value is None else document.value
     origins = {path: Origin(source, line) for path, line in document.lines.items()} | {(): Origin(source, 1)}
@@ -83,7 +83,7 @@ def dump(topology: Topology) -> str:
 
 
 def _defaults_alone(raw: dict[str, Any], found: Sequence[Problem]) -> dict[str, Any]:
-    """Return what the refused keys would be if they were left out."""
+    """Return the defaults of the refused keys."""
     remaining = copy.deepcopy(raw)
     for path, *_ in found:
         section: Any = remaining

@@ -1,6 +1,6 @@
-"""Says what is wrong with a topology on one line: place, key = value, rule, way out, and how much else is wrong.
+"""Describes a topology's first problem in one line: place, key = value, rule, way out, and the number of others.
 
-Reads problems, where each value was given, and the defaults. Raises nothing.
+Reads problems, the origin of each value, and the defaults. Raises nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Overrides: ``section.key=value`` over what a topology's file says.
 
 An override wins over the file. One that makes another choice (algorithm, network, optimizer, kind of environment, mode)
-may leave keys of the file without a reader: those are left out, and it is said which and why. A key that an override
-gives is never left out: where nobody reads it, it is refused, and so is a key of a file that the file's own choice does
-not read. To begin a section anew, write it whole: ``algorithm={name: ppo}``.
+may leave keys of the file unread: these are left out, and reported with the reason. A key in an override is never left
+out: if unread it is refused, and so is a key of the file that the file's own choice does not read. To begin a section
+anew, write it whole: ``algorithm={name: ppo}``.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def apply(override: str, raw: Tree, origins: dict[Path, Origin]) -> None:
 
 
 def leave_out_unread(raw: Tree, file: Tree, origins: dict[Path, Origin]) -> dict[str, str]:
-    """Take keys of the file out of ``raw`` that overrides have left without a reader; return them, and why.
+    """Remove from ``raw`` keys of the file that are unread because of overrides; return key -> reason.
 
-    ``file`` is what the file says, ``raw`` the same with the overrides.
+    ``file`` is the file's mapping, ``raw`` the same with the overrides.
     """
     found = {}
     for name, key, why in _without_reader(resolve(file), resolve(raw)):

@@ -1,6 +1,6 @@
-"""Rules that tie the keys of a topology together: what each refuses, why, and what to write instead.
+"""Rules between the keys of a topology: each yields the keys it refuses, the reason, and the way out.
 
-Pure. Each rule takes a whole topology, whose every value is right by itself, and yields what is wrong with it.
+Pure. Each rule takes a whole topology whose values are valid one by one, and yields problems.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def broken(topology: Topology) -> Problems:
 
 
 def writers_can_be_made(topology: Topology) -> Problems:
-    """Rows go to writers that are there: a writer that cannot be made is found before anything is started."""
+    """Every writer in ``report.writers`` can be imported; checked before any process is started."""
     for place, name in enumerate(topology.report.writers):
         try:
             WRITERS.spec(name).load()
@@ -248,7 +248,7 @@ def replay_begins(topology: Topology) -> Problems:
 
 
 def replay_holds(topology: Topology) -> Problems:
-    """A replay has room for a batch, and for what is being played (the rule of rings is Replay.__init__'s)."""
+    """A replay has room for a minibatch and for the open rollouts (``Replay.__init__`` checks the size of rings)."""
     if topology.replay is None or not isinstance(topology.algorithm, OffPolicySettings):
         return
     environments = topology.simulators.environments

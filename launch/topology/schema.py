@@ -1,7 +1,7 @@
-"""The keys of a topology: the sections that belong to launch, and where those of others are put in.
+"""The keys of a topology: the sections that belong to launch, and the places of the sections that others own.
 
 Pure. Each key is described once: its type, range, unit and, where neither environment nor algorithm decides it, its
-default. Everything else about keys is made of this: what is refused (``validate.py``), the comments of a resolved
+default. Everything else about keys derives from this: the checks in ``validate.py``, the comments of a resolved
 topology, ``topology.schema.json`` and ``docs/topology.md``. Rules that tie keys together are in ``rules.py``; defaults
 that depend on the environment, the algorithm or the machine are filled in by ``defaults.py``. Says nothing about files
 or error lines, and does not look at the machine: whether a device or a core exists is the plan's question.
@@ -199,7 +199,7 @@ class ReportSection(Section, frozen=True, kw_only=True):
 
 
 class Limits(NamedTuple):
-    """Seconds of silence after which a process of a role hangs (launch/supervision/hangs.py says what silence is)."""
+    """Seconds of silence after which a process of a role hangs (``launch/supervision/hangs.py`` defines silence)."""
 
     hang_s: float
     """Limit of a process that does not use a processor either."""
@@ -268,7 +268,7 @@ class SupervisionSection(Budget, frozen=True, kw_only=True):
     simulator_spin_s: Spin = 600.0
     inference_spin_s: Spin = 600.0
     trainer_spin_s: Spin = 1800.0
-    evaluator_spin_s: Spin = 3600.0  # it takes what others leave, and who waits for a processor counts as computing
+    evaluator_spin_s: Spin = 3600.0  # it runs only in idle time, and waiting for a processor counts as computing
     any_memory_order: Annotated[
         bool, Meta(description="also start on processors other than x86-64: rows may be read torn")
     ] = False

@@ -1,4 +1,4 @@
-"""Files that topologies and overrides are read from, and where shipped ones are. Knows nothing of what is in them."""
+"""Files of topologies and overrides, and the folder of shipped ones; does not interpret their content."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Reads text and returns plain values (dict, list, str, int, float, bool, None) wi
 aliases, anchors, tags, merge keys, directives, several documents, duplicate keys and anything too big or too deep.
 Scalars follow the core schema of YAML 1.2 (yes, no, on and off are words; 1:30 is a word), with two choices of our own:
 groups of three digits may be split by underscores (250_000), and a leading zero is an error because YAML 1.1 and 1.2
-disagree on what 0777 is. Knows nothing of what the values mean.
+disagree on what 0777 is. Knows nothing of the values' meaning.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def show(value: object) -> str:
 
 
 def short(text: str) -> str:
-    """Cut a text to what an error message may repeat."""
+    """Cut a text to the length that an error message may repeat."""
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
 
 
@@ -76,7 +76,7 @@ def fault(where: str, value: str, rule: str, way_out: str) -> TopologyError:
 
 
 def read(text: str | bytes, source: str) -> Document:
-    """Parse one document; ``source`` is what errors call it. Raises TopologyError, and nothing else."""
+    """Parse one document; ``source`` names it in errors. Raises TopologyError, and nothing else."""
     size = len(text) if isinstance(text, bytes) else len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
         raise fault(
@@ -160,7 +160,7 @@ class _Reader:
         return self._mapping(path, depth)
 
     def _check(self, event: Any, depth: int) -> None:
-        """Refuse what no value may be or carry."""
+        """Refuse aliases, anchors, tags, values nested too deep, and too many values."""
         if isinstance(event, yaml.AliasEvent):
             self._fail(event, f"*{event.anchor}", "aliases are not used here", "write the value out")
         if event.anchor is not None:

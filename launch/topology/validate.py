@@ -57,7 +57,7 @@ USUAL_NAMES = {
 }
 """Names of other programs for keys of a topology."""
 RENAMED = {"simulators.weights: round": "rollout"}
-"""Keys, and values of keys, that are called otherwise now: what it was -> what it is."""
+"""Renamed keys, and renamed values of keys: old -> new."""
 
 LISTS = (inspect.ListType, inspect.VarTupleType, inspect.TupleType)
 
@@ -100,7 +100,7 @@ def problems(tree: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def settings(tree: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the values of a raw topology with its sections as structs, and what the structs' own rules refuse."""
+    """Return the values of a raw topology with its sections as structs, and the problems that the structs found."""
     made, found = dict(tree), []
     for name, key in keys_of(Topology).items():
         if key.section and tree.get(name) is not None:
@@ -133,7 +133,7 @@ def dotted(path: Path) -> str:
 
 
 def _of_choice(name: str, tree: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what is wrong with a section whose keys depend on a choice in it."""
+    """Yield problems of a section whose keys depend on a choice in it."""
     section, path, registry = tree.get(name), (name,), CHOSEN[name]
     if not isinstance(section, dict):
         yield _no_mapping(section, keys_of(BASES[name]), path)
@@ -151,7 +151,7 @@ def _of_choice(name: str, tree: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _of_roles(roles: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what is wrong with the keys of roles that are not shipped."""
+    """Yield problems of the keys of roles that are not shipped."""
     for role, section in roles.items():
         path: Path = ("roles", role)
         try:
@@ -163,7 +163,7 @@ def _of_roles(roles: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def no_entry(path: Path, name: str, registry: Registry[Any], error: str) -> Problem:
-    """Return what is wrong with a name that is in no registry, or that stands for code that cannot be had."""
+    """Return the problem of a name that is in no registry, or whose code cannot be imported."""
     if CODE.fullmatch(name):
         rule = error.removeprefix(f"{registry.kind}.name: {name!r}").lstrip(": ")
         return Problem(path, name, rule, "name what can be imported from here")
@@ -188,7 +188,7 @@ def _no_replay(tree: Mapping[str, Any]) -> Problem:
 
 
 def _of_keys(section: Mapping[str, Any], keys: Mapping[str, Key], path: Path) -> Iterator[Problem]:
-    """Yield what is wrong with the keys of a section and with what stands below them."""
+    """Yield problems of the keys of a section and of everything below them."""
     yield from _strangers(section, keys, path)
     for name, key in keys.items():
         yield from _of_key(section.get(name, MISSING), key, (*path, name))
@@ -231,7 +231,7 @@ def _elsewhere(word: str) -> str:
 
 
 def _of_key(value: Any, key: Key, path: Path) -> Iterator[Problem]:
-    """Yield what is wrong with one value, or with an item of one."""
+    """Yield problems of one value, or of its items."""
     kind = key.kind
     if value is MISSING:
         yield _missing(key, path)
