@@ -1,7 +1,13 @@
-"""The modes in which learners learn together, one object for each: everything that is asked of a mode, and only here.
+"""The modes in which learners learn together, each described by a spec: everything that is asked of a mode.
 
-Pure; never loads torch, so that the supervisor and the command line ask the same objects as a trainer. What a mode does
-to weights is its exchange (``ModeSpec.load``).
+Pure; never loads torch, so that the supervisor and the command line ask the same specs as a trainer. The class that a
+spec names in ``made_by`` is the mode's exchange: what it does to weights. The shipped modes come in by the door that is
+open to all:
+
+    [project.entry-points."actorlearn.modes"]
+    averaging = "my_package.averaging_mode:SPEC"
+
+A topology names it: ``mode: averaging``. Keys of its own, if it has any, stand in a section of the same name.
 
 | mode   | weights                | whom a learner waits for    | exchange                                          |
 |--------|------------------------|-----------------------------|---------------------------------------------------|
@@ -14,8 +20,10 @@ to weights is its exchange (``ModeSpec.load``).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import msgspec
 
@@ -29,16 +37,17 @@ from actorlearn.parameters.rendezvous import forget_meetings, meeting
 from actorlearn.parameters.settings import (
     MOST_LEARNERS,
     AloneExchangeSettings,
-    AnyExchangeSettings,
     AsyncExchangeSettings,
     ExchangeSettings,
     GossipExchangeSettings,
     GossipSettings,
     LearnersSettings,
+    ModeSection,
     SyncExchangeSettings,
 )
 from actorlearn.parameters.shared_counts import counts_fields
 from actorlearn.parameters.store import store_fields
+from actorlearn.registry import Registry, Spec
 from actorlearn.wire.identity import ProcessId
 
 if TYPE_CHECKING:
@@ -49,7 +58,8 @@ class LearnersAsked(NamedTuple):
     """The part of a topology that is about learners that learn together."""
 
     learners: LearnersSettings
-    gossip: GossipSettings
+    section: ModeSection | None
+    """The mode's own section; None where it has none."""
     optimizer: str
     """Name of the optimizer."""
     seed: int
@@ -87,33 +97,55 @@ class Refusal(NamedTuple):
     way_out: str
 
 
-class ModeSpec:
-    """One mode: its defaults here are those of a learner that is alone."""
+@dataclass(frozen=True, kw_only=True)
+class ModeSpec(Spec):
+    """One mode; its methods here are those of a learner that learns by itself.
 
-    name: ClassVar[str]
-    asked_as: ClassVar[str]
-    """Value of a topology's key ``mode``."""
-    loads: ClassVar[str]
-    """Class of the exchange, as ``package.module:Name``: made from its settings and a `Learner`."""
-    settings: ClassVar[type[ExchangeSettings]]
-    keys: ClassVar[frozenset[str]] = frozenset()
-    """Keys of a topology that this mode reads and not all do."""
-    alone = False
+    ``made_by`` names the exchange, a class or function that is called with the settings and a ``Learner``.
+    """
+
+    tag_field = "mode"
+    methods = ("state", "restore", "join", "agree", "merge", "step", "settle")
+    described_in = "actorlearn/parameters/interface.py"
+    settings: type[ExchangeSettings]
+    does: str = ""
+    """What learners exchange, in words for the topology's key ``mode``."""
+    section: type[ModeSection] | None = None
+    """The keys of a topology that only this mode reads, in a section with its name."""
+    reads: frozenset[str] = frozenset()
+    """Keys of the topology's section ``learners`` that this mode reads and not all do."""
+    alone: bool = False
     """Whether there is never another learner."""
-    in_step = False
+    in_step: bool = False
     """Whether each makes an update of every batch, because the others wait for it: one that cannot stops all."""
-    central = False
+    central: bool = False
     """Whether weights and optimizer state are in one place, which learners share."""
-    own_weights = False
+    own_weights: bool = False
     """Whether learners have weights of their own, which are evaluated each for itself where there are several."""
-    elastic = False
+    elastic: bool = False
     """Whether learners may be attached and detached while the run goes on; one that cannot go on leaves, and the run
     does not end. Hence none begins before an order says who there is."""
-    outlived = False
+    outlived: bool = False
     """Whether what a learner has learned stays when it dies: in the others' weights, or in the store. It goes on with
     these when it comes back, and not with its newest checkpoint, and needs none of its own in a run that is resumed."""
-    inexact = ""
+    inexact: str = ""
     """Reason why a run that was interrupted does not go on bit for bit as it would have; empty where it can."""
+
+    @property
+    def asked_as(self) -> str:
+        """Value of a topology's key ``mode``."""
+        return self.name
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """Dotted keys of a topology that this mode reads and not all do."""
+        own = self.section.__struct_fields__ if self.section else ()
+        return frozenset({*(f"learners.{key}" for key in self.reads), *(f"{self.name}.{key}" for key in own)})
+
+    @classmethod
+    def of(cls, name: str, found: object, module: ModuleType) -> Self:
+        """Refuse an exchange without a spec: how learners are started and restarted depends on what it says."""
+        raise ValueError("a mode needs a ModeSpec (actorlearn/parameters/modes.py)")
 
     def several(self, count: int) -> bool:
         """Whether there is more than one learner, or may be."""
@@ -121,7 +153,7 @@ class ModeSpec:
 
     def unread(self, key: str) -> bool:
         """Whether a topology's key is another mode's alone."""
-        return key in ALL_KEYS - self.keys
+        return key in MODES.keys - self.keys
 
     def refusals(self, asked: LearnersAsked) -> Iterator[Refusal]:
         """Yield what in a topology this mode does not take, though each key by itself is right."""
@@ -131,9 +163,9 @@ class ModeSpec:
         """Return the graph by which weights are mixed; None where none are."""
         return None
 
-    def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> AnyExchangeSettings:
+    def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
         """Return the settings of the exchange of one incarnation of a learner."""
-        return AloneExchangeSettings()
+        raise NotImplementedError
 
     def among(
         self, settings: ExchangeSettings, trainers: Sequence[ProcessId], own: ProcessId, generation: int
@@ -155,31 +187,24 @@ class ModeSpec:
         """Return the segments that each learner has one of in this mode; their files end in its number."""
         return []
 
-    def load(self, settings: ExchangeSettings, learner: Learner) -> Exchange:
-        """Construct the exchange, for which torch is loaded."""
-        module, _, name = self.loads.partition(":")
-        made: Exchange = getattr(import_module(module), name)(settings, learner)
-        return made
-
 
 class _Alone(ModeSpec):
     """Mode sync with one learner."""
 
-    name, asked_as = "alone", "sync"
-    loads = "actorlearn.parameters.alone:Alone"
-    settings = AloneExchangeSettings
-    alone = True
+    @property
+    def asked_as(self) -> str:
+        """Mode sync, in which one learner has nobody to wait for."""
+        return "sync"
+
+    def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
+        """Say nothing: there is nobody to exchange with."""
+        return AloneExchangeSettings()
 
 
 class _Sync(ModeSpec):
     """Mode sync: the mean of all gradients moves weights that are the same everywhere."""
 
-    name = asked_as = "sync"
-    loads = "actorlearn.parameters.allreduce:Sync"
-    settings = SyncExchangeSettings
-    in_step = outlived = True
-
-    def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> AnyExchangeSettings:
+    def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
         """Say where learners meet; with whom they learn, and at which rank, is said by ``among``."""
         return SyncExchangeSettings(rendezvous=folders.segment("learners"), gradients=folders.segment("gradients"))
 
@@ -209,13 +234,6 @@ class _Sync(ModeSpec):
 class _Async(ModeSpec):
     """Mode async: a learner changes the weights in the store when it has a gradient."""
 
-    name = asked_as = "async"
-    loads = "actorlearn.parameters.asynchronous:Async"
-    settings = AsyncExchangeSettings
-    keys = frozenset({"learners.chunks", "learners.local_steps", "learners.pull_rows"})
-    central = own_weights = outlived = True
-    inexact = "learners take what others have learned when it happens to come"
-
     def refusals(self, asked: LearnersAsked) -> Iterator[Refusal]:
         """Refuse several local steps without Adam, whose rule they are."""
         if asked.learners.local_steps > 1 and asked.optimizer != "adam":
@@ -225,7 +243,7 @@ class _Async(ModeSpec):
                 "write 1, or optimizer.name: adam",
             )
 
-    def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> AnyExchangeSettings:
+    def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
         """Say where the store is, and how often a learner brings there what it has learned."""
         return AsyncExchangeSettings(
             rank=learner,
@@ -244,17 +262,21 @@ class _Async(ModeSpec):
 class _Gossip(ModeSpec):
     """Mode gossip: a learner mixes its weights with those of its in-peers."""
 
-    name = asked_as = "gossip"
-    loads = "actorlearn.parameters.gossip:Gossip"
-    settings = GossipExchangeSettings
-    keys = frozenset({"learners.local_steps", *(f"gossip.{key}" for key in GossipSettings.__struct_fields__)})
-    own_weights = elastic = True
-    inexact = "learners take what others have learned when it happens to come"
-
     def refusals(self, asked: LearnersAsked) -> Iterator[Refusal]:
-        """Refuse lists of in-peers that are fewer than the learners."""
-        graph, count = asked.gossip.graph, asked.learners.count
-        if not isinstance(graph, str) and len(graph) < count:
+        """Refuse lists of in-peers that are none, or fewer than the learners."""
+        graph, count = _gossip(asked).graph, asked.learners.count
+        if isinstance(graph, str):
+            return
+        for learner, peers in enumerate(graph):
+            known = all(0 <= peer < len(graph) for peer in peers)
+            if not known or learner in peers or len(set(peers)) < len(peers):
+                yield Refusal(
+                    "gossip.graph",
+                    f"the list of learner {learner} is numbers of in-peers: others of 0 to {len(graph) - 1}, each once",
+                    "write for example [[2], [0], [1]]",
+                )
+                break
+        if len(graph) < count:
             yield Refusal(
                 "gossip.graph",
                 f"each learner has a list of its in-peers, and {len(graph)} lists are too few for {count} learners",
@@ -263,11 +285,12 @@ class _Gossip(ModeSpec):
 
     def graph(self, asked: LearnersAsked) -> GraphSettings | None:
         """Return the topology's graph."""
-        return asked.gossip.mixing(asked.seed)
+        return _gossip(asked).mixing(asked.seed)
 
-    def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> AnyExchangeSettings:
+    def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
         """Say whose weights are mixed, how these come, and what is kept for comparing learners."""
-        gossip, compared = asked.gossip, asked.gossip.gradient_every > 0
+        gossip = _gossip(asked)
+        compared = gossip.gradient_every > 0
         return GossipExchangeSettings(
             rank=learner,
             learners=asked.learners.count,
@@ -290,34 +313,93 @@ class _Gossip(ModeSpec):
 
     def learner_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
         """A learner's weights, for others to mix; and what is kept for comparing learners."""
-        found, every = [], asked.gossip.gradient_every
-        if asked.gossip.transport == "shm":
+        found, gossip = [], _gossip(asked)
+        if gossip.transport == "shm":
             what = f"{slots_in_words(sizes.weights, 'weights')}, for other learners"
             found.append(Layout("messages", weights_fields(sizes.weights), what))
-        if every:
+        if every := gossip.gradient_every:
             what = f"{slots_in_words(sizes.parameters, 'gradients')}, one every {every:,} updates"
             found.append(Layout("gradients", weights_fields(sizes.parameters), what))
         return found
 
 
-ALONE, SYNC, ASYNC, GOSSIP = _Alone(), _Sync(), _Async(), _Gossip()
-MODES = {mode.name: mode for mode in (ALONE, SYNC, ASYNC, GOSSIP)}
-ELASTIC = [mode.name for mode in MODES.values() if mode.elastic]
-"""Names of the modes in which learners come and go."""
-ALL_KEYS = frozenset[str]().union(*(mode.keys for mode in MODES.values()))
-"""Keys of a topology that some modes read and others do not."""
+def _gossip(asked: LearnersAsked) -> GossipSettings:
+    assert isinstance(asked.section, GossipSettings)
+    return asked.section
 
 
-def mode_for(asked_as: str, learners: int) -> ModeSpec:
-    """Return the mode of a topology that writes this and begins with so many learners."""
-    return next(m for m in MODES.values() if m.asked_as == asked_as and not (m.alone and learners > 1))
+_AS_IT_COMES = "learners take what others have learned when it happens to come"
+ALONE = _Alone(
+    name="alone",
+    made_by="actorlearn.parameters.alone:Alone",
+    settings=AloneExchangeSettings,
+    alone=True,
+)
+SYNC = _Sync(
+    name="sync",
+    made_by="actorlearn.parameters.allreduce:Sync",
+    settings=SyncExchangeSettings,
+    does="mean gradients",
+    in_step=True,
+    outlived=True,
+)
+ASYNC = _Async(
+    name="async",
+    made_by="actorlearn.parameters.asynchronous:Async",
+    settings=AsyncExchangeSettings,
+    does="a central store",
+    reads=frozenset({"chunks", "local_steps", "pull_rows"}),
+    central=True,
+    own_weights=True,
+    outlived=True,
+    inexact=_AS_IT_COMES,
+)
+GOSSIP = _Gossip(
+    name="gossip",
+    made_by="actorlearn.parameters.gossip:Gossip",
+    settings=GossipExchangeSettings,
+    does="mixed weights",
+    section=GossipSettings,
+    reads=frozenset({"local_steps"}),
+    own_weights=True,
+    elastic=True,
+    inexact=_AS_IT_COMES,
+)
+
+
+class Modes(Registry[ModeSpec]):
+    """The modes, and the one that a topology means."""
+
+    def specs(self) -> tuple[ModeSpec, ...]:
+        """Return those that can be loaded: alone, those in step, those with a store, and then the others."""
+        return tuple(sorted(super().specs(), key=lambda mode: (not mode.alone, not mode.in_step, not mode.central)))
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """Dotted keys of a topology that some modes read and others do not."""
+        return frozenset[str]().union(*(mode.keys for mode in self.specs()))
+
+    def elastic(self) -> list[str]:
+        """Return the names of the modes in which learners come and go."""
+        return [mode.name for mode in self.specs() if mode.elastic]
+
+    def asked_for(self, asked_as: str, learners: int) -> ModeSpec:
+        """Return the mode of a topology that writes this and begins with so many learners; raises ValueError."""
+        for mode in self.specs():
+            if mode.asked_as == asked_as and not (mode.alone and learners > 1):
+                return mode
+        raise ValueError(f"mode: {asked_as!r} is none")
+
+
+MODES = Modes("mode", "actorlearn.modes", ModeSpec)
 
 
 def mode_of(settings: ExchangeSettings) -> ModeSpec:
     """Return the mode of an exchange."""
-    return MODES[settings.mode]
+    return MODES.spec(settings.mode)
 
 
 def make(settings: ExchangeSettings, learner: Learner) -> Exchange:
-    """Construct the exchange that the settings are of."""
-    return mode_of(settings).load(settings, learner)
+    """Construct the exchange that the settings are of, for which torch is loaded."""
+    made: Exchange = mode_of(settings).load()(settings, learner)
+    return made

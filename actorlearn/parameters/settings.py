@@ -13,6 +13,7 @@ from msgspec import Meta
 from actorlearn.address import ByLearner, Ipc, Shm
 from actorlearn.parameters.mixing import Graph, GraphSettings
 from actorlearn.parameters.store import CHUNKS
+from actorlearn.registry import Settings
 
 MOST_LEARNERS = 64
 """Number of learners that a run can ever have had: each has a row of counts, and its number is never given again."""
@@ -52,7 +53,11 @@ class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     ] = 0
 
 
-class GossipSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ModeSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The keys of a topology that one mode alone reads: a base of such sections. Each key has a default."""
+
+
+class GossipSettings(ModeSection, frozen=True, kw_only=True):
     """Mixing of weights in mode gossip."""
 
     graph: Annotated[
@@ -96,13 +101,13 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return GraphSettings(name="lists", lists=tuple(map(tuple, self.graph)))
 
 
-class ExchangeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="mode"):
+class ExchangeSettings(Settings, frozen=True, kw_only=True, tag_field="mode"):
     """Settings of a learner's exchange: the tag is the mode."""
 
     @property
     def mode(self) -> str:
         """Name of the mode (``modes.MODES``)."""
-        return str(self.__struct_config__.tag)
+        return self.name
 
     @property
     def together(self) -> int:
@@ -185,9 +190,6 @@ class GossipExchangeSettings(ExchangeSettings, tag="gossip", frozen=True, kw_onl
         """Socket at which messages of other learners come in, if they travel."""
         own = self.messages.of(self.rank)
         return own if isinstance(own, Ipc) else None
-
-
-AnyExchangeSettings = AloneExchangeSettings | SyncExchangeSettings | AsyncExchangeSettings | GossipExchangeSettings
 
 
 def _make_sure_of_rank(rank: int, learners: int) -> None:

@@ -19,7 +19,8 @@ from actorlearn.files import write_atomically
 from actorlearn.models.specs import MODELS
 from actorlearn.optim.specs import OPTIMIZERS
 from actorlearn.parameters.checkpoint_folders import directory_of
-from actorlearn.parameters.settings import AloneExchangeSettings, AnyExchangeSettings
+from actorlearn.parameters.modes import MODES
+from actorlearn.parameters.settings import AloneExchangeSettings
 from actorlearn.registry import decoded, open_to
 from actorlearn.replay.rows import ReplayShape
 from actorlearn.replay.settings import ReplaySettings
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
     from actorlearn.envs.specs import EnvSettings as Env
     from actorlearn.models.specs import ModelSettings as Model
     from actorlearn.optim.specs import OptimizerSettings as Optimizer
+    from actorlearn.parameters.settings import ExchangeSettings as Exchange
 else:
-    Algorithm, Env, Model, Optimizer = map(open_to, (ALGORITHMS, ENVIRONMENTS, MODELS, OPTIMIZERS))
+    Algorithm, Env, Model, Optimizer, Exchange = map(open_to, (ALGORITHMS, ENVIRONMENTS, MODELS, OPTIMIZERS, MODES))
 
 
 class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -167,7 +169,7 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     """Settings that the simulators' snapshots depend on; saved with them and compared when a run is resumed."""
     learners: int = 1
     """Number of learners at the start."""
-    exchange: AnyExchangeSettings = AloneExchangeSettings()
+    exchange: Exchange = AloneExchangeSettings()
     """Settings of the exchange with other learners."""
     rate_scaling: str = "none"
     """Scaling of the learning rate with the number of learners, and with larger minibatches: none, sqrt or linear."""

@@ -35,6 +35,7 @@ from actorlearn.metrics.energy import Energy
 from actorlearn.metrics.specs import WRITERS
 from actorlearn.models.specs import MODELS
 from actorlearn.optim.specs import OPTIMIZERS
+from actorlearn.parameters.modes import MODES
 from actorlearn.registry import PlugIns
 from actorlearn.wire import MINIMUM_LIBZMQ
 from actorlearn.worker.roles import ROLES
@@ -47,7 +48,10 @@ from launch.spawning.answers import NoAnswerError, ask
 from launch.topology.schema import LONGEST_NAME
 
 OK, WARN, STOP = "ok", "warn", "stop"
-REGISTRIES: tuple[PlugIns[Any], ...] = (ALGORITHMS, MODELS, OPTIMIZERS, ENVIRONMENTS, WRITERS, ROLES, ENGINES)
+REGISTRIES: tuple[PlugIns[Any], ...] = (
+    *(ALGORITHMS, MODELS, OPTIMIZERS, ENVIRONMENTS),
+    *(WRITERS, MODES, ROLES, ENGINES),
+)
 _COLOURS = {OK: "green", WARN: "yellow", STOP: "bold red"}
 
 _MINIMUM_PYTHON = (3, 11)

@@ -16,6 +16,7 @@ from launch.plan.plan import Plan
 from launch.plan.processes import PlannedProcess, learners
 from launch.plan.resumption import Resumption
 from launch.topology.load import TopologyError
+from launch.topology.modes import asked, mode
 
 
 class ProcessTable:
@@ -61,10 +62,11 @@ class ProcessTable:
                 f"attach {count} learners: a run has at most {MOST_LEARNERS} in its life, and this one has had "
                 f"{self._next_learner}; attach at most {left}, or start another run"
             )
-        graph = self._topology.gossip.graph
-        if isinstance(graph, list) and self._next_learner + count > len(graph):
+        graph = mode(self._topology).graph(asked(self._topology))
+        lists = graph.lists if graph else ()
+        if lists and self._next_learner + count > len(lists):
             raise TopologyError(
-                f"attach {count} learners: gossip.graph lists in-peers of learners 0 to {len(graph) - 1}, and the next "
+                f"attach {count} learners: gossip.graph lists in-peers of learners 0 to {len(lists) - 1}, and the next "
                 f"is {self._next_learner}, which would mix with nobody; start a run with longer lists, or another graph"
             )
         numbers = range(self._next_learner, self._next_learner + count)

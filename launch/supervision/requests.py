@@ -11,7 +11,7 @@ from typing import Any
 
 from actorlearn import __version__
 from actorlearn.nearest import ROUGHLY, nearest
-from actorlearn.parameters.modes import ELASTIC, ModeSpec
+from actorlearn.parameters.modes import MODES, ModeSpec
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import PROTOCOL_VERSION, Reply, Request, Saved, brief
 from actorlearn.worker.roles import ROLES
@@ -159,7 +159,7 @@ def cannot_attach(simulators: int, learners: int, mode: ModeSpec) -> str:
     if learners and not mode.elastic:
         return (
             f"attach {learners} learners: a run in mode {mode.asked_as} keeps the learners it began with; "
-            f"attach simulators, or start a run in mode {' or '.join(ELASTIC)}"
+            f"attach simulators, or start a run in mode {' or '.join(MODES.elastic())}"
         )
     return ""
 

@@ -22,7 +22,7 @@ from actorlearn.envs.specs import DEFAULTS, ENVIRONMENTS, EnvironmentSpec
 from actorlearn.optim.specs import OPTIMIZERS
 from launch.machine.cores import usable_cores
 from launch.topology.keys import CHOSEN, Key, keys_of, learns_from_replay, section_of_role, struct_at
-from launch.topology.schema import LONGEST_NAME, Topology
+from launch.topology.schema import LONGEST_NAME, TOPOLOGY
 
 Tree = dict[str, Any]
 
@@ -90,7 +90,7 @@ def _fill_everywhere(tree: Tree) -> None:
         if isinstance(keys, dict):
             with suppress(ValueError):  # which is reported as written
                 _fill(keys, _defaults_of(keys_of(section_of_role(role))))
-    for name, key in keys_of(Topology).items():
+    for name, key in keys_of(TOPOLOGY).items():
         if not key.section:
             _fill(tree, {} if key.default is NODEFAULT else {name: key.default})
         elif name != "replay" or learns_from_replay(tree):

@@ -19,7 +19,7 @@ from actorlearn.models.specs import MODELS, ModelSettings
 from actorlearn.optim.specs import OPTIMIZERS, OptimizerSettings
 from actorlearn.registry import Registry
 from actorlearn.worker.roles import ROLES
-from launch.topology.schema import Topology
+from launch.topology.schema import TOPOLOGY
 from launch.topology.strict_yaml import Path
 
 Struct = type[msgspec.Struct]
@@ -64,7 +64,7 @@ class Key(NamedTuple):
         return self.section is not None or isinstance(self.kind, inspect.DictType)
 
 
-_TOPOLOGY = Key(inspect.type_info(Topology))
+_TOPOLOGY = Key(inspect.type_info(TOPOLOGY))
 
 
 @cache
@@ -88,7 +88,7 @@ def struct_at(name: str, tree: Mapping[str, Any]) -> Struct:
     """Return the struct of a section of a raw topology; raises ValueError where the choice cannot be found."""
     registry, section = CHOSEN.get(name), tree.get(name)
     if registry is None:
-        static = keys_of(Topology)[name].section
+        static = keys_of(TOPOLOGY)[name].section
         assert static is not None
         return static
     chosen = section if isinstance(section, Mapping) else {}
@@ -148,7 +148,7 @@ def key_at(path: Path) -> Key | None:
 
 def leaves() -> Iterator[str]:
     """Every dotted key that a topology may have."""
-    for name, key in keys_of(Topology).items():
+    for name, key in keys_of(TOPOLOGY).items():
         structs = structs_of(name).values() if name in CHOSEN else [key.section] if key.section else []
         inside = dict.fromkeys(inner for struct in structs for inner in keys_of(struct))
         yield from (f"{name}.{inner}" for inner in inside) if inside else [name]

@@ -16,11 +16,12 @@ from typing import Any
 
 import msgspec
 
+from actorlearn.parameters.modes import MODES
 from launch.topology import defaults, rules, sources, strict_yaml
 from launch.topology.keys import keys_of
 from launch.topology.messages import Origin, explain
 from launch.topology.overrides import apply, expand, leave_out_unread
-from launch.topology.schema import Topology
+from launch.topology.schema import TOPOLOGY, Topology
 from launch.topology.strict_yaml import TopologyError, fault, number, show
 from launch.topology.validate import Problem, problems, settings
 
@@ -50,7 +51,7 @@ def parse(text: str | bytes, overrides: Sequence[str] = (), source: str = "topol
         raise explain(found, origins, _defaults_alone(raw, found))
     values, found = settings(resolved)
     if not found:
-        made = Topology(**values)
+        made = TOPOLOGY(**values)
         found = [*rules.broken(made)]
     if found:
         raise explain(found, origins, _defaults_alone(raw, found))
@@ -65,6 +66,9 @@ def tree(topology: Topology) -> dict[str, Any]:
     del plain["env"]["kind"]  # which follows from the id
     if plain["replay"] is None:
         del plain["replay"]
+    for other in MODES.specs():  # nobody reads it, and a run outlives the package that brought another mode
+        if other.section and other.name != topology.mode:
+            del plain[other.name]
     return plain
 
 
@@ -72,9 +76,9 @@ def dump(topology: Topology) -> str:
     """Write a topology as YAML, every key with its unit; ``parse(dump(t)) == t``."""
     lines = ["# A resolved topology: every key, defaults included. Steps are agent steps."]
     values = tree(topology)
-    for name, key in keys_of(Topology).items():
+    for name, key in keys_of(TOPOLOGY).items():
         section = getattr(topology, name)
-        if isinstance(section, msgspec.Struct):
+        if isinstance(section, msgspec.Struct) and name in values:
             inside = keys_of(type(section)).items()
             lines += ["", f"{name}:", *(_entry(f"  {k}", values[name][k], inner.description) for k, inner in inside)]
         elif not key.section:

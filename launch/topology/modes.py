@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from actorlearn.parameters.modes import LearnersAsked, ModeSpec, mode_for
+from typing import Any
+
+from actorlearn.parameters.modes import MODES, LearnersAsked, ModeSpec
 from launch.topology.schema import Topology
 
 
 def mode(topology: Topology) -> ModeSpec:
     """Return the mode in which a topology's learners learn together."""
-    return mode_for(topology.mode, topology.learners.count)
+    return MODES.asked_for(topology.mode, topology.learners.count)
 
 
 def asked(topology: Topology) -> LearnersAsked:
     """Return the parts of a topology that a mode reads."""
-    return LearnersAsked(topology.learners, topology.gossip, topology.optimizer.name, topology.seed)
+    section = section_of(topology, mode(topology))
+    return LearnersAsked(topology.learners, section, topology.optimizer.name, topology.seed)
+
+
+def section_of(topology: Topology, owner: ModeSpec) -> Any:
+    """Return the section of a mode, which may be another than the topology's; None where it has none."""
+    return getattr(topology, owner.name) if owner.section else None

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from actorlearn.parameters.modes import ALL_KEYS, ModeSpec, mode_for
+from actorlearn.parameters.modes import MODES, ModeSpec
 from launch.topology import sources, strict_yaml
 from launch.topology.defaults import Tree, resolve, section
 from launch.topology.keys import CHOSEN, key_at, keys_of, learns_from_replay, struct_at
 from launch.topology.messages import Origin, origin
-from launch.topology.schema import Topology
+from launch.topology.schema import TOPOLOGY
 from launch.topology.strict_yaml import Path, fault, show
 from launch.topology.validate import dotted, unknown_key
 
@@ -38,7 +38,7 @@ def apply(override: str, raw: Tree, origins: dict[Path, Origin]) -> None:
         if known is None and end == 2 and path[0] in CHOSEN:  # a stranger's may have it
             break
         if known is None:
-            section = Topology if end == 1 else keys_of(Topology)[str(path[0])].section
+            section = TOPOLOGY if end == 1 else keys_of(TOPOLOGY)[str(path[0])].section
             siblings = keys_of(section) if section else ()
             raise fault(COMMAND_LINE, show(override), *unknown_key(path[:end], siblings))
         if len(path) > end and not known.is_mapping:
@@ -91,7 +91,7 @@ def _without_reader(before: Tree, after: Tree) -> Iterator[tuple[str, str, str]]
         yield from (("replay", key, f"{after['algorithm']['name']} learns from no replay") for key in before["replay"])
     was, now = _mode(before), _mode(after)
     if was and now:
-        for dotted_key in sorted(key for key in ALL_KEYS if now.unread(key) and not was.unread(key)):
+        for dotted_key in sorted(key for key in MODES.keys if now.unread(key) and not was.unread(key)):
             name, _, key = dotted_key.partition(".")
             yield name, key, f"learners in mode {now.name} do not read it"
 
@@ -99,8 +99,8 @@ def _without_reader(before: Tree, after: Tree) -> Iterator[tuple[str, str, str]]
 def _mode(tree: Tree) -> ModeSpec | None:
     count = section(tree, "learners").get("count")
     try:
-        return mode_for(str(tree.get("mode")), count if isinstance(count, int) else 1)
-    except StopIteration:
+        return MODES.asked_for(str(tree.get("mode")), count if isinstance(count, int) else 1)
+    except ValueError:
         return None
 
 

@@ -20,7 +20,7 @@ from actorlearn.envs.specs import ENVIRONMENTS
 from actorlearn.registry import CODE
 from launch.topology import defaults
 from launch.topology.keys import BASES, CHOSEN, Key, items_of, keys_of, structs_of
-from launch.topology.schema import Topology
+from launch.topology.schema import TOPOLOGY
 from launch.topology.strict_yaml import number, show
 from launch.topology.validate import UNBOUNDED, interval
 
@@ -74,7 +74,7 @@ def json_schema() -> dict[str, Any]:
     """Return the JSON schema of a topology file as users write it: defaults may be left out, digits may be grouped."""
     defined: dict[str, Any] = {}
     properties: dict[str, Any] = msgspec.json.schema(_scalars())["$defs"]["Scalars"]["properties"]
-    for name, key in keys_of(Topology).items():
+    for name, key in keys_of(TOPOLOGY).items():
         if name in CHOSEN:
             structs = structs_of(name)
             names = [f"{name}-{chosen}" for chosen in structs]
@@ -92,7 +92,7 @@ def json_schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$defs": defined,
         "title": "actorlearn topology",
-        "description": Topology.__doc__,
+        "description": TOPOLOGY.__doc__,
         "type": "object",
         "properties": properties,
         "required": ["env"],
@@ -102,7 +102,7 @@ def json_schema() -> dict[str, Any]:
 
 def page() -> str:
     """Return the text of the page: every key with its type and range, its default and what it means."""
-    topology = keys_of(Topology)
+    topology = keys_of(TOPOLOGY)
     lines = [HEAD, *_table("", {name: key for name, key in topology.items() if not key.section})]
     for name, key in topology.items():
         if key.section:
@@ -117,7 +117,7 @@ def page() -> str:
 
 def _scalars() -> type[msgspec.Struct]:
     """A struct of the keys that stand in no section."""
-    fields = [field for field in msgspec.structs.fields(Topology) if not keys_of(Topology)[field.name].section]
+    fields = [field for field in msgspec.structs.fields(TOPOLOGY) if not keys_of(TOPOLOGY)[field.name].section]
     return msgspec.defstruct("Scalars", [(field.name, field.type, field.default) for field in fields], kw_only=True)
 
 

@@ -12,9 +12,9 @@ from typing import Any
 from actorlearn.algorithms.settings import ALGORITHMS, HardCopies, OffPolicySettings, OnPolicySettings
 from actorlearn.metrics.specs import WRITERS
 from actorlearn.models.specs import EncoderSettings
-from actorlearn.parameters.modes import ALL_KEYS, MODES
+from actorlearn.parameters.modes import MODES
 from actorlearn.parameters.published import SLOTS
-from actorlearn.parameters.settings import GossipSettings, LearnersSettings
+from actorlearn.parameters.settings import LearnersSettings
 from actorlearn.replay.settings import ReplaySettings
 from launch.topology.modes import asked, mode
 from launch.topology.schema import Topology
@@ -95,31 +95,17 @@ def rules_of_the_mode(topology: Topology) -> Problems:
 
 def keys_of_the_mode(topology: Topology) -> Problems:
     """Keys that only learners in another mode read are left out."""
-    defaults = {"learners": LearnersSettings(), "gossip": GossipSettings()}
-    for key in sorted(filter(mode(topology).unread, ALL_KEYS)):
+    defaults = {
+        "learners": LearnersSettings(),
+        **{other.name: other.section() for other in MODES.specs() if other.section},
+    }
+    for key in sorted(filter(mode(topology).unread, MODES.keys)):
         section, _, name = key.partition(".")
         if getattr(getattr(topology, section), name) != getattr(defaults[section], name):
-            reading = " or ".join(name for name, other in MODES.items() if key in other.keys)
+            reading = " or ".join(other.name for other in MODES.specs() if key in other.keys)
             learners = f"{topology.learners.count} learner{'s' if topology.learners.count > 1 else ''}"
             rule = f"{learners} in mode {topology.mode} have no use for it, and those in mode {reading} do"
             yield _problem(topology, key, rule, f"leave it out, or write mode: {reading}")
-
-
-def in_peers_are_others(topology: Topology) -> Problems:
-    """A graph that is written out names the in-peers of each learner: others, each once."""
-    graph = topology.gossip.graph
-    if not isinstance(graph, list):
-        return
-    for learner, peers in enumerate(graph):
-        known = all(0 <= peer < len(graph) for peer in peers)
-        if not known or learner in peers or len(set(peers)) < len(peers):
-            yield _problem(
-                topology,
-                "gossip.graph",
-                f"the list of learner {learner} is numbers of in-peers: others of 0 to {len(graph) - 1}, each once",
-                "write for example [[2], [0], [1]]",
-            )
-            return
 
 
 def horizon_of_batch_steps(topology: Topology) -> Problems:
@@ -339,7 +325,6 @@ RULES: tuple[Callable[[Topology], Problems], ...] = (
     delays_grow,
     spinning_is_given_longer,
     servers_with_work,
-    in_peers_are_others,
     rules_of_the_mode,
     keys_of_the_mode,
     horizon_of_batch_steps,

@@ -13,7 +13,7 @@ trusted like code.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import msgspec
 from msgspec import Meta
@@ -23,7 +23,8 @@ from actorlearn.envs.specs import EnvSettings
 from actorlearn.metrics.specs import DEFAULT_WRITERS
 from actorlearn.models.specs import ModelSettings
 from actorlearn.optim.specs import OptimizerSettings
-from actorlearn.parameters.settings import GossipSettings, LearnersSettings
+from actorlearn.parameters.modes import MODES
+from actorlearn.parameters.settings import LearnersSettings
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.worker.roles import ROLES, Hang, RoleSection, Spin
 
@@ -279,12 +280,8 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
 
     name: Name
     seed: Annotated[int, Meta(ge=0, le=2**31 - 1, description="of everything random in the run")] = 1
-    mode: Annotated[
-        Literal["sync", "async", "gossip"],
-        Meta(
-            description="how learners exchange: sync (mean gradients), async (a central store), gossip (mixed weights)"
-        ),
-    ] = "sync"
+    mode: str = "sync"
+    """How learners exchange: one of the installed modes, to which `TOPOLOGY` narrows it."""
     total_steps: Annotated[
         int, Meta(ge=1, le=10**12, description="agent steps in all environments together; the run's end")
     ]
@@ -295,7 +292,6 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
     """Experience replay; None for algorithms that learn without one."""
     optimizer: OptimizerSettings
     learners: LearnersSettings
-    gossip: GossipSettings
     simulators: SimulatorsSection
     inference: InferenceSection
     trainer: TrainerSection
@@ -331,3 +327,31 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
             elif section := self.roles.get(role.name):
                 found[role.name] = Limits(section.hang_s, section.spin_s, f"roles.{role.name}.")
         return found
+
+
+def _with_modes() -> type[Topology]:
+    """Return the topology that has the installed modes' names, and their sections behind all others.
+
+    The section of a mode has the mode's name, so a mode that is called as a key of all topologies is left out.
+    """
+    modes = [mode for mode in MODES.specs() if mode.name.isidentifier() and mode.name not in Topology.__struct_fields__]
+    words = {mode.asked_as: f"{mode.asked_as} ({mode.does})" for mode in modes if not mode.alone}
+    known: Any = Annotated[
+        Literal.__getitem__((*words,)), Meta(description=f"how learners exchange: {', '.join(words.values())}")
+    ]
+    sections: list[Any] = [(mode.name, mode.section) for mode in modes if mode.section]
+    made = msgspec.defstruct(
+        "Topology",
+        [("mode", known, "sync"), *sections],
+        bases=(Topology,),
+        module=__name__,
+        namespace={"__doc__": Topology.__doc__},
+        frozen=True,
+        kw_only=True,
+        dict=True,
+    )
+    return cast("type[Topology]", made)
+
+
+TOPOLOGY: type[Topology] = _with_modes()
+"""The struct of whole topologies: that of `Topology` and of the installed modes."""

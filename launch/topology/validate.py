@@ -31,7 +31,7 @@ from launch.topology.keys import (
     struct_at,
     structs_of,
 )
-from launch.topology.schema import Topology
+from launch.topology.schema import TOPOLOGY
 from launch.topology.strict_yaml import MAX_SHOWN, Path, number, short, show
 
 USUAL_NAMES = {
@@ -85,7 +85,7 @@ MISSING = Missing()
 
 def problems(tree: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield everything that is wrong with the values of a raw topology, whose defaults are filled in."""
-    keys = keys_of(Topology)
+    keys = keys_of(TOPOLOGY)
     yield from _strangers(tree, keys, ())
     for name, key in keys.items():
         if name in CHOSEN:
@@ -102,7 +102,7 @@ def problems(tree: Mapping[str, Any]) -> Iterator[Problem]:
 def settings(tree: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     """Return the values of a raw topology with its sections as structs, and the problems that the structs found."""
     made, found = dict(tree), []
-    for name, key in keys_of(Topology).items():
+    for name, key in keys_of(TOPOLOGY).items():
         if key.section and tree.get(name) is not None:
             try:
                 made[name] = msgspec.convert(tree[name], struct_at(name, tree))

@@ -20,7 +20,7 @@ import msgspec
 
 from actorlearn.metrics.energy import Energy
 from actorlearn.parameters.mixing import GraphSettings, neighbours
-from actorlearn.parameters.modes import ALL_KEYS, mode_for
+from actorlearn.parameters.modes import GOSSIP, MODES
 from launch.bench.measure.interleaved import Spread, progress_bar
 from launch.bench.measure.report import Report, rate
 from launch.bench.measure.request import Request
@@ -31,6 +31,7 @@ from launch.bench.suites.scaling import curve_of
 from launch.display.plot import Curve
 from launch.runs.jsonl import Lines, read_object
 from launch.topology.load import Topology, load
+from launch.topology.modes import section_of
 
 COUNTS = (1, 2, 4)
 """Learners; the paper's simulator counts are these times one learner's environments."""
@@ -65,7 +66,7 @@ def gossip(request: Request) -> Report:
     """GALA's figures on a topology: convergent runs, score by mode, consensus, gradients; --seconds is each run's."""
     counts = COUNTS[:2] if request.quick else COUNTS
     cases = [(mode, count) for count in counts for mode in modes(count, counts[-1])]
-    loaded = load(request.topology, [given for given in request.overrides if _key(given) not in ALL_KEYS])
+    loaded = load(request.topology, [given for given in request.overrides if _key(given) not in MODES.keys])
     for case in cases:  # what is wrong with one of them is said before anything is measured
         load(request.topology, overrides(request, loaded, case, 1))
     ran: dict[Case, list[Ran]] = {case: [] for case in cases}
@@ -133,12 +134,12 @@ def overrides(request: Request, loaded: Topology, case: Case, seed: int) -> tupl
     Of the request's overrides a run has those that its mode reads.
     """
     (scaling, how), count = WAYS[case[0]], case[1]
-    every = loaded.gossip.gradient_every or GRADIENT_EVERY
+    every = section_of(loaded, GOSSIP).gradient_every or GRADIENT_EVERY
     own = (f"gossip.gradient_every={every}", f"learners.rate_scaling={scaling}")
     s = loaded.simulators
     given = (f"simulators.count={s.count}", f"simulators.envs={s.envs}")
     swept = (*how, f"learners.count={count}", f"seed={seed}")
-    mode = mode_for(how[0].removeprefix("mode="), count)
+    mode = MODES.asked_for(how[0].removeprefix("mode="), count)
     return tuple(given for given in (*own, *given, *request.overrides, *swept) if not mode.unread(_key(given)))
 
 
