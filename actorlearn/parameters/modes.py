@@ -109,7 +109,7 @@ class ModeSpec(Spec):
     described_in = "actorlearn/parameters/interface.py"
     settings: type[ExchangeSettings]
     does: str = ""
-    """What learners exchange, in words for the topology's key ``mode``."""
+    """Words for what learners exchange, for the topology's key ``mode``."""
     section: type[ModeSection] | None = None
     """The keys of a topology that only this mode reads, in a section with its name."""
     reads: frozenset[str] = frozenset()

@@ -281,7 +281,7 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
     name: Name
     seed: Annotated[int, Meta(ge=0, le=2**31 - 1, description="of everything random in the run")] = 1
     mode: str = "sync"
-    """How learners exchange: one of the installed modes, to which `TOPOLOGY` narrows it."""
+    """Name of a mode; `TOPOLOGY` narrows it to those installed."""
     total_steps: Annotated[
         int, Meta(ge=1, le=10**12, description="agent steps in all environments together; the run's end")
     ]

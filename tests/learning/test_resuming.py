@@ -25,7 +25,7 @@ ASKED = LearnersAsked(LearnersSettings(count=2), GossipSettings(), "adam", 0)
 
 
 def settings(run_dir: Path, learner: int, mode: str) -> TrainerSettings:
-    exchange = MODES[mode].exchange(learner, 0, ASKED, Folders(run_dir, run_dir, run_dir))
+    exchange = MODES.spec(mode).exchange(learner, 0, ASKED, Folders(run_dir, run_dir, run_dir))
     changed: dict[str, Any] = {
         "run_dir": str(run_dir),
         "id": ProcessId("trainer", learner, learner),

@@ -191,7 +191,7 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read_is_read_again(
 
 
 def taken(root: Path, learner: int, mode: str) -> tuple[str, str]:
-    own, shared = going_on(root, learner, MODES[mode])
+    own, shared = going_on(root, learner, MODES.spec(mode))
     return str(own.path.relative_to(root)), str(shared.path.relative_to(root))
 
 
@@ -224,10 +224,10 @@ def test_only_learners_with_the_same_weights_stand_in_for_one_another(tmp_path: 
         save(tmp_path / directory, steps)
     damage(tmp_path / "000000000050")
     assert taken(tmp_path, 0, "sync") == ("learner-1/000000000050",) * 2
-    assert "only that of step 0 is valid" in going_on(tmp_path, 0, MODES["sync"])[0].warnings()[-1]
+    assert "only that of step 0 is valid" in going_on(tmp_path, 0, MODES.spec("sync"))[0].warnings()[-1]
     for mode in ("alone", "gossip"):
         with pytest.raises(CheckpointError, match="only that of step 0 is valid"):
-            going_on(tmp_path, 0, MODES[mode])
+            going_on(tmp_path, 0, MODES.spec(mode))
 
 
 # Saves that fail ------------------------------------------------------------------------------------------------------

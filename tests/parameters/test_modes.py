@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from actorlearn.address import ByLearner, Folders, Shm
-from actorlearn.parameters.modes import ALL_KEYS, MODES, LearnersAsked, ModeSpec, Sizes, mode_for, mode_of
+from actorlearn.parameters.modes import MODES, LearnersAsked, ModeSpec, Sizes, mode_of
 from actorlearn.parameters.settings import GossipSettings, LearnersSettings
 
 FOLDERS = Folders(Path("/dev/shm/run"), Path("/tmp/run"), Path("runs/run"))
 SIZES = Sizes(weights=100, statistics=10, vectors=2)
-every_mode = pytest.mark.parametrize("mode", MODES.values(), ids=MODES.keys())
+every_mode = pytest.mark.parametrize("mode", MODES.specs(), ids=lambda mode: mode.name)
 
 
 def asked(optimizer: str = "adam", gossip: GossipSettings | None = None, **learners: int) -> LearnersAsked:
@@ -29,7 +29,7 @@ def asked(optimizer: str = "adam", gossip: GossipSettings | None = None, **learn
     ],
 )
 def test_a_topology_with_one_learner_in_mode_sync_is_one_that_is_alone(asked_as: str, learners: int, name: str) -> None:
-    assert mode_for(asked_as, learners) is MODES[name]
+    assert MODES.asked_for(asked_as, learners) is MODES.spec(name)
 
 
 @every_mode
@@ -55,14 +55,17 @@ def test_what_a_learner_opens_is_laid_out(mode: ModeSpec) -> None:
 
 @every_mode
 def test_a_key_that_some_modes_read_is_unread_in_the_others(mode: ModeSpec) -> None:
-    assert {key for key in ALL_KEYS if not mode.unread(key)} == mode.keys
+    assert {key for key in MODES.keys if not mode.unread(key)} == mode.keys
     assert not mode.unread("learners.count")
 
 
 def test_rules_of_a_mode_are_asked_in_that_mode_alone() -> None:
     several = asked("rmsprop", local_steps=2)
-    lists = asked(gossip=GossipSettings(graph=[[1]]))
-    refused = {name: [*mode.refusals(several), *mode.refusals(lists)] for name, mode in MODES.items()}
+    lists = asked(gossip=GossipSettings(graph=[[]]))
+    refused = {
+        name: [*mode.refusals(several), *mode.refusals(lists)]
+        for name, mode in ((mode.name, mode) for mode in MODES.specs())
+    }
     assert {name: [refusal.key for refusal in found] for name, found in refused.items()} == {
         **{"alone": [], "sync": []},
         **{"async": ["learners.local_steps"], "gossip": ["gossip.graph"]},

@@ -54,7 +54,7 @@ class Story:
 
     def __init__(self, roles: dict[str, str] | None = None, resume: bool = False, mode: str = "sync") -> None:
         first = planned(roles or ROLES)
-        how: dict[str, Any] = {"mode": MODES[mode], "resume": resume, "drain_s": 900.0, "jitter": lambda *_: 1.0}
+        how: dict[str, Any] = {"mode": MODES.spec(mode), "resume": resume, "drain_s": 900.0, "jitter": lambda *_: 1.0}
         self.supervisor = Supervisor(first, SHAPE, "run-1", **how)
         self.now_s = 0.0
         self.last: list[ev.Action] = []

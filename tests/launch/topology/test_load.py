@@ -21,12 +21,12 @@ from msgspec import inspect
 from actorlearn.algorithms.settings import ALGORITHMS
 from actorlearn.metrics.specs import WRITERS
 from actorlearn.parameters import published
-from actorlearn.parameters.modes import ALL_KEYS, mode_for
+from actorlearn.parameters.modes import MODES
 from actorlearn.parameters.settings import GossipSettings, LearnersSettings
 from launch.topology import defaults, page, strict_yaml
 from launch.topology.keys import CHOSEN, key_at, keys_of, leaves, structs_of
-from launch.topology.load import Topology, TopologyError, dump, load, parse, tree
-from launch.topology.schema import SupervisionSection
+from launch.topology.load import TopologyError, dump, load, parse, tree
+from launch.topology.schema import TOPOLOGY, SupervisionSection
 from tests.examples import examples
 from tests.sizes import ROOT
 
@@ -111,7 +111,7 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
         },
     }
     tree: dict[str, Any] = {}
-    for name, key in keys_of(Topology).items():
+    for name, key in keys_of(TOPOLOGY).items():
         if name in CHOSEN:
             chosen = draw(st.sampled_from([*structs_of(name)]))
             tree[name] = draw(section(structs_of(name)[chosen]))
@@ -148,9 +148,11 @@ def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
     if tree["mode"] == "async" and tree["optimizer"]["name"] == "rmsprop":
         tree["learners"]["local_steps"] = 1
     defaults = {"learners": LearnersSettings(), "gossip": GossipSettings()}
-    for key in filter(mode_for(tree["mode"], tree["learners"]["count"]).unread, ALL_KEYS):
+    for key in filter(MODES.asked_for(tree["mode"], tree["learners"]["count"]).unread, MODES.keys):
         section, _, name = key.partition(".")
         tree[section][name] = getattr(defaults[section], name)
+    if tree["mode"] != "gossip":
+        del tree["gossip"]
     return tree
 
 
@@ -371,7 +373,7 @@ def test_several_problems_are_counted_and_the_first_is_told() -> None:
 
 
 def test_every_field_has_a_unit_or_a_meaning() -> None:
-    for name, key in keys_of(Topology).items():
+    for name, key in keys_of(TOPOLOGY).items():
         structs = structs_of(name).values() if name in CHOSEN else [key.section] if key.section else []
         for inner, inside in [pair for struct in structs for pair in keys_of(struct).items()] or [("", key)]:
             assert inside.description, f"{name}.{inner}"
