@@ -62,10 +62,7 @@ def test_a_key_that_some_modes_read_is_unread_in_the_others(mode: ModeSpec) -> N
 def test_rules_of_a_mode_are_asked_in_that_mode_alone() -> None:
     several = asked("rmsprop", local_steps=2)
     lists = asked(gossip=GossipSettings(graph=[[]]))
-    refused = {
-        name: [*mode.refusals(several), *mode.refusals(lists)]
-        for name, mode in ((mode.name, mode) for mode in MODES.specs())
-    }
+    refused = {mode.name: [*mode.refusals(several), *mode.refusals(lists)] for mode in MODES.specs()}
     assert {name: [refusal.key for refusal in found] for name, found in refused.items()} == {
         **{"alone": [], "sync": []},
         **{"async": ["learners.local_steps"], "gossip": ["gossip.graph"]},

@@ -21,7 +21,7 @@ import torch
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.interface import Agreed
-from actorlearn.parameters.counts import Counts
+from actorlearn.parameters.shared_counts import SharedCounts
 
 
 class Averaging(Alone):
@@ -30,7 +30,7 @@ class Averaging(Alone):
         self.settings, self.weights = settings, learner.weights
         self.averages = 0
         self.rows = Segment.open(settings.rows.file)["rows"]
-        self.counts = Counts(Segment.open(settings.counts.file), settings.rank)
+        self.counts = SharedCounts(Segment.open(settings.counts.file), settings.rank)
 
     def join(self, env_steps, updates):
         joined = super().join(env_steps, updates)
@@ -64,7 +64,7 @@ from actorlearn.address import Shm
 from actorlearn.memory.fields import Field
 from actorlearn.parameters.modes import Layout, ModeSpec
 from actorlearn.parameters.settings import ExchangeSettings, ModeSection
-from actorlearn.parameters.counts import counts_fields
+from actorlearn.parameters.shared_counts import counts_fields
 
 
 class AveragingSection(ModeSection, frozen=True, kw_only=True):
@@ -147,7 +147,10 @@ def test_a_plan_has_the_mode_that_a_package_brings_and_its_section(package: Path
         ("mode=averagin", "must be async or averaging or gossip or sync; did you mean averaging?"),
         ("averaging.every_updates=2", "have no use for it, and those in mode averaging do"),
         ("averaging.every_updates=0", "averaging.every_updates = 0: must be at least 1 and at most 1_000"),
-        ("averaging.every=2", "section averaging has no key 'every'; did you mean averaging.every_updates?"),
+        (
+            "averaging.evry_updates=2",
+            "section averaging has no key 'evry_updates'; did you mean averaging.every_updates?",
+        ),
         ("mode=alone", "must be async or averaging or gossip or sync"),
     ],
 )

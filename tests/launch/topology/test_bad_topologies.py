@@ -195,8 +195,11 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "unknown graph": (OK + "gossip: {graph: rong}\n", ["t:2", "'rong'", "or lists of in-peers", "did you mean ring?"]),
     "graph of none": (OK + "gossip: {graph: []}\n", ["t:2", "= []", "or lists of in-peers", "[[2], [0], [1]]"]),
-    "in-peer of itself": (OK + "gossip: {graph: [[0]]}\n", ["t:2", "= [[0]]", "learner 0", "others of 0 to 0"]),
-    "in-peer twice": (OK + "gossip: {graph: [[], [0, 0]]}\n", ["t:2", "learner 1", "each once"]),
+    "in-peer of itself": (
+        OK + "mode: gossip\ngossip: {graph: [[0]]}\n",
+        ["t:3", "= [[0]]", "learner 0", "others of 0 to 0"],
+    ),
+    "in-peer twice": (OK + "mode: gossip\ngossip: {graph: [[], [0, 0]]}\n", ["t:3", "learner 1", "each once"]),
     "in-peers no list": (
         OK + "gossip: {graph: [1, 0]}\n",
         ["t:2", "gossip.graph[0] = 1", "must be a list", "write for example [2]"],
