@@ -17,9 +17,9 @@ made from `actorlearn/wire/messages.py` by `python -m actorlearn.wire.page > doc
 
 * A message is one MessagePack map of at most {LIMIT_BYTES:,} bytes: the key `type` says which, others are its fields.
   A field with a default may be left out; one that is not listed, or of another type, is refused.
-* The supervisor has a ROUTER socket of ZeroMQ at the address that `actorlearn check FILE --json` gives under `sockets`,
-  which only the user who started the run can open. Connect a DEALER with an identity of your own, send a `Request`,
-  read a `Reply`.
+* The supervisor of a living run has a ROUTER socket of ZeroMQ, the file `control.sock` in the folder that the run's
+  `meta.json` names under `sockets`; only the user who started the run can open it. Connect a DEALER with an identity of
+  your own to `ipc://FOLDER/control.sock`, send a `Request`, read a `Reply`.
 * `protocol` and `version` must be those of the run; a `Reply` with `ok: false` says in `text` what is wrong.
 
 | `command` of a Request | needs | `data` of the Reply |
