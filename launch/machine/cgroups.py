@@ -30,7 +30,7 @@ class Quota:
 
 
 @dataclass(frozen=True)
-class Group:
+class Cgroup:
     """The group this process is in, in one hierarchy that can ration time."""
 
     version: int
@@ -60,7 +60,7 @@ class Group:
                 continue  # the root of a hierarchy has no limit, and a sandbox may hide the files
 
 
-def groups(process: Path = PROCESS) -> list[Group]:
+def groups(process: Path = PROCESS) -> list[Cgroup]:
     """The groups of this process that can ration its time: one, or two where both versions are mounted."""
     try:
         paths = _paths(_lines(process / "cgroup"))
@@ -77,7 +77,7 @@ def groups(process: Path = PROCESS) -> list[Group]:
         kind, _, options = ends
         version = 2 if kind == "cgroup2" else 1 if kind == "cgroup" and "cpu" in options.split(",") else None
         if version in paths:
-            found.append(Group(version, _below(Path(mount), Path(root), paths[version]), Path(mount)))
+            found.append(Cgroup(version, _below(Path(mount), Path(root), paths[version]), Path(mount)))
     return found
 
 

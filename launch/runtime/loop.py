@@ -108,7 +108,7 @@ class Runner:
             ev.Answer: lambda answer: self._say(answer.client, answer.reply),
             ev.Enlarge: self.incarnations.enlarge,
             ev.Note: self.reporter.note,
-            ev.Row: self._row,
+            ev.MetricsRow: self._row,
             ev.Done: self._end,
         }
         """Type of action -> function that carries it out and returns the resulting event, if any."""
@@ -227,7 +227,7 @@ class Runner:
     def _say(self, peer: str, message: Message) -> None:
         self.router.send(peer, encode(message))  # a lost Order is said again, a lost Reply has lost its reader
 
-    def _row(self, action: ev.Row) -> None:
+    def _row(self, action: ev.MetricsRow) -> None:
         self.reporter.row(action, self._now_s, [process.index for process in self.incarnations.table.listed])
 
     def _end(self, done: ev.Done) -> None:

@@ -70,7 +70,7 @@ class Reporter:
         if line := self._complaints.count_one(said):
             self.note(ev.Note("warned", cause=line))
 
-    def row(self, action: ev.Row, now_s: float, rows: list[int]) -> None:
+    def row(self, action: ev.MetricsRow, now_s: float, rows: list[int]) -> None:
         """Take a process's metrics; write and show a row when the learner that gives the next one has reported.
 
         ``rows`` are those of all processes in the progress segment.

@@ -203,7 +203,7 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Row:
+class MetricsRow:
     """Part of a row for metrics.jsonl."""
 
     name: str
@@ -222,7 +222,7 @@ class Done:
     summary: Mapping[str, Any] = field(default_factory=dict)
 
 
-Action = Spawn | Kill | ShowStack | Send | Enlarge | Answer | Note | Row | Done
+Action = Spawn | Kill | ShowStack | Send | Enlarge | Answer | Note | MetricsRow | Done
 
 # Display --------------------------------------------------------------------------------------------------------------
 

@@ -93,7 +93,7 @@ class Supervisor:
         self._listeners: dict[type, Callable[[Child, Any], None]] = {
             Hello: self._hello,
             Applied: self._orders.applied,
-            Report: lambda child, report: self._do(ev.Row(child.name, checked(report.row), child.role.learns)),
+            Report: lambda child, report: self._do(ev.MetricsRow(child.name, checked(report.row), child.role.learns)),
             Evaluated: self._evaluated,
             Saved: self._saved,
             Released: self._children.released,

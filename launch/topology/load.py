@@ -18,8 +18,8 @@ import msgspec
 
 from actorlearn.parameters.modes import MODES
 from launch.topology import defaults, rules, sources, strict_yaml
+from launch.topology.explain import Origin, explain
 from launch.topology.keys import keys_of
-from launch.topology.messages import Origin, explain
 from launch.topology.overrides import apply, expand, leave_out_unread
 from launch.topology.schema import TOPOLOGY, Topology
 from launch.topology.strict_yaml import TopologyError, fault, number, show

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from actorlearn.parameters.modes import MODES, ModeSpec
 from launch.topology import sources, strict_yaml
 from launch.topology.defaults import Tree, resolve, section
+from launch.topology.explain import Origin, origin
 from launch.topology.keys import CHOSEN, key_at, keys_of, learns_from_replay, struct_at
-from launch.topology.messages import Origin, origin
 from launch.topology.schema import TOPOLOGY
 from launch.topology.strict_yaml import Path, fault, show
 from launch.topology.validate import dotted, unknown_key

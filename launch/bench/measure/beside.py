@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from launch.errors import FailedError
-from launch.machine.cgroups import PERIOD_FILE, QUOTA_FILE, Group, groups
+from launch.machine.cgroups import PERIOD_FILE, QUOTA_FILE, Cgroup, groups
 
 _PERIOD_US = 100_000
 """The kernel's own."""
@@ -81,7 +81,7 @@ def _group(cores: float) -> tuple[Path, Path]:
     raise FailedError(f"no control group with a quota can be made: {refused}")
 
 
-def _parents(group: Group) -> list[Path]:
+def _parents(group: Cgroup) -> list[Path]:
     """Folders in which a group may be made: ours; with version 2 the one above too, as one with processes has none."""
     own = [group.folder]
     return own if group.version == 1 or group.folder == group.mount else [*own, group.folder.parent]

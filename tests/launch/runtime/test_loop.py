@@ -120,7 +120,7 @@ def test_a_console_that_fails_is_let_go_and_the_run_goes_on(tmp_path: Path, lead
     console = Broken(number)
     with runner(tmp_path / "run", console) as run:
         one, two = (ev.Note("stopping", cause=cause) for cause in ("one", "two"))
-        lead(run, lambda: console.breaks_after(1), one, ev.Row("trainer", {"env_steps": 5}), two)
+        lead(run, lambda: console.breaks_after(1), one, ev.MetricsRow("trainer", {"env_steps": 5}), two)
     assert console.called == 2
     said = notes(tmp_path / "run")
     assert said[said.index(("stopping", "one")) :] == [
@@ -142,7 +142,7 @@ def test_a_full_disk_and_a_console_on_it_are_survived_together(
         console.breaks_after(0)
 
     with runner(tmp_path / "run", console) as run:
-        lead(run, both, *(ev.Row("trainer", {"env_steps": steps}) for steps in range(3)))
+        lead(run, both, *(ev.MetricsRow("trainer", {"env_steps": steps}) for steps in range(3)))
     assert console.called == 1
 
 
@@ -158,10 +158,10 @@ def test_a_disk_that_takes_nothing_is_told_once_and_what_it_missed_is_written_wh
         console.notes.clear()
         disk.room = 30
 
-    row = ev.Row("trainer", {"env_steps": 5})
+    row = ev.MetricsRow("trainer", {"env_steps": 5})
     one, two, three = (ev.Note("stopping", cause=cause) for cause in ("one", "two", "three"))
     with runner(tmp_path / "run", console) as run:
-        lead(run, fill, one, row, two, row, disk.heals, three, ev.Row("trainer", {"env_steps": 6}))
+        lead(run, fill, one, row, two, row, disk.heals, three, ev.MetricsRow("trainer", {"env_steps": 6}))
     lost = [f"{name} cannot be written: {os.strerror(number)}; the run goes on" for name in FILES]
     again = [f"{name} is written again" for name in FILES]
     said = [note.cause for note in console.notes if note.kind == "warned"]
@@ -194,7 +194,7 @@ def test_whichever_write_of_a_life_fails_the_run_can_be_resumed(
         with runner(folder, None, resume) as run:
             monkeypatch.setattr(run.spawner, "spawn", lambda *_: 4711)
             attached, spawn = ev.Note("attached", "simulator-2"), ev.Spawn("simulator-0", 0)
-            lead(run, attached, spawn, ev.Row("trainer", {"env_steps": 5}))
+            lead(run, attached, spawn, ev.MetricsRow("trainer", {"env_steps": 5}))
 
     life(False)
     saved(folder / "checkpoints" / "20")
@@ -405,8 +405,8 @@ def test_learners_are_made_before_they_are_started_and_leave_nothing(tmp_path: P
 
         enlarge = ev.Enlarge("cli-1", 0, ("env.time_limit_steps=200",), learners=1)
         row, other = (
-            ev.Row("trainer-1", {"env_steps": 5, "episodes": 2}),
-            ev.Row("trainer-0", {"env_steps": 4, "episodes": 1}),
+            ev.MetricsRow("trainer-1", {"env_steps": 5, "episodes": 2}),
+            ev.MetricsRow("trainer-0", {"env_steps": 4, "episodes": 1}),
         )
         told = lead(run, enlarge, row, left, other, look=look)
         assert [event for event in told if isinstance(event, ev.Enlarged)]

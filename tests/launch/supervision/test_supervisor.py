@@ -331,7 +331,7 @@ def test_reports_become_rows_and_the_rest_notes() -> None:
     evaluated = Evaluated(policy_version=7, env_steps=1_000_000, returns=[1.0, 3.0])
     warned = Warned(text="update 3 skipped")
     story = running().at(2, received("trainer", Report(row={"env_steps": 5})), received("trainer", warned))
-    assert story.did(ev.Row) == [ev.Row("trainer", {"env_steps": 5})]
+    assert story.did(ev.MetricsRow) == [ev.MetricsRow("trainer", {"env_steps": 5})]
     assert story.notes == [("warned", "trainer", 0, "update 3 skipped")]
     story.at(3, received("evaluator-0", evaluated))
     assert story.notes == [("evaluated", "evaluator-0", 0, "2.0 over 2 games at 1,000,000 steps")]

@@ -21,7 +21,7 @@ from launch.bench.measure.running import rates
 from launch.bench.peers.compare import Peer, answer
 from launch.bench.peers.neighbours import ALONE, BESIDE, EVALUATED, OURS, RATIONED, peers_of, table
 from launch.errors import FailedError
-from launch.machine.cgroups import Group, quota
+from launch.machine.cgroups import Cgroup, quota
 from launch.topology.load import load
 
 suite = import_module("launch.bench.peers.neighbours")  # its package has the suite under that name
@@ -112,7 +112,7 @@ def test_where_no_group_can_be_made_it_says_so(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(beside, "groups", list)
     with pytest.raises(FailedError, match="no hierarchy with the controller cpu"), rationed(1.5):
         pass
-    monkeypatch.setattr(beside, "groups", lambda: [Group(2, tmp_path, tmp_path)])
+    monkeypatch.setattr(beside, "groups", lambda: [Cgroup(2, tmp_path, tmp_path)])
     with pytest.raises(FailedError, match=r"cpu\.max|No such file"), rationed(1.5):
         pass
     assert not list(tmp_path.iterdir())
