@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -51,8 +51,42 @@ over TCP took 1.5 and 16.7, 9.0 and 34.
 """
 HASH_EVERY = 100
 """Batches between two comparisons of the weights' hash."""
-_ENV_STEPS, _OPTIMIZER_STEPS, _DRAINING, _BUSY_NS, _HASH, _ROLLOUT, _USED = range(7)
-_UPDATES, _CHANGES, _NUMBER, _COUNTS = 1, 2, 3, 7  # of what is said on joining; rollout and steps are where they are
+
+
+class _Arrival(NamedTuple):
+    """Numbers that a learner says on joining, before its `Carried.counts`."""
+
+    env_steps: int
+    """Environment steps of all learners in its weights."""
+    updates: int
+    """Updates in its weights."""
+    changes: int
+    """Changes of its weights since the last whole update."""
+    number: int
+    """Number of the learner, for good."""
+    rollout: int
+    """Rollout of its `Position`."""
+    used: int
+    """Environment steps of its `Position`."""
+
+
+class _NextBatch(NamedTuple):
+    """Numbers that a learner says of the batch it is about to learn."""
+
+    env_steps: int
+    """Environment steps in the batch."""
+    optimizer_steps: int
+    """Optimizer steps that the batch has left."""
+    draining: int
+    """1 where the learner is leaving and learns no batch; else 0."""
+    busy_ns: int
+    """Time it worked since the batch before, without waiting."""
+    fingerprint: int
+    """Hash of its weights; 0 where these are not compared."""
+    rollout: int
+    """Rollout of its `Position`."""
+    used: int
+    """Environment steps of its `Position`."""
 
 
 class Sync(Exchange):
@@ -93,23 +127,23 @@ class Sync(Exchange):
 
         Learners that outlived a lost peer know more than the newest checkpoint does.
         """
-        position, counts, consumed = self.learner.position(), self.learner.carried.counts(), self.own.consumed
-        said = self.rendezvous.meet(
-            [env_steps, updates, consumed.changes, self.learner.number, 0, position.rollout, position.used, *counts]
-        )
-        best = max(range(len(said)), key=lambda rank: (said[rank, _UPDATES], said[rank, _CHANGES], -rank))
+        counts, consumed = self.learner.carried.counts(), self.own.consumed
+        arrival = _Arrival(env_steps, updates, consumed.changes, self.learner.number, *self.learner.position())
+        said = self.rendezvous.meet([*arrival, *counts])
+        arrivals = [_Arrival._make(numbers) for numbers in said[:, : len(arrival)].tolist()]
+        best = max(range(len(said)), key=lambda rank: (arrivals[rank].updates, arrivals[rank].changes, -rank))
         own = [self.weights, consumed.table, *self.learner.carried.tensors, *self.state().values()]
         taken = [self._gather(tensor)[best].clone() for tensor in own]
         for tensor, theirs in zip(own, taken, strict=True):  # all or nothing, should one be lost meanwhile
             tensor.copy_(theirs)
         hit("allreduce.adopted")
-        self._numbers = said[:, _NUMBER].tolist()
-        for number, position in zip(self._numbers, _positions(said), strict=True):
-            if consumed.position(number) is None:
-                consumed.begin(number, position)
-        self.learner.carried.adopt(said[:, _COUNTS : _COUNTS + len(counts)], best)
+        self._numbers = [each.number for each in arrivals]
+        for each in arrivals:
+            if consumed.position(each.number) is None:
+                consumed.begin(each.number, Position(each.rollout, each.used))
+        self.learner.carried.adopt(said[:, len(arrival) : len(arrival) + len(counts)], best)
         self._waits = Waits(self.settings.learners)
-        self.own.join(int(said[best, _ENV_STEPS]), int(said[best, _UPDATES]))
+        self.own.join(arrivals[best].env_steps, arrivals[best].updates)
         return Joined(self.own.env_steps, self.own.updates, consumed.position(self.learner.number))
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
@@ -120,35 +154,28 @@ class Sync(Exchange):
         position = self.learner.position()
         with self._waits.waiting():
             said = self.rendezvous.meet(
-                [
-                    env_steps,
-                    optimizer_steps,
-                    draining,
-                    self._waits.busy_ns,
-                    fingerprint,
-                    position.rollout,
-                    position.used,
-                ]
+                _NextBatch(env_steps, optimizer_steps, draining, self._waits.busy_ns, fingerprint, *position)
             )
+        batches = [_NextBatch._make(numbers) for numbers in said[:, : len(_NextBatch._fields)].tolist()]
         hit("allreduce.agreed")
-        self._waits.count(said[:, _BUSY_NS])
-        leaving = bool(said[:, _DRAINING].any())
-        self._compare("hash of the weights", said[:, _HASH])
+        self._waits.count(np.array([batch.busy_ns for batch in batches]))
+        leaving = any(batch.draining for batch in batches)
+        self._compare("hash of the weights", [batch.fingerprint for batch in batches])
         if not leaving:
-            self._begin(said)
-        return self.own.agree(int(said[:, _ENV_STEPS].sum()), optimizer_steps, leaving)
+            self._begin(batches)
+        return self.own.agree(sum(batch.env_steps for batch in batches), optimizer_steps, leaving)
 
-    def _begin(self, said: NDArray[np.int64]) -> None:
+    def _begin(self, batches: Sequence[_NextBatch]) -> None:
         """Work out at which step each learner comes in, and whose moments are still to come."""
         consumed = self.own.consumed
         self._merging = []
-        for rank, position in enumerate(_positions(said)):
-            consumed.begin(number := self._numbers[rank], position)
-            if not consumed.merged(number, position.rollout):
+        for rank, (number, batch) in enumerate(zip(self._numbers, batches, strict=True)):
+            consumed.begin(number, Position(batch.rollout, batch.used))
+            if not consumed.merged(number, batch.rollout):
                 self._merging.append(rank)
-        steps = said[:, _OPTIMIZER_STEPS]
-        self._first, self._step = (steps.max() - steps).tolist(), 0
-        self._batch_steps = said[:, _ENV_STEPS].tolist()
+        most = max(batch.optimizer_steps for batch in batches)
+        self._first, self._step = [most - batch.optimizer_steps for batch in batches], 0
+        self._batch_steps = [batch.env_steps for batch in batches]
 
     @property
     def idle(self) -> int:
@@ -233,15 +260,10 @@ class Sync(Exchange):
         weights = self.weights.detach().cpu().numpy()
         return int.from_bytes(hashlib.blake2b(weights.tobytes(), digest_size=8).digest(), "big", signed=True)
 
-    def _compare(self, what: str, values: NDArray[np.int64]) -> None:
-        if (values != values[0]).any():
+    def _compare(self, what: str, values: Sequence[int]) -> None:
+        if len(set(values)) > 1:
             all_values = ", ".join(f"learner {rank}: {value}" for rank, value in enumerate(values))
             raise Disagreement(f"after update {self.own.updates} the learners differ in {what}: {all_values}")
-
-
-def _positions(said: NDArray[np.int64]) -> list[Position]:
-    """Positions that the learners have said, by rank."""
-    return [Position(rollout, used) for rollout, used in said[:, [_ROLLOUT, _USED]].tolist()]
 
 
 def ask_after(calls: int, seconds: float) -> int:

@@ -63,13 +63,13 @@ class Async(Exchange):
         }
         self.vectors = optimizer.state_vectors
         self.pending = 0
-        """Local steps that the store has not got."""
+        """Local steps that are not in the store."""
         self._batch_steps = 0
         """Environment steps of the batch that is being learned."""
         self._rollout = self._number = 0
         """The rollout that is being learned, and the number of the change that is made next."""
-        self._brought = False
-        """Whether one of this batch's changes has come to the store."""
+        self._merged = False
+        """Whether local steps, those of this batch among them, were merged into the store during it."""
         self._applied = [-1] * len(self.store.spans)
         """Number of this learner's newest change in each chunk."""
         self._seen = [0] * len(self.store.spans)
@@ -102,36 +102,42 @@ class Async(Exchange):
         self.pull()
         position = self.learner.position()
         if self.store.record is None:
-            self._settle(
-                LearnerRecord(
-                    position.rollout, position.used, position.used, 0, position.used, 0, self._steps_of(self.chunks[0])
-                )
+            steps = self._steps_of(self.chunks[0])
+            new = LearnerRecord(
+                rollouts_learned=position.rollout,
+                used=position.used,
+                in_store=position.used,
+                updates=0,
+                began=position.used,
+                optimizer_steps=steps,
+                steps_before=steps,
             )
+            self._settle(new)
         else:
-            self._go_on(self._record, position)
+            self._resume(self._record, position)
         position = Position(self._record.rollouts_learned, self._record.used)
         return Joined(self.store.env_steps, self.store.updates, position)
 
-    def _go_on(self, record: LearnerRecord, position: Position) -> None:
-        """Take up the work of an incarnation that was killed, maybe after it had settled the rollout that is redone.
+    def _resume(self, record: LearnerRecord, position: Position) -> None:
+        """Continue a killed incarnation's work: set its record back to the start of the rollout that is done again.
 
-        Without its local steps, but for the count of them: rollouts of which no update has come to the store are lost.
+        Local steps that were not merged into the store are lost, and their environment steps no longer count as used.
+        Adam's count of steps continues from all steps taken, the lost ones included.
         """
         newest = max(self._applied[chunk] for chunk in self.chunks)
-        home = (
-            position.used if newest >= position.rollout * _ROLLOUT else min(position.used, record.home)
-        )  # it brought along all
-        redone = record.rollouts_learned > position.rollout
-        steps = record.steps_before if redone else record.optimizer_steps
+        begun = newest >= position.rollout * _ROLLOUT  # the change merged all earlier ones too
+        used = position.used if begun else min(position.used, record.in_store)
+        if record.rollouts_learned > position.rollout:  # it was settled already, and will be again
+            record = record._replace(optimizer_steps=record.steps_before, updates=record.updates - 1)
         for chunk in self.optimizers:
-            self._count_steps(chunk, steps - self._steps_of(chunk))
+            self._count_steps(chunk, record.optimizer_steps - self._steps_of(chunk))
         self.learner.carried.adopt(np.array([record.counts], np.int64), 0)
-        self._settle(record._replace(rollouts_learned=position.rollout, used=home, updates=record.updates - redone))
+        self._settle(record._replace(rollouts_learned=position.rollout, used=used))
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
         """Agree with oneself, on top of what all have learned until now; a drain leaves no local steps behind."""
         if draining and self.pending:
-            self._bring_home()
+            self._merge_local_steps()
             self._settle(self._record)
         self._batch_steps, updates = (0, 0) if draining else (env_steps, 1)
         position = self.learner.position()
@@ -150,7 +156,7 @@ class Async(Exchange):
         self._number += 1
 
     def step(self, gradients: Tensor, learning_rate: float, usable: bool = True) -> Stepped:
-        """Clip, then step: on central values chunk by chunk, or on the own ones until `local_steps` are together."""
+        """Clip, then step: on central values chunk by chunk, or on the own ones until `local_steps` have been taken."""
         norm = clip_by_global_norm(gradients, self.clip_norm)
         taken = usable and bool(torch.isfinite(norm))
         if taken:
@@ -169,7 +175,7 @@ class Async(Exchange):
                     step(chunk)
                 self.pending += 1
                 if self.pending == self.local_steps:
-                    self._bring_home()
+                    self._merge_local_steps()
         self._number += 1
         return Stepped(float(norm), taken)
 
@@ -189,14 +195,14 @@ class Async(Exchange):
         return record
 
     def _settle(self, record: LearnerRecord) -> None:
-        """Write the record, with how many of its steps have come to the store and what is counted here."""
-        home = record.used if self._brought or not self.pending else record.home
+        """Write the record, with the part of its steps that is in the store and the counts kept here."""
+        in_store = record.used if self._merged or not self.pending else record.in_store
         steps, counts = self._steps_of(self.chunks[0]), tuple(self.learner.carried.counts())
-        self.store.settle(record._replace(home=home, optimizer_steps=steps, counts=counts))
-        self._brought = False
+        self.store.settle(record._replace(in_store=in_store, optimizer_steps=steps, counts=counts))
+        self._merged = False
 
     def pull(self) -> bool:
-        """Take the chunks that others have changed, and repeat on them the local steps that the store has not got."""
+        """Take the chunks that others have changed, and repeat on them the local steps that are not in the store."""
         waiting = [chunk for chunk in self.spans if self.store.version(chunk) != self._seen[chunk]]
         changed = bool(waiting)
         while waiting:
@@ -215,15 +221,15 @@ class Async(Exchange):
         return {"staleness_mean": mean, "staleness_max": max(stale, default=0), "lock_wait_s": waited_s}
 
     def close(self) -> None:
-        """Leave; what this learner brought to the store stays."""
+        """Leave; the changes that this learner made to the store stay."""
         self.store.close()
 
-    def _bring_home(self) -> None:
+    def _merge_local_steps(self) -> None:
         def merge(chunk: int) -> None:
             self.local[chunk].merge(self.weights[self.spans[chunk]])
 
         self._update(merge)
-        self.pending, self._brought = 0, True
+        self.pending, self._merged = 0, True
 
     def _update(self, rule: Callable[[int], None]) -> None:
         """Take every chunk, apply the rule to it and give it back, in the order in which their locks are free."""

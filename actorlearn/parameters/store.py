@@ -38,14 +38,14 @@ _WORDS = 16
 
 
 class LearnerRecord(NamedTuple):
-    """A learner's record, written once it has learned a rollout: all of it holds at the same moment."""
+    """Record of a learner, written after each rollout it learns; all fields are of the same moment."""
 
     rollouts_learned: int
     """Number of the rollout after that one."""
     used: int
     """Environment steps it has learned from, in this store and before."""
-    home: int
-    """The part of ``used`` in rollouts of which the store has a change at least: local steps die with their learner."""
+    in_store: int
+    """The part of ``used`` in rollouts with at least one change in the store; local steps die with their learner."""
     updates: int
     """Updates it has made since it joined first, one for each rollout."""
     began: int
