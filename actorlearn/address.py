@@ -1,8 +1,8 @@
 """Addresses: where something that processes share is found. Shared memory, a socket or a named pipe of this machine.
 
-Pure; opens nothing. Whatever is shared is opened by one function that is given its address (``open_weights``,
-``open_store``, ``open_mailbox``, …) and looks at the address's kind there, so another kind is one more class here and
-one more line there. In settings an address reads ``{"by": "shm", "path": "/dev/shm/…"}``.
+Pure; opens nothing. Mailboxes are opened by the kind of their address (``open_mailbox``), so another kind is one more
+class here and one more line there; everything else is a segment or a pipe, as the type of its address says. In settings
+an address reads ``{"by": "shm", "path": "/dev/shm/…"}``.
 """
 
 from __future__ import annotations
