@@ -1,12 +1,12 @@
-"""All-gather over shared memory: vectors that learners in lock-step show one another, a row for each.
+"""All-gather of vectors among learners in lock-step, over shared memory: one row per learner.
 
 Reads all rows of one segment and writes the own one; knows no gradients. A meeting
 (``parameters/rendezvous.py``) says that rows are whole: a learner comes to it after its last write, so a row whose
 writer was killed is never read, and a row that is whole stays so when its writer dies. Hence either all learners that
 live get the rows of a meeting, or none.
 
-Two slots are enough: before a learner writes to a slot again, all have come to the meeting after, and nobody comes to
-that who still reads.
+Two slots are enough: before a learner writes to a slot again, all have come to the next meeting, and so have finished
+reading the slot.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class AllGather:
         """Vectors that this learner has shown."""
 
     def gather(self, own: NDArray[Any]) -> NDArray[Any]:
-        """Show a vector; returns the rows of all [learners, longest], good until the next call. Raises PeerLost.
+        """Share a vector; returns the rows of all [learners, longest], valid until the next call. Raises PeerLost.
 
-        Each row begins with what its learner has shown, in the same type. Who is told to end stays until all have
-        come, or one is lost: a learner that left would take from the others what it has already seen itself.
+        Each row begins with its learner's vector, in the same dtype. A learner that is told to end stays until all have
+        come, or one is lost: it has read the rows already, and the others must get them too.
         """
         slot = self._rows[self.gathered % SLOTS, : self._rendezvous.learners].view(own.dtype)
         if own.size > slot.shape[1]:

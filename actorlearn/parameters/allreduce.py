@@ -4,11 +4,11 @@ Reads gradients; writes the flat weights and the optimizer's state, which are id
 & Abbeel (2018), section 4.2; as in their code gradients are summed and divided by the number of learners, and clipped
 after that.
 
-What is done together is done by all who live, or by none, so those who outlive another have the same weights, and know
-of each learner which minibatches are in them (``parameters/consumed.py``). They go on where they stood; one that comes
-back takes their weights and goes on, too, where it stood in these.
+Each joint operation is completed by all living learners, or by none. So the survivors of a death have equal weights,
+and know which minibatches of each learner are in them (``parameters/consumed.py``). They continue where they were; a
+restarted learner takes their weights and continues from its position in these.
 
-Learners are on one machine, and everything goes through shared memory: nothing listens, so nobody else can take part.
+All learners are on one machine and exchange through shared memory only: no socket listens.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from actorlearn.parameters.settings import AloneExchangeSettings, SyncExchangeSe
 from actorlearn.parameters.waits import Waits
 
 ASK_EVERY = 8
-"""Most steps within a batch between two questions whether to break it off; in value learning there may be thousands.
+"""Most steps of a batch between two meetings about breaking it off; in value learning a batch may have thousands.
 
-By count and not by time, because all must ask together; how many, follows from the time the slowest took until now.
+Counted in steps and not in time, because all must meet together; the number follows from the slowest learner's time.
 """
 ASK_S = 1.0
-"""Time between two questions; where a step takes longer, as one of 2,048 transitions does on two cores, each asks."""
+"""Seconds between two such meetings; a step that takes longer (2,048 transitions on two cores) has one each."""
 SUM_WHOLE = 2
-"""Most learners of whom each sums whole gradients; of more each sums a part, and shows the others what came of it.
+"""Most learners of which each sums whole gradients; with more, each sums a part and shares the result.
 
-That takes a second meeting. The mean by such rows, in a trial on two cores that added in place, in milliseconds by
+That takes a second meeting. Time of the mean, in a trial on two cores that added in place, in milliseconds by
 parameters: two learners 0.5 M 0.46 (parts: 0.59), 4 M 6.9 (6.9); four learners 0.5 M 2.2 (1.7), 4 M 12.7 (8.6). Gloo
 over TCP took 1.5 and 16.7, 9.0 and 34.
 """
@@ -111,7 +111,7 @@ class Sync(Exchange):
         """Step of the batch at which each learner, by rank, makes its first."""
         self._step = 0
         self._merging: list[int] = []
-        """Ranks of those whose moments of the batch are not in the statistics."""
+        """Ranks of the learners whose moments of the batch are not in the statistics yet."""
         self._batch_steps: list[int] = []
 
     def state(self) -> dict[str, Tensor]:
@@ -123,9 +123,9 @@ class Sync(Exchange):
         self.own.restore(state)
 
     def join(self, env_steps: int, updates: int) -> Joined:
-        """Wait for all, then take everything from the learner whose weights were changed most often.
+        """Wait for all, then take all state from the learner whose weights were changed most often.
 
-        Learners that outlived a lost peer know more than the newest checkpoint does.
+        Survivors of a lost learner are further than the newest checkpoint.
         """
         counts, consumed = self.learner.carried.counts(), self.own.consumed
         arrival = _Arrival(env_steps, updates, consumed.changes, self.learner.number, *self.learner.position())
@@ -134,7 +134,7 @@ class Sync(Exchange):
         best = max(range(len(said)), key=lambda rank: (arrivals[rank].updates, arrivals[rank].changes, -rank))
         own = [self.weights, consumed.table, *self.learner.carried.tensors, *self.state().values()]
         taken = [self._gather(tensor)[best].clone() for tensor in own]
-        for tensor, theirs in zip(own, taken, strict=True):  # all or nothing, should one be lost meanwhile
+        for tensor, theirs in zip(own, taken, strict=True):  # after all have arrived: all or none
             tensor.copy_(theirs)
         hit("allreduce.adopted")
         self._numbers = [each.number for each in arrivals]
@@ -147,7 +147,7 @@ class Sync(Exchange):
         return Joined(self.own.env_steps, self.own.updates, consumed.position(self.learner.number))
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
-        """Wait for all learners; hear how much each has left to do; see now and then that they are the same."""
+        """Wait for all learners and exchange their remaining steps; compare hashes of the weights every HASH_EVERY."""
         checked = self._agreements % self.hash_every == 0
         self._agreements += 1
         fingerprint = self._fingerprint() if checked else 0
@@ -166,7 +166,7 @@ class Sync(Exchange):
         return self.own.agree(sum(batch.env_steps for batch in batches), optimizer_steps, leaving)
 
     def _begin(self, batches: Sequence[_NextBatch]) -> None:
-        """Work out at which step each learner comes in, and whose moments are still to come."""
+        """Derive the step at which each learner makes its first, and the learners whose moments are missing."""
         consumed = self.own.consumed
         self._merging = []
         for rank, (number, batch) in enumerate(zip(self._numbers, batches, strict=True)):
@@ -179,16 +179,16 @@ class Sync(Exchange):
 
     @property
     def idle(self) -> int:
-        """Steps that others make first, who have more left to do."""
+        """Return the steps that learners with more minibatches left make before this one's first."""
         return self._first[self.settings.rank]
 
     @property
     def taking_part(self) -> list[int]:
-        """Ranks of those whose gradients are averaged in the next step."""
+        """Return the ranks of the learners whose gradients are averaged in the next step."""
         return [rank for rank, first in enumerate(self._first) if first <= self._step]
 
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
-        """Combine the moments with the statistics, in the order of ranks, of all whose are not in them."""
+        """Combine the missing moments of all learners with the statistics, in the order of ranks."""
         if not self._merging:
             return
         shown = self._gather(moments)
@@ -210,7 +210,7 @@ class Sync(Exchange):
         return stepped
 
     def ending(self, asked: bool) -> bool:
-        """Whether any learner is to end, which all ask one another after as many calls as ``ask_after`` says."""
+        """Whether any learner is to end; all learners meet about it every ``ask_after`` calls."""
         self._calls += 1
         if self._calls < self._ask_after:
             return False
@@ -221,12 +221,12 @@ class Sync(Exchange):
         return bool(said[:, 0].any())
 
     def settle(self) -> None:
-        """Count the batches of all, which are in the weights now."""
+        """Count the batches of all learners."""
         for number, env_steps in zip(self._numbers, self._batch_steps, strict=True):
             self.own.consumed.settle(number, env_steps)
 
     def metrics(self) -> dict[str, float]:
-        """Return who made the others wait, and how long this learner waited."""
+        """Return the rank of the learner that made the others wait longest, and this learner's own waiting time."""
         return self._waits.metrics()
 
     def close(self) -> None:
@@ -248,7 +248,7 @@ class Sync(Exchange):
             part.copy_(torch.from_numpy(row[: part.numel()]))
 
     def _gather(self, tensor: Tensor) -> list[Tensor]:
-        """Tensors that all learners show, by rank: on the CPU, in this one's shape, good until the next call."""
+        """Return all learners' tensors by rank: on the CPU, in this one's shape, valid until the next call."""
         return [torch.from_numpy(row[: tensor.numel()]).view(tensor.shape) for row in self._rows(tensor)]
 
     def _rows(self, tensor: Tensor) -> NDArray[Any]:

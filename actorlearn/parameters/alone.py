@@ -39,12 +39,12 @@ class Alone(Exchange):
         self.optimizer.restore(state)
 
     def join(self, env_steps: int, updates: int) -> Joined:
-        """Go on as the own checkpoint says: nobody else knows better."""
+        """Continue from this learner's own checkpoint."""
         self.env_steps, self.updates = env_steps, updates
         return Joined(env_steps, updates)
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
-        """Count the batch; there is nobody to agree with."""
+        """Add the batch to the totals."""
         if not draining:
             self.env_steps, self.updates, self._batch_steps = self.env_steps + env_steps, self.updates + 1, env_steps
             self.consumed.begin(self._number, self._position())
@@ -63,7 +63,7 @@ class Alone(Exchange):
         return stepped
 
     def apply(self, gradients: Tensor, learning_rate: float, usable: bool = True) -> Stepped:
-        """Clip a gradient, whoever's it is, and step."""
+        """Clip a gradient, which may be the mean of several learners', and step."""
         norm = clip_by_global_norm(gradients, self.clip_norm)
         taken = usable and bool(torch.isfinite(norm))
         if taken:
@@ -71,5 +71,5 @@ class Alone(Exchange):
         return Stepped(float(norm), taken)
 
     def settle(self) -> None:
-        """Count the batch; there is nobody to give anything to."""
+        """Count the batch."""
         self.consumed.settle(self._number, self._batch_steps)

@@ -1,17 +1,17 @@
 """Learners that do not wait for one another: each applies its gradient to the newest central weights.
 
-Reads gradients and the store; writes the store, the flat weights and the optimizer's state, which are the store's each
-time this learner has been there. Source: Stooke & Abbeel (2018), section 4.3 and, for several local steps, appendix A.
+Reads gradients and the store; writes the store, and the flat weights and the optimizer's state, which equal the store's
+after each change. Source: Stooke & Abbeel (2018), section 4.3 and, for several local steps, appendix A.
 
 The gradient is clipped here; then, chunk by chunk, central weights and optimizer state are taken to this learner's
-device, updated there, and written back. Adam's count of steps is each learner's own, as in their code. Local steps go
-on from batch to batch, so that A2C, whose batch is one step, has several too; a learner that is killed takes along
-those that the store has not got.
+device, updated there, and written back. Adam's count of steps is each learner's own, as in their code. Local steps
+continue from batch to batch, so that A2C, whose batch is one step, has several too; those not yet in the store are lost
+when the learner is killed.
 
-A change of the store is one optimizer step, or one merge of statistics. Changes have numbers, by rollout and then in
-the order in which they are made, so that a learner that was killed and does its rollout again numbers them as before.
-Each chunk says which of this learner's changes is the newest in it; one that a chunk has already is not made there
-again. Minibatches are drawn from seed and rollout: they are the same.
+A change of the store is one optimizer step, or one merge of statistics. Changes are numbered by rollout and then in
+order, so a restarted learner that repeats its rollout numbers them as before. Each chunk records this learner's newest
+change in it, and a change that a chunk has already is skipped there. Minibatches depend on seed and rollout only, so
+they are the same.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Async(Exchange):
         self.statistics = len(self.store.spans) - 1
         chunks = [chunk for chunk in self.spans if chunk != self.statistics]
         first = settings.rank % len(chunks)
-        self.chunks = chunks[first:] + chunks[:first]  # learners that come together begin at different chunks
+        self.chunks = chunks[first:] + chunks[:first]  # learners that start together begin at different chunks
         self.local: dict[int, MultiStepAdam] = {}
         if settings.local_steps > 1:
             if not isinstance(optimizer, AdamSettings):
@@ -73,7 +73,7 @@ class Async(Exchange):
         self._applied = [-1] * len(self.store.spans)
         """Number of this learner's newest change in each chunk."""
         self._seen = [0] * len(self.store.spans)
-        """Version of each chunk when this learner was last there."""
+        """Version of each chunk when this learner last took it."""
         self._staleness: list[int] = []
         """Staleness of each chunk at each change since the last report: changes by others since the last look at it."""
 
@@ -86,14 +86,14 @@ class Async(Exchange):
         }
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Copy a checkpoint's state in; it is the store's if this learner fills that."""
-        copy_state(state, self.state())  # refuses what does not fit; a chunk's part always would
+        """Copy a checkpoint's state in; ``join`` puts it into the store if this learner fills that."""
+        copy_state(state, self.state())  # checks the shapes; parts for chunks would always fit
         for chunk, optimizer in self.optimizers.items():
             span = self.spans[chunk]
             optimizer.restore({name: state[name][span] if name in self.vectors else state[name] for name in state})
 
     def join(self, env_steps: int, updates: int) -> Joined:
-        """Fill the store if nobody has, and take what it holds; go on where this learner was when it was killed."""
+        """Fill the store if it is empty, and take its weights; continue where a killed incarnation stood."""
         with self.store.locked([0]):
             if not self.store.filled:
                 for chunk in self.spans:
@@ -135,7 +135,7 @@ class Async(Exchange):
         self._settle(record._replace(rollouts_learned=position.rollout, used=used))
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
-        """Agree with oneself, on top of what all have learned until now; a drain leaves no local steps behind."""
+        """Return all learners' totals plus this batch, without waiting; a drain first merges local steps."""
         if draining and self.pending:
             self._merge_local_steps()
             self._settle(self._record)
@@ -189,7 +189,7 @@ class Async(Exchange):
 
     @property
     def _record(self) -> LearnerRecord:
-        """This learner's record, which there is from joining on."""
+        """Return this learner's record, which exists after joining."""
         record = self.store.record
         assert record is not None
         return record
@@ -259,7 +259,7 @@ class Async(Exchange):
         return int(self.optimizers[chunk].state().get("steps", 0))
 
     def _count_steps(self, chunk: int, steps: int) -> None:
-        """Add to that count what an incarnation before this one has done."""
+        """Add the steps of an earlier incarnation to Adam's count."""
         if "steps" in (state := self.optimizers[chunk].state()):
             state["steps"] += steps
 

@@ -1,8 +1,8 @@
 """Checkpoints: a folder per save, tensors in safetensors, further files, and a manifest that seals them.
 
-A save is written beside its final place, flushed, and put there by one rename; whatever moment a process dies at, the
-old checkpoint or the new one is there, whole. Loading never executes anything. Which of several is the newest that is
-whole, and when there is none to go on from, ``checkpoint_folders.py`` says.
+A save is written beside its final place, flushed, and put there by one rename: whenever the process dies, the old or
+the new checkpoint is there, whole. Loading never executes code. ``checkpoint_folders.py`` chooses the checkpoint to
+continue from.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def save(
 ) -> Path:
     """Write ``directory/<env_steps>/`` whole or not at all, and remove all but the ``keep`` newest; raises OSError.
 
-    ``more`` writes further files into the folder, and returns what joins the state; ``beat`` is called now and then;
-    ``spared`` names steps whose checkpoint is kept however old it is, asked once this one is there.
+    ``more`` writes further files into the folder and returns additions to the state; ``beat`` is called now and then;
+    ``spared``, called after the save, returns the steps of checkpoints to keep however old they are.
     """
     final = directory / f"{env_steps:012d}"
     beside = directory / f".{final.name}.{os.getpid()}"
@@ -107,9 +107,9 @@ def load(folder: Path) -> Checkpoint:
 
 
 def taken(choose: Callable[[], Chosen], take: Callable[[Chosen], Opened]) -> Opened:
-    """Choose checkpoints and open them, both again where a trainer at work has removed one in between.
+    """Choose checkpoints and open them; choose again if a living trainer has removed one in between.
 
-    Raises what ``choose`` raises, and OSError where none can be opened however often another is chosen.
+    Raises exceptions of ``choose``, and OSError where repeated choices cannot be opened either.
     """
     for _ in range(LOOKS - 1):
         chosen = choose()
@@ -133,7 +133,7 @@ def opened(found: Found) -> Checkpoint:
 
 
 def _sweep(directory: Path) -> None:
-    """Remove what has been replaced, and what a process left that was killed while it saved."""
+    """Remove replaced checkpoints, and leftovers of a process that was killed during a save."""
     whole = folders(directory)
     for path in directory.glob(".[0-9]*"):
         if path not in whole:

@@ -1,11 +1,11 @@
-"""Checkpoint folders: the manifest that seals one, and which of them a run goes on from.
+"""Checkpoint folders: the manifest that seals one, and the choice of those that a run continues from.
 
 Reads and writes ``<directory>/<env_steps>/``; the tensors in it are ``checkpoint.py``'s. Never loads torch, so that the
 supervisor chooses the same checkpoint as the trainer.
 
 A manifest holds size and SHA-256 of every other file, and the SHA-256 of its own text before that. Whatever bit is
-flipped and whatever file is cut, added or missing, the folder is damaged: an older one is taken, and a warning says so.
-A run is never begun anew like that: it is an error when of all that was saved only step 0 is left.
+flipped and whatever file is cut, added or missing, the folder is damaged: an older one is taken, with a warning.
+But a run never starts over for that reason: it is an error if only step 0 is left of several saves.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class CheckpointError(RuntimeError):
 
 @dataclass(frozen=True)
 class Found:
-    """A checkpoint that is whole, and what was passed over on the way to it."""
+    """A whole checkpoint, and the newer, damaged ones that were passed over."""
 
     path: Path
     state: dict[str, Any]
     damaged: tuple[tuple[str, str], ...] = ()
-    """Newer checkpoints that were passed over, and what is wrong with each, in words."""
+    """Newer checkpoints that were passed over: (folder, description of the damage)."""
     identity: tuple[int, int] | None = None
-    """Identity of the folder that was read: another one may have its name by now. None: nobody replaces it."""
+    """Identity of the folder that was read, as another one may take its name; None where none can."""
 
     @property
     def env_steps(self) -> int:
@@ -77,7 +77,7 @@ def seal(folder: Path, env_steps: int, state: Mapping[str, Any], beat: Beat = si
 
 
 def unsealed(folder: Path, beat: Beat = silent) -> dict[str, Any]:
-    """The manifest of a checkpoint; raises ValueError or OSError when the folder is not what was sealed."""
+    """Return the manifest of a checkpoint; raises ValueError or OSError when the folder differs from it."""
     manifest = _manifest((folder / _MANIFEST).read_bytes())
     for name, said in manifest["files"].items():
         path = folder / Path(name).name
@@ -138,12 +138,12 @@ def newest(*directories: Path, beat: Beat = silent, among: Collection[int] = ())
 
 
 def going_on(root: Path, learner: int, mode: ModeSpec, beat: Beat = silent) -> tuple[Found, Found]:
-    """Choose what a learner goes on from: its own checkpoint, and the one whose weights it takes; or CheckpointError.
+    """Choose a learner's own checkpoint, and the one whose weights it takes; raises CheckpointError.
 
-    Both are the same but where weights are central: those of the newest of all learners' checkpoints are gone on with,
-    whoever comes first. Learners in step go on from the newest steps that all have saved, if there are any, each with
-    its own of the same moment. A learner that has saved nothing begins as the first one, and so does one of which
-    nothing is left, where others have what it has learned.
+    Both are the same except where weights are central: then the weights are those of the newest of all learners'
+    checkpoints. Learners in step continue from the newest steps that all have saved, if there are any, each from its
+    own. A learner without checkpoints begins from the first learner's; so does one whose checkpoints are all damaged,
+    in modes where the others have what it learned.
     """
     own = directory_of(root, learner)
     own = own if folders(own) else root
@@ -163,10 +163,10 @@ def going_on(root: Path, learner: int, mode: ModeSpec, beat: Beat = silent) -> t
 
 
 def of_all(directories: Sequence[Path], beat: Beat = silent) -> list[Found] | None:
-    """Find a checkpoint in each directory, all of the same steps, the newest that are whole; None where there are none.
+    """Find whole checkpoints of the same steps in all directories, the newest such; None where there are none.
 
-    From these, learners in step go on as one. Of step 0 only where nothing is lost by it but what was learned until the
-    first save that not all have finished: nobody begins anew because checkpoints are damaged or missing.
+    Learners in step continue from these. Step 0 is chosen only if not all had finished their first save after it: a run
+    never starts over because checkpoints are damaged or missing.
     """
     for steps in sorted(in_all(directories), reverse=True):
         with suppress(*_DAMAGE):
@@ -226,7 +226,7 @@ def short(folder: Path) -> str:
 
 
 def identity(folder: Path) -> tuple[int, int] | None:
-    """Inode and time by which a folder is told from another one of its name; None where there is none."""
+    """Return inode and modification time, which identify a folder among others of its name; None if it is missing."""
     with suppress(OSError):
         found = folder.stat()
         return found.st_ino, found.st_mtime_ns  # a number may be given again at once

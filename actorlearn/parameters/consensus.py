@@ -1,6 +1,6 @@
-"""Differences between learners that mix: of their newest weights, and of their newest gradients, as reports say them.
+"""Differences between learners that mix weights: of their newest weights, and of their newest gradients, for reports.
 
-Pure. How far apart they can be, by what they did, is worked out afterwards (``launch/bench/papers/gossip_bound.py``).
+Pure. ``launch/bench/papers/gossip_bound.py`` computes a bound of these differences from the learners' logs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Table of how much of each learner's experience is in some weights: kept, saved and taken over with them.
+"""Table of the part of each learner's experience that is in some weights: kept, saved and transferred with them.
 
-Reads and writes one tensor; knows no gradients and no rows of experience. A learner that takes over weights looks up
-its own row there: rollouts before that one are in them, and so are the first minibatches of it. None of these is
-learned from again, whoever died meanwhile.
+Reads and writes one tensor; knows no gradients and no rows of experience. A learner that takes weights reads its own
+row: all rollouts before the row's rollout are in them, and so are that rollout's first minibatches. None of these is
+learned from again, also after deaths.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Consumed:
     """A row for each learner, by number: next rollout, environment steps used before it, how far that rollout is."""
 
     def __init__(self, learners: int) -> None:
-        """Begin with weights that nobody has learned."""
+        """Begin with untrained weights."""
         self.table = torch.zeros((_FOR_ALL + learners, CONSUMED_WORDS), dtype=torch.int64)
         self._rows = self.table.numpy()[_FOR_ALL:]
 
@@ -39,7 +39,7 @@ class Consumed:
         return int(self.table[0, 0])
 
     def position(self, learner: int) -> Position | None:
-        """Position at which a learner goes on by these weights; None where they say nothing of it."""
+        """Return the position from which a learner continues with these weights; None where it is not recorded."""
         rollout, used = self._rows[learner, : _USED + 1].tolist()
         return None if rollout < 0 else Position(rollout, used)
 
@@ -54,34 +54,34 @@ class Consumed:
         return bool(row[_MERGED]) and row[_ROLLOUT] == rollout
 
     def begin(self, learner: int, position: Position) -> None:
-        """Say that a learner is about to learn a rollout, or to go on with it."""
+        """Record that a learner begins or continues a rollout."""
         row = self._rows[learner]
         if row[_ROLLOUT] != position.rollout:
             row[:] = (*position, 0, 0)
 
     def merge(self, learner: int) -> None:
-        """Say that the statistics have been changed by a learner's moments."""
+        """Record that a learner's moments are in the statistics."""
         self._rows[learner, _MERGED] = 1
         self.table[0, 0] += 1
 
     def step(self, learners: Iterable[int]) -> None:
-        """Say that the parameters have been changed by a minibatch of each of these learners."""
+        """Record that a minibatch of each of these learners is in the parameters."""
         for learner in learners:
             self._rows[learner, _STEPS] += 1
         self.table[0, 0] += 1
 
     def settle(self, learner: int, env_steps: int) -> None:
-        """Say that a learner's rollout is in the weights, with so many steps."""
+        """Record that a learner's rollout, of ``env_steps`` steps, is in the weights."""
         row = self._rows[learner]
         row[:] = row[_ROLLOUT] + 1, row[_USED] + env_steps, 0, 0
         self.table[0, 0] = 0
 
     def know_only(self, learner: int) -> None:
-        """Forget the positions of all other learners: what they learn is not counted here any more."""
+        """Remove the positions of all other learners, whose experience is no longer counted here."""
         others = np.arange(len(self._rows)) != learner
         self._rows[others, _ROLLOUT] = -1
 
     def forget_parts(self) -> None:
-        """Forget rollouts that were broken off: what comes next is other experience."""
+        """Remove partly learned rollouts: their experience will not come again."""
         self._rows[:, [_MERGED, _STEPS]] = 0
         self.table[0, 0] = 0

@@ -1,10 +1,10 @@
-"""Log of what a learner did to its weights: a file of records, for whoever compares the learners afterwards.
+"""Log of the changes that a learner made to its weights: a file of records, for comparing learners afterwards.
 
 Writes one file, a line of JSON for each record; knows no weights, only norms and versions of messages.
-From the records of all learners follows how far apart they can be (``launch/bench/papers/gossip_bound.py``).
+The records of all learners bound their distance (``launch/bench/papers/gossip_bound.py``).
 
-A record is written before what it tells of can be seen, so whoever finds a message finds the record of the step behind
-it. Nothing is held back in this process, so one that is killed has written what it did.
+A record is written before its message is visible, so every message has its record. Writes are not buffered, so the log
+of a killed process is complete.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ExchangeLog:
     """The writing end, one learner's own. A restarted learner goes on in its file."""
 
     def __init__(self, path: Path, anew: bool) -> None:
-        """Open the file; `anew`: what an earlier run left in it is of other weights. Raises OSError."""
+        """Open the file; `anew`: discard the records of an earlier run. Raises OSError."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_TRUNC if anew else 0)
         self._file: int | None = os.open(path, flags, 0o600)
         self._append(b"\n")  # behind a line of which the one before was killed

@@ -2,12 +2,12 @@
 
 Reads gradients, and messages of other learners; writes its own flat weights, its optimizer's state and its message.
 Source: Assran et al. (2019), algorithm 1, with the rules of their code where the paper has none: a message is never
-waited for, used at most once, and mixed with weight 1 / (1 + in-degree) once every in-peer has a new one. Beyond
-``max_staleness`` exchanges without mixing a learner does wait. What the optimizer remembers is each learner's own.
-A message with weights that are not finite, or beyond MOST, is refused as if its sender were no in-peer this time.
+waited for, used at most once, and mixed with weight 1 / (1 + in-degree) once every in-peer has a new one. After
+``max_staleness`` exchanges without mixing a learner does wait. Each learner keeps its own optimizer state. A message
+with weights that are not finite, or larger than MOST, is left out of the mean.
 
-A learner that is killed loses its weights, and its peers keep traces of them. So it says of which rollout it shows them
-something before it does, and that rollout is not learned from again: each is at most once in anybody's weights.
+A learner that is killed loses its weights, but its peers have mixed some of them. So before it posts weights it records
+the rollout that they contain, and its next incarnation skips that rollout: each is at most once in any weights.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from actorlearn.parameters.shared_counts import SharedCounts
 from actorlearn.wire.identity import trainer_id
 
 FIRST_MESSAGE_S = 30.0
-"""Longest that a learner which comes later waits for weights of others before it goes on with its own."""
+"""Seconds that an attached or restarted learner waits for others' weights before it continues with its own."""
 MOST = 1e18
 """Largest size of a weight in a message that is mixed: the square of a larger one may be infinite in float32."""
 _ROUNDING = 2.0**-23
 """Rounding of float32: the mean of n weights is off by less than n times this share of their size."""
 _TURN_S = 1e-3
-"""Sleep between two looks at what has come."""
+"""Seconds between two checks for new messages."""
 
 
 class Gossip(Exchange):
@@ -53,7 +53,7 @@ class Gossip(Exchange):
         self.own = Alone(AloneExchangeSettings(), learner)
         self._alive, self._present_now, self._warn = learner.alive, learner.present, learner.warn
         self._learners: tuple[int, ...] = ()
-        """The learners that there were when this was looked at last."""
+        """The learners present at the last check."""
         self._position, self._rollout = learner.position, 0
         self._segments: list[Segment] = []
         self.counts = SharedCounts(self._open(settings.counts), settings.rank)
@@ -66,7 +66,7 @@ class Gossip(Exchange):
         self._before = torch.empty_like(self.weights if self._log else self.weights[:0])
         """The weights when a change of them was logged last."""
         self._averaged = 0
-        """Number of learners whose weights made the own ones since then; 0 = they were not mixed."""
+        """Number of learners in the last mean since then; 0 = weights were not mixed."""
         self._used: dict[int, int] = {}
         """Version of each peer's message that was used last."""
         self._mixes = self._steps = self._pending = self._unmixed = self._batch_steps = 0
@@ -87,9 +87,9 @@ class Gossip(Exchange):
         self.own.restore(state)
 
     def join(self, env_steps: int, updates: int) -> Joined:
-        """Begin with the own weights; one that was killed, or attached, takes those of its in-peers instead.
+        """Begin with the own weights; a restarted or attached learner takes the mean of its in-peers' instead.
 
-        All draw the same from the seed, and a run that is resumed goes on with each learner's own checkpoint.
+        In a new run all learners have equal weights, by the seed; in a resumed one each has its own checkpoint's.
         """
         if self.counts.begun or (self.settings.rank >= self.settings.learners and not updates):
             self._adopt()
@@ -102,12 +102,12 @@ class Gossip(Exchange):
         return Joined(*self.counts.total, self._resumed_position())
 
     def _resumed_position(self) -> Position | None:
-        """The rollout after the one in which an incarnation before this one died, if others have some of it."""
+        """Return the position after the rollout in which an earlier incarnation died, if others may have part of it."""
         position = self._position()
         return Position(self.counts.claimed, position.used) if self.counts.claimed > position.rollout else None
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
-        """Count the batch on top of what all have learned until now; nobody is waited for."""
+        """Return all learners' totals plus this batch, without waiting."""
         self._batch_steps, updates = (0, 0) if draining else (env_steps, 1)
         self.own.agree(env_steps, optimizer_steps, draining)
         self._rollout = self._position().rollout
@@ -139,7 +139,7 @@ class Gossip(Exchange):
     def metrics(self) -> dict[str, Any]:
         """Return exchanges, how many in a row did not mix, the share that did, waiting, and how far learners are apart.
 
-        `messages_refused` since the last call were of peers whose weights could not be used.
+        `messages_refused`: messages since the last call whose weights could not be used.
 
         `consensus_distance` is the l2 norm from the own newest message to the mean of everybody's; `gradient_cosine`
         is of each pair.
@@ -157,12 +157,12 @@ class Gossip(Exchange):
     def _apart(self) -> dict[str, Any]:
         rank, present, apart = self.settings.rank, self._present(), dict[str, Any]()
         others = [peer for peer in present if peer != rank and self.mailbox.version(peer) >= 0]
-        if others and self.mailbox.version(rank) >= 0:  # one that is sent is with the others alone
+        if others and self.mailbox.version(rank) >= 0:  # over sockets the own message is at the others only
             measured = measure([rank, *others], self.mailbox.take, self.weights.numel())
             apart["consensus_distance"] = measured.distance
             if self._log:
                 self._log.measured(measured)
-        if self._gradients and rank == present[0]:  # one says it for all
+        if self._gradients and rank == present[0]:  # one learner reports it for all
             kept = {peer: np.empty_like(self._message[: self.own.parameters.numel()]) for peer in present}
             kept = {peer: gradient for peer, gradient in kept.items() if self._gradients.take(peer, gradient) >= 0}
             apart["gradient_cosine"] = cosines(kept)
@@ -198,7 +198,7 @@ class Gossip(Exchange):
         self._staleness.append(self._unmixed)
 
     def _present(self) -> tuple[int, ...]:
-        """The learners that there are now, this one in any case; warns of a change of those it mixes with."""
+        """Return the present learners, always including this one; warns when the set that it mixes with changes."""
         learners, stays = self._present_now()
         before, self._learners = self._learners, tuple(sorted({*learners, self.settings.rank}))
         if stays and before and before != self._learners and (said := self._change(before, self._learners)):
@@ -206,7 +206,7 @@ class Gossip(Exchange):
         return self._learners
 
     def _change(self, before: tuple[int, ...], now: tuple[int, ...]) -> str:
-        """Say whose weights are mixed from now on, and why; nothing where they are the same."""
+        """Describe a change of the learners whose weights are mixed; empty where there is none."""
         graph, rank = self.settings.graph, self.settings.rank
         mixed = neighbours(graph, now, rank)
         if mixed == neighbours(graph, before, rank):
@@ -216,12 +216,12 @@ class Gossip(Exchange):
         return f"mixes with {_names(mixed) or 'nobody'} from now on: {why}"
 
     def _ready(self) -> tuple[int, ...] | None:
-        """The in-peers there are now, if each has a message that was not used yet; a dead one is none of them."""
+        """Return the present in-peers if each has an unused message, else None; dead learners are not present."""
         peers = in_peers(self.settings.graph, self._present(), self.settings.rank, self._mixes)
         return peers if all(self.mailbox.version(peer) != self._used.get(peer, -1) for peer in peers) else None
 
     def _wait(self, ready: Callable[[], tuple[int, ...] | None], limit_s: float = np.inf) -> tuple[int, ...] | None:
-        """Wait for what is ready at last; None when this process is to end, or it has taken so many seconds."""
+        """Wait until ``ready`` returns learners; None when this process is to end, or after ``limit_s`` seconds."""
         began_s = time.monotonic()
         while (found := ready()) is None and self._alive() and time.monotonic() - began_s < limit_s:
             time.sleep(_TURN_S)
@@ -229,7 +229,7 @@ class Gossip(Exchange):
         return found
 
     def _mix(self, peers: tuple[int, ...]) -> bool:
-        """Become the mean of the own weights and the messages of these; False when none could be used."""
+        """Replace the own weights by their mean with these peers' messages; False when none could be used."""
         used = self._add(peers, self.weights)
         self.weights /= 1 + len(used)
         if self._log and used:
@@ -238,7 +238,7 @@ class Gossip(Exchange):
         return bool(used)
 
     def _add(self, peers: Iterable[int], total: Tensor) -> dict[int, int]:
-        """Add the messages of these that can be used; their versions. None is looked at twice."""
+        """Add usable messages of these peers to ``total`` and return their versions; each message is read once."""
         used = {}
         for peer in peers:
             version = self._used[peer] = self.mailbox.take(peer, self._message)
@@ -262,9 +262,9 @@ class Gossip(Exchange):
             )
 
     def _adopt(self) -> None:
-        """Become the mean of the newest messages of those whose weights this learner mixes, if there are any.
+        """Replace the own weights by the mean of the in-peers' newest messages, if there are any.
 
-        A message that travels may be on its way; in shared memory it is here, if there ever was one.
+        Messages over sockets may still be on their way; in shared memory they are available at once.
         """
         peers = (self._wait(self._heard, FIRST_MESSAGE_S) if self.settings.listens else self._heard()) or ()
         total = torch.zeros_like(self.weights)
@@ -275,15 +275,15 @@ class Gossip(Exchange):
         if self._log:
             self._log.adopted(used)
         others = {peer: self.mailbox.version(peer) for peer in self._present() if peer not in peers}
-        self._used |= others  # by the incarnation before, perhaps
+        self._used |= others  # perhaps used by an earlier incarnation already
 
     def _heard(self) -> tuple[int, ...] | None:
-        """Learners whose weights this one mixes and of whom there is a message; None while there is none of any."""
+        """Return the in-peers that have a message; None while none has."""
         known = neighbours(self.settings.graph, self._present(), self.settings.rank)
         return tuple(peer for peer in known if self.mailbox.version(peer) >= 0) or (None if known else ())
 
     def _moved(self) -> float:
-        """l2 norm of the change of the weights since this was asked last."""
+        """Return the l2 norm of the change of the weights since the last call."""
         change = float(torch.linalg.vector_norm(self.weights - self._before))
         self._before.copy_(self.weights)
         self._averaged = 0

@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from actorlearn.parameters.consumed import Consumed
 
 CONSUMED_WORDS = 4
-"""Words of eight bytes in a learner's row of the table of what is in the weights (``parameters/consumed.py``)."""
+"""8-byte words in a learner's row of the consumed-experience table (``parameters/consumed.py``)."""
 
 
 class Position(NamedTuple):
-    """A learner's position in its own experience: where it goes on."""
+    """A learner's position in its own experience, from which it continues."""
 
     rollout: int = 0
     """The rollout that is to be learned next, or is being learned."""
     used: int = 0
-    """Environment steps of its own before that rollout that were learned from, and are in the weights."""
+    """The learner's own environment steps before that rollout that are in the weights."""
 
 
 class Present(NamedTuple):
@@ -42,24 +42,24 @@ class Present(NamedTuple):
     learners: Sequence[int] = ()
     """Their numbers."""
     stays: bool = True
-    """Whether those who go are missed; False while the run ends, and whoever has finished goes."""
+    """Whether learners that leave count as lost; False while the run ends, when learners leave as they finish."""
 
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """State that a way of learning goes on from, besides weights and the optimizer's; by default none."""
+    """State of the minibatches' source that is exchanged besides weights and optimizer state; by default none."""
 
     tensors: Sequence[Tensor] = ()
-    """The same in all learners in step: who joins takes them along with the weights."""
+    """Tensors that are equal in all learners in step: a joining learner takes them with the weights."""
     counts: Callable[[], Sequence[int]] = tuple
-    """Return at most 6 whole numbers, which a learner says when learners join and a store keeps with its record."""
+    """Return at most 6 integers, which learners exchange on joining and a store keeps in the learner's record."""
     adopt: Callable[[NDArray[np.int64], int], object] = lambda said, best: None
     """Take the counts of all learners [learners, n], and the rank of the one whose weights are taken; on joining."""
 
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    """The learner whose gradients an exchange takes, as far as exchanges know it."""
+    """The view that an exchange has of the learner whose gradients it takes."""
 
     optimizer: OptimizerSettings
     weights: Tensor
@@ -71,21 +71,21 @@ class Learner:
     present: Callable[[], Present] = Present
     """Mode gossip: the learners that there are now."""
     warn: Callable[[str], None] = lambda text: None
-    """Mode gossip: tells a person of what is wrong with another learner and stops nothing."""
+    """Mode gossip: reports a problem of another learner to the user."""
     position: Callable[[], Position] = Position
-    """The learner's position by its account; asked before and after learners join, and when they agree."""
+    """Returns the learner's position by its account; called before and after learners join, and in ``agree``."""
     number: int = 0
     """This learner's number, for good; its rank counts it among those that have joined."""
     consumed: Consumed | None = None
-    """Table of what is in the weights; None: nobody asks."""
+    """Table of the experience that is in the weights; None where it is not kept."""
     spread: Spread = whole
     """Spreads the work of an optimizer step over this learner's cores."""
     carried: Carried = Carried()
-    """State that its way of learning goes on from besides these."""
+    """Further state of its minibatches' source."""
 
 
 class PeerLost(RuntimeError):
-    """Another learner has gone without a word. What was being exchanged is lost; the next generation starts anew."""
+    """Another learner has died or left during an exchange, which is void; the others continue in a new generation."""
 
 
 class Stopped(RuntimeError):
@@ -102,7 +102,7 @@ class Stepped(NamedTuple):
     norm: float
     """l2 norm of the gradient, before clipping."""
     taken: bool
-    """Whether it was taken. If not, the gradient was not finite, here or at another learner that must do the same."""
+    """Whether it was taken. If not, the gradient was not finite, at this learner or, in mode sync, at another one."""
 
 
 class Agreed(NamedTuple):
@@ -111,9 +111,9 @@ class Agreed(NamedTuple):
     env_steps: int
     """Environment steps that all learners together have learned from once this batch is done."""
     updates: int
-    """Batches, likewise; in mode sync the learners' batches of one update count as one."""
+    """Updates of all learners once this batch is done; in mode sync the learners' joint batches count as one."""
     draining: bool
-    """Whether a learner is leaving, so that nobody learns this batch."""
+    """Whether a learner is leaving, so that no learner learns from this batch."""
 
 
 class Joined(NamedTuple):
@@ -122,29 +122,29 @@ class Joined(NamedTuple):
     env_steps: int
     """Environment steps that all learners together have learned from, in these weights."""
     updates: int
-    """Batches, likewise."""
+    """Updates that all learners together have made, in these weights."""
     position: Position | None = None
-    """The position at which this learner goes on, by these weights; None where they say nothing of that.
+    """The position from which this learner continues with these weights; None where it is not recorded with them.
 
-    Rollouts before it are in the weights, and steps beyond its ``used`` are not: so none is learned twice, and what was
+    Rollouts before it are in the weights, and steps beyond its ``used`` are not: no rollout is learned twice, and steps
     lost with an earlier incarnation of this learner can be counted."""
 
 
 class Exchange(ABC):
-    """The way from one learner's gradient to new weights; owns the optimizer, changes the flat weights in place.
+    """Turns one learner's gradient into new weights; owns the optimizer, changes the flat weights in place.
 
-    A mode must write
+    A mode must implement
 
     ====================  ==========================================================================================
     ``state, restore``    the optimizer's state, to and from a checkpoint
-    ``join``              once, before anything else is asked: these weights become those of all
-    ``agree``             before each batch: what is in it, and what all do
-    ``merge``             once a batch, where observations are normalised: the statistics behind the parameters
-    ``step``              for each minibatch: from a gradient to new weights
-    ``settle``            after the last step of a batch
+    ``join``              called once, before all others: take common weights
+    ``agree``             called before each batch: announce it, and agree with the other learners
+    ``merge``             called once a batch, where observations are normalised: update the statistics
+    ``step``              called for each minibatch: from a gradient to new weights
+    ``settle``            called after the last step of a batch
     ====================  ==========================================================================================
 
-    and has the others from here, where it waits for nobody and takes nothing between batches.
+    and inherits defaults of the other methods, which wait for no learner and take nothing between batches.
     """
 
     @abstractmethod
@@ -157,16 +157,16 @@ class Exchange(ABC):
 
     @abstractmethod
     def join(self, env_steps: int, updates: int) -> Joined:
-        """Make weights and optimizer state those of all learners; once, before anything else is asked.
+        """Take the weights and optimizer state common to all learners; called once, before all other methods.
 
-        Takes what the own checkpoint says of them (0, 0 for a new run).
+        The arguments are those of this learner's own checkpoint (0, 0 for a new run).
         """
 
     @abstractmethod
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
-        """Say what is in a batch before it is learned, and hear what all do. In mode sync it waits for all.
+        """Announce a batch before it is learned, and return the learners' totals. In mode sync it waits for all.
 
-        `optimizer_steps` is how often `step` will be called. A learner that drains says so, with or without a batch.
+        `optimizer_steps`: number of calls of `step` to come. `draining`: this learner leaves, with or without a batch.
         Raises PeerLost, Stopped and Disagreement.
         """
 
@@ -174,7 +174,7 @@ class Exchange(ABC):
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
         """Change the statistics behind the parameters by a batch's moments; once a batch, after `agree`.
 
-        Of a batch that was broken off after this was done, nothing is done again.
+        It is not repeated for a batch that was broken off after it.
         `combine(statistics, moments)` does that in place for one learner's moments. In mode sync it is called for every
         learner's, in the same order everywhere.
         """
@@ -185,25 +185,25 @@ class Exchange(ABC):
 
     @abstractmethod
     def settle(self) -> None:
-        """Count a batch after its last step, and give away what has not been given yet."""
+        """Count a batch after its last step, and pass on changes that other learners have not got yet."""
 
     @property
     def idle(self) -> int:
-        """Steps of the batch that was agreed on that others make first: `step` is called for these too.
+        """Return the steps of the agreed batch in which this learner has no minibatch; `step` is called for these too.
 
-        In mode sync all make as many as the one with most left to do, and end together.
+        In mode sync all learners make as many steps as the one with most minibatches left, and end together.
         """
         return 0
 
     def ending(self, asked: bool) -> bool:
-        """Whether to break a batch off, between two of its steps. `asked`: this learner is to.
+        """Whether to break a batch off, between two of its steps. `asked`: this learner was told to end.
 
         In mode sync all do so at the same step, and then have the same weights; raises PeerLost and Stopped.
         """
         return asked
 
     def pull(self) -> bool:
-        """Take what others have learned, between batches; True when the weights changed."""
+        """Take other learners' changes, between batches; True when the weights changed."""
         return False
 
     def metrics(self) -> dict[str, Any]:
@@ -211,5 +211,5 @@ class Exchange(ABC):
         return {}
 
     def close(self) -> None:
-        """Leave; once or more often, and nothing else may be asked afterwards."""
+        """Leave the exchange; no other method may be called afterwards. A second call does nothing."""
         return

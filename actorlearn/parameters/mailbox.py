@@ -22,19 +22,19 @@ class Mailbox(Protocol):
     """One learner's own messages and those of its peers, by their numbers."""
 
     def post(self, weights: NDArray[np.float32]) -> int:
-        """Make these [size] the own newest message and return its version; never waits.
+        """Make ``weights`` [size] this learner's newest message and return its version; never waits.
 
-        Versions go up by one, and on after a restart.
+        Versions increase, also across restarts.
         """
 
     def version(self, peer: int) -> int:
-        """Newest version of a peer's message that is here; -1 = none."""
+        """Return the newest available version of a peer's message; -1 = none."""
 
     def take(self, peer: int, out: NDArray[np.float32]) -> int:
-        """Copy that message into ``out`` [size] and return its version; -1 = there is none, ``out`` stays as it was."""
+        """Copy a peer's newest message into ``out`` [size]; returns its version, or -1 (``out`` unchanged) for none."""
 
     def close(self) -> None:
-        """Let go; what was posted stays where it is."""
+        """Close the mailbox; posted messages stay where they are."""
 
 
 def open_mailbox(
@@ -42,8 +42,8 @@ def open_mailbox(
 ) -> Mailbox:
     """Open a learner's mailbox by the addresses of all; raises ChannelError where it cannot listen.
 
-    ``size`` is how many weights a message has, ``readers`` who mixes the learner's own messages now; an ``incarnation``
-    of the learner is larger than those before it. Shared memory needs none of the three.
+    ``size``: weights in a message; ``readers`` returns the learners that mix this one's messages now; ``incarnation``
+    of the learner: larger than all before. Shared memory needs none of the three.
     """
     each = messages.each
     if isinstance(each, Shm):
@@ -53,10 +53,10 @@ def open_mailbox(
 
 
 class SharedMailbox:
-    """Messages in a segment of each learner, opened when first asked for: learners may come later."""
+    """Messages in one segment per learner, opened at first use, as learners may be attached later."""
 
     def __init__(self, messages: ByLearner[Shm], learner: int) -> None:
-        """Open nothing yet. Gradients that learners show one another are kept likewise, in other segments."""
+        """Open nothing yet. Also used for gradients that learners compare, in other segments."""
         self._messages, self._learner = messages, learner
         self._segments: dict[int, Segment] = {}
 
@@ -65,7 +65,7 @@ class SharedMailbox:
         return self._of(self._learner).publish(weights, 0)
 
     def version(self, peer: int) -> int:
-        """Newest version of a peer's message; also of the own."""
+        """Read the version word of a learner's segment, which may be the own."""
         try:
             return self._of(peer).version
         except (FileNotFoundError, SegmentError):  # not made yet, or half
@@ -77,7 +77,7 @@ class SharedMailbox:
         return found[0] if found else -1
 
     def close(self) -> None:
-        """Unmap."""
+        """Unmap the segments."""
         for segment in self._segments.values():
             segment.close()
         self._segments = {}

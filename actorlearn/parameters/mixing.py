@@ -1,11 +1,11 @@
-"""Directed graphs of learners, by which they mix weights; their mixing matrices, and what those promise.
+"""Directed graphs of learners, by which they mix weights; their mixing matrices and properties.
 
-Pure functions of the settings, the learners there are and the count of exchanges; numpy only, knows no weights and no
+Pure functions of the settings, the present learners and the count of exchanges; numpy only, knows no weights and no
 processes. Source: Assran et al. (2019), section 3; their experiments have the directed ring.
 
-A vertex is a position among the learners there are, so that the graph closes over a learner that has gone. Row i of a
-mixing matrix is how learner i comes about: 1 / (1 + in-degree) of itself and of each in-peer. Rows sum to 1 in every
-graph; columns too where everybody has as many out-peers as in-peers, and only if all mix in the same round.
+A vertex is a position among the present learners, so the graph closes over a learner that has left. Row i of a mixing
+matrix has the weights of learner i's mean: 1 / (1 + in-degree) for itself and for each in-peer. Rows sum to 1 in every
+graph; columns too where all vertices have as many out-peers as in-peers, and only if all mix in the same round.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _connected_within(edges: NDArray[np.bool_], repeats: bool) -> int | None:
 
 
 def _strongly_connected(edges: NDArray[np.bool_]) -> bool:
-    """Whether everybody reaches everybody; `edges` [n, n] has everybody reach himself."""
+    """Whether every vertex reaches every other one; `edges` [n, n] bool, with a true diagonal."""
     reached = edges
     for _ in range(len(edges).bit_length()):  # each turn doubles the length of the ways
         reached = reached @ reached

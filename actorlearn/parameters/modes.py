@@ -13,8 +13,8 @@ A topology names it: ``mode: averaging``. Keys of its own, if it has any, stand 
 |--------|------------------------|-----------------------------|---------------------------------------------------|
 | alone  | its own                | nobody                      | ``alone.py``                                      |
 | sync   | the same everywhere    | all others, at every update | ``allreduce.py``: Stooke & Abbeel 2018, section 4.2 |
-| async  | in a store for all     | nobody                      | ``asynchronous.py``: there, section 4.3           |
-| gossip | its own, mixed         | nobody, or its in-peers     | ``gossip.py``: Assran et al. 2019                 |
+| async  | in a store for all     | none                        | ``asynchronous.py``: there, section 4.3           |
+| gossip | its own, mixed         | none, or its in-peers       | ``gossip.py``: Assran et al. 2019                 |
 """
 
 from __future__ import annotations
@@ -117,17 +117,17 @@ class ModeSpec(Spec):
     alone: bool = False
     """Whether there is never another learner."""
     in_step: bool = False
-    """Whether each makes an update of every batch, because the others wait for it: one that cannot stops all."""
+    """Whether all learners make every update together, so that one that cannot continue stops all."""
     central: bool = False
     """Whether weights and optimizer state are in one place, which learners share."""
     own_weights: bool = False
     """Whether learners have weights of their own, which are evaluated each for itself where there are several."""
     elastic: bool = False
-    """Whether learners may be attached and detached while the run goes on; one that cannot go on leaves, and the run
-    does not end. Hence none begins before an order says who there is."""
+    """Whether learners may be attached to and detached from a living run; one that cannot continue leaves, and the run
+    does not end. Hence learners begin only when an order lists them."""
     outlived: bool = False
-    """Whether what a learner has learned stays when it dies: in the others' weights, or in the store. It goes on with
-    these when it comes back, and not with its newest checkpoint, and needs none of its own in a run that is resumed."""
+    """Whether the weights learned by a trainer outlive it, in other learners or in the store. Restarted, it continues
+    from these and not from its newest checkpoint; in a resumed run it needs no checkpoint of its own."""
     inexact: str = ""
     """Reason why a run that was interrupted does not go on bit for bit as it would have; empty where it can."""
 
@@ -156,7 +156,7 @@ class ModeSpec(Spec):
         return key in MODES.keys - self.keys
 
     def refusals(self, asked: LearnersAsked) -> Iterator[Refusal]:
-        """Yield what in a topology this mode does not take, though each key by itself is right."""
+        """Yield the combinations of keys that this mode refuses, though each key is valid by itself."""
         return iter(())
 
     def graph(self, asked: LearnersAsked) -> GraphSettings | None:
@@ -170,14 +170,14 @@ class ModeSpec(Spec):
     def among(
         self, settings: ExchangeSettings, trainers: Sequence[ProcessId], own: ProcessId, generation: int
     ) -> ExchangeSettings:
-        """Return the settings once it is known among which incarnations of trainers, and as which of them.
+        """Return the settings completed for a generation: its trainers, and `own` among them.
 
-        `generation` is the number of the list of these. Raises SharedMemoryFull.
+        `generation`: number of the list of trainers. Raises SharedMemoryFull.
         """
         return settings
 
     def forget_before(self, settings: ExchangeSettings, generation: int) -> None:
-        """Remove what joining in earlier generations needed: all have joined in this one."""
+        """Remove the segments of earlier generations, once all have joined in this one."""
 
     def run_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
         """Return the segments of the run that only this mode has."""
@@ -205,19 +205,19 @@ class _Sync(ModeSpec):
     """Mode sync: the mean of all gradients moves weights that are the same everywhere."""
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
-        """Say where learners meet; with whom they learn, and at which rank, is said by ``among``."""
+        """Return settings without rank and learners, which ``among`` adds."""
         return SyncExchangeSettings(rendezvous=folders.segment("learners"), gradients=folders.segment("gradients"))
 
     def among(
         self, settings: ExchangeSettings, trainers: Sequence[ProcessId], own: ProcessId, generation: int
     ) -> ExchangeSettings:
-        """Make the place where they meet, unless one of them has."""
+        """Make the generation's segment, unless another of its learners has."""
         root = self._meets_at(settings)
         address, count = meeting(root, [trainer.socket_id for trainer in trainers], generation), len(trainers)
         return msgspec.structs.replace(settings, rank=trainers.index(own), learners=count, rendezvous=address)
 
     def forget_before(self, settings: ExchangeSettings, generation: int) -> None:
-        """Remove where they have met before."""
+        """Remove the meeting segments of earlier generations."""
         forget_meetings(self._meets_at(settings), generation)
 
     def _meets_at(self, settings: ExchangeSettings) -> Shm:
@@ -244,7 +244,7 @@ class _Async(ModeSpec):
             )
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
-        """Say where the store is, and how often a learner brings there what it has learned."""
+        """Return the store's address and the number of local steps between merges."""
         return AsyncExchangeSettings(
             rank=learner,
             learners=asked.learners.count,
@@ -288,7 +288,7 @@ class _Gossip(ModeSpec):
         return _gossip(asked).mixing(asked.seed)
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
-        """Say whose weights are mixed, how these come, and what is kept for comparing learners."""
+        """Return the graph, the addresses of messages, and those of data for comparing learners."""
         gossip = _gossip(asked)
         compared = gossip.gradient_every > 0
         return GossipExchangeSettings(
@@ -308,11 +308,11 @@ class _Gossip(ModeSpec):
         )
 
     def run_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
-        """Counts of what each learner has learned from."""
+        """Return the segment of all learners' counts."""
         return [Layout("counts", counts_fields(MOST_LEARNERS), "what each learner has learned from")]
 
     def learner_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
-        """A learner's weights, for others to mix; and what is kept for comparing learners."""
+        """Return the segment of a learner's weights for others to mix, and of data for comparing learners."""
         found, gossip = [], _gossip(asked)
         if gossip.transport == "shm":
             what = f"{slots_in_words(sizes.weights, 'weights')}, for other learners"

@@ -4,8 +4,8 @@ Reads: the trainer's flat weights.
 Writes: one of K slots per version, its sequence word around the payload, the version word last.
 Next: ``processes/inference.py`` polls the version word before every batch.
 
-With K >= 3 slots the writer never touches the slot that readers are sent to, nor the one before it, so reading goes on
-while a new version is written and after a writer was killed half-way. Measured with a busy writer: 97 % of unversioned
+With K >= 3 slots the writer never touches the newest complete slot, nor the one before it, so reading continues while a
+new version is written and after a writer was killed half-way. Measured with a busy writer: 97 % of unversioned
 reads were torn, a single slot with a sequence word starved its reader, three slots gave none torn.
 """
 
@@ -41,11 +41,11 @@ def slots_in_words(size: int, what: str) -> str:
 
 
 class WeightSource(Protocol):
-    """Weights that somebody publishes, for whoever acts by them."""
+    """Published weights, as acting and evaluating processes read them."""
 
     @property
     def version(self) -> int:
-        """Newest complete version; -1 before the first. It never goes back, not even when trainer or run restart."""
+        """Newest complete version; -1 before the first. It never decreases, also across restarts of trainer or run."""
 
     @property
     def env_steps(self) -> int:
@@ -56,14 +56,14 @@ class WeightSource(Protocol):
         """Number of weights: parameters and statistics."""
 
     def fetch(self, out: NDArray[np.float32], known: int = -1, wanted: int | None = None) -> tuple[int, int] | None:
-        """Copy the newest version into ``out`` [size]; (version, env_steps), or None if that is the ``known`` one.
+        """Copy the newest version into ``out`` [size]; returns (version, env_steps), or None for the ``known`` one.
 
-        ``wanted`` is copied instead, unless it is not kept any more.
+        Version ``wanted`` is copied instead if it is still kept.
         """
 
 
 def open_weights(address: Shm) -> WeightSource:
-    """Open published weights for reading; raises FileNotFoundError where nobody publishes any (any more)."""
+    """Open published weights for reading; raises FileNotFoundError where there are none (any more)."""
     return Published(Segment.open(address.file))
 
 
@@ -109,7 +109,7 @@ class Published:
         return version
 
     def kept(self, versions: Collection[int]) -> dict[int, tuple[NDArray[np.float32], int]]:
-        """Copies of those of these versions that are still there, with their environment steps; for the one writer."""
+        """Return copies of those versions that are still kept, with their environment steps; for the writer only."""
         found = {}
         for wanted in sorted(versions):
             weights = np.empty(self.size, np.float32)
@@ -119,10 +119,9 @@ class Published:
         return found
 
     def fetch(self, out: NDArray[np.float32], known: int = -1, wanted: int | None = None) -> tuple[int, int] | None:
-        """Copy the newest version into ``out`` [size]; (version, env_steps), or None if that is the ``known`` one.
+        """Copy a version into ``out``, as `WeightSource.fetch`; a read is never torn.
 
-        ``wanted`` is copied instead, unless its slot has been used again. A read that a fast writer overtook is tried
-        again with what is newest then; it cannot be torn.
+        A read that the writer overtook is repeated with the version that is newest then.
         """
         for _ in range(ATTEMPTS):
             if (version := self.version if wanted is None else wanted) == known:

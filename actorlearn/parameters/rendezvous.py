@@ -1,11 +1,11 @@
-"""Meetings of the learners of one machine: each says a few numbers, and goes on when all have.
+"""Meetings of the learners of one machine: a barrier at which each learner contributes a few numbers.
 
 Reads and writes one row of words per learner in shared memory; wakes the others.
 
-A learner may wait here for minutes, for one that is slow or has not started. So it goes on showing that it is alive,
-the wait can be broken off, and it ends when a peer that has not come yet is dead: each learner holds a lock that the
-kernel lets go however it ends, and who waits tries the others' locks. One that has come and died then is missed at the
-next meeting. So a meeting takes place for all who live, or for none.
+A learner may wait here for minutes, for one that is slow or has not started. So it keeps beating, and the wait can be
+broken off. The wait also ends when a learner that has not arrived is dead: each holds a lock that the kernel releases
+however it ends, and waiting learners test these locks. A learner that dies after it has arrived is missed at the next
+meeting. So a meeting completes for all living learners, or for none.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from actorlearn.wire.channel import Waiter
 from actorlearn.wire.wakeup import Wakeup, Wakeups
 
 NUMBERS = 16
-"""Largest count of numbers that a learner can say at a meeting."""
+"""Most numbers that a learner can contribute to a meeting."""
 _POLL_MS = 50
 
 
 def rendezvous_fields(learners: int) -> list[Field]:
     """Fields of the rendezvous segment of one generation of learners: a learner that has died cannot come back to it.
 
-    Two slots are enough: nobody begins the meeting after next before all have left this one.
+    Two slots are enough: no learner begins the meeting after next before all have left this one.
     """
     return [Field("met", "int64", (learners, 8), 0), Field("numbers", "int64", (2, learners, NUMBERS), 0)]
 
@@ -51,17 +51,17 @@ class Rendezvous(Protocol):
     """Number of learners that meet."""
 
     def meet(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
-        """Say these and wait for all; return what each said, [learners, NUMBERS].
+        """Contribute `numbers` and wait for all learners; returns all contributions, [learners, NUMBERS].
 
-        Raises PeerLost; and Stopped when told to end meanwhile, unless this learner is to `stay`.
+        Raises PeerLost; Stopped when this process is told to end meanwhile, unless `stay`.
         """
 
     def close(self) -> None:
-        """Give up the place, for good; once or more often."""
+        """Leave the generation for good; a second call does nothing."""
 
 
 def open_rendezvous(address: Shm, rank: int, alive: Callable[[], bool]) -> Rendezvous:
-    """Take a learner's place where a generation meets; raises RuntimeError when somebody has it or had it."""
+    """Take a learner's place in a generation; raises RuntimeError when another process has it or had it."""
     return SharedRendezvous(Segment.open(address.file), rank, alive)
 
 
@@ -69,12 +69,12 @@ class SharedRendezvous:
     """A place in a segment of shared memory."""
 
     def __init__(self, segment: Segment, rank: int, alive: Callable[[], bool]) -> None:
-        """Take the place; raises RuntimeError when somebody has it or had it."""
+        """Take the place; raises RuntimeError when another process has it or had it."""
         self._met, self._numbers = segment["met"][:, 0], segment["numbers"]
         self.rank, self.learners = rank, len(self._met)
         self._alive = alive
         self.meetings = 0
-        """Meetings that this learner has come to."""
+        """Number of meetings of this learner."""
         ranks = range(self.learners)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._locks = [os.open(f"{segment.path}.lock-{other}", flags, 0o600) for other in ranks]
@@ -88,10 +88,7 @@ class SharedRendezvous:
         fcntl.flock(self._locks[rank], fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def meet(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
-        """Say these and wait for all; return what each said, [learners, NUMBERS].
-
-        Raises PeerLost; and Stopped when told to end meanwhile, unless this learner is to `stay`.
-        """
+        """Write this learner's row, wake the others, and sleep until all rows are of this meeting."""
         slot = self.meetings % 2
         self._numbers[slot, self.rank, : len(numbers)] = numbers
         hit("rendezvous.said")
@@ -108,13 +105,13 @@ class SharedRendezvous:
         return said
 
     def _miss(self) -> None:
-        """Raise PeerLost when a learner that is awaited is gone."""
-        gone = self.gone()  # asked first: who is gone now has come by now, or will not
+        """Raise PeerLost when a learner that has not arrived is gone."""
+        gone = self.gone()  # read first: a learner that is gone now has either arrived already or never will
         if awaited := [rank for rank in gone if self._met[rank] < self.meetings]:
             raise PeerLost(f"learners {awaited} have gone; this one is at meeting {self.meetings}")
 
     def gone(self) -> list[int]:
-        """Learners that have come once, and have died or left since."""
+        """Return the ranks of learners that took their place, and have died or left since."""
         others = ((rank, lock) for rank, lock in enumerate(self._locks) if rank != self.rank)
         return [rank for rank, lock in others if self._met[rank] and _free(lock)]
 
@@ -122,7 +119,7 @@ class SharedRendezvous:
         return [rank for rank, met in enumerate(self._met) if met < self.meetings]
 
     def close(self) -> None:
-        """Give up the place, for good; once or more often."""
+        """Release the lock of this learner's place."""
         if self._locks:
             for lock in self._locks:
                 os.close(lock)
@@ -141,9 +138,9 @@ def _free(lock: int) -> bool:
 
 
 def meeting(root: Shm, learners: Sequence[str], generation: int) -> Shm:
-    """Return where these learners meet in this generation, made by whoever comes first; raises SharedMemoryFull.
+    """Return the segment in which a generation meets, made by its first learner; raises SharedMemoryFull.
 
-    Who was there once never comes back to it, so a generation has a number and its place has all names.
+    An incarnation never rejoins a generation, so the segment's name has the generation's number and all learners.
     """
     address = Shm(f"{root.path}.{generation}.{hashlib.sha256(' '.join(learners).encode()).hexdigest()[:16]}")
     with suppress(FileExistsError):
@@ -152,7 +149,7 @@ def meeting(root: Shm, learners: Sequence[str], generation: int) -> Shm:
 
 
 def forget_meetings(root: Shm, generation: int) -> None:
-    """Remove the segments in which learners met before this generation: all there are have met in it."""
+    """Remove the segments of earlier generations, once all learners have met in this one."""
     for path in root.file.parent.glob(f"{root.file.name}.*.*"):
         number = path.name.removeprefix(f"{root.file.name}.").partition(".")[0]
         if number.isdecimal() and int(number) < generation:

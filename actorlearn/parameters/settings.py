@@ -167,7 +167,7 @@ class GossipExchangeSettings(ExchangeSettings, tag="gossip", frozen=True, kw_onl
     learners: Annotated[int, Meta(ge=1)]
     """Number of learners that the run began with; others may have been attached since."""
     counts: Shm
-    """Segment with the counts of what all have learned from."""
+    """Segment with all learners' counts of steps and updates."""
     messages: ByLearner[Shm | Ipc]
     """Each learner's: the segment with its weights, or the socket at which it listens for those of others."""
     graph: GraphSettings = GraphSettings()
@@ -179,11 +179,11 @@ class GossipExchangeSettings(ExchangeSettings, tag="gossip", frozen=True, kw_onl
     incarnation: int = 0
     """Incarnation of this learner's trainer; larger than those before it."""
     gradients: ByLearner[Shm] | None = None
-    """Each learner's segment with its newest gradient; None = nobody compares them."""
+    """Each learner's segment with its newest gradient; None = gradients are not compared."""
     gradient_every: Annotated[int, Meta(ge=1)] = 1
     """Optimizer steps between two of these."""
     log: str = ""
-    """Path of the file in which this learner says how it changed its weights; empty = nobody asks."""
+    """Path of the log of this learner's changes of its weights; empty = no log."""
 
     @property
     def listens(self) -> Ipc | None:

@@ -1,8 +1,8 @@
-"""Counts of what several learners have learned from, added up: each has a row of its own, and nobody needs a lock.
+"""Counts of steps and updates of several learners, and their totals; each learner writes its own row, without locks.
 
-Reads and writes one segment of shared memory. Rows are by the learner's number, so one that was killed finds its own
-again, and one that comes later finds an empty one. It also finds how far that one had shown others what it learned:
-these may have traces of it, so that is not learned from again.
+Reads and writes one segment of shared memory. Rows are by the learner's number: a restarted learner finds its own row,
+an attached one an empty row. The row also has the newest rollout of which other learners may have weights, which a
+restarted learner does not learn from again.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ class SharedCounts:
         return bool(self._began[self._learner, _UPDATES] >= 0)
 
     def begin(self, env_steps: int, updates: int) -> None:
-        """Say how much the weights were learned from with which a learner's first incarnation begins."""
+        """Record the steps and updates in the weights with which a learner's first incarnation begins."""
         self._began[self._learner, : _UPDATES + 1] = env_steps, updates
 
     @property
     def claimed(self) -> int:
-        """Rollout below which others may have something of what this learner learned."""
+        """Rollout below which other learners may have mixed weights learned from this learner's rollouts."""
         return int(self._claimed[self._learner])
 
     def claim(self, rollout: int) -> None:
-        """Say, before others are shown something of this rollout, that they may have it."""
+        """Record that others may have weights of this rollout; called before they are posted."""
         self._claimed[self._learner] = rollout + 1
         hit("counts.claimed")
 
@@ -62,7 +62,7 @@ class SharedCounts:
         return int(self._records[self._learner].now[0][_ROLLOUTS_LEARNED])
 
     def add(self, rollout: int, env_steps: int, updates: int) -> None:
-        """Add a rollout to this learner's own, unless that was done before it was killed."""
+        """Count a rollout of this learner, unless an earlier incarnation has counted it."""
         own = self._records[self._learner]
         before = own.now[0].tolist()
         if rollout >= before[_ROLLOUTS_LEARNED]:
@@ -70,7 +70,7 @@ class SharedCounts:
 
     @property
     def total(self) -> tuple[int, int]:
-        """Environment steps and updates of all: the most that anybody began with, and what each has done since."""
+        """Return steps and updates of all learners: the largest beginning, plus each one's counts since."""
         began = self._began[:, : _UPDATES + 1].copy()
         done = [
             self._records[other].read([_ENV_STEPS, _UPDATES])[0] for other in np.flatnonzero(began[:, _UPDATES] >= 0)

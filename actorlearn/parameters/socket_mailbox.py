@@ -3,10 +3,10 @@
 Reads and writes sockets only; knows neither graph nor weights. The same ``Mailbox`` as that of shared memory, with one
 difference: a message is here when it has arrived, so a learner that joins has none before its peers' next update.
 
-A message is one frame: magic, protocol version, sender, version and checksum, then the raw float32. What is not of
-exactly that size and form is dropped and counted, and never an error: only its sender is at fault. Of each peer the
-newest version is kept; one that its sender's later messages contradict is believed no longer. A line to a peer that is
-slow, dead or yet to come holds one message, the newest.
+A message is one frame: magic, protocol version, sender, version and checksum, then the raw float32. A message of
+another size or form is dropped and counted, and raises no error. Of each peer the newest version is kept, unless later
+messages of the sender contradict its version (CONTRADICTIONS). A line to a peer that is slow, dead or not yet started
+holds one message, the newest.
 
 A process that can reach an endpoint can send weights; an ipc endpoint is reached by processes of its owner alone.
 """
@@ -30,10 +30,10 @@ PROTOCOL = 1
 HEADER = struct.Struct("<8sIIqI")
 """Magic, protocol, sender, version, CRC-32 of the weights."""
 INCARNATION = 1 << 40
-"""Versions of one incarnation; those of the next lie above, because it cannot know how far its predecessor came."""
+"""Versions per incarnation: the next one starts above, as it cannot know its predecessor's last version."""
 CONTRADICTIONS = 8
-"""Messages in a row, each newer than the one before and all older than what is here, after which these are believed:
-a wrong version would mute its sender for ever. Of an incarnation that is gone one message may be late, not as many."""
+"""Consecutive messages, of increasing versions and all older than the kept one, after which the kept one is replaced:
+otherwise one wrong version would mute its sender for ever. A dead incarnation may have one late message, not 8."""
 _POLL_MS = 50
 
 
@@ -50,8 +50,8 @@ class SocketMailbox:
     ) -> None:
         """Listen at the own endpoint; raises ChannelError.
 
-        `size` is how many weights a message has, `endpoint` where each learner listens, `peers` who gets the own
-        messages now. An `incarnation` of this learner is larger than those before it.
+        `size`: weights in a message; `endpoint` of a learner; `peers` returns the learners that get this one's messages
+        now; `incarnation` of this learner: larger than all before.
         """
         self._learner, self._size = learner, size
         self._endpoint, self._peers = endpoint, peers
@@ -60,9 +60,9 @@ class SocketMailbox:
         self._here: dict[int, tuple[int, bytes]] = {}
         """Version and frame of each peer's newest message; written by the receiving thread alone."""
         self._older: dict[int, tuple[int, int]] = {}
-        """Messages in a row of each peer that contradicted that: how many, and the version of the last."""
+        """Consecutive messages of each peer that contradicted its newest: their number, and the version of the last."""
         self.dropped = 0
-        """Messages that were none of ours, damaged, or older than what was here."""
+        """Number of messages that were foreign, damaged, or older than the kept one."""
         self._pull = Pull(endpoint(learner), HEADER.size + 4 * size)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._receive, name=f"messages to {learner}", daemon=True)
@@ -81,11 +81,11 @@ class SocketMailbox:
         return self._posted
 
     def version(self, peer: int) -> int:
-        """Newest version of a peer's message that is here; -1 = none."""
+        """Return the newest version that has arrived from a peer; -1 = none."""
         return self._here[peer][0] if peer in self._here else -1
 
     def take(self, peer: int, out: NDArray[np.float32]) -> int:
-        """Copy that message into ``out`` [size] and return its version; -1 = there is none, ``out`` stays as it was."""
+        """Copy the newest message that has arrived from a peer."""
         if peer not in self._here:
             return -1
         version, frame = self._here[peer]
@@ -93,7 +93,7 @@ class SocketMailbox:
         return version
 
     def close(self) -> None:
-        """Stop listening; messages that have not gone are dropped."""
+        """Stop listening; unsent messages are dropped."""
         self._over.set()
         self._thread.join()
         self._pull.close()
@@ -110,14 +110,14 @@ class SocketMailbox:
             self._lines[new] = Push(self._endpoint(new))
 
     def _receive(self) -> None:
-        """Read whatever comes, so that what is kept is the newest however seldom it is looked at."""
+        """Read all arriving messages, so that the kept ones are the newest even if ``take`` is called rarely."""
         while not self._over.is_set():
             frames = self._pull.recv(_POLL_MS)
             if frames is not None and not self.keep(frames):
                 self.dropped += 1
 
     def keep(self, frames: list[bytes]) -> bool:
-        """Keep a message that came if it is whole, of a learner, and newer than what is here; says whether it was."""
+        """Keep a received message if it is valid and newer than the kept one; returns whether it was."""
         if len(frames) != 1 or len(frames[0]) != HEADER.size + 4 * self._size:
             return False
         magic, protocol, sender, version, checksum = HEADER.unpack_from(frames[0])
@@ -132,7 +132,7 @@ class SocketMailbox:
         return True
 
     def _contradicted(self, sender: int, version: int) -> bool:
-        """Count one more message that is older than what is here; True when it is to be believed instead."""
+        """Count a message that is older than the kept one; True when it is to replace that."""
         count, last = self._older.get(sender, (0, -1))
         self._older[sender] = (count + 1 if version > last else 1, version)
         return self._older[sender][0] >= CONTRADICTIONS

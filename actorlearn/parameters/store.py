@@ -2,12 +2,12 @@
 
 Reads and writes one segment of shared memory; knows no update rule. Source: Stooke & Abbeel (2018), section 4.3.
 
-Each chunk has a lock of its own, and a learner takes whichever is free first, so that nobody stands in a queue. A lock
-is a file locked with ``flock``: the kernel lets it go when its holder is killed. Byte ranges of the segment itself
-would be that too, but a process loses all of them when it closes any descriptor of the file, as ``Segment.open`` does.
-Each chunk has two slots, and the version word, written last, names the valid one; so a writer that is killed half-way
-leaves the chunk as it was. A slot also says which change of each learner is the newest in it: who is killed between two
-chunks and makes a change again knows which of them have it.
+Each chunk has its own lock, and a learner takes the first free chunk, so that learners do not queue. A lock is a file
+locked with ``flock``, which the kernel releases when its holder is killed. Locks on byte ranges of the segment would do
+the same, but a process loses all of them when it closes any descriptor of the file, as ``Segment.open`` does. Each
+chunk has two slots, and the version word, written last, names the valid one, so a writer that is killed half-way leaves
+the chunk unchanged. A slot also records each learner's newest change in it: a learner that is killed between two chunks
+and repeats a change skips the chunks that have it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from actorlearn.memory.shared import Segment
 CHUNKS = 3
 """Chunks of a store unless a topology says otherwise: as many as Stooke & Abbeel's code has."""
 _TURN_S = 2e-4
-"""Sleep after a turn in which every lock was taken. A chunk is held for some milliseconds."""
+"""Seconds to sleep after all locks were found taken; a chunk is held for some milliseconds."""
 _WORDS = 16
-"""Room for a learner's record."""
+"""Words of a learner's record."""
 
 
 class LearnerRecord(NamedTuple):
@@ -55,7 +55,7 @@ class LearnerRecord(NamedTuple):
     steps_before: int
     """Optimizer steps it had made before this rollout."""
     counts: tuple[int, ...] = ()
-    """Further numbers that its way of learning goes on from (``interface.Carried.counts``)."""
+    """Further numbers of its minibatches' source (``interface.Carried.counts``)."""
 
 
 def store_fields(parameters: int, vectors: int, statistics: int, learners: int, chunks: int = CHUNKS) -> list[Field]:
@@ -74,7 +74,7 @@ def store_fields(parameters: int, vectors: int, statistics: int, learners: int, 
 
 
 class ParameterStore(Protocol):
-    """One learner's access to a store, wherever it is: chunks under a lock each, and a record of each learner."""
+    """One learner's access to a store: chunks, each under its own lock, and a record of each learner."""
 
     spans: list[slice]
     """Slice of the flat vector that each chunk is; the last one's are the statistics, of which there may be none."""
@@ -82,7 +82,7 @@ class ParameterStore(Protocol):
     """Time spent waiting for locks."""
 
     def locked(self, chunks: Sequence[int]) -> AbstractContextManager[int]:
-        """Lock one of these chunks, whichever is free first; nobody else reads or writes it meanwhile."""
+        """Lock the first free one of these chunks, and yield it; no other learner reads or writes it meanwhile."""
 
     def version(self, chunk: int) -> int:
         """Number of times that the chunk has been written."""
@@ -107,7 +107,7 @@ class ParameterStore(Protocol):
         """Whether there are weights."""
 
     def fill(self, env_steps: int, updates: int) -> None:
-        """Say that there are weights now, learned from so much; under the first chunk's lock."""
+        """Mark the store as filled with weights of so many steps and updates; under the first chunk's lock."""
 
     def settle(self, record: LearnerRecord) -> None:
         """Replace this learner's record, all of it or nothing."""
@@ -154,7 +154,7 @@ class SharedStore:
 
     @contextmanager
     def locked(self, chunks: Sequence[int]) -> Iterator[int]:
-        """Lock one of these chunks, whichever is free first; nobody else reads or writes it meanwhile."""
+        """Lock by ``flock``, trying the chunks in turn."""
         began_s = time.monotonic()
         while (chunk := self._try(chunks)) is None:
             self._beat()
@@ -213,7 +213,7 @@ class SharedStore:
         return bool(self._filled[0])
 
     def fill(self, env_steps: int, updates: int) -> None:
-        """Say that learning goes on from what all chunks hold, after so many steps and updates."""
+        """Mark the store as filled with weights of so many steps and updates."""
         self._filled[1:3] = env_steps, updates
         self._filled[0] = 1  # the word last
 

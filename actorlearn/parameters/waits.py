@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 class Waits:
     """One learner's times: busy with its own work, or waiting for the others.
 
-    All leave a wait together, so the learner that was busy longest until the next one is the one that comes last.
+    All leave a wait together, so the learner that is busy longest afterwards arrives last at the next one.
     """
 
     def __init__(self, learners: int) -> None:
@@ -44,7 +44,7 @@ class Waits:
         self.busy_ns = 0
 
     def metrics(self) -> dict[str, float]:
-        """Return who cost the others most time since the last call, by rank, and how long this learner waited."""
+        """Return the rank of the learner that cost the others most time since the last call, and this one's wait."""
         straggler = int(self._cost_ns.argmax())
         found = {
             "learner_wait_s": self._waited_ns / 1e9,
