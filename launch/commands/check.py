@@ -20,7 +20,7 @@ from actorlearn.optim.schedules import for_batches, scaled
 from actorlearn.parameters.mixing import Mixing, mixing_of
 from actorlearn.worker.roles import ROLES
 from launch.plan.addresses import Addresses
-from launch.plan.auto import crowded
+from launch.plan.auto import crowding
 from launch.plan.memory_order import disorder
 from launch.plan.plan import Plan, plan
 from launch.plan.probe import Description, describe
@@ -34,7 +34,7 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
     loaded = load(topology, overrides)
     run_id = loaded.name  # of a run there would be more: its name and a random end
     sockets = runtime_root() / f"actorlearn-{os.getuid()}-{run_id}"
-    made, addresses = plan(loaded, describe(loaded)), Addresses.named(run_id, Path("runs") / loaded.name, sockets)
+    made, addresses = plan(loaded, describe(loaded)), Addresses.of_run(run_id, Path("runs") / loaded.name, sockets)
     if json:
         print(json_format.dumps(as_json(made, addresses)))
         return 0
@@ -60,7 +60,7 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
         highlight=False,
         soft_wrap=True,
     )
-    if crowd := crowded(loaded, made.cores.usable):
+    if crowd := crowding(loaded, made.cores.usable):
         console.print(f"[yellow]but[/] {crowd}", highlight=False)
     if found := disorder():
         said = "this topology accepts it" if loaded.supervision.any_memory_order else "the run would be refused"

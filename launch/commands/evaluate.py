@@ -20,7 +20,7 @@ from launch.machine.cores import Cores
 from launch.plan.auto import choose, cpu_flags
 from launch.plan.probe import describe
 from launch.plan.roles import own_weights, policy
-from launch.reports.evaluations import compared
+from launch.reports.evaluations import compare_learners
 from launch.runs import find
 from launch.runs.find import Run
 from launch.spawning.answers import NoAnswerError, ask
@@ -87,5 +87,5 @@ def play(run: Run, wanted: EvaluateSettings) -> dict[str, Any]:
         except NoAnswerError as error:
             raise FailedError(f"{run.name} cannot be evaluated: {error}") from None
     if learners := answer.get("learners"):
-        answer |= compared({name: own["mean"] for name, own in learners.items()})
+        answer |= compare_learners({name: own["mean"] for name, own in learners.items()})
     return answer

@@ -26,7 +26,7 @@ def start(topology: str, overrides: Sequence[str], run_dir: Path | None, engine:
     """Run a topology in a new folder; returns the exit status."""
     from launch.topology.load import load
 
-    loaded, starts = load(topology, overrides), named(engine)
+    loaded, starts = load(topology, overrides), find_engine(engine)
     return _run(loaded, new_folder(loaded.name, run_dir), starts, resume=False)
 
 
@@ -41,10 +41,10 @@ def resume(word: str, overrides: Sequence[str], engine: str) -> int:
         )
     if not run.checkpoints():
         raise RunError(f"{run.name} has no checkpoint to resume from; start it again with `actorlearn run`")
-    return _run(load(run.path / "topology.yaml", overrides), run.path, named(engine), resume=True)
+    return _run(load(run.path / "topology.yaml", overrides), run.path, find_engine(engine), resume=True)
 
 
-def named(engine: str) -> EngineSpec:
+def find_engine(engine: str) -> EngineSpec:
     """Return the spec of an engine that can be imported; raises RunError."""
     from launch.engines.specs import ENGINES
 

@@ -24,7 +24,7 @@ class Addresses:
     """Folder of its sockets and wakeups."""
 
     @classmethod
-    def named(cls, run_id: str, run_dir: Path, sockets: Path) -> Addresses:
+    def of_run(cls, run_id: str, run_dir: Path, sockets: Path) -> Addresses:
         """Return the addresses of a run of this id and of this user."""
         return cls(run_id, run_dir.absolute(), SHM_ROOT / f"actorlearn-{os.getuid()}-{run_id}", sockets)
 

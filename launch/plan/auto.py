@@ -21,7 +21,7 @@ from actorlearn.models.specs import MODELS
 from launch.machine.cores import Cores
 from launch.topology.defaults import BY_CORES
 from launch.topology.load import Topology
-from launch.topology.validate import listed
+from launch.topology.validate import join_words
 
 AUTO = "auto"
 LARGE_BATCH = 64
@@ -81,7 +81,7 @@ def rows_answered(topology: Topology) -> int:
     return inference.batch_rows or members * simulators.envs // simulators.groups
 
 
-def crowded(topology: Topology, cores: float) -> str:
+def crowding(topology: Topology, cores: float) -> str:
     """Return a warning where learners have more threads together than there are cores; empty where they have not.
 
     Two learners of two threads on two cores learned 200 to 320 steps/s together when torch split every operation, of
@@ -119,7 +119,7 @@ def _by_cores(topology: Topology, cores: Cores) -> list[Choice]:
 def _precision(topology: Topology, device: str, rows: int, flags: Collection[str]) -> tuple[str, str]:
     if not MODELS.spec(topology.model.name).convolutional:
         large = [spec.name for spec in MODELS.specs() if spec.convolutional]
-        return "fp32", f"model {topology.model.name}: bf16 is chosen for {listed(large)} alone"
+        return "fp32", f"model {topology.model.name}: bf16 is chosen for {join_words(large)} alone"
     if device != "cpu":
         return "bf16", "tensor cores multiply bfloat16 several times faster"
     native = sorted(flag for flag in ("amx_bf16", "avx512_bf16") if flag in flags)

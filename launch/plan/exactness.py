@@ -46,7 +46,7 @@ def hindrances(topology: Topology, description: Description) -> list[str]:
     return [f"{key}: {why}" for key, why in found.items() if why]
 
 
-def chosen(topology: Topology, description: Description) -> Choice:
+def choose_exact(topology: Topology, description: Description) -> Choice:
     """Whether checkpoints of this run are exact, and why; raises TopologyError where they must be and cannot."""
     wanted, against = topology.checkpoint.exact, hindrances(topology, description)
     if wanted is True and against:
@@ -73,7 +73,9 @@ def depends_on(topology: Topology) -> dict[str, Any]:
     return {key: resolved[section][name] if name else resolved[section] for key, (section, _, name) in parts.items()}
 
 
-def begins_anew(states: Sequence[Mapping[str, Any]], simulators: Sequence[Sequence[str]], topology: Topology) -> str:
+def reason_to_begin_anew(
+    states: Sequence[Mapping[str, Any]], simulators: Sequence[Sequence[str]], topology: Topology
+) -> str:
     """Return why simulators cannot go on from the snapshots that were saved; empty where they can.
 
     ``states`` are those of the learners' checkpoints; ``simulators`` names those that each learner begins with.

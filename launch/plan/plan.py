@@ -106,5 +106,5 @@ def plan(topology: Topology, description: Description) -> Plan:
     """Work out the run for this machine. Raises TopologyError when it has too many processes, or cannot be exact."""
     cores = Cores.here()
     chosen, choices = choose(topology, cpu_flags(), cores)
-    exact = exactness.chosen(chosen, description)
+    exact = exactness.choose_exact(chosen, description)
     return Plan(chosen, description, cores, (*choices, exact), exact.value, first_processes(chosen))

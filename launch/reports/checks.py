@@ -24,7 +24,7 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and abs(value) <= MOST
 
 
-def checked(row: Mapping[str, Any]) -> dict[str, Any]:
+def check_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a trainer's row, or its summary, with None for values that are not finite.
 
     Raises ValueError that names the first metric whose value is no number, or a counter below zero.
@@ -39,7 +39,7 @@ def checked(row: Mapping[str, Any]) -> dict[str, Any]:
     return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
 
 
-def believed(found: Mapping[str, Any]) -> dict[str, Any]:
+def keep_usable(found: Mapping[str, Any]) -> dict[str, Any]:
     """Return the usable part of an object from a run folder or a reply.
 
     Numbers that are none or are too large, and values nested too deep, are left out.

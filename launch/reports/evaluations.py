@@ -27,10 +27,10 @@ def event_fields(message: Evaluated) -> dict[str, Any]:
     if not games["learners"]:
         del games["learners"]
         return games
-    return {**games, **compared(message.learners)}
+    return {**games, **compare_learners(message.learners)}
 
 
-def compared(means: Mapping[str, float]) -> dict[str, Any]:
+def compare_learners(means: Mapping[str, float]) -> dict[str, Any]:
     """Return the best of several learners and their mean, by the mean score of each."""
     best = max(means, key=means.__getitem__)
     return {"best": best, "best_mean": means[best], "learners_mean": fmean(means.values())}

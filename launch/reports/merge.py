@@ -15,7 +15,7 @@ STALE_REPORTS = 3.0
 """Report intervals without a row after which a learner is left out of rates."""
 
 
-def merged(rows: Mapping[str, Mapping[str, Any]], left: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
+def merge_rows(rows: Mapping[str, Mapping[str, Any]], left: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """Return one row for the rows of all learners, {name: row}, with some metrics of each under ``learners``.
 
     ``left``: the last rows of learners that have left, of which only the counters go on.
@@ -69,7 +69,7 @@ class LearnerRows:
         rows = {known: dict(row) for known, (_, row) in sorted(self._rows.items())}
         for silent in rows.keys() - set(fresh):
             rows[silent].update({key: 0.0 for key in rows[silent] if metric(key).kind is Kind.RATE})
-        return merged(rows, self._left)
+        return merge_rows(rows, self._left)
 
     def leave(self, name: str) -> None:
         """Remove a learner that has ended for good; its counters are kept."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from launch.runs.jsonl import Lines
 
 
-def attached_before(events: Path) -> list[str]:
+def find_attached(events: Path) -> list[str]:
     """Return the processes attached in a run's last life and not detached in it; for a learner its trainer."""
     found: dict[str, None] = {}
     spawned: set[str] = set()
@@ -26,7 +26,7 @@ def attached_before(events: Path) -> list[str]:
     return list(found)
 
 
-def detached_before(events: Path) -> set[str]:
+def find_detached(events: Path) -> set[str]:
     """Return the processes that were detached in any life of a run and not attached again."""
     found: set[str] = set()
     for event in Lines(events).new():

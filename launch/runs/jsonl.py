@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from launch.reports.checks import believed
+from launch.reports.checks import keep_usable
 
 _LAST_BYTES = 64 * 1024
 """Bytes at a file's end in which its last line is looked for; a row of many learners has 20 KiB."""
@@ -65,4 +65,4 @@ def _object(text: bytes) -> dict[str, Any] | None:
         value = msgspec.json.decode(text)
     except (ValueError, RecursionError):
         return None
-    return believed(value) if isinstance(value, dict) else None
+    return keep_usable(value) if isinstance(value, dict) else None

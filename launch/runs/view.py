@@ -17,7 +17,7 @@ from actorlearn.metrics.writer import METRICS_FILE
 from actorlearn.parameters.checkpoint_folders import steps_of
 from launch.errors import FailedError
 from launch.reports import evaluations
-from launch.reports.checks import MOST, believed
+from launch.reports.checks import MOST, keep_usable
 from launch.runs.client import ask
 from launch.runs.find import Run
 
@@ -203,7 +203,7 @@ def _processes(run: Run) -> Sequence[Mapping[str, Any]] | None:
         found = ask(run, "status", timeout_s=ANSWER_S).data.get("processes")
     except FailedError:
         return None
-    return [believed(process) for process in found if isinstance(process, dict)] if isinstance(found, list) else []
+    return [keep_usable(process) for process in found if isinstance(process, dict)] if isinstance(found, list) else []
 
 
 def _elapsed_s(run: Run, row: Mapping[str, Any], alive: bool, summary: Mapping[str, Any]) -> float | None:

@@ -49,7 +49,7 @@ class Incarnations:
     def spawn(self, action: ev.Spawn) -> ev.Spawned | ev.NotSpawned:
         """Start the next incarnation of a process; a failed start leaves nothing behind."""
         key = name, incarnation = action.name, action.incarnation
-        process = self.table.named(name)
+        process = self.table.find(name)
         own = Incarnation(process.id.again(incarnation), action.resume, self.environments.get(name))
         path = self._workspace.addresses.settings(own.id)
         try:

@@ -22,7 +22,7 @@ from launch.plan.memory_order import refuse_disorder
 from launch.plan.plan import Plan, plan
 from launch.plan.probe import describe
 from launch.plan.resumption import Resumption
-from launch.runs.attached import attached_before
+from launch.runs.attached import find_attached
 from launch.runtime import resume_checks
 from launch.runtime.clock import AwakeClock
 from launch.runtime.incarnations import Incarnations
@@ -61,7 +61,7 @@ def run(
     with Workspace(run_dir) as workspace:
         refuse_disorder(topology)
         made = plan(topology, describe(topology))  # Ctrl-C still ends us here: signals are heard from open on
-        resumption = resume_checks.found(made, workspace.run_dir, resume)
+        resumption = resume_checks.find_resumption(made, workspace.run_dir, resume)
         workspace.open(made, resumption)
         spawner = open_spawner(workspace.run_dir, workspace.addresses.run_id)
         return Runner(made, resumption, workspace, spawner, console).run()
@@ -92,7 +92,7 @@ class Runner:
         )
         self.clock = AwakeClock()
         self.hangs = HangDetector(workspace.progress["beat_ns"], topology.limits, topology.supervision.start_s)
-        self.attached_before = attached_before(workspace.run_dir / "events.jsonl") if resumed else []
+        self.attached_before = find_attached(workspace.run_dir / "events.jsonl") if resumed else []
         self._now_s, self._shown_s = 0.0, -SHOW_EVERY_S
         self._peers: dict[str, Key] = {}
         """Living processes by the ids with which they speak on the control socket; all other ids are command lines.
@@ -209,7 +209,7 @@ class Runner:
         watched = []
         for listed in self.supervisor.processes():
             if listed["pid"] is not None:
-                process, starting = self.incarnations.table.named(listed["name"]), listed["state"] == "starting"
+                process, starting = self.incarnations.table.find(listed["name"]), listed["state"] == "starting"
                 own = process.id.again(listed["incarnation"])
                 watched.append(Watched(own.name, own.incarnation, own.role, process.index, listed["pid"], starting))
         for event in self.hangs.look(watched, self._now_s):
@@ -220,7 +220,7 @@ class Runner:
     def _spawn(self, action: ev.Spawn) -> ev.Spawned | ev.NotSpawned:
         came_of_it = self.incarnations.spawn(action)
         if isinstance(came_of_it, ev.Spawned):
-            own = self.incarnations.table.named(action.name).id.again(action.incarnation)
+            own = self.incarnations.table.find(action.name).id.again(action.incarnation)
             self._peers |= dict.fromkeys((own.socket_id, own.last_words_id), (action.name, action.incarnation))
         return came_of_it
 

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from actorlearn.metrics.energy import Energy
-from launch.plan.auto import crowded
+from launch.plan.auto import crowding
 from launch.plan.memory_order import disorder
 from launch.plan.plan import Plan
 from launch.plan.resumption import Resumption
@@ -137,6 +137,11 @@ def beforehand(plan: Plan, before: Resumption, attached: Sequence[str]) -> Itera
         if names:
             cause = f"{how} earlier and not part of it: {', '.join(names)}; attach as many again if wanted"
             yield ev.Note("resumed", cause=cause)
-    for warning in (crowded(plan.topology, plan.cores.usable), plan.description.unseen, disorder(), *before.damaged):
+    for warning in (
+        crowding(plan.topology, plan.cores.usable),
+        plan.description.unseen,
+        disorder(),
+        *before.damaged,
+    ):
         if warning:
             yield ev.Note("warned", cause=warning)

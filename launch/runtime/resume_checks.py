@@ -29,7 +29,7 @@ from launch.plan.plan import Plan
 from launch.plan.resumption import Resumption
 from launch.plan.segments import replay_shape
 from launch.reports.checks import is_number
-from launch.runs.attached import detached_before
+from launch.runs.attached import find_detached
 from launch.topology.modes import mode
 
 _SHAPED_BY = {
@@ -45,7 +45,7 @@ _SHAPED_BY = {
 """Keys that give a replay its shape, by the part of a ReplayShape; parts that others follow from come first."""
 
 
-def found(plan: Plan, run_dir: Path, resume: bool) -> Resumption:
+def find_resumption(plan: Plan, run_dir: Path, resume: bool) -> Resumption:
     """Return the checkpoints from which a run in this folder continues; none unless ``resume``.
 
     Raises RunError where there is no checkpoint, where the run has already reached total_steps, and where a saved
@@ -94,7 +94,7 @@ def _together(plan: Plan, run_dir: Path, learners: Sequence[int]) -> tuple[list[
         return [], "there are no steps of which all learners have a checkpoint"
     members = [process.id for process in plan.processes if ROLES.spec(process.id.role).makes_rows]
     simulators = [[process.name for process in members if process.learner == learner] for learner in learners]
-    begins_anew = exactness.begins_anew([found.state for found in together], simulators, plan.topology)
+    begins_anew = exactness.reason_to_begin_anew([found.state for found in together], simulators, plan.topology)
     return ([] if begins_anew else together), begins_anew
 
 
@@ -131,7 +131,7 @@ def _refuse_other_replays(plan: Plan, found: Iterable[Found]) -> None:
 
 def _detached(plan: Plan, run_dir: Path) -> Mapping[int, str]:
     """Learners that were detached and their trainers; none if all were. Their weights are old."""
-    names = detached_before(run_dir / "events.jsonl")
+    names = find_detached(run_dir / "events.jsonl")
     trainers = [process.id for process in plan.processes if ROLES.spec(process.id.role).learns]
     gone = {trainer.learner: trainer.name for trainer in trainers if trainer.name in names}
     return gone if len(gone) < len(trainers) else {}

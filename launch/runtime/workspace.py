@@ -52,7 +52,7 @@ class Workspace:
         """Name the folder; nothing is touched before the block."""
         self.run_dir = run_dir.absolute()
         run_id = secrets.token_hex(6)
-        self.addresses = Addresses.named(run_id, self.run_dir, runtime_root() / name_of(run_id))
+        self.addresses = Addresses.of_run(run_id, self.run_dir, runtime_root() / name_of(run_id))
         self.signals: Signals
         self._stack = ExitStack()
         self._segments: dict[str, Segment] = {}

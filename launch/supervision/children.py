@@ -107,7 +107,7 @@ class Children:
         own = [child for child in self.named.values() if child.role.scope == "learner" and not child.role.learns]
         return [child for child in own if child.learner == learner]
 
-    def missed(self, learner: int) -> Child | None:
+    def find_missed(self, learner: int) -> Child | None:
         """Return a child that was given up and without which a learner cannot go on; None where it can.
 
         That is any child of a role of which each is needed (a server), and, of a role of which one is needed, the first
@@ -120,7 +120,7 @@ class Children:
             missed += own if all(worker in given_up for worker in own) else []
         return next(iter(missed), None)
 
-    def listed(self) -> list[dict[str, Any]]:
+    def list_processes(self) -> list[dict[str, Any]]:
         """Return the process list as people and programs see it."""
         return [
             {

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from launch.reports.merge import merged
+from launch.reports.merge import merge_rows
 from launch.supervision import events as ev
 from launch.supervision.children import Children
 
@@ -23,5 +23,5 @@ def outcome_of(children: Children, said: Mapping[str, Mapping[str, Any]], wanted
     left = [summary for name, summary in said.items() if name not in children.named]
     lost = next((trainer for trainer in trainers if not trainer.finished and trainer.cause not in ("", "exit 0")), None)
     if lost is None or words:
-        return dataclasses.replace(wanted, summary=merged(words, left) if words else {})
+        return dataclasses.replace(wanted, summary=merge_rows(words, left) if words else {})
     return ev.Done("failed", 1, f"the trainer died before it had finished: {lost.error or lost.cause}")

@@ -41,11 +41,11 @@ class Joining(Moving):
             broken = {head: others for head, others in self.units.items() if {head, *others} & {*lost}}
             why = [children.failures[name] for name in lost if name in children.failures]
             why = why or [f"{', '.join(lost)} was detached"]
-            why += [f"{called(*unit)} is not attached" for unit in broken.items() if unit[1]]
-            whole = ", ".join(called(*unit) for unit in self.units.items() if unit[0] not in broken)
+            why += [f"{describe_unit(*unit)} is not attached" for unit in broken.items() if unit[1]]
+            whole = ", ".join(describe_unit(*unit) for unit in self.units.items() if unit[0] not in broken)
             return Reply(ok=False, text="; ".join(why) + (f" ({whole} can go on)" if whole else ""), data=data)
         if len(there) == len(self._names):
-            said = ", ".join(called(*unit) for unit in self.units.items())
+            said = ", ".join(describe_unit(*unit) for unit in self.units.items())
             return Reply(ok=True, text=f"{said} running after {seconds:.1f} s", data=data)
         if now_s - self.since_s < LIMIT_S:
             return None
@@ -76,7 +76,7 @@ class Leaving(Moving):
         seconds = round(now_s - self.since_s, 3)
         data = {"names": self._names, "seconds": seconds}
         if not left:
-            said = ", ".join(called(*unit) for unit in self.units.items())
+            said = ", ".join(describe_unit(*unit) for unit in self.units.items())
             bad_ends = [children.failures[name] for name in self._names if name in children.failures]
             text = "; ".join([f"{said} detached after {seconds:.1f} s", *bad_ends])
             return Reply(ok=True, text=text, data=data)
@@ -115,6 +115,6 @@ class Saving:
         """Do nothing: no process is given up for a checkpoint that does not come."""
 
 
-def called(head: str, others: tuple[str, ...]) -> str:
+def describe_unit(head: str, others: tuple[str, ...]) -> str:
     """Return a unit in words: trainer-2 with simulator-4."""
     return f"{head} with {', '.join(others)}" if others else head

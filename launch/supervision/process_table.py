@@ -34,7 +34,7 @@ class ProcessTable:
         self._next_learner = max(plan.topology.learners.count, resumption.learners_so_far)
         self._next_simulator = sum(ROLES.spec(process.id.role).makes_rows for process in plan.processes)
 
-    def named(self, name: str) -> PlannedProcess:
+    def find(self, name: str) -> PlannedProcess:
         """The process of that name."""
         return next(process for process in self.listed if process.name == name)
 

@@ -61,7 +61,7 @@ class Requests:
             self._status(client, phase, order)
 
     def _status(self, client: str, phase: str, order: int) -> None:
-        listed = self._children.listed()
+        listed = self._children.list_processes()
         running = sum(process["state"] == State.RUNNING for process in listed)
         data = {"processes": listed, "order": order, "phase": phase}
         self.answer(client, True, f"{phase}, {running} of {len(listed)} processes running", data)

@@ -29,7 +29,7 @@ from actorlearn.wire.messages import (
 )
 from launch.plan.processes import PlannedProcess
 from launch.reports import evaluations
-from launch.reports.checks import checked
+from launch.reports.checks import check_row
 from launch.supervision import events as ev
 from launch.supervision.child import Child, Jitter, State, cause_of, spread
 from launch.supervision.children import Children
@@ -93,7 +93,7 @@ class Supervisor:
         self._listeners: dict[type, Callable[[Child, Any], None]] = {
             Hello: self._hello,
             Applied: self._orders.applied,
-            Report: lambda child, report: self._do(ev.MetricsRow(child.name, checked(report.row), child.role.learns)),
+            Report: lambda child, report: self._do(ev.MetricsRow(child.name, check_row(report.row), child.role.learns)),
             Evaluated: self._evaluated,
             Saved: self._saved,
             Released: self._children.released,
@@ -131,7 +131,7 @@ class Supervisor:
 
     def processes(self) -> list[dict[str, Any]]:
         """The process list: name, role, state, incarnation and pid of each."""
-        return self._children.listed()
+        return self._children.list_processes()
 
     def _do(self, action: ev.Action) -> None:
         self._actions.append(action)
@@ -190,7 +190,7 @@ class Supervisor:
         self._summaries[child.name] = {}
         if finished.reason == "total_steps" and self.phase in (*OPEN, "draining"):
             self._drain(ev.Done("finished", 0))
-        self._summaries[child.name] = checked(finished.summary)
+        self._summaries[child.name] = check_row(finished.summary)
 
     # What follows -------------------------------------------------------------------------------------------------
 
@@ -291,7 +291,7 @@ class Supervisor:
         trainers = self._children.trainers()
         lost = [trainer for trainer in trainers if trainer.state is State.FATAL]
         at_work = [trainer for trainer in trainers if not trainer.leaving and trainer not in lost]
-        stuck = [(trainer, missed) for trainer in at_work if (missed := self._children.missed(trainer.learner))]
+        stuck = [(trainer, missed) for trainer in at_work if (missed := self._children.find_missed(trainer.learner))]
         others_go_on = len(stuck) < len(at_work)
         if others_go_on and self._mode.elastic and self.phase == "running":
             for trainer, missed in stuck:

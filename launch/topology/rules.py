@@ -18,7 +18,7 @@ from actorlearn.parameters.settings import LearnersSettings
 from actorlearn.replay.settings import ReplaySettings
 from launch.topology.modes import asked, mode
 from launch.topology.schema import Topology
-from launch.topology.validate import Problem, listed, no_entry
+from launch.topology.validate import Problem, join_words, no_entry
 
 Problems = Iterator[Problem]
 
@@ -190,7 +190,7 @@ def minibatches_with_transitions(topology: Topology) -> Problems:
 def noise_is_learned_with(topology: Topology) -> Problems:
     """Noise is drawn where it is learned with too."""
     if topology.replay is None and isinstance(topology.model, EncoderSettings) and topology.model.noisy:
-        having = listed([spec.name for spec in ALGORITHMS.specs() if spec.replayed])
+        having = join_words([spec.name for spec in ALGORITHMS.specs() if spec.replayed])
         yield _problem(
             topology,
             "model.noisy",
@@ -290,7 +290,7 @@ def sequences_with_a_use(topology: Topology) -> Problems:
     if topology.replay is None:
         return
     if not ALGORITHMS.spec(topology.algorithm.name).sequences:
-        having = listed([spec.name for spec in ALGORITHMS.specs() if spec.sequences])
+        having = join_words([spec.name for spec in ALGORITHMS.specs() if spec.sequences])
         for key in ("sequence_steps", "burn_in_steps", "sequence_every"):
             if getattr(topology.replay, key) != getattr(ReplaySettings(), key):
                 rule = f"{topology.algorithm.name} learns from single transitions"

@@ -182,7 +182,7 @@ def _of_own_rule(name: str, section: Mapping[str, Any], error: str) -> Problem:
 
 
 def _no_replay(tree: Mapping[str, Any]) -> Problem:
-    having = listed([spec.name for spec in CHOSEN["algorithm"].specs() if spec.replayed])
+    having = join_words([spec.name for spec in CHOSEN["algorithm"].specs() if spec.replayed])
     rule = f"algorithm {tree['algorithm']['name']} learns from no replay"
     return Problem(("replay",), tree["replay"], rule, f"remove the section, or choose an algorithm that does: {having}")
 
@@ -205,13 +205,13 @@ def _strangers(section: Mapping[str, Any], keys: Mapping[str, Key], path: Path) 
             chosen = str(section["name"]) if "name" in keys else f"of {section['id']}"
             rule = f"{path[0]} {short(chosen)} has no key {name!r}"
             yield Problem(
-                (*path, name), value, rule, f"remove it; only {listed(readers)} ha{'ve' if readers[1:] else 's'} it"
+                (*path, name), value, rule, f"remove it; only {join_words(readers)} ha{'ve' if readers[1:] else 's'} it"
             )
         else:
             yield Problem((*path, name), value, *unknown_key((*path, name), keys))
 
 
-def listed(words: Sequence[str]) -> str:
+def join_words(words: Sequence[str]) -> str:
     """Join words as in a sentence: a, b and c."""
     return " and ".join([*filter(None, [", ".join(words[:-1])]), *words[-1:]])
 

@@ -26,7 +26,7 @@ from launch.topology.load import Topology
 from tests.launch.described import DESCRIPTION
 
 NEW = Resumption(began_s=0.0)
-ADDRESSES = Addresses.named("run-1", Path("run"), Path("/tmp/x"))
+ADDRESSES = Addresses.of_run("run-1", Path("run"), Path("/tmp/x"))
 
 
 def briefing(made: Plan, addresses: Addresses = ADDRESSES, resumption: Resumption = NEW) -> Briefing:
@@ -54,7 +54,7 @@ def opened(
     """A run whose ground is laid."""
     with Workspace(folder) as workspace:
         made = plan(topology, description)
-        resumption = resume_checks.found(made, workspace.run_dir, resume)
+        resumption = resume_checks.find_resumption(made, workspace.run_dir, resume)
         workspace.open(made, resumption)
         yield made, resumption, workspace
 

@@ -149,7 +149,7 @@ class World:
         self.life, self.cut, self.resumed, self._words = len(self.produced), {}, {}, {}
         with _in_one_process(self), armed(arms, self._is_victim) as self.arms, Workspace(self.folder) as self.space:
             made = plan(self.topology, self.description)
-            resumption = resume_checks.found(made, self.space.run_dir, resume)
+            resumption = resume_checks.find_resumption(made, self.space.run_dir, resume)
             self.space.open(made, resumption)
             self.runner = Runner(made, resumption, self.space, _Spawner(self), None)
             try:

@@ -91,7 +91,7 @@ class Parts:
     def _write(self, part: str, threads: int, environments: int, seconds: float) -> Path:
         """The settings of the measuring processes, all alike."""
         nowhere, made = Path(self._folder.name), self._plan
-        at, new = Addresses.named("bench", nowhere, nowhere), Resumption(began_s=0.0)
+        at, new = Addresses.of_run("bench", nowhere, nowhere), Resumption(began_s=0.0)
         briefing = Briefing(made.topology, made.description, made.exact, at, place(made.topology, []), new)
         simulator = settings_for(briefing, Incarnation(ProcessId("simulator")), 0)
         trainer = settings_for(briefing, Incarnation(trainer_of(self.topology, 0)), 0)

@@ -8,7 +8,7 @@ import pytest
 
 from launch.machine.cgroups import Quota
 from launch.machine.cores import Cores
-from launch.plan.auto import AUTO, choose, cpu_flags, crowded
+from launch.plan.auto import AUTO, choose, cpu_flags, crowding
 from launch.topology.load import dump, parse, tree
 
 PONG = "env: {id: ALE/Pong-v5}\nsimulators: {count: 2, envs: 16}"
@@ -102,12 +102,12 @@ def test_this_machine_has_instruction_sets() -> None:
 
 def test_learners_with_more_threads_than_cores_are_told_what_to_write() -> None:
     two = parse(PONG, ["learners.count=2", "trainer.threads=2"])
-    assert crowded(two, cores=4) == ""
-    assert "trainer.threads: 2 for each of 2 learners on 2 cores" in crowded(two, cores=2)
-    assert "write 1" in crowded(two, cores=2)
-    assert crowded(parse(PONG, ["trainer.threads=8"]), cores=2) == "", "one learner's threads wait for no other's"
-    assert crowded(parse(PONG, ["learners.count=4", "trainer.threads=1"]), cores=2) == "", (
+    assert crowding(two, cores=4) == ""
+    assert "trainer.threads: 2 for each of 2 learners on 2 cores" in crowding(two, cores=2)
+    assert "write 1" in crowding(two, cores=2)
+    assert crowding(parse(PONG, ["trainer.threads=8"]), cores=2) == "", "one learner's threads wait for no other's"
+    assert crowding(parse(PONG, ["learners.count=4", "trainer.threads=1"]), cores=2) == "", (
         "one thread each is what it would say to write"
     )
     on_gpus = parse(PONG, ["learners.count=2", "trainer.threads=2", "trainer.device=cuda"])
-    assert crowded(on_gpus, cores=2) == "", "no product is computed by threads"
+    assert crowding(on_gpus, cores=2) == "", "no product is computed by threads"

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from launch.commands import check
-from launch.plan.exactness import KEY, MOST_BYTES, begins_anew, chosen, depends_on, hindrances
+from launch.plan.exactness import KEY, MOST_BYTES, choose_exact, depends_on, hindrances, reason_to_begin_anew
 from launch.plan.plan import plan
 from launch.topology.load import TopologyError, parse
 from tests.launch.described import DESCRIPTION
@@ -30,7 +30,7 @@ def test_in_step_a_run_is_resumed_exactly_unless_it_is_asked_not_to(overrides: l
     topology = parse(CARTPOLE, overrides)
     assert hindrances(topology, DESCRIPTION) == []
     for word, value in (("auto", True), ("true", True), ("false", False)):
-        assert chosen(parse(CARTPOLE, [*overrides, f"{KEY}={word}"]), DESCRIPTION).value is value
+        assert choose_exact(parse(CARTPOLE, [*overrides, f"{KEY}={word}"]), DESCRIPTION).value is value
 
 
 @pytest.mark.parametrize(
@@ -50,9 +50,9 @@ def test_what_depends_on_who_is_faster_or_is_not_saved_is_named(overrides: list[
     described = DESCRIPTION
     (found,) = hindrances(parse(CARTPOLE, overrides), described)
     assert found.startswith(said)
-    assert chosen(parse(CARTPOLE, overrides), described).why == found
+    assert choose_exact(parse(CARTPOLE, overrides), described).why == found
     with pytest.raises(TopologyError, match=f"^{KEY}: true, but {said}.*; change that, or write auto or false$"):
-        chosen(parse(CARTPOLE, [*overrides, f"{KEY}=true"]), described)
+        choose_exact(parse(CARTPOLE, [*overrides, f"{KEY}=true"]), described)
 
 
 def test_an_environment_without_the_pair_is_named() -> None:
@@ -62,9 +62,9 @@ def test_an_environment_without_the_pair_is_named() -> None:
 
 def test_large_blocks_are_saved_when_that_is_asked_for() -> None:
     large = msgspec.structs.replace(DESCRIPTION, observation_shape=(MOST_BYTES // 4 // 17 // 16,))
-    found = chosen(parse(CARTPOLE), large)
+    found = choose_exact(parse(CARTPOLE), large)
     assert not found.value and "write true" in found.why
-    assert chosen(parse(CARTPOLE, [f"{KEY}=true"]), large).value
+    assert choose_exact(parse(CARTPOLE, [f"{KEY}=true"]), large).value
 
 
 def test_a_plan_says_what_was_decided_and_a_topology_keeps_the_question() -> None:
@@ -82,7 +82,7 @@ def test_simulators_go_on_where_they_stood_only_if_they_are_the_same() -> None:
     saved = {**own, "depends_on": depends_on(parse(CARTPOLE))}
 
     def why(*overrides: str, state: dict[str, Any] = saved) -> str:
-        return begins_anew([state], [["simulator-0"]], parse(CARTPOLE, overrides))
+        return reason_to_begin_anew([state], [["simulator-0"]], parse(CARTPOLE, overrides))
 
     for unchanged in ("total_steps=9", "optimizer.learning_rate=0.1", "checkpoint.keep=9", "algorithm.entropy_cost=1"):
         assert why(unchanged) == ""
@@ -107,5 +107,7 @@ def test_learners_in_step_go_on_from_one_moment() -> None:
     names = [["simulator-0"], ["simulator-1"]]
     saved = {"inexact": "", "rollouts": 3, "depends_on": depends_on(topology)}
     one, other = ({**saved, "simulators": [{"role": "simulator", "number": number}]} for number in range(2))
-    assert begins_anew([{**one, "weights": "0a"}, {**other, "weights": "0a"}], names, topology) == ""
-    assert "not of one moment" in begins_anew([{**one, "weights": "0a"}, {**other, "weights": "0b"}], names, topology)
+    assert reason_to_begin_anew([{**one, "weights": "0a"}, {**other, "weights": "0a"}], names, topology) == ""
+    assert "not of one moment" in reason_to_begin_anew(
+        [{**one, "weights": "0a"}, {**other, "weights": "0b"}], names, topology
+    )

@@ -38,7 +38,7 @@ def rows(processes: Iterable[PlannedProcess]) -> list[int]:
 
 
 def remove(made: ProcessTable, name: str) -> None:
-    made.remove(made.named(name))
+    made.remove(made.find(name))
 
 
 def env_seeds(made: Plan, name: str, incarnation: int = 0) -> list[int]:
@@ -82,7 +82,7 @@ def test_a_replay_has_no_room_for_more_simulators_than_it_was_made_for() -> None
 
 def test_a_free_row_is_used_again_and_no_row_twice() -> None:
     made = living()
-    row = made.named("simulator-0").index
+    row = made.find("simulator-0").index
     made.add_simulators(2)
     remove(made, "simulator-0")
     (new,) = made.add_simulators(1)
@@ -104,7 +104,7 @@ def test_seeds_follow_the_name_alone() -> None:
     seeds = env_seeds(planned(), "simulator-1")
     for overrides in (["evaluator.count=1"], ["inference.count=2"], ["inference.count=0", "evaluator.count=1"]):
         assert env_seeds(planned(*overrides), "simulator-1") == seeds
-    assert living("evaluator.count=1").named("simulator-1").index == living().named("simulator-1").index
+    assert living("evaluator.count=1").find("simulator-1").index == living().find("simulator-1").index
     others = [env_seeds(planned(), "simulator-0"), env_seeds(planned(), "simulator-1", 1)]
     others.append(env_seeds(planned("seed=7"), "simulator-1"))
     assert all(other != seeds for other in others)
@@ -205,12 +205,12 @@ def test_a_learner_that_comes_has_processes_of_its_own() -> None:
         *(("simulator-4", 2), ("simulator-5", 2), ("simulator-6", 3), ("simulator-7", 3)),
     ]
     assert len(set(rows(made.listed))) == len(made.listed) == 16
-    settings = told(planned(*GOSSIP), made.named("simulator-6").id)
+    settings = told(planned(*GOSSIP), made.find("simulator-6").id)
     assert isinstance(settings, SimulatorSettings)
     assert (settings.weights, settings.rollouts) == (ADDRESSES.own("weights", 3), ADDRESSES.own("rollouts", 3))
     assert settings.trainer_wakeup == ADDRESSES.wakeup(ProcessId("trainer", 3))
     assert settings.inference_wakeup == ADDRESSES.wakeup(ProcessId("inference", 3))
-    trainer = told(planned(*GOSSIP), made.named("trainer-3").id)
+    trainer = told(planned(*GOSSIP), made.find("trainer-3").id)
     assert isinstance(trainer, TrainerSettings)
     assert isinstance(trainer.exchange, GossipExchangeSettings)
     assert trainer.exchange.rank == trainer.learner == 3

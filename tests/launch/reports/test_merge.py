@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from launch.reports.merge import LearnerRows, merged
+from launch.reports.merge import LearnerRows, merge_rows
 
 A = {"time_s": 2.0, "env_steps": 100, "env_steps_per_s": 30.0, "episodes": 300, "episode_return_mean": 1.0, "loss": 2.0}
 B = {"time_s": 2.5, "env_steps": 110, "env_steps_per_s": 10.0, "episodes": 50, "episode_return_mean": 4.0, "loss": 4.0}
 
 
 def test_one_learners_row_is_the_row() -> None:
-    assert merged({"trainer": A}) == A
+    assert merge_rows({"trainer": A}) == A
     assert LearnerRows(1.0).add("trainer", A, 0.0) == A
 
 
 def test_totals_are_counted_once_rates_are_added_and_games_weigh() -> None:
-    row = merged({"trainer-0": A, "trainer-1": B})
+    row = merge_rows({"trainer-0": A, "trainer-1": B})
     assert (row["time_s"], row["env_steps"], row["env_steps_per_s"], row["episodes"]) == (2.5, 110, 40.0, 350)
     assert row["episode_return_mean"] == (100 * 1.0 + 50 * 4.0) / 150  # each mean is of the last 100 games at most
     assert row["loss"] == 3.0
@@ -22,13 +22,13 @@ def test_totals_are_counted_once_rates_are_added_and_games_weigh() -> None:
 
 
 def test_a_mean_of_no_games_weighs_nothing() -> None:
-    row = merged({"trainer-0": {**A, "episodes": 0, "episode_return_mean": None}, "trainer-1": B})
+    row = merge_rows({"trainer-0": {**A, "episodes": 0, "episode_return_mean": None}, "trainer-1": B})
     assert row["episode_return_mean"] == 4.0
 
 
 def test_learners_that_name_different_stragglers_do_not_name_a_third() -> None:
     saw = [{"straggler": rank, "straggler_share": share} for rank, share in ((2, 0.75), (0, 0.25), (2, 0.5))]
-    row = merged({f"trainer-{number}": {**A, **said} for number, said in enumerate(saw)})
+    row = merge_rows({f"trainer-{number}": {**A, **said} for number, said in enumerate(saw)})
     assert (row["straggler"], row["straggler_share"]) == (2, 0.75)
 
 
@@ -78,5 +78,5 @@ def test_totals_never_fall_whoever_comes_and_goes() -> None:
 
 def test_what_nobody_registered_is_averaged_and_what_is_no_number_is_the_first_ones() -> None:
     told = {"mine": 1.0, "device": "cpu", "gradient_cosine": {"0-1": 0.5}}
-    row = merged({"trainer-0": {**A, **told}, "trainer-1": {**B, "mine": 4.0, "device": "cuda", "only_here": 3.0}})
+    row = merge_rows({"trainer-0": {**A, **told}, "trainer-1": {**B, "mine": 4.0, "device": "cuda", "only_here": 3.0}})
     assert (row["mine"], row["device"], row["gradient_cosine"], row["only_here"]) == (2.5, "cpu", {"0-1": 0.5}, 3.0)

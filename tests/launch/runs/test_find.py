@@ -13,7 +13,7 @@ import pytest
 
 from launch.errors import RunError
 from launch.runs import find
-from launch.runs.attached import attached_before
+from launch.runs.attached import find_attached
 from launch.runs.jsonl import Lines
 from tests.launch.runs.folders import make_run, me
 
@@ -168,11 +168,11 @@ def test_who_was_attached_in_the_last_life_and_stayed(tmp_path: Path) -> None:
         ("attached", "simulator-5", 0, "with trainer-2"),
     ]
     path = tmp_path / "events.jsonl"
-    assert attached_before(path) == []
+    assert find_attached(path) == []
     keys = ("kind", "process", "incarnation", "cause")
     lines = [json.dumps(dict(zip(keys, event, strict=False))) for event in told]
     path.write_text("\n".join(lines) + "\n")
-    assert attached_before(path) == ["simulator-2", "simulator-4", "trainer-2"]
+    assert find_attached(path) == ["simulator-2", "simulator-4", "trainer-2"]
     for begun in (lines[0], json.dumps({"kind": "resumed"})):  # without its first trainer, perhaps
         path.write_text("\n".join(lines[:2]) + "\n" + begun + "\n")
-        assert attached_before(path) == []
+        assert find_attached(path) == []
