@@ -1,6 +1,6 @@
-"""Items of a replay as the batches that algorithms learn from: transitions, and sequences with their burn-in.
+"""Converts items of a replay to the batches that algorithms learn from: transitions, and sequences with burn-in.
 
-Reads: samples, and a recurrent network's passes. Writes: nothing. Refuses to know: which items are drawn, and losses.
+Reads: samples, and a recurrent network's passes. Writes: nothing. Knows neither the choice of items nor losses.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def following(batch: Batch, network: Network, burn_in: int) -> Outputs:
 def burnt_in(batch: Batch, network: Network, burn_in: int) -> Batch:
     """Return the batch without the rows of its burn-in, and with the network's own state after them.
 
-    That state is nearer to what the network would have made of the game than the one it acted by, which older weights
-    made (Kapturowski et al. 2019, section 3).
+    That state is closer to the one that the present weights would have reached than the stored one, which older weights
+    computed (Kapturowski et al. 2019, section 3).
     """
     if not burn_in:
         return batch

@@ -1,6 +1,6 @@
-"""Makes a learner from a trainer's settings, and the process ready for it: one way, for trainers and measurements.
+"""Makes a learner from a trainer's settings, and configures torch for it; used by trainers and measurements.
 
-Reads and writes nothing but the segments that the settings name.
+Reads and writes only the segments that the settings name.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def make(
     account: Account | None = None,
     beat: Beat = lambda: None,
 ) -> Learning:
-    """Make the learner that the settings ask for; ``account`` says where it is, ``beat`` shows a sign of life.
+    """Make the settings' learner; ``account`` gives its position, ``beat`` records a sign of life.
 
-    Called before anything else that computes: how it computes is chosen here, for the whole process.
+    Call it before anything else that computes: it configures torch for the whole process.
     """
     _choose_how_to_compute()
     position = _position_in(account) if account is not None else Position
@@ -68,7 +68,7 @@ def make(
 
 
 def _position_in(account: Account) -> Callable[[], Position]:
-    """Say, whenever asked, how far a learner is by its account."""
+    """Return a function that returns a learner's position by its account."""
     return lambda: Position(account.rollouts_learned, account.steps.used)
 
 
@@ -108,7 +108,7 @@ def _replaying(
 def _secondary(
     settings: TrainerSettings, algorithm: OffPolicySettings, stored: TrainerReplay, replay: Replay, beat: Beat
 ) -> Secondary:
-    """Make the learner beside: of the same weights and replay, with minibatches of its own size and draws."""
+    """Make the secondary learner: same initial weights and replay, minibatches of its own size and random numbers."""
     primary = stored.settings
     numbers = msgspec.structs.replace(
         primary,
@@ -122,7 +122,7 @@ def _secondary(
 
 
 def open_replay(replay: TrainerReplay, algorithm: OffPolicySettings) -> Replay:
-    """Take up a learner's replay as it was left."""
+    """Open a learner's replay and recover its state."""
     segment = Segment.open(replay.segment.file)
     cells = replay.shape.rings * replay.shape.rows
     sampler: Sampler = Uniform(cells)

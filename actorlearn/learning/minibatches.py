@@ -29,44 +29,44 @@ class Minibatch(NamedTuple):
     batch: Batch
     """Prepared: as the algorithm's loss reads it."""
     sample: Sample | None = None
-    """The same as it lies in the replay, where it was drawn from one."""
+    """The sample it was made from, where it was drawn from a replay."""
 
 
 class Minibatches:
-    """A source of minibatches; called by `Learning`, in the order of these methods, once for each rollout.
+    """A source of minibatches; `Learning` calls its methods, in this order, for each rollout.
 
-    What is defined here suits a source that keeps nothing from one rollout to the next.
+    The defaults here are those of a source without state between rollouts.
     """
 
     finish_s: float
-    """Time for what is left of a rollout once it is time to end; then it is broken off between two minibatches."""
+    """Seconds to finish a rollout once the process is told to end; then it is broken off between two minibatches."""
     replay: Replay | None = None
     """The replay they are drawn from; None: they are parts of the batch."""
     carried = Carried()
-    """State that other learners take over when they join."""
+    """State that joining learners take over."""
     together = 0
-    """Learners in step, which count the env steps of all and so take as many optimizer steps; 0: each its own."""
+    """Number of learners in step, which all take the optimizer steps due for all env steps; 0: each for its own."""
 
     def prepare(self, batch: Batch) -> Batch:
-        """Return what all minibatches of the rollout have in common, worked out once."""
+        """Return the batch with values that all its minibatches share, computed once."""
         raise NotImplementedError
 
     def count_due(self, env_steps: int, own_steps: int) -> None:
-        """Hear how many steps were learned from before the rollout, by all learners and by this one alone."""
+        """Set the steps learned from before the rollout, by all learners and by this one."""
 
     def remaining(self, prepared: Batch, done: int) -> int:
         """Return how many minibatches remain; ``done`` optimizer steps by this rollout are taken already."""
         raise NotImplementedError
 
     def draw(self, prepared: Batch, rollout: int, done: int, env_steps: int) -> Iterator[Minibatch]:
-        """Yield those that remain, each of which is made when it is asked for."""
+        """Yield the remaining minibatches, each made on demand."""
         raise NotImplementedError
 
     def note_learned(self, minibatch: Minibatch, taken: bool, metrics: dict[str, Tensor]) -> None:
-        """Note what came of a minibatch: the metrics of its optimizer step; ``taken`` is False if nothing changed."""
+        """Record the metrics of a minibatch's optimizer step; ``taken`` is False if the step was skipped."""
 
     def finish(self) -> dict[str, float]:
-        """Finish the rollout, of which no minibatch remains; returns metrics for a report."""
+        """Finish the rollout after its last minibatch; returns metrics for a report."""
         return {}
 
     def tensors(self) -> dict[str, Tensor]:
@@ -74,20 +74,20 @@ class Minibatches:
         return {}
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Write what is too long for tensors into a checkpoint's folder, and return plain numbers; raises OSError."""
+        """Write large state into files of a checkpoint's folder, and return plain numbers; raises OSError."""
         return {}
 
     def restore(self, saved: Checkpoint, goes_on: bool) -> None:
-        """Take back what ``tensors`` and ``save`` gave; ``goes_on``: simulators do so too, where they stood."""
+        """Restore the state of ``tensors`` and ``save``; ``goes_on``: simulators continue exactly, too."""
 
 
 class Epochs(Minibatches):
-    """A batch, ``epochs`` times over, each time in ``parts`` of its environments that are drawn anew."""
+    """A batch in ``epochs`` passes, each divided anew into ``parts`` of its environments at random."""
 
     finish_s = 5.0
 
     def __init__(self, algorithm: Algorithm, network: Network, epochs: int, parts: int, seed: int) -> None:
-        """Draw the parts by ``seed`` and by the number of the rollout alone: who takes over one draws the same."""
+        """Draw parts by ``seed`` and the rollout's number only, so that a restarted trainer draws the same."""
         self._algorithm, self._network = algorithm, network
         self._epochs, self._parts, self._seed = epochs, parts, seed
 
@@ -112,5 +112,5 @@ class Epochs(Minibatches):
             yield Minibatch(prepared if parts == 1 else prepared.environments(chosen))
 
     def _parts_of(self, prepared: Batch) -> int:
-        """Parts along the second dimension: no more than that is long."""
+        """Return the number of parts along the second dimension, at most its length."""
         return min(self._parts, prepared.action.shape[1])

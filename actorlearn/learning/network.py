@@ -18,7 +18,7 @@ from actorlearn.worker.passes import ComputePool, Passes
 
 
 class Network:
-    """A network that learns, or, without gradients, one that only says what it makes of observations."""
+    """A network that learns, or, without gradients, one that has forward passes only."""
 
     def __init__(
         self, module: nn.Module, pool: ComputePool, precision: str, compiled: bool, learns: bool = True
@@ -33,7 +33,7 @@ class Network:
         self.passes = Passes(module, pool, precision, self.gradients if learns else None, compiled)
 
     def copy(self) -> Self:
-        """Return an equal network with weights of its own, which has forward passes alone."""
+        """Return an equal network with its own weights, for forward passes only."""
         return type(self)(copy.deepcopy(self.module), *self._how, learns=False)
 
     def outputs(self, batch: Batch, last: int = 0) -> Outputs:

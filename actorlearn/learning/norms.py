@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 LAYERS = {"conv0": _ConvNd, "fc0": nn.Linear}
-"""The first of each kind has norms of its own, where the network has one: weights and biases as one vector."""
+"""Layers with norms of their own: the first of each type in the network, weights and biases as one vector."""
 
 
 class Norms:
@@ -26,11 +26,11 @@ class Norms:
         self._optimizer_steps = 0
 
     def before(self) -> None:
-        """Called before the gradient is made a step."""
+        """Copy the parameters; called before an optimizer step."""
         self._before.copy_(self._parameters)
 
     def after(self) -> None:
-        """Called after a step that was taken: the gradient is what the optimizer got, averaged and clipped."""
+        """Add the norms of a taken step and of its gradient, as averaged and clipped; called after the step."""
         step = torch.sub(self._parameters, self._before, out=self._before)
         self._sums += torch.stack([self._of(self._gradients), self._of(step)])
         self._optimizer_steps += 1

@@ -1,7 +1,7 @@
-"""The learners this one exchanges with: joined when all have come, and joined anew when one comes or goes.
+"""The learners that this one exchanges with: joined once all are present, and again after each change of the list.
 
-Reads: the order's list of learners. Writes: nothing; the exchange does (``parameters/interface.py``). With one learner,
-or a store between them, nobody is waited for. Those that gossip join at once too, and are told who there is.
+Reads: the order's list of learners. Writes: nothing; the exchange does (``parameters/interface.py``). A sole learner
+and learners with a central store join without waiting, and so do learners that gossip, which get the present list.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from actorlearn.worker.settings import TrainerSettings
 from actorlearn.worker.worker import Worker
 
 PATIENCE_S = 60.0
-"""Longest that a new list of learners is awaited after one was lost; the supervisor sees a death within a second."""
+"""Seconds to wait for a new list of learners after one was lost; the supervisor sees a death within a second."""
 STRAGGLING = 0.2
-"""Share of time that others must wait for a learner before it is named."""
+"""Share of time that others must wait for a learner for it to be reported as a straggler."""
 SURE_AFTER = 3
-"""Reports in a row in which it must be the same one: anybody may be late once, and at the start all are."""
+"""Consecutive reports with the same straggler before a warning: any learner may be late once, and all are at first."""
 NAME_EVERY_S = 30.0
 
 
@@ -33,14 +33,14 @@ class Generation(NamedTuple):
 
     trainers: tuple[ProcessId, ...] = ()
     number: int = 0
-    """Another one when a trainer is listed anew under the same name: the one before has died."""
+    """Number of the list; it also changes when a trainer is listed again under its name after a death."""
 
 
 class Peers:
     """The other learners of this one, and whether it is joined with all of them."""
 
     def __init__(self, settings: TrainerSettings, worker: Worker, learning: Learning) -> None:
-        """Begin joined with nobody."""
+        """Begin without having joined."""
         self._settings = settings
         self._exchange, self._mode = settings.exchange, mode_of(settings.exchange)
         self._worker = worker
@@ -56,12 +56,12 @@ class Peers:
 
     @property
     def joined(self) -> bool:
-        """Whether this learner is joined with all that there are now."""
+        """Whether this learner is joined with all present learners."""
         return bool(self._joined.trainers) and self._joined == self._wanted()
 
     @property
     def in_step(self) -> bool:
-        """Whether others wait for this one's update, so that it must make one of every batch."""
+        """Whether other learners wait for this one's updates, so that it must make one of every batch."""
         return self._mode.in_step
 
     @property
@@ -71,17 +71,17 @@ class Peers:
         return order.phase == "drain" or self._settings.id.name in order.leaving
 
     def going_on(self) -> bool:
-        """Whether a long pass goes on; asked once between two optimizer steps, as those in step ask together."""
+        """Whether a pass continues; called once between two optimizer steps, as learners in step decide together."""
         alive, now_s = self._worker.alive(), time.monotonic()
         self._leaving_s = min(self._leaving_s, now_s) if self.leaving else inf
         late = now_s - self._leaving_s >= self._learning.minibatches.finish_s
         return alive and not self._learning.exchange.ending(late)
 
     def join(self, env_steps: int, updates: int) -> Joined | None:
-        """Join those there are now, with weights of so many steps and updates; None while they are not complete."""
+        """Join the present learners, with weights of so many steps and updates; None while some are missing."""
         wanted = self._wanted()
         if self._mode.elastic and not self._worker.control.order.version:
-            return None  # it says who else there is
+            return None  # the first order lists the learners
         if self._settings.id not in wanted.trainers or wanted == self._lost:
             if self._lost.trainers and time.monotonic() - self._lost_s > PATIENCE_S:
                 among = ", ".join(own.socket_id for own in wanted.trainers)
@@ -98,7 +98,7 @@ class Peers:
         except SharedMemoryFull as error:  # where they meet; when there is room again they do
             self._warn_of_want(wanted, f"cannot meet the other learners: {error}; it is tried until it can be")
             return None
-        except (Stopped, SegmentError):  # we are to end, there is another list, or the place is still being made
+        except (Stopped, SegmentError):  # told to end, a newer list, or a segment still being made
             return None
         except PeerLost:
             self._joined = wanted
@@ -109,13 +109,13 @@ class Peers:
         return joined
 
     def part(self) -> None:
-        """Leave a generation of which a learner is gone; join again when the order says with whom."""
+        """Leave a generation that has lost a learner; ``join`` follows when a new order lists the present ones."""
         self._lost, self._lost_s, self._joined = self._joined, time.monotonic(), Generation()
 
     def straggler(self, metrics: Mapping[str, float], seconds: float) -> str:
-        """Say who kept the others waiting for a good part of this time, now and then; mostly nothing.
+        """Return a warning about a learner that keeps the others waiting, at times; mostly empty.
 
-        ``metrics`` are those of the exchange in the last so many seconds.
+        ``metrics``: the exchange's of the last ``seconds``.
         """
         waited_s, rank = metrics.get("straggler_wait_s", 0.0), int(metrics.get("straggler", -1))
         slow = bool(self._joined.trainers) and waited_s >= STRAGGLING * seconds
@@ -132,7 +132,7 @@ class Peers:
         self._worker.control.warned(text)
 
     def _present(self) -> Present:
-        """The learners that the newest order lists."""
+        """Return the learners that the newest order lists."""
         order = self._worker.control.order
         if order.version != self._order:
             self._order = order.version
@@ -141,7 +141,7 @@ class Peers:
         return self._listed
 
     def _warn_of_want(self, wanted: Generation, text: str) -> None:
-        """Tell once of each list."""
+        """Warn once per list."""
         if wanted != self._in_want:
             self._in_want = wanted
             self._warn(text)

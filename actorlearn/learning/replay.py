@@ -1,12 +1,12 @@
-"""Minibatches of a replay: so many a rollout, with what an older copy of the network says about each.
+"""Minibatches drawn from a replay, as many per rollout as the ratio demands, with outputs of the target network.
 
 Reads: the replay, which stage 3 fills. Writes: the target network, priorities. Refuses to know: rollouts' rows, blocks,
 messages, and how an optimizer step is taken.
 
-Which minibatches are due and when the target network is renewed depend on the steps that were learned from and on the
-number of the rollout: with the seed these decide everything. Where acting belongs to rollouts (``simulators.weights:
-rollout``) and a rollout is as long as ``target_every_steps``, this is algorithm 1 of Daley and Amato (2021): the target
-network is what acts meanwhile, and what is drawn from is what was stored before the rollout began.
+The number of minibatches and the renewal of the target network depend only on the steps learned from and the rollout's
+number; with the seed these determine everything. With ``simulators.weights: rollout`` and rollouts as long as
+``target_every_steps`` this is algorithm 1 of Daley and Amato (2021): the target network acts meanwhile, and minibatches
+are drawn from the rows stored before the rollout began.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from actorlearn.worker.staging import Staging
 
 
 class Replayed(Minibatches):
-    """Minibatches drawn from a replay, as many as ``replay.ratio`` asks for."""
+    """Minibatches drawn from a replay, at the rate of ``replay.ratio``."""
 
     finish_s = 0.0
-    """No time: the next rollout's pass goes on where this one is broken off."""
+    """Zero: the next rollout's pass continues where this one is broken off."""
     replay: Replay
 
     def __init__(
@@ -57,9 +57,9 @@ class Replayed(Minibatches):
         beat: Callable[[], object] = lambda: None,
         secondary: bool = False,
     ) -> None:
-        """Draw from this replay as it is; ``beat`` shows a sign of life while it is saved and restored.
+        """Draw from this replay; ``beat`` records a sign of life while it is saved and restored.
 
-        The ``secondary`` of two learners draws by random numbers of its own, and leaves priorities as they are.
+        A ``secondary`` learner draws by its own random numbers, and does not change priorities.
         """
         self.settings, self.replay = settings, replay
         self.target, self._network, self._algorithm = target, network, algorithm
@@ -72,11 +72,11 @@ class Replayed(Minibatches):
         self._noise = torch.Generator(settings.device)
         self._staging = Staging(settings.device)
         self._credited = -1
-        """Steps for which all minibatches have been done; -1: those of the first rollout to come."""
+        """Steps for which all minibatches are done; -1: set by the first rollout."""
         self._ahead = 0
-        """Minibatches done beyond these, of a pass that was broken off."""
+        """Minibatches done beyond ``_credited``, by a pass that was broken off."""
         self._claim = -1
-        """Steps for which they will have been done after the next pass."""
+        """Steps for which all minibatches are done after the next pass."""
         self._due = 0
         """Minibatches of the rollout that is being learned from, but for those done ahead."""
         self.carried = Carried([target.weights], self._counts, self._adopt)
@@ -85,9 +85,9 @@ class Replayed(Minibatches):
         return [self._credited, self._ahead, self.target.period, self.replay.begun]
 
     def _adopt(self, said: NDArray[np.int64], best: int) -> None:
-        """Go on with what the learner has done whose weights are taken, once all have stored enough to learn from.
+        """Adopt the counts of the learner whose weights are taken; learning begins when all have stored enough.
 
-        With the target network too, if it is that learner's; where a store is between them, each has its own.
+        The target network is taken too, except with a central store, where each learner has its own.
         """
         self._credited, self._ahead, period = (int(count) for count in said[best, :3])
         if self.together:
@@ -101,7 +101,7 @@ class Replayed(Minibatches):
         return batch
 
     def count_due(self, env_steps: int, own_steps: int) -> None:
-        """Count the minibatches that are due by all rollouts before this one, and have not been done."""
+        """Count the minibatches due for all rollouts before this one, less those done."""
         if not self._learns:
             return
         learners = max(self.together, 1)
@@ -115,19 +115,19 @@ class Replayed(Minibatches):
         self._due = max(0, ratio.due(steps, 0) - ratio.due(before, 0) - self._ahead)
 
     def remaining(self, prepared: Batch, done: int) -> int:
-        """Return what ``count_due`` has counted, whatever this rollout's own optimizer steps are."""
+        """Return the minibatches that ``count_due`` counted; ``done`` is not used."""
         return self._due
 
     def draw(self, prepared: Batch, rollout: int, done: int, env_steps: int) -> Iterator[Minibatch]:
-        """Draw one after the other, each toward the target network as it is to be by then."""
+        """Yield minibatches one by one, renewing the target network before each where it is due."""
         count = self._ahead + self._due
         for number in range(self._ahead, count):
-            self._noise.manual_seed(mix(mix(self.settings.seed, rollout), number))  # nothing of it needs saving
+            self._noise.manual_seed(mix(mix(self.settings.seed, rollout), number))  # never saved
             self.target.renew(rollout, number, count)
             yield self.draw_one(env_steps)
 
     def note_learned(self, minibatch: Minibatch, taken: bool, metrics: dict[str, Tensor]) -> None:
-        """Count the minibatch, and give it the priorities its optimizer step found; the target network follows."""
+        """Count the minibatch, set its priorities from the optimizer step's errors, and move a Polyak target."""
         self._ahead += 1
         self.target.follow()
         priority = metrics.pop("priority")
@@ -135,14 +135,14 @@ class Replayed(Minibatches):
             self.replay.update(minibatch.sample, priority[0].cpu().numpy())
 
     def finish(self) -> dict[str, float]:
-        """Count the steps before the rollout as learned from; returns how many minibatches that took."""
+        """Count the steps before the rollout as learned from; returns the number of minibatches as a metric."""
         self._credited, self._ahead = self._claim, 0
         return {"replay_transitions": float(len(self.replay)), "minibatches": float(self._due)}
 
     # One minibatch -----------------------------------------------------------------------------------------------
 
     def draw_one(self, env_steps: int) -> Minibatch:
-        """Draw a minibatch, and prepare it by what the networks say about the rows that its returns reach."""
+        """Draw a minibatch, and prepare it with the networks' outputs for the rows that its returns reach."""
         sample = self.replay.sample(self._batch, self.random)
         batch = batch_of(sample, self._weights(sample, env_steps), self._staging)
         with torch.no_grad():
@@ -189,15 +189,15 @@ class Replayed(Minibatches):
         return {**target, "replay.counters": torch.tensor([self._credited, self._ahead, self.target.period])}
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Write the replay, where that is asked for; returns the state of the generator that draws from it."""
+        """Write the replay if ``replay.save``; returns the state of the generator that draws from it."""
         draws = {"draws": self.random.bit_generator.state}
         return draws | ({"replay": self.replay.save(folder, self._beat)} if self._numbers.save else {})
 
     def restore(self, saved: Checkpoint, goes_on: bool) -> None:
-        """Take back what was saved, but not a replay older than the one that is there.
+        """Restore the saved state; a saved replay is used only where memory holds none.
 
-        Where a run is resumed and nothing ``goes_on`` that stood in memory, other rows come of the rollout to be
-        learned next: they are stored, even if this rollout was, by a trainer that was told to end while it learned it.
+        If simulators of a resumed run begin anew (not ``goes_on``), the next rollout has new rows: they are stored even
+        if the trainer that was told to end had stored that rollout.
         """
         if "draws" in saved.state:  # early checkpoints have none
             self.random.bit_generator.state = saved.state["draws"]

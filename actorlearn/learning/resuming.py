@@ -1,6 +1,6 @@
-"""The checkpoint that a trainer goes on from, after its own death or that of the whole run.
+"""The checkpoint that a trainer continues from, after its own death or that of the whole run.
 
-Reads checkpoints; writes nothing. Refuses to begin anew: CheckpointError says what is damaged, and the way out.
+Reads checkpoints; writes nothing. Never starts over: CheckpointError names the damage and the way out.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from actorlearn.worker.settings import TrainerSettings
 
 
 def resumed(settings: TrainerSettings, beat: Beat, exactly: str = "") -> tuple[Checkpoint, list[str]]:
-    """Open the checkpoint that a learner takes up; also returns warnings for a person. Raises CheckpointError.
+    """Open the checkpoint of a learner; also returns warnings for the user. Raises CheckpointError.
 
-    ``exactly`` is the folder of the one that its simulators go on from, where they do.
+    ``exactly``: folder of the checkpoint from which its simulators continue exactly; empty where they do not.
 
-    What several learners share is that of the newest checkpoint among theirs: weights, what the optimizer remembers of
-    them, and how much was learned. All else is the learner's own, Adam's count of steps too.
+    With a central store, weights, optimizer state and counts are those of the newest checkpoint of all learners;
+    everything else, including Adam's count of steps, is the learner's own.
     """
     if exactly:
         try:

@@ -41,8 +41,8 @@ class RewardScale:
     def scale(self, batch: Batch, owners: Sequence[tuple[str, int]]) -> tuple[Batch, RunningReturns]:
         """Return the batch with rewards scaled, and the returns to go on from once it has been learned from.
 
-        ``owners`` names the owners of its environments and their numbers of environments, in order. Nothing is
-        remembered of the batch before ``note_learned``: it may never be learned from, and then come again.
+        ``owners``: (owner, number of environments) of the batch, in order. The state changes only in ``note_learned``,
+        as a batch may not be learned from, and then be gathered again.
         """
         first, reward = batch.first.cpu(), batch.reward.double().cpu()
         zeros = {owner: reward.new_zeros(count) for owner, count in owners}
@@ -67,7 +67,7 @@ class RewardScale:
         return {**moments, "returns": {owner: running.tolist() for owner, running in self._returns.running.items()}}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take back what ``state`` gave."""
+        """Restore the numbers of ``state``."""
         moments = Moments(*(torch.tensor(state[name], dtype=torch.float64) for name in Moments._fields))
         running = {owner: torch.tensor(r, dtype=torch.float64) for owner, r in state["returns"].items()}
         self._returns = RunningReturns(moments, running)

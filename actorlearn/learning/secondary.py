@@ -3,8 +3,8 @@
 Reads: the primary's replay. Writes: weights of its own, published in a segment of their own. Refuses to know: how the
 replay is filled.
 
-It is the experiment of Stooke & Abbeel (2018), section 5.4.2 and figures 6 to 8: of two networks that start equal and
-use up experience at the same rate, with minibatches of different sizes, does the one that does not choose it keep pace?
+It is the experiment of Stooke & Abbeel (2018), section 5.4.2 and figures 6 to 8: two networks start equal and use
+experience at the same rate, with minibatches of different sizes; does the one that does not act keep pace?
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Secondary:
     published: Published
 
     def pass_over(self, batch: Batch, env_steps: int, rollout: int, going_on: Callable[[], bool]) -> dict[str, float]:
-        """Learn from as many transitions as the primary; optimizer steps that are not finite are only skipped."""
+        """Learn from as many transitions as the primary; optimizer steps that are not finite are skipped."""
         metrics = self.learning.pass_over(batch, env_steps, rollout, going_on)
         del metrics["replay_transitions"]
         return _named(metrics)
@@ -56,7 +56,7 @@ class Secondary:
         return {NAME: self.learning.save(folder)}
 
     def restore(self, saved: Checkpoint, goes_on: bool) -> None:
-        """Take back what was saved."""
+        """Restore the saved state."""
         self.learning.restore(replace(saved, tensors=saved.section(NAME), state=saved.state[NAME]), goes_on)
 
 

@@ -1,4 +1,4 @@
-"""Policy lag: how far acting weights may fall behind the trainer's, how far they did, and what is then too old.
+"""Policy lag: the limit on the age of acting weights, the measured lags, and the mask of steps that are too old.
 
 Pure. Lag is counted in updates: versions published since the one that chose an action.
 """

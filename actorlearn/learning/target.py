@@ -1,4 +1,4 @@
-"""The target network: an older copy of the network, which says what the network is to learn toward.
+"""The target network: an older copy of the network, from which learning targets are computed.
 
 Reads: the network's flat weights. Writes: its own. Knows no replay and no loss.
 """
@@ -13,7 +13,7 @@ from actorlearn.learning.network import Network
 
 
 class Target:
-    """A copy of a network, renewed as a policy says: copied now and then, or moved a little at each optimizer step."""
+    """A copy of a network, renewed by a policy: hard copies once a period, or a small move at each optimizer step."""
 
     def __init__(self, network: Network, policy: TargetPolicy, rollout_steps: int) -> None:
         """Start equal to the network; a rollout has ``rollout_steps`` agent steps of all learners."""
@@ -50,6 +50,6 @@ class Target:
         return self.network.module.state_dict()
 
     def restore(self, tensors: dict[str, Tensor], period: int) -> None:
-        """Copy in what ``tensors`` gave, as renewed in this period."""
+        """Restore the weights of ``tensors``, last renewed in this period."""
         self.network.module.load_state_dict(tensors)
         self.period = period

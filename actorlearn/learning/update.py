@@ -69,8 +69,8 @@ class Learning:
     ) -> None:
         """Put a learner together (``learning/make.py`` makes its parts from settings alone).
 
-        ``optimizer`` has the numbers for minibatches of this size. ``position`` says how far this learner is with its
-        own experience; ``beat`` shows a sign of life while something takes long.
+        ``optimizer``: settings for minibatches of this size. ``position`` returns this learner's position in its own
+        experience; ``beat`` records a sign of life during long operations.
         """
         self.settings, self.algorithm, self.network = settings, algorithm, network
         self.algorithm_settings = settings.policy.algorithm
@@ -91,11 +91,11 @@ class Learning:
             carried=minibatches.carried,
         )
         self.exchange: Exchange = make_exchange(AloneExchangeSettings(), self.learner)
-        """The way from a gradient to new weights: by this learner alone, until others are joined."""
+        """Exchange that turns gradients into new weights: this learner's alone until others are joined."""
         self.finite = True
-        """Whether all optimizer steps of the newest pass were."""
+        """Whether all optimizer steps of the newest pass were finite."""
         self.skipped = 0
-        """Rollouts in a row with an optimizer step that was skipped because it was not finite."""
+        """Consecutive rollouts with an optimizer step that was skipped because it was not finite."""
         self._newest: dict[str, float] = {}
         """Metrics of the newest optimizer step, or of the first that its pass skipped."""
 
@@ -119,7 +119,7 @@ class Learning:
         present: Callable[[], Present] = Present,
         warn: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Exchange in another way, or with others, from now on; what the optimizer remembers goes along."""
+        """Replace the exchange, or its learners; the optimizer's state is carried over."""
         self.minibatches.together = settings.together
         learner = replace(self.learner, alive=alive, present=present, warn=warn)
         if not settings.together:
@@ -131,7 +131,7 @@ class Learning:
     # A rollout -----------------------------------------------------------------------------------------------------
 
     def prepare(self, batch: Batch) -> Batch:
-        """Work out once what all minibatches of a batch have in common."""
+        """Compute values that all minibatches of a batch share."""
         return self.minibatches.prepare(batch)
 
     def optimizer_steps_from(self, prepared: Batch, env_steps: int, own_steps: int) -> int:
@@ -146,8 +146,8 @@ class Learning:
     ) -> dict[str, float]:
         """Take all optimizer steps left of a rollout; returns metrics of the newest, or of the first skipped one.
 
-        A pass may take minutes: ``going_on`` is asked between two steps, and Stopped raised where it says no. A pass
-        that was broken off goes on where it was, in this process or in another one that restores it.
+        A pass may take minutes: ``going_on`` is called between two steps, and Stopped raised when it returns False. A
+        pass that was broken off continues later, in this process or in one that restores its state.
         """
         self.finite = True
         self._observe(prepared)
@@ -185,7 +185,7 @@ class Learning:
     # One optimizer step --------------------------------------------------------------------------------------------
 
     def learn_from(self, minibatch: Minibatch, env_steps: int) -> None:
-        """Take an optimizer step by a minibatch, and let its source know what came of it."""
+        """Take an optimizer step with a minibatch, and report its result to the minibatches' source."""
         finite = self.finite
         step = self.step(minibatch.batch, env_steps)
         self.minibatches.note_learned(minibatch, step.taken, step.metrics)
@@ -212,7 +212,7 @@ class Learning:
         rate = linear(o.learning_rate, o.learning_rate_final, env_steps / s.total_steps)
         return scaled(rate, s.learners, s.rate_scaling)
 
-    # What others see -----------------------------------------------------------------------------------------------
+    # Results -------------------------------------------------------------------------------------------------------
 
     def publish(self, published: Published, env_steps: int) -> int:
         """Publish the weights to act by, as learned from so many steps; returns their version."""
@@ -221,7 +221,7 @@ class Learning:
         return published.publish(self.weights.detach().cpu().numpy(), env_steps)
 
     def metrics(self) -> dict[str, Any]:
-        """Return what a report has besides the newest optimizer step's metrics: of the time since the last call."""
+        """Return metrics of the time since the last call, besides those of the newest optimizer step."""
         own = {**self.exchange.metrics(), **(self.norms.row() if self.norms else {})}
         return own | (self.secondary.metrics() if self.secondary else {})
 
@@ -239,12 +239,12 @@ class Learning:
         return own | (self.secondary.tensors() if self.secondary else {})
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Write what is too long for tensors into a checkpoint's folder; returns plain numbers; raises OSError."""
-        own = {"told": self._newest, **self.minibatches.save(folder)}  # "told": as older checkpoints have it
+        """Write large state into files of a checkpoint's folder; returns plain numbers; raises OSError."""
+        own = {"told": self._newest, **self.minibatches.save(folder)}  # "told": the key's name in older checkpoints
         return own | (self.secondary.save(folder) if self.secondary else {})
 
     def restore(self, saved: checkpoint.Checkpoint, goes_on: bool = False) -> None:
-        """Take back what ``tensors`` and ``save`` gave; ``goes_on``: simulators do so too, exactly where they stood."""
+        """Restore the state of ``tensors`` and ``save``; ``goes_on``: simulators continue exactly, too."""
         self.network.module.load_state_dict(saved.section("weights"))
         self.exchange.restore(saved.section("optimizer"))
         self.consumed.restore(saved.tensors["consumed"])

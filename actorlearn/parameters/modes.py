@@ -1,17 +1,16 @@
-"""The modes in which learners learn together, each described by a spec: everything that is asked of a mode.
+"""The modes in which learners learn together, each described by a spec with all its properties.
 
-Pure; never loads torch, so that the supervisor and the command line ask the same specs as a trainer. The class that a
-spec names in ``made_by`` is the mode's exchange: what it does to weights. The shipped modes come in by the door that is
-open to all:
+Pure; never loads torch, so that supervisor, command line and trainers use the same specs. ``made_by`` names the mode's
+exchange, the class that computes new weights. Modes are registered by entry points, the shipped ones too:
 
     [project.entry-points."actorlearn.modes"]
     averaging = "my_package.averaging_mode:SPEC"
 
 A topology names it: ``mode: averaging``. Keys of its own, if it has any, stand in a section of the same name.
 
-| mode   | weights                | whom a learner waits for    | exchange                                          |
+| mode   | weights                | a learner waits for         | exchange                                          |
 |--------|------------------------|-----------------------------|---------------------------------------------------|
-| alone  | its own                | nobody                      | ``alone.py``                                      |
+| alone  | its own                | none                        | ``alone.py``                                      |
 | sync   | the same everywhere    | all others, at every update | ``allreduce.py``: Stooke & Abbeel 2018, section 4.2 |
 | async  | in a store for all     | none                        | ``asynchronous.py``: there, section 4.3           |
 | gossip | its own, mixed         | none, or its in-peers       | ``gossip.py``: Assran et al. 2019                 |

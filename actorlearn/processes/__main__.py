@@ -1,8 +1,8 @@
 """Starts one process: ``python -m actorlearn.processes <role> <settings.json>``.
 
 Roles of a run are started by the supervisor, or by hand in a debugger with the same file; tasks answer one question
-and end. Both stand in ``worker/roles.py``. A module is imported only when it is asked for: simulators load torch only
-to run the policy themselves.
+and end. Both are listed in ``worker/roles.py``. Only the role's own module is imported: simulators load torch only to
+run the policy themselves.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """Let the kernel end this process when its parent, the guardian of the run, ends, however that happens."""
+    """Have the kernel kill this process when its parent, the guardian of the run, ends for any reason."""
     parent = os.environ.get("ACTORLEARN_PARENT_PID")
     if parent is None:
         return
@@ -44,12 +44,12 @@ def main(arguments: list[str]) -> int:
         return 2
     die_with_parent()
     path = arguments[1]
-    if isinstance(spec, RoleSpec):  # a task's output is read by whoever has asked
+    if isinstance(spec, RoleSpec):  # a task's output must reach the process that started it
         lose_what_finds_no_room()
     faulthandler.register(STACK_SIGNAL, all_threads=True)
     if isinstance(spec, RoleSpec) and spec.latency_bound and not set_slice(SLICE_NS):
         print("no time slice of its own, for which Linux 6.12 is needed: woken up late on a busy machine", flush=True)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's to understand
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the supervisor handles Ctrl-C
     run = spec.load()
     try:
         settings = all_settings.read(Path(path), spec.settings)

@@ -1,6 +1,6 @@
 """Stage 3 of 5: gathers the complete blocks of a rollout into one batch.
 
-Reads: the blocks of a rollout that is complete in all its parts (``processes/members.py`` says which).
+Reads: the blocks of a rollout that is complete in all its parts (``processes/members.py`` lists them).
 Writes: a ``Gathered``: the ``Batch`` on the trainer's device, rows shifted to "action -> outcome", and what is to be
 counted of it once it has been learned from. Where a learner has a replay, the batch has no observations
 (``processes/replay_storage.py`` stores them).
@@ -41,7 +41,7 @@ class Gathered:
     no_room: int = 0
     """Environment steps left out because the replay has no ring for their environments."""
     returns: RunningReturns | None = None
-    """The running returns that the scale of rewards goes on from, where rewards are scaled."""
+    """State of the reward scale after this rollout, where rewards are scaled."""
 
     @cached_property
     def steps(self) -> int:

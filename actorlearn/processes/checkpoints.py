@@ -1,8 +1,8 @@
-"""The checkpoints of one learner: saving the state of its trainer, and taking it up again, exactly or not.
+"""The checkpoints of one learner: saves the state of its trainer, and restores it, exactly or not.
 
 Reads and writes: the run's checkpoints folder (``parameters/checkpoint.py``). A checkpoint holds a trainer's state
-(``processes/state.py``) and, where all simulators have answered (``processes/simulator_snapshots.py``), where they
-stand and the weights by which they act: then a resumed run goes on as if it had not been interrupted.
+(``processes/state.py``) and, where all simulators have answered (``processes/simulator_snapshots.py``), their snapshots
+and the weights by which they act: then a resumed run continues as if it had not been interrupted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from actorlearn.worker.settings import TrainerSettings
 
 
 class Checkpoints:
-    """Saves the state of a trainer, and takes it up again."""
+    """Saves and restores the state of a trainer."""
 
     def __init__(
         self, settings: TrainerSettings, control: Control, state: TrainerState, snapshots: SimulatorSnapshots
@@ -35,17 +35,17 @@ class Checkpoints:
         self._settings, self._control, self._state, self._snapshots = settings, control, state, snapshots
         self._mode = mode_of(settings.exchange)
         self._saved_at = -1
-        """Environment steps of the newest checkpoint; -1: there is none of the weights as they are."""
+        """Environment steps of the newest checkpoint; -1: the present weights are not saved."""
         self._failed = False
         self._orders = 0
-        """Number of saves that have been ordered and made."""
+        """Number of ordered saves that have been made."""
         self._goes_on_from = ""
         """The checkpoint from which the run goes on exactly, with its simulators."""
 
     # Saving ----------------------------------------------------------------------------------------------------
 
     def take_snapshots(self) -> None:
-        """Have the simulators say where they stand, for the checkpoint that is to be saved."""
+        """Have the simulators take snapshots for the next checkpoint."""
         self._snapshots.take()
 
     def ordered(self, saves: int) -> None:
@@ -55,7 +55,7 @@ class Checkpoints:
             self.save_now()
 
     def weights_changed(self) -> None:
-        """Know that the weights are no more those of the newest checkpoint, though no steps have been counted since."""
+        """Mark the newest checkpoint as outdated, though no steps have been counted since."""
         self._saved_at = -1
 
     def save_last(self) -> None:
@@ -64,13 +64,13 @@ class Checkpoints:
             self.save_now()
 
     def save_now(self) -> None:
-        """Save what there is now, with snapshots of the simulators."""
+        """Save the present state, with snapshots of the simulators."""
         self.take_snapshots()
         self.save()
 
     def save(self) -> None:
-        """Save what there is now; where that fails a warning says so, and the checkpoint before stays."""
-        if self._goes_on_from and not self._state.members.rollouts.open:  # nobody has taken up what is saved there yet
+        """Save the present state; a failed save gives a warning, and the last checkpoint stays."""
+        if self._goes_on_from and not self._state.members.rollouts.open:  # its simulators have not continued yet
             self._say_saved(Path(self._goes_on_from))
             return
         self._saved_at = env_steps = self._state.counts.env_steps
@@ -116,7 +116,7 @@ class Checkpoints:
         return {}, {}
 
     def _more(self, folder: Path) -> dict[str, Any]:
-        """Write what is too long for tensors, and move what simulators have written there."""
+        """Write large state into files, and move the simulators' snapshots there."""
         return {**self._state.learning.save(folder), **self._snapshots.put(folder)}
 
     def _spared(self) -> set[int]:
@@ -129,7 +129,7 @@ class Checkpoints:
     # Taking up -------------------------------------------------------------------------------------------------
 
     def take_up(self) -> bool:
-        """Take up the checkpoint that this trainer goes on from; True where what its simulators act by is published."""
+        """Restore the checkpoint that this trainer continues from; True if its simulators' weights are published."""
         exactly = self._settings.goes_on_from if not self._state.counts.account.commits else ""
         saved, warnings = resumed(self._settings, self._state.learning.beat, exactly)
         for warning in warnings:

@@ -1,4 +1,4 @@
-"""Counts of a trainer: what all learners have learned from, the account of its own experience, scores of its games."""
+"""Counts of a trainer: steps and updates of all learners, the account of its own experience, scores of its games."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ class TrainerCounts:
         }
 
     def restore(self, state: Mapping[str, Any], exactly: bool, outlived: bool) -> None:
-        """Take back the state of a checkpoint, but for games that have not ended.
+        """Restore the state of a checkpoint, without unfinished games.
 
-        The account goes on with that of a run that has ended, where nothing has been committed in this one; else with
-        that of a trainer that has died, whose steps since the checkpoint are rolled back unless what it learned
-        ``outlived`` it. Steps that were in flight are dropped unless their simulators go on ``exactly``.
+        If this run has committed nothing yet, the account is the checkpoint's (a resumed run). Otherwise it is the one
+        in memory of the dead trainer, whose steps since the checkpoint are rolled back unless its weights ``outlived``
+        it. Steps in flight are dropped unless their simulators continue ``exactly``.
         """
         self.env_steps, self.updates = state["env_steps"], state["updates"]
         self.episodes.finished = state["episodes_finished"]

@@ -1,7 +1,7 @@
-"""Plays whole games with frozen weights and reports raw scores; training never waits for it, the end of a run does.
+"""Plays whole games with fixed weights and reports raw scores. Training never waits for it; the end of a run does.
 
-Reads: published weights, one version per evaluation, and one of each learner where learners have weights of their own.
-Writes: ``Evaluated`` messages. Refuses to know: blocks, rollouts.
+Reads: published weights, one version per evaluation, of each learner where learners have weights of their own.
+Writes: ``Evaluated`` messages. Knows no blocks and no rollouts.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ SECONDARY = "secondary"
 def play(
     policy: Policy, env: EnvSettings, episodes: int, greedy: bool, seed: int, beat: Callable[[], object] = lambda: None
 ) -> Iterator[float | None]:
-    """Yield raw scores of exactly ``episodes`` whole games, and None after each step so that a caller can breathe.
+    """Yield raw scores of exactly ``episodes`` whole games, and None after each step, for the caller's other work.
 
-    The games are dealt to the environments beforehand. Taking the first to finish instead would favour short games.
-    ``beat`` shows a sign of life between environments.
+    The games are divided among the environments beforehand; taking the first to finish would favour short games.
+    ``beat`` is called between environments.
     """
     count = min(episodes, ENVIRONMENTS)
     left = np.array([len(range(i, episodes, count)) for i in range(count)])
@@ -70,7 +70,7 @@ def play(
 
 
 class PublishedWeights:
-    """The published weights of the learners there are now, as their segments come and go."""
+    """The published weights of the present learners."""
 
     def __init__(self, weights: Shm | ByLearner[Shm]) -> None:
         """Open ``weights`` (EvaluatorSettings.weights); of several, the first learner's until an order lists them."""
@@ -86,7 +86,7 @@ class PublishedWeights:
         self._opened = {trainer: self._opened[trainer] for trainer in trainers if trainer in self._opened}
         for trainer in trainers:
             if trainer not in self._opened:
-                with suppress(FileNotFoundError):  # it left since the order was written: the next one says so
+                with suppress(FileNotFoundError):  # it has left since; the next order will not list it
                     own = weights.of(trainer.learner) if isinstance(weights, ByLearner) else weights
                     self._opened[trainer] = open_weights(own)
 
@@ -113,16 +113,16 @@ def _newest(published: WeightSource) -> tuple[int, Tensor] | None:
 
 
 def players(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return who plays, by name: of several learners each by itself, and in any case their average."""
+    """Return the weights to play, by name: the average, and, of several learners, each one's."""
     together = {AVERAGE: torch.stack(list(weights.values())).mean(0)}
     return {**weights, **together} if len(weights) > 1 else together
 
 
 class EvaluationSchedule:
-    """Plays are due each time the steps pass a multiple of `every_steps`, however late the one before was, and last."""
+    """Schedule of evaluations: one each time the steps pass a multiple of `every_steps`, and one at the end."""
 
     def __init__(self, every_steps: int) -> None:
-        """The first weights that are seen are not due: they are those of a run just begun, resumed, or long at work."""
+        """Start without an evaluation of the first weights seen, which may be at any point of a run."""
         self._every_steps = every_steps
         self._next_steps: int | None = None
         self._played_steps = 0

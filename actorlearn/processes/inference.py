@@ -34,13 +34,13 @@ class Server:
         self.batching = Batching(settings.batch_rows, settings.deadline_ms)
 
     def follow(self, members: Sequence[Member]) -> None:
-        """Follow the members: map new simulators' segments, let go of those that are gone."""
+        """Follow the list of members: map new simulators' segments, unmap those of ended ones."""
         own = [member for member in members if member.server == self.number]
         self.members = open_members(own, self.members)
         self.wakeups.follow({member.id.socket_id: member.wakeup.file for member in own if member.wakeup})
 
     def answer(self, policy: Policy, beat: Callable[[], object] = lambda: None) -> bool:
-        """Answer every row whose turn it is; False when there was none. ``beat`` is called between batches of them."""
+        """Answer every row that is due; False when there was none. ``beat`` is called between batches of them."""
         answered, members = False, list(self.members.values())
         for asked in self.batching.batches(members):
             policy.act(asked, member=members.index(asked[0][0]))
@@ -72,7 +72,7 @@ def run(settings: InferenceSettings) -> None:
         if worker.control.ordered:
             server.follow(worker.control.order.members)
             worker.control.applied()
-        answered = server.answer(policy, worker.progress.beat)  # rows there are only once weights have been published
+        answered = server.answer(policy, worker.progress.beat)  # rows exist only after weights have been published
         worker.timings.add("infer")
         if not answered:
             waiter.wait(server.batching.sleep_ms(POLL_MS))

@@ -49,21 +49,21 @@ class RolloutMembers:
         self.playing: dict[str, Blocks] = {}
         """Members admitted to a rollout, by socket id, in the order of the newest list."""
         self.gone: dict[str, Blocks] = {}
-        """Members that have left or died, and whose complete blocks are still to be learned from."""
+        """Members that have left or died, with complete blocks that are not learned from yet."""
         self.pending: dict[str, Blocks] = {}
         """Members that are to be admitted with the next rollout."""
         self.released: list[str] = []
-        """Peer ids of members whose segments are needed no more, until the supervisor has their names."""
+        """Socket ids of members whose segments are no longer needed, until the supervisor has been told."""
         self.ids: dict[str, ProcessId] = {}
         """Identities of all members above, by socket id."""
         self.listed: list[str] = []
-        """Peer ids of the newest list."""
+        """Socket ids of the newest list."""
 
     def follow(self, members: Sequence[Member], leaving: Sequence[str], gone: Sequence[Member] = ()) -> None:
         """Follow the newest list of members: from the next rollout on for arrivals, at once for the dead.
 
-        ``leaving`` names processes that are to finish; ``gone`` lists the dead that nobody has released yet, of whom
-        some may be of the time of another trainer.
+        ``leaving`` names processes that must finish; ``gone`` lists ended simulators that are not released yet, some of
+        which may have ended under an earlier incarnation of the trainer.
         """
         known = {**self.playing, **self.pending, **self.gone}
         listed = open_members(members, known)
@@ -93,8 +93,8 @@ class RolloutMembers:
     def parts(self) -> list[Part] | None:
         """Return the blocks that make the next batch, by their simulators' numbers; None while one is being written.
 
-        The order is the same whoever has died meanwhile: a trainer that takes up a rollout of which another one has
-        made some minibatches draws the rest from the same rows.
+        Deaths do not change the order: a restarted trainer that finishes a half-learned rollout draws the remaining
+        minibatches from the same rows.
         """
         parts, rollout = [], self.next
         for socket_id, blocks in sorted({**self.gone, **self.playing}.items(), key=lambda member: member[1].number):
@@ -128,11 +128,11 @@ class RolloutMembers:
         self.rollouts.raise_to(self.next + self.open_rollouts)
 
     def unblock(self) -> None:
-        """Open a rollout, or pass over one, where no batch can come of the next rollout otherwise.
+        """Open a rollout, or skip one, where otherwise no batch would ever be complete.
 
-        Called while there is nothing to learn from. That is so while members play, and then there is nothing to do. But
-        nobody plays when nobody takes part yet, when a trainer died before it opened the next rollout, and when all who
-        took part have died while those who live join later.
+        Called while no batch is complete. Usually members are playing, and nothing is done. No member plays when none
+        takes part yet, when a trainer died before it opened the next rollout, or when all participants have died and
+        living members join later.
         """
         playing = self.playing.values()
         taking_part = any(blocks.takes_part(self.next) for blocks in playing)
@@ -156,9 +156,9 @@ class RolloutMembers:
             self.released.append(socket_id)
 
     def _admit(self) -> None:
-        """Let those that are ready take part, from the first rollout that is not open yet.
+        """Let ready members take part, from the first rollout that is not open yet.
 
-        Where nobody takes part, at the start or when all have died, that is the rollout to be learned next.
+        Where no member takes part, at the start or when all have died, that is the rollout to be learned next.
         """
         first_rollout = max(self.rollouts.open, self.next) if self.playing else self.next
         admitted = self._admissible()
@@ -169,7 +169,7 @@ class RolloutMembers:
         self.pending = {socket_id: blocks for socket_id, blocks in self.pending.items() if socket_id not in admitted}
 
     def _admissible(self) -> dict[str, Blocks]:
-        """Waiting members that are ready; none while nobody takes part and one is not, so that all begin together."""
+        """Return pending members that are ready; none while no member takes part and one is not, to begin together."""
         ready = {socket_id: blocks for socket_id, blocks in self.pending.items() if blocks.ready}
         return ready if self.playing or len(ready) == len(self.pending) else {}
 

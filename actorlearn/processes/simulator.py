@@ -41,9 +41,9 @@ class Group:
         self.timestep = -1
         """Newest timestep whose observation is written; -1 before the first."""
         self.between_rollouts = True
-        """Whether the next thing to do is to begin a rollout, once it is open."""
+        """Whether the group must begin a rollout next, once it is open."""
         self.standing: Standing | None = None
-        """The snapshot it goes on from, until it stands there."""
+        """Snapshot to continue from, until that is done."""
 
     def advance(self) -> str:
         """Write one more row if it is this group's turn; returns waiting, observed, completed or left."""
@@ -135,7 +135,7 @@ def run(settings: SimulatorSettings) -> None:
 
 
 def _advance(group: Group, policy: Policy | None, wakeups: Wakeups, worker: Worker) -> str:
-    """Advance a group and wake the process that waits for it; returns what ``Group.advance`` does."""
+    """Advance a group and wake the process that waits for it; returns the result of ``Group.advance``."""
     result = group.advance()
     worker.timings.add("simulate")
     if result == "completed":
@@ -151,7 +151,7 @@ def _advance(group: Group, policy: Policy | None, wakeups: Wakeups, worker: Work
 def _started(
     groups: Sequence[Group], seeds: Sequence[Sequence[int]], settings: SimulatorSettings, worker: Worker
 ) -> bool:
-    """Bring all environments to where they begin or go on; False after a SIGTERM meanwhile."""
+    """Bring all environments to their first row, or to a snapshot's; False after a SIGTERM meanwhile."""
     if settings.resumes:
         try:
             restore(Path(settings.resumes), groups, answers_itself=not settings.inference_wakeup)

@@ -1,7 +1,7 @@
-"""A trainer's link to its simulators: it follows orders about them, wakes them when they may go on, waits for them.
+"""A trainer's link to its simulators: follows orders about them, wakes them when they may continue, waits for them.
 
-Reads: orders. Writes: through ``processes/members.py`` the words of membership; wakes members; tells the supervisor
-whose segments may be removed.
+Reads: orders. Writes: through ``processes/members.py`` the words of membership; wakes members; reports to the
+supervisor the segments that may be removed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SimulatorLink:
         self._say_released()
 
     def unblock(self) -> None:
-        """Open a rollout, or pass over one, where no batch can come of the next one otherwise."""
+        """Call ``RolloutMembers.unblock``, and report members that it released."""
         self._members.unblock()
         self._say_released()
 

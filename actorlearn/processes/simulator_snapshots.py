@@ -1,8 +1,8 @@
-"""Snapshots of all simulators of a learner: asked for, awaited, and moved into a checkpoint.
+"""Snapshots of all simulators of a learner: requested, awaited, and moved into a checkpoint.
 
 Reads: the word ``held`` of every member. Writes: the words ``hold`` and ``hold_from``; moves the files that simulators
-write (``processes/snapshots.py``) into the folder of a checkpoint. From such a checkpoint a run goes on as if it had
-not been interrupted. Where one simulator does not answer, the checkpoint is made without them, and says why.
+write (``processes/snapshots.py``) into the folder of a checkpoint. From such a checkpoint a run continues as if it had
+not been interrupted. If a simulator does not answer, the checkpoint is made without snapshots, and records the reason.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ Value = TypeVar("Value")
 
 
 class SimulatorSnapshots:
-    """The snapshots of all simulators of a learner that were asked for last."""
+    """The newest requested snapshots of all simulators of a learner."""
 
     def __init__(
         self, folder: str, members: RolloutMembers, wake: Callable[[], object], wait: Callable[[], bool]
     ) -> None:
-        """Have simulators write to this folder, which is there only meanwhile; none: there are to be no snapshots.
+        """Have simulators write to this temporary folder; empty: take no snapshots.
 
-        ``wake`` wakes them; ``wait`` sleeps a little and follows the members, and is False when it is time to end.
+        ``wake`` wakes them; ``wait`` sleeps a little and follows the members, and returns False when told to end.
         """
         self._folder = Path(folder) if folder else None
         self._members, self._wake, self._wait = members, wake, wait
         self._taken: list[ProcessId] = []
         self.inexact = "checkpoint.exact is false"
-        """Why there are none of all simulators; empty where there are."""
+        """Reason why there are no snapshots of all simulators; empty where there are."""
         self._complained = False
         self._clear()
 
     def take(self) -> None:
-        """Have every simulator take one, with its rows from the rollout on that is to be learned next."""
+        """Have every simulator take a snapshot, with its rows from the next rollout on."""
         self._taken = []
         if self._folder is None:
             return
         if not self._members.rollouts.open:
-            self.inexact = ""  # nobody has begun: all follows from seeds
+            self.inexact = ""  # no simulator has begun: all follows from the seeds
             return
         if against := self._against():
             self.inexact = against
@@ -73,11 +73,11 @@ class SimulatorSnapshots:
             self._taken = [self._members.ids[socket_id] for socket_id in self._members.playing]
 
     def give_up(self, why: str) -> None:
-        """Leave the snapshots out of the next checkpoint, because something else that they need is not to be had."""
+        """Leave the snapshots out of the next checkpoint, for this reason."""
         self.inexact = why
 
     def _awaited(self, number: int) -> str:
-        """Wait until all have answered; says why there is no snapshot of all, nothing where there is."""
+        """Wait until all have answered; returns the reason if a snapshot is missing, else an empty text."""
         deadline_s = time.monotonic() + PATIENCE_S
         while not (said := self._against(number)) and (late := self._late(number)):
             if time.monotonic() >= deadline_s:
@@ -87,7 +87,7 @@ class SimulatorSnapshots:
         return said
 
     def _against(self, number: int = FAR) -> str:
-        """Say what stands in the way of a snapshot of all simulators, of this number; empty where nothing does."""
+        """Return the reason why snapshot ``number`` cannot be taken of all simulators; empty where it can."""
         playing = self._members.playing
         for socket_ids, why in (
             (self._members.gone, "has ended"),
@@ -122,7 +122,7 @@ class SimulatorSnapshots:
         return {"inexact": self.inexact, "simulators": msgspec.to_builtins(taken)}
 
     def complaint(self) -> str:
-        """Return, once, what a person should see of a checkpoint that was to have snapshots and has none."""
+        """Return, once, a warning for the user about a checkpoint without its snapshots; empty for none."""
         if self._folder is None or not self.inexact or self._complained:
             return ""
         self._complained = True

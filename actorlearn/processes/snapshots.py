@@ -1,13 +1,13 @@
-"""Snapshots of where a simulator stands: taken between two steps, written to a file, and gone on from by another one.
+"""Snapshots of a simulator's state: taken between two steps, written to a file, and continued from by another process.
 
-Reads: the words ``hold`` and ``hold_from``, by which the trainer asks; environments, starts and rows of the groups.
-Writes: a file ``<name>.npz`` of plain arrays, put in place by one rename, and then the word ``held``. Or, in a
-simulator that goes on from one, its rows, as soon as the trainer has admitted it to the rollout they begin with.
+Reads: the words ``hold`` and ``hold_from``, the trainer's request; environments, starts and rows of the groups.
+Writes: a file ``<name>.npz`` of plain arrays, put in place by one rename, and then the word ``held``. A simulator that
+continues from a snapshot writes its rows once the trainer has admitted it to the rollout they begin with.
 
-Rows whose actions had been carried out are answered again by an inference server before their groups go on: another
-group may have stood before the action of that same timestep, and what it gets is drawn together with the others'. That
-gives the same actions again; what the file has of them is written once more over the answers, so that rows always hold
-what was done. A simulator with a policy of its own answers each group for itself, and leaves them as they are.
+An inference server answers again even rows whose actions were already carried out, before their groups continue:
+another group may have been waiting for its action of the same timestep, and a batch's actions are drawn together. The
+answers are the same as before; the file's values are then written over them, so that rows always hold the actions that
+were carried out. A simulator with its own policy answers each group by itself, and skips this.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Standing:
     placed: bool = False
 
     def go_on(self, group: Group) -> str:
-        """Bring a group as far to these rows as can be done now; returns what ``Group.advance`` does."""
+        """Bring a group as close to these rows as is possible now; returns a result as ``Group.advance`` does."""
         blocks = group.blocks
         if blocks.joined < 0:
             return "waiting"
@@ -110,7 +110,7 @@ class Snapshots:
 
     @property
     def due(self) -> bool:
-        """Whether the trainer has asked, and all groups stand where they can be taken."""
+        """Whether the trainer has requested a snapshot, and all groups are at a point where it can be taken."""
         return self._rollouts.hold > abs(self._blocks.held) and all(group.standing is None for group in self._groups)
 
     def answer(self) -> str:
@@ -131,7 +131,7 @@ class Snapshots:
 
 
 def taken(groups: Sequence[Group], number: int, since: int) -> Arrays:
-    """Arrays of where groups stand, with their rows from a rollout on; raises what an environment raises."""
+    """Return the state of groups as arrays, with rows from a rollout on; raises any exception of an environment."""
     blocks = groups[0].blocks
     arrays = {"number": np.array(number), "since": np.array(since), "shape": blocks.segment["shape"][1:4]}
     for group in groups:
@@ -151,7 +151,7 @@ def restore(path: Path, groups: Sequence[Group], answers_itself: bool) -> None:
             arrays = dict(kept)
         for group in groups:
             _restore(group, arrays, answers_itself)
-    except Exception as error:  # the file may be anybody's, and an environment may raise anything
+    except Exception as error:  # the file is not trusted, and an environment may raise anything
         for group in groups:
             group.standing = None
         raise ValueError(f"{path}: {type(error).__name__}: {error}") from error
@@ -210,7 +210,7 @@ def _below(prefix: str, arrays: Arrays) -> Arrays:
 
 
 def write(path: Path, arrays: Arrays) -> None:
-    """Put a file in place; whoever keeps it flushes it to the disk."""
+    """Write a file and rename it into place; not flushed: the checkpoint that takes it does that."""
     file = io.BytesIO()
     np.savez(file, allow_pickle=False, **arrays)
     write_atomically(path, file.getvalue(), durable=False)

@@ -52,8 +52,8 @@ class TrainerState:
     def acting(self) -> tuple[dict[str, Tensor], dict[str, int]]:
         """Return the weights by which open rollouts are played, and the steps they were published at, by version.
 
-        Without the newest where it is what was learned last, as it is but for a pass that was broken off. Raises
-        NotKeptError where a version is not kept any more, and after such a pass unless a replay is learned from.
+        The newest version is left out where it equals the learner's weights, as always except after a pass that was
+        broken off. Raises NotKeptError where a version is no longer kept, and after such a pass without a replay.
         """
         rollouts, newest = self.members.rollouts, self.published.version
         versions = {newest, *(rollouts.version(rollout) for rollout in range(self.members.next, rollouts.open))}
@@ -69,9 +69,9 @@ class TrainerState:
         return tensors, {str(version): steps for version, (_, steps) in kept.items()}
 
     def restore(self, saved: Checkpoint, exactly: bool, outlived: bool) -> None:
-        """Take back a checkpoint; ``exactly``: with its simulators, which go on where they stood.
+        """Restore a checkpoint; ``exactly``: its simulators continue from their snapshots.
 
-        ``outlived``: what a trainer learns stays when it dies (``parameters/modes.py``).
+        ``outlived``: a trainer's weights survive its death (``parameters/modes.py``).
         """
         begins = not self.counts.account.commits
         self.learning.restore(saved, exactly)

@@ -60,9 +60,9 @@ class Trainer:
     _unlearned: Gathered | None = field(default=None, init=False)
     """A rollout whose learning another learner's end broke off."""
     _known: Position = field(default=Position(), init=False)
-    """The position up to which others have what was learned before this trainer's time; mostly nowhere."""
+    """Position up to which other learners have the weights of an earlier incarnation; mostly the beginning."""
     _pulls: int = field(default=0, init=False)
-    """Number of looks at what others have learned, while the next rollout is gathered."""
+    """Number of pulls of other learners' changes while the next rollout is being played."""
 
     def run(self) -> None:
         """Learn until total_steps, a drain order or SIGTERM."""
@@ -81,7 +81,7 @@ class Trainer:
                 continue
             try:
                 draining = self._update(gathered) if gathered is not None else self._say_draining()
-            except PeerLost:  # what was learned so far stays; the rollout is learned with those who are left
+            except PeerLost:  # steps taken so far stay; the rollout is continued with the remaining learners
                 self.peers.part()
                 self._unlearned = gathered
             except Stopped:  # the rollout stays in flight: what was learned of it counts no steps
@@ -91,7 +91,7 @@ class Trainer:
         self._finish(draining)
 
     def _update(self, gathered: Gathered) -> bool:
-        """Learn from a rollout and let all who wait go on; True where a learner drains instead, and nobody learns."""
+        """Learn from a rollout and wake waiting simulators; True where a learner drains instead, and none learns."""
         prepared = self.learning.prepare(gathered.batch)
         self.worker.timings.add("learn")
         agreed = self._agree(gathered, prepared)
@@ -137,7 +137,7 @@ class Trainer:
         return None
 
     def _agree(self, gathered: Gathered, prepared: Batch) -> Agreed:
-        """Announce what this learner is about to learn, and return what all do; in mode sync it waits for all."""
+        """Announce this learner's batch, and return the learners' agreement; in mode sync it waits for all."""
         steps = self.learning.optimizer_steps_from(prepared, self.counts.env_steps, self.counts.account.steps.used)
         agreed = self.learning.exchange.agree(gathered.steps, steps)
         self.worker.timings.add("wait")
@@ -152,7 +152,7 @@ class Trainer:
         return env_steps // every > self.counts.env_steps // every
 
     def _say_draining(self) -> bool:
-        """Announce to the other learners that this one leaves; True once nobody learns with it any more."""
+        """Announce to the other learners that this one leaves; True once none learns with it any more."""
         return self.learning.exchange.agree(0, 0, True).draining
 
     def _learn(self, gathered: Gathered, prepared: Batch) -> None:
@@ -168,7 +168,7 @@ class Trainer:
         self.reports.note_learned(metrics, lags(gathered.batch, self.published.version))
 
     def _count(self, gathered: Gathered, agreed: Agreed) -> None:
-        """Count what was learned, by this learner and by all; raise where it has come to nothing too often."""
+        """Count the learned steps of this learner and of all; raises after too many skipped updates in a row."""
         self.counts.count_learned(agreed, gathered.steps)
         self._finish_rollout(gathered)
         if self.learning.finite:
@@ -229,7 +229,7 @@ class Trainer:
         account.rollouts_learned = max(account.rollouts_learned, position.rollout)
 
     def _count_known(self, gathered: Gathered) -> None:
-        """Count a rollout learned before this trainer's time; others may have traces of what is used no more."""
+        """Count a rollout that an earlier incarnation learned; other learners may have mixed its weights."""
         steps = self.counts.account.steps
         played, used = gathered.steps + gathered.stale, self._known.used - steps.used
         stale = played - used if self.peers.in_step else 0
@@ -241,7 +241,7 @@ class Trainer:
         self.link.open_next()
 
     def _pull(self) -> None:
-        """Publish what others have learned meanwhile, every ``pull_rows`` rows of the rollout that is being played."""
+        """Take and publish other learners' changes, every ``pull_rows`` rows of the rollout that is being played."""
         if not self.settings.pull_rows:
             return
         pulls = self.members.rows() // self.settings.pull_rows
@@ -252,7 +252,7 @@ class Trainer:
     # The begin, orders, the end --------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Take up a checkpoint, or save the first; say that this trainer is ready, and hear who has died."""
+        """Restore a checkpoint, or save the first; report this trainer as ready, and read the first orders."""
         acting = self.settings.resume and self.checkpoints.take_up()
         if not acting:
             self._publish()
@@ -276,7 +276,7 @@ class Trainer:
     def _finish(self, draining: bool) -> None:
         if self.reports.pending:
             self._report()
-        if self.peers.in_step:  # nothing is left to bring home; and nobody is to wait while this one saves
+        if self.peers.in_step:  # no local steps are left to merge, and others must not wait for the save
             self.learning.exchange.close()
         else:
             with suppress(Stopped):
@@ -294,7 +294,7 @@ class Trainer:
 
 
 def make(settings: TrainerSettings) -> Trainer:
-    """Make a trainer and all its parts; who is given whom is said here, and nowhere else."""
+    """Make a trainer and all its parts, and connect them; the only place that does."""
     worker = Worker(settings)
     account, episodes = Account(Segment.open(settings.account.file)), Episodes()
     learning = make_learning(settings, account, worker.alive)

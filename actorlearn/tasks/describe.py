@@ -1,4 +1,4 @@
-"""Answers what a plan needs to know of an environment and a network, so that the planner imports neither.
+"""Describes an environment and a network for a plan, so that the planner imports neither.
 
 Reads its settings; prints one line of JSON: shapes, actions, columns and number of weights, or an error.
 """
@@ -26,7 +26,7 @@ RULE = "a network returns one tensor per head (actorlearn/models/interface.py)"
 
 
 def run(settings: DescribeSettings) -> None:
-    """Build each part once and print what it is; exits 2 with ``{"error": …}`` when one cannot be built."""
+    """Build each part once and print its description; exits 2 with ``{"error": …}`` when one cannot be built."""
     try:
         check_devices(settings.devices)
         spec = env_spec(settings.env)

@@ -45,7 +45,7 @@ def run(settings: EvaluateSettings) -> None:
 
 
 def newest_opened(root: Path, behind_steps: int | None) -> tuple[dict[str, Checkpoint], list[str]]:
-    """Open what ``newest_of_each`` finds; chosen again where a run at work removes it meanwhile."""
+    """Open the checkpoints that ``newest_of_each`` finds; finds them again if a living run removes one meanwhile."""
 
     def take(chosen: tuple[dict[str, Found], list[str]]) -> tuple[dict[str, Checkpoint], list[str]]:
         return {name: opened(own) for name, own in chosen[0].items()}, chosen[1]

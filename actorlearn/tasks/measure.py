@@ -1,6 +1,6 @@
-"""Measures one part of a topology alone: simulation, inference or learning, and nothing else in the process.
+"""Measures one part of a topology alone in its process: simulation, inference or learning.
 
-Reads its settings; prints one line of JSON with steps a second. What is measured is the code that runs use.
+Reads its settings; prints one line of JSON with steps per second. Measures the same code that runs use.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _learn_from_replay(settings: MeasureSettings, stored: TrainerReplay) -> floa
     rollouts = -(-max(REPLAYED // environments, least) // ROLLOUT)
     shape = msgspec.structs.replace(stored.shape, size=rollouts * ROLLOUT, margin=ROLLOUT + 1)
     with closing(reserve(f"alone-{os.getpid()}", segment_bytes(replay_fields(shape)))) as folder:
-        numbers = msgspec.structs.replace(stored.settings, secondary_batch_size=0)  # who acts is measured
+        numbers = msgspec.structs.replace(stored.settings, secondary_batch_size=0)  # the acting learner is measured
         small = msgspec.structs.replace(stored, segment=Shm(str(folder.path / "replay")), shape=shape, settings=numbers)
         Segment.create(folder.path / "replay", replay_fields(shape)).close()
         learning = make(msgspec.structs.replace(trainer, optimizer=to_rest(trainer.optimizer), replay=small))
