@@ -25,7 +25,7 @@ from actorlearn.models.make import make as make_model
 from actorlearn.models.make import set_layout
 from actorlearn.optim.schedules import for_batches
 from actorlearn.parameters.interface import Position
-from actorlearn.parameters.published import Published
+from actorlearn.parameters.published import open_publisher
 from actorlearn.replay.buffer import Replay
 from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import PRIORITIES
@@ -118,7 +118,7 @@ def _secondary(
     )
     learning = _replaying(settings, algorithm, numbers, replay, Position, beat, beside=True)
     assert stored.secondary is not None  # with batches of its own it publishes weights of its own
-    return Secondary(learning, Published(Segment.open(stored.secondary.file)))
+    return Secondary(learning, open_publisher(stored.secondary))
 
 
 def open_replay(replay: TrainerReplay, algorithm: OffPolicySettings) -> Replay:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from actorlearn.algorithms.interface import Batch
 from actorlearn.parameters.checkpoint import Checkpoint
-from actorlearn.parameters.published import Published
+from actorlearn.parameters.published import WeightSink
 
 if TYPE_CHECKING:
     from actorlearn.learning.update import Learning
@@ -31,7 +31,7 @@ class Secondary:
     """A learner of its own and where its weights are published; its primary calls it, and reports and saves it."""
 
     learning: Learning
-    published: Published
+    published: WeightSink
 
     def pass_over(self, batch: Batch, env_steps: int, rollout: int, going_on: Callable[[], bool]) -> dict[str, float]:
         """Learn from as many transitions as the primary; optimizer steps that are not finite are skipped."""

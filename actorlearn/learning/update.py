@@ -26,7 +26,7 @@ from actorlearn.parameters import checkpoint
 from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.interface import Exchange, Learner, Position, Present, Stopped
 from actorlearn.parameters.modes import make as make_exchange
-from actorlearn.parameters.published import Published
+from actorlearn.parameters.published import WeightSink
 from actorlearn.parameters.settings import AloneExchangeSettings, ExchangeSettings
 from actorlearn.worker.settings import TrainerSettings
 
@@ -214,7 +214,7 @@ class Learning:
 
     # Results -------------------------------------------------------------------------------------------------------
 
-    def publish(self, published: Published, env_steps: int) -> int:
+    def publish(self, published: WeightSink, env_steps: int) -> int:
         """Publish the weights to act by, as learned from so many steps; returns their version."""
         if self.secondary:
             self.secondary.publish(env_steps)

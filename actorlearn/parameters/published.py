@@ -62,6 +62,28 @@ class WeightSource(Protocol):
         """
 
 
+class WeightSink(Protocol):
+    """Weights that a learner publishes; one process at a time."""
+
+    @property
+    def version(self) -> int:
+        """Newest complete version; -1 before the first."""
+
+    def go_on_after(self, version: int) -> None:
+        """Number the versions to come above this one, which an earlier life of the run has published."""
+
+    def publish(self, weights: NDArray[np.float32], env_steps: int) -> int:
+        """Publish the next version [size] and return its number; never waits for a reader."""
+
+    def kept(self, versions: Collection[int]) -> dict[int, tuple[NDArray[np.float32], int]]:
+        """Return copies of those of these versions that are still there, with their environment steps."""
+
+
+def open_publisher(address: Shm) -> WeightSink:
+    """Open published weights for writing; raises FileNotFoundError where their segment is not there."""
+    return Published(Segment.open(address.file))
+
+
 def open_weights(address: Shm) -> WeightSource:
     """Open published weights for reading; raises FileNotFoundError where there are none (any more)."""
     return Published(Segment.open(address.file))

@@ -22,7 +22,7 @@ from actorlearn.memory.rollout import Rollouts
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.parameters.interface import Agreed, PeerLost, Position, Stopped
-from actorlearn.parameters.published import Published
+from actorlearn.parameters.published import WeightSink, open_publisher
 from actorlearn.processes.batches import Gathered, Gatherer
 from actorlearn.processes.checkpoints import Checkpoints
 from actorlearn.processes.counts import TrainerCounts
@@ -53,7 +53,7 @@ class Trainer:
     storage: ReplayStorage | None
     """Storage of rollouts before they are learned from, for algorithms that learn from a replay."""
     rewards: RewardScale | None
-    published: Published
+    published: WeightSink
     counts: TrainerCounts
     checkpoints: Checkpoints
     reports: Reports
@@ -308,7 +308,7 @@ def make(settings: TrainerSettings) -> Trainer:
     storage = ReplayStorage(replay) if replay is not None else None
     columns, most_lag = learning.columns if storage is None else (), dropped_beyond(algorithm)
     counts = TrainerCounts(account, episodes)
-    published = Published(Segment.open(settings.weights.file))
+    published = open_publisher(settings.weights)
     state = TrainerState(learning, counts, members, published, rewards)
     snapshots = SimulatorSnapshots(settings.states, members, link.wake_all, link.wait_following)
     return Trainer(
