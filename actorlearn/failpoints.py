@@ -1,6 +1,6 @@
 """Failpoints: named places between two stores where a test ends or stops a process, or has a disk take no more bytes.
 
-Knows nothing of those who import it. Unarmed, a failpoint is one look at an empty tuple. It is armed by a variable of
+Knows none of its callers. Unarmed, a failpoint is one look at an empty tuple. It is armed by a variable of
 tests, read once when this module is imported and inherited by the processes of a run, or within a process by ``armed``:
 
     ACTORLEARN_FAILPOINTS="trainer.committed=kill@3;files.write=nospace@2+"
@@ -11,7 +11,7 @@ from then on). Several may name one place. The actions:
 =========  =============================================================================================================
 raise      raise ``Killed``, which no handler of ours takes for an error: what stands in for SIGKILL in a test's process
 kill       SIGKILL to this process
-stop       SIGSTOP to this process, until somebody sends SIGCONT
+stop       SIGSTOP to this process, until it gets a SIGCONT
 sleep:S    sleep for S seconds
 nospace    raise OSError ENOSPC
 short      of bytes: only the first half is passed on, as a kernel may take it; where callers look at how many it took

@@ -178,7 +178,7 @@ class HardCopySettings(OffPolicySettings, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmSpec(Spec):
-    """An algorithm, as all but the trainer and who acts know it; made by calling its class with its settings."""
+    """An algorithm, described without loading it; made by calling its class with its settings."""
 
     methods = ("heads", "columns", "act", "prepare", "loss")
     described_in = "actorlearn/algorithms/interface.py"

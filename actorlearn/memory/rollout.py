@@ -1,4 +1,4 @@
-"""Blocks of experience: what a row means, who writes which column, and whose turn it is.
+"""Blocks of experience: the meaning of a row, the writer of each column, and the words that order their turns.
 
 A row ``t`` of a block holds, for the B environments of one simulator group:
 

@@ -93,7 +93,7 @@ class Sync(Exchange):
     """The exchange of one of several learners that take every step together."""
 
     def __init__(self, settings: SyncExchangeSettings, learner: Learner, hash_every: int = HASH_EVERY) -> None:
-        """Take the place at the rendezvous; waits for nobody yet."""
+        """Take this learner's place at the rendezvous; does not wait yet."""
         self.settings, self.learner, self.hash_every = settings, learner, hash_every
         self.weights = learner.weights
         self.own = Alone(

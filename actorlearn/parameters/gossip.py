@@ -141,7 +141,7 @@ class Gossip(Exchange):
 
         `messages_refused`: messages since the last call whose weights could not be used.
 
-        `consensus_distance` is the l2 norm from the own newest message to the mean of everybody's; `gradient_cosine`
+        `consensus_distance` is the l2 norm from the own newest message to the mean of all; `gradient_cosine`
         is of each pair.
         """
         stale, waited_s = self._staleness, self._waited_s

@@ -192,11 +192,11 @@ class _Alone(ModeSpec):
 
     @property
     def asked_as(self) -> str:
-        """Mode sync, in which one learner has nobody to wait for."""
+        """Mode sync: a sole learner is sync without others to wait for."""
         return "sync"
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
-        """Say nothing: there is nobody to exchange with."""
+        """Return settings without addresses: there are no other learners."""
         return AloneExchangeSettings()
 
 

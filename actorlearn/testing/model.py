@@ -64,7 +64,7 @@ class ModelContract:
         assert all(torch.isfinite(output).all() for output in outputs.values())
 
     def test_weights_depend_on_the_seed_alone(self) -> None:
-        """Every process constructs the network, and whoever acts before the first weights are published acts alike."""
+        """Equal seeds give equal weights in every process, also before the first weights are published."""
         before = torch.random.get_rng_state()
         first, again, other = (flatten(self.network(seed))[0] for seed in (1, 1, 2))
         assert torch.equal(first, again)

@@ -50,7 +50,7 @@ def _listen(socket: zmq.Socket[bytes], endpoint: str) -> None:
 
 
 def _dial(socket: zmq.Socket[bytes], endpoint: str) -> None:
-    """Connect, in the background where nobody listens yet; raises ChannelError for an invalid endpoint."""
+    """Connect, in the background if there is no listener yet; raises ChannelError for an invalid endpoint."""
     try:
         socket.connect(endpoint)
     except (zmq.ZMQError, ValueError) as error:
@@ -121,7 +121,7 @@ class Dealer:
         _dial(self.socket, endpoint)
 
     def send(self, body: bytes) -> bool:
-        """Send without blocking; False when the queue is full or nobody listens yet."""
+        """Send without blocking; False when the queue is full or there is no listener yet."""
         try:
             self.socket.send(body, zmq.NOBLOCK)
         except zmq.ZMQError:

@@ -21,7 +21,7 @@ class Suite:
     """A suite: its function, and a line that says what it measures."""
 
     function: str
-    """Below ``launch.bench``, imported when it is asked for."""
+    """Module below ``launch.bench``, imported at first use."""
     topology: str | None = "pong.yaml"
     """Shipped topology it measures when none is named; None: it brings its own, or measures nothing."""
     reads_runs: bool = False

@@ -259,7 +259,7 @@ class Children:
     def see_off(self, child: Child, with_trainer: str = "") -> None:
         """Detach a child. Trainers at work, and their simulators, drain by the next order; others are sent a signal.
 
-        ``with_trainer``: the trainer that it goes with, and that has gone; nobody is left to drain it.
+        ``with_trainer``: the trainer that it leaves with, and that has ended, so that it cannot drain.
         """
         child.leaving, child.with_trainer = True, with_trainer
         if not child.alive:

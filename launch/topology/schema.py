@@ -306,7 +306,7 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
 
     @property
     def left_to_cores(self) -> frozenset[str]:
-        """Dotted keys that nobody has written, and whose values followed the machine's cores. No key itself."""
+        """Dotted keys that were left out, and whose values follow the machine's cores. Not a key itself."""
         found: frozenset[str] = self.__dict__.get("left_to_cores", frozenset())
         return found
 

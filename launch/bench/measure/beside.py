@@ -50,7 +50,7 @@ def busy(count: int, nice: int) -> Iterator[list[int]]:
 def rationed(cores: float) -> Iterator[Path]:
     """Give this process, and what it starts meanwhile, no more than so many cores' time; yields the group's folder.
 
-    Raises FailedError where no control group can be made, which is root's right or that of whom it was delegated to.
+    Raises FailedError where no control group can be made, which needs root or a delegated group.
     """
     made, home = _group(cores)
     try:
@@ -92,7 +92,7 @@ def _limit(folder: Path, version: int, cores: float) -> None:
     limit, period = str(int(cores * _PERIOD_US)), str(_PERIOD_US)
     written = {QUOTA_FILE[2]: f"{limit} {period}"} if version == 2 else {PERIOD_FILE: period, QUOTA_FILE[1]: limit}
     for name, text in written.items():
-        with (folder / name).open("r+") as file:  # the kernel has made it, or nobody will
+        with (folder / name).open("r+") as file:  # made by the kernel, never to be created here
             file.write(text)
 
 
@@ -101,7 +101,7 @@ def _enter(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a group as soon as the last that was in it has ended; whoever does not keeps it."""
+    """Remove a group as soon as its last process has ended; it stays if one does not end."""
     deadline_s = time.monotonic() + _REMOVE_LIMIT_S
     while folder.exists() and time.monotonic() < deadline_s:
         try:

@@ -27,7 +27,7 @@ PAPER_HOURS = {
     "synchronised": (None, 19.32, 15.74, 14.60),
     "both": (None, 14.72, 11.08, 9.02),
 }
-"""Table 1: mean hours of 50 million steps. One environment has nobody to be synchronised with."""
+"""Table 1: mean hours of 50 million steps. A single environment has no others to be synchronised with."""
 CONCURRENT, BY_THEMSELVES = ("concurrent", "both"), ("standard", "concurrent")
 SOON = (
     "evaluator.count=0",

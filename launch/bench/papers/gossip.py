@@ -2,7 +2,7 @@
 
 The same file under sync, async and gossip: only mode, number of learners and seed change, and the learning rate grows
 with the root of the number of learners, as in the paper; A3C's does not, as in Stooke and Abbeel (2018, section 5.3),
-whose variant and numbers the paper has. Learners that mix with nobody are a case too: what they lack, mixing is worth.
+whose variant and numbers the paper has. Learners that never mix are a case too: the difference is the value of mixing.
 Every run ends with its topology's steps, or when its seconds are over. A run is convergent when it ends above half of
 what one learner reaches: half of the way from its first score, because not every game's scores begin at 0.
 """
@@ -57,7 +57,7 @@ class Ran:
     curve: Curve
     rows: Sequence[dict[str, Any]]
     mixed: frozenset[str]
-    """Pairs of learners, as in the rows' ``gradient_cosine``, of whom one mixes the other's weights."""
+    """Pairs of learners, as in the rows' ``gradient_cosine``, of which one mixes the other's weights."""
     consensus: Sequence[tuple[float, float, float]] = ()
     """Minutes, a learner's distance from the mean, and its bound."""
 

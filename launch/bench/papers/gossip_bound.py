@@ -185,7 +185,7 @@ class Follower:
     """Follows what all learners did, in the order of its time."""
 
     def __init__(self) -> None:
-        """Nobody has done anything."""
+        """Begin with no records."""
         self.bound = Bound()
         self._done: list[tuple[int, ExchangeRecord]] = []
 
@@ -238,7 +238,7 @@ def points(logs: Mapping[int, Sequence[ExchangeRecord]]) -> list[Point]:
 
 
 def logs_of(run_dir: Path) -> dict[int, list[ExchangeRecord]]:
-    """Return the logs of a run's learners, by their numbers; empty where nobody asked (gossip.gradient_every)."""
+    """Return the logs of a run's learners, by their numbers; empty where they were not kept (gossip.gradient_every)."""
     found = {path.stem.removeprefix(f"{NAME}-"): path for path in run_dir.glob(f"{NAME}-*.jsonl")}
     return {int(number): read(path) for number, path in found.items() if number.isdecimal()}
 

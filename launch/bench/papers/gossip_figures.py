@@ -33,7 +33,7 @@ class Figures:
     cosine: Mapping[str, float]
     """Pair of these learners -> mean cosine of their gradients."""
     mixed: frozenset[str]
-    """Pairs of whom one mixes the other's weights."""
+    """Pairs of learners of which one mixes the other's weights."""
 
     def said(self) -> dict[str, Any]:
         """The numbers behind it: for JSON, and two lines for people."""

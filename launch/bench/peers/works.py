@@ -1,4 +1,4 @@
-"""The suites ``peers`` and ``peers-cheap``: whom we are compared with, and on what work.
+"""The suites ``peers`` and ``peers-cheap``: the programs compared with this one, and their workloads.
 
 Same game, preprocessing size, environments and horizon on both sides; each case says network and precision. What "same
 work" cannot mean: Sample Factory is asynchronous, so it meets PPO with one update of lag.

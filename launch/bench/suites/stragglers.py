@@ -2,7 +2,7 @@
 
 A learner is made slow by stopping its trainer most of the time (SIGSTOP, SIGCONT), which no process can see coming.
 Without waiting for one another, learners lose at most what the slow one itself no longer does; in lock-step all of them
-become as slow, and the run says because of whom.
+become as slow, and the run names the straggler.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The suite ``time-to-score``: minutes and steps until a topology's mean score reaches what was asked for."""
+"""The suite ``time-to-score``: minutes and steps until a topology's mean score reaches a given value."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def shares(reading: Reading) -> list[str]:
 def slow_stage(reading: Reading) -> tuple[str, str]:
     """The stage that holds the others up, and the process it is in.
 
-    That is the largest stage of the process that waits least: whoever is faster waits for it. Nobody waits for an
+    That is the largest stage of the process that waits least: faster processes wait for it. None waits for an
     evaluator.
     """
     waits = {name: shares["wait"] for name, shares in reading.wall.items() if sum(shares.values()) > 0}

@@ -42,7 +42,7 @@ def main() -> None:
                 first = seen[-1]
             if first and seen[-1][0] - first[0] >= seconds:
                 break
-        process.kill()  # its workers outlive it: whoever started this script ends the whole session
+        process.kill()  # its workers outlive it: the caller of this script ends the whole session
     if first is None or seen[-1] == first:
         sys.exit((said or ["no output"])[-1].strip())
     rate = (seen[-1][1] - first[1]) / FRAMES_A_STEP / (seen[-1][0] - first[0])
