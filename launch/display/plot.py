@@ -17,7 +17,7 @@ from actorlearn.metrics.writer import METRICS_FILE
 from launch.reports.checks import is_number
 from launch.reports.format import printable
 from launch.runs.find import Run
-from launch.runs.view import identified
+from launch.runs.view import identify
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,7 +94,7 @@ def read_curve(run: Run, column: str = SCORE) -> Curve:
         raise ValueError(f"{run.path}: no numbers in a column {column!r}; there are {there}")
     if not stretches:
         raise ValueError(f"{run.path}: no whole game finished in {len(rows)} reports; let the run go on and plot again")
-    view = identified(run)
+    view = identify(run)
     name, last = view.topology.get("name"), rows[-1]
     steps, frames = _value(last, "env_steps"), _value(last, "frames")
     return Curve(

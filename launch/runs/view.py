@@ -148,7 +148,7 @@ class RunReader:
         """Read the topology, which never changes."""
         self.run = run
         self._metrics, self._events = run.metrics(), run.events()
-        self._view = identified(run)
+        self._view = identify(run)
 
     def look(self) -> RunView:
         """Read new rows and events, and request the processes from a living supervisor."""
@@ -167,7 +167,7 @@ def glance(run: Run) -> RunView:
     return _as_it_stands(run, view.with_row(run.metrics().last() or {}))
 
 
-def identified(run: Run) -> RunView:
+def identify(run: Run) -> RunView:
     """Return a view with a run's identity only: its name, folder, meta.json and topology."""
     topology = run.topology()
     env, total_steps = topology.get("env"), topology.get("total_steps")

@@ -94,7 +94,7 @@ class Children:
         trainers = [child for child in self.trainers() if not child.first.sole]
         return [child.id for child in trainers if child.admitted and not child.leaving]
 
-    def learned(self) -> list[ProcessId]:
+    def finished_trainers(self) -> list[ProcessId]:
         """Return the trainers that have finished, alive or gone: they have published final weights."""
         return [child.id for child in self.trainers() if child.finished and not child.first.sole]
 

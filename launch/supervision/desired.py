@@ -34,7 +34,7 @@ class Orders:
         """Derive the wanted state; if it has changed, send it to all as a new version."""
         at_work = phase in AT_WORK
         newest, children = self.newest, self._children
-        learners = children.learners() if at_work else children.learned() if phase == "scoring" else []
+        learners = children.learners() if at_work else children.finished_trainers() if phase == "scoring" else []
         wanted = Order(
             version=newest.version,
             phase=PHASES.get(phase, "run"),

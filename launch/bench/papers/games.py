@@ -19,7 +19,7 @@ from launch.reports import evaluations
 from launch.reports.format import as_whole
 from launch.runs import find
 from launch.runs.find import Run
-from launch.runs.view import identified
+from launch.runs.view import identify
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Played:
 
 def read(run: Run) -> Played:
     """Scores of a run; raises RunError where its game is not in the table, or none has been played to its end."""
-    row, env_id = run.metrics().last() or {}, identified(run).env_id or None
+    row, env_id = run.metrics().last() or {}, identify(run).env_id or None
     game = games().get(str(env_id))
     if game is None:
         raise RunError(f"{run.name} plays {env_id}, which is not one of the table's {len(games())} games; leave it out")

@@ -12,7 +12,7 @@ import pytest
 from launch.errors import FailedError
 from launch.runs import find, view
 from launch.runs.find import Run
-from launch.runs.view import EVENTS_KEPT, RunReader, RunView, glance, identified
+from launch.runs.view import EVENTS_KEPT, RunReader, RunView, glance, identify
 from tests.launch.runs.folders import me
 
 ROWS = [
@@ -72,7 +72,7 @@ def test_a_glance_has_the_newest_report_and_what_the_run_is(tmp_path: Path) -> N
     run = folder(tmp_path / "pong-1")
     seen = glance(run)
     assert (seen.status, seen.row, seen.final("env_steps_per_s"), seen.events) == ("finished", ROWS[-1], 1.5, ())
-    assert (identified(run).env_id, identified(run).row) == ("ALE/Pong-v5", {})
+    assert (identify(run).env_id, identify(run).row) == ("ALE/Pong-v5", {})
 
 
 def test_what_is_damaged_is_absent_and_hides_nothing_else(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_what_is_damaged_is_absent_and_hides_nothing_else(tmp_path: Path) -> Non
 def test_a_topology_of_before_is_shown_as_it_is(tmp_path: Path) -> None:
     run = folder(tmp_path / "pong-1")
     (run.path / "topology.yaml").write_text("total_steps: 7\nenv: {id: CartPole-v1}\nlearners: {round: 3}\n")
-    assert (identified(run).total_steps, identified(run).env_id) == (7, "CartPole-v1")
+    assert (identify(run).total_steps, identify(run).env_id) == (7, "CartPole-v1")
 
 
 def test_an_empty_folder_of_a_run_just_begun_is_a_view(tmp_path: Path) -> None:
