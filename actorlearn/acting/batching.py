@@ -1,8 +1,8 @@
 """Batching of rows that an inference server answers together: two rules, which read the words of its members' blocks.
 
-``due`` waits for all participants, so batches are the same in every run. ``waiting`` takes the rows that are ready, as
-the predictors of BA3C and GA3C and PolyBeast's dynamic batching do: no simulator waits for the slowest, and timing
-decides the composition of a batch.
+``due_rows`` waits for all participants, so batches are the same in every run. ``waiting_rows`` takes the rows that are
+ready, as the predictors of BA3C and GA3C and PolyBeast's dynamic batching do: no simulator waits for the slowest, and
+timing decides the composition of a batch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RowsAsked = tuple[Blocks, int, int]
 """Rows, one of each environment of a group, that have observations and want actions: member, group, timestep."""
 
 
-def due(members: Sequence[Blocks], group: int) -> list[RowsAsked]:
+def due_rows(members: Sequence[Blocks], group: int) -> list[RowsAsked]:
     """Return the rows of the oldest unanswered timestep of a group index; none until all participants have theirs.
 
     The papers' synchronous systems wait for all too. A member that has left or died delays nothing: it takes no part in
@@ -37,7 +37,7 @@ def due(members: Sequence[Blocks], group: int) -> list[RowsAsked]:
     return [(member, group, timestep) for member in participants if member.acted(group) == timestep]
 
 
-def waiting(members: Sequence[Blocks]) -> list[RowsAsked]:
+def waiting_rows(members: Sequence[Blocks]) -> list[RowsAsked]:
     """Return all rows that wait for actions, of whichever member, group and timestep."""
     return [
         (member, group, member.acted(group))
@@ -51,7 +51,7 @@ class Batching:
     """Batches of rows to answer now, by either rule."""
 
     def __init__(self, batch_rows: int, deadline_ms: float, now_s: Callable[[], float] = time.monotonic) -> None:
-        """``batch_rows`` 0: answer rows by ``due``. n: all ``waiting`` rows, once there are n or the oldest is overdue.
+        """``batch_rows`` 0: answer ``due_rows``. n: all ``waiting_rows``, once there are n or the oldest is overdue.
 
         A row of a group counts once for each of its environments.
         """
@@ -66,12 +66,14 @@ class Batching:
         if self._batch_rows:
             batches: Iterable[list[RowsAsked]] = [self._rows_due(members)]
         else:
-            batches = (due(members, group) for group in range(max((member.groups for member in members), default=0)))
+            batches = (
+                due_rows(members, group) for group in range(max((member.groups for member in members), default=0))
+            )
         yield from filter(None, batches)
 
     def _rows_due(self, members: Sequence[Blocks]) -> list[RowsAsked]:
         """Return all rows that wait, once they are ``batch_rows`` or overdue; else none."""
-        asked = waiting(members)
+        asked = waiting_rows(members)
         if not asked:
             self._since_s = None
             return []

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from actorlearn.algorithms.actor_critic import ActorCritic, fit
 from actorlearn.algorithms.interface import Batch
-from actorlearn.algorithms.policies import played
+from actorlearn.algorithms.policies import played_actions
 from actorlearn.algorithms.returns import lambda_returns, mean_over, outcomes
 from actorlearn.algorithms.specs.a2c import A2CSettings
 
@@ -43,7 +43,7 @@ class A2C(ActorCritic):
         advantage_tm1 = error_tm1.detach()
 
         # Policy gradient and entropy (line 16), value regression (line 17).
-        policy_loss = -mean_over(valid, policy_tm1.log_prob(played(batch)) * advantage_tm1)
+        policy_loss = -mean_over(valid, policy_tm1.log_prob(played_actions(batch)) * advantage_tm1)
         entropy = mean_over(valid, policy_tm1.entropy())
         value_loss = mean_over(valid, error_tm1.square())
 

@@ -60,7 +60,7 @@ class ActorCritic:
     def total(self, valid: Tensor, policy_loss: Tensor, value_loss: Tensor, entropy: Tensor, progress: float) -> Tensor:
         """Return the scalar to descend, from three means over the valid transitions."""
         settings = self.settings
-        entropy_cost = on_the_way(settings.entropy_cost, settings.entropy_cost_final, progress)
+        entropy_cost = interpolate(settings.entropy_cost, settings.entropy_cost_final, progress)
         total = policy_loss + settings.value_cost * value_loss - entropy_cost * entropy
         if settings.reduction == "sum":
             total = total * valid.sum()
@@ -79,7 +79,7 @@ class ActorCritic:
                 )
 
 
-def on_the_way(first: float, final: float | None, progress: float) -> float:
+def interpolate(first: float, final: float | None, progress: float) -> float:
     """Return the point of this moment on the straight way from the first to the final; None = the first all along."""
     return first if final is None else first + progress * (final - first)
 

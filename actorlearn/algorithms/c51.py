@@ -36,9 +36,9 @@ class C51(QLearning):
 
     def values(self, outputs: Mapping[str, Tensor]) -> Tensor:
         """Return the expected return of each action, […, A]."""
-        return self.expected(self.per_action(outputs).softmax(-1))
+        return self.mean(self.per_action(outputs).softmax(-1))
 
-    def expected(self, probability: Tensor) -> Tensor:
+    def mean(self, probability: Tensor) -> Tensor:
         """Return the mean of distributions […, atoms]: […]."""
         return (probability * self._support(probability)).sum(-1)
 
@@ -50,13 +50,13 @@ class C51(QLearning):
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the scalar to descend, its terms and priorities; outputs are [1, B, size] of one forward pass."""
-        logits = self.of_played(outputs, batch)  # [1, B, atoms]
+        logits = self.numbers_of_played(outputs, batch)  # [1, B, atoms]
         target = batch.columns["target"].where(batch.valid.unsqueeze(-1), 0.0)
         error = -(target * logits.log_softmax(-1)).sum(-1)  # [1, B]
         divergence = error - entropy(target)
         metrics = {
-            "q_mean": mean_over(batch.valid, self.expected(logits.softmax(-1))),
-            "target_mean": mean_over(batch.valid, self.expected(target)),
+            "q_mean": mean_over(batch.valid, self.mean(logits.softmax(-1))),
+            "target_mean": mean_over(batch.valid, self.mean(target)),
             "error_mean": mean_over(batch.valid, divergence),
             "priority": divergence.clamp(LEAST_PRIORITY, MOST_PRIORITY).where(batch.valid, 0.0),
         }

@@ -39,7 +39,7 @@ class DQN(QLearning):
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the scalar to descend, its terms and priorities; outputs are [1, B, size] of one forward pass."""
         delta, target = self.settings.huber_delta, batch.columns["target"]
-        q = self.of_played(outputs, batch).squeeze(-1)  # [1, B]
+        q = self.numbers_of_played(outputs, batch).squeeze(-1)  # [1, B]
         error = huber_loss(q, target.where(batch.valid, 0.0), reduction="none", delta=delta)
         distance = (target - q).abs()
         metrics = {

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from actorlearn.algorithms.actor_critic import ActorCritic, fit
 from actorlearn.algorithms.interface import Batch
-from actorlearn.algorithms.policies import played
+from actorlearn.algorithms.policies import played_actions
 from actorlearn.algorithms.returns import mean_over, outcomes, vtrace
 from actorlearn.algorithms.specs.impala import IMPALASettings
 
@@ -36,7 +36,7 @@ class IMPALA(ActorCritic):
         policy_tm1 = self.policy({name: output[:-1] for name, output in outputs.items()})
 
         # How much likelier the action is now than when it was chosen; then targets and advantages (section 4.1).
-        log_prob_tm1 = policy_tm1.log_prob(played(batch))
+        log_prob_tm1 = policy_tm1.log_prob(played_actions(batch))
         ratio_tm1 = (log_prob_tm1.detach() - batch.columns["log_prob"]).where(valid, 0.0).exp()
         corrected = vtrace(
             outcomes(batch, settings),

@@ -50,7 +50,7 @@ def policy(outputs: Mapping[str, Tensor], parts: Sequence[int] = ()) -> ActionDi
     return Gaussian(outputs["mean"], outputs["log_std"])
 
 
-def played(batch: Batch) -> Tensor:
+def played_actions(batch: Batch) -> Tensor:
     """Return the actions of a batch, and 0 where they were ignored: any number may stand there."""
     valid = batch.valid.view(*batch.valid.shape, *[1] * (batch.action.ndim - batch.valid.ndim))
     return batch.action.where(valid, 0)

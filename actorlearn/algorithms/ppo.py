@@ -17,9 +17,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from actorlearn.algorithms.actor_critic import ActorCritic, fit, on_the_way
+from actorlearn.algorithms.actor_critic import ActorCritic, fit, interpolate
 from actorlearn.algorithms.interface import Batch
-from actorlearn.algorithms.policies import played
+from actorlearn.algorithms.policies import played_actions
 from actorlearn.algorithms.returns import lambda_returns, mean_over, outcomes
 from actorlearn.algorithms.specs.ppo import PPOSettings
 
@@ -49,12 +49,12 @@ class PPO(ActorCritic):
         self.check_shapes(outputs, batch, bootstrap_rows=0)
         valid, columns = batch.valid, batch.columns
         policy_tm1, value_tm1 = self.policy(outputs), outputs["value"].squeeze(-1)
-        log_ratio = (policy_tm1.log_prob(played(batch)) - columns["log_prob"]).where(valid, 0.0)
+        log_ratio = (policy_tm1.log_prob(played_actions(batch)) - columns["log_prob"]).where(valid, 0.0)
         ratio = log_ratio.exp()
-        clip = on_the_way(self.settings.ratio_clip, self.settings.ratio_clip_final, progress)
+        clip = interpolate(self.settings.ratio_clip, self.settings.ratio_clip_final, progress)
         advantage = columns["advantage"]
         if self.settings.normalize_advantage:
-            advantage = normalized(valid, advantage)
+            advantage = normalize(valid, advantage)
 
         # Equation 7 of the paper: the lower of both, so that no gain is left in moving further.
         surrogate = torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip, 1.0 + clip) * advantage)
@@ -79,7 +79,7 @@ class PPO(ActorCritic):
         return torch.maximum(error, (columns["return"] - near).square())
 
 
-def normalized(valid: Tensor, advantage: Tensor) -> Tensor:
+def normalize(valid: Tensor, advantage: Tensor) -> Tensor:
     """Return advantages moved and scaled to mean 0 and standard deviation 1 over the valid ones."""
     centered = advantage - mean_over(valid, advantage)
     deviation = mean_over(valid, centered.square()).sqrt()

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from actorlearn.actions import Actions, in_words
 from actorlearn.algorithms.interface import Batch
-from actorlearn.algorithms.policies import played
+from actorlearn.algorithms.policies import played_actions
 from actorlearn.algorithms.returns import mean_over
 from actorlearn.algorithms.specs.q_learning import QSettings
 
@@ -77,7 +77,7 @@ class QLearning:
         target = {name.removeprefix(prefix): o for name, o in outputs.items() if name.startswith(prefix)}
         own = {name: o for name, o in outputs.items() if not name.startswith(prefix)}
         best = self.values(own if self.settings.double else target).argmax(-1)
-        columns = {**batch.columns, "target": self.targets(batch, self.of(target, best))}
+        columns = {**batch.columns, "target": self.targets(batch, self.numbers_of(target, best))}
         return replace(batch, observation=batch.observation[:1], first=batch.first[:1], columns=columns)
 
     def per_action(self, outputs: Mapping[str, Tensor]) -> Tensor:
@@ -88,13 +88,13 @@ class QLearning:
             return numbers
         return outputs["value"].unsqueeze(-2) + numbers - numbers.mean(-2, keepdim=True)
 
-    def of(self, outputs: Mapping[str, Tensor], action: Tensor) -> Tensor:
+    def numbers_of(self, outputs: Mapping[str, Tensor], action: Tensor) -> Tensor:
         """Return the numbers of one action in each row, […, n]."""
         numbers = self.per_action(outputs)
         chosen = action[..., None, None].expand(*action.shape, 1, self.numbers)
         return numbers.gather(-2, chosen).squeeze(-2)
 
-    def of_played(self, outputs: Mapping[str, Tensor], batch: Batch) -> Tensor:
+    def numbers_of_played(self, outputs: Mapping[str, Tensor], batch: Batch) -> Tensor:
         """Return the numbers of the actions played, [1, B, n]; refuse outputs of other rows."""
         for name, output in outputs.items():
             if output.shape[:-1] != batch.valid.shape:
@@ -102,7 +102,7 @@ class QLearning:
                     f"{self.settings.name}: outputs[{name!r}] begins with {tuple(output.shape[:-1])}, but the prepared "
                     f"batch has rows {tuple(batch.valid.shape)}: run the network on the prepared observation"
                 )
-        return self.of(outputs, played(batch))
+        return self.numbers_of(outputs, played_actions(batch))
 
     def total(self, batch: Batch, error: Tensor) -> Tensor:
         """Return the scalar to descend, from what each transition adds [1, B]."""

@@ -21,7 +21,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from actorlearn.algorithms.interface import Batch
-from actorlearn.algorithms.policies import played
+from actorlearn.algorithms.policies import played_actions
 from actorlearn.algorithms.q_learning import LEAST_PRIORITY, QLearning
 from actorlearn.algorithms.returns import mean_over
 from actorlearn.algorithms.specs.r2d1 import R2D1Settings
@@ -56,7 +56,7 @@ class R2D1(QLearning):
                 f"{tuple(batch.first.shape)}: run the network on the whole prepared observation"
             )
         valid = batch.valid
-        q = values[: len(valid)].gather(-1, played(batch)[..., None]).squeeze(-1)  # [L, B]
+        q = values[: len(valid)].gather(-1, played_actions(batch)[..., None]).squeeze(-1)  # [L, B]
         target = self._target(values.detach(), batch)
         distance = (target - q).where(valid, 0.0)
         metrics = {
@@ -75,9 +75,9 @@ class R2D1(QLearning):
         reached = value.gather(0, batch.columns["reached"] - 1)
         epsilon = self.settings.rescale_epsilon
         if epsilon is not None:
-            reached = unscaled(reached, epsilon)
+            reached = unscale(reached, epsilon)
         target = batch.reward + (discount * reached).where(discount != 0.0, 0.0)
-        return target if epsilon is None else rescaled(target, epsilon)
+        return target if epsilon is None else rescale(target, epsilon)
 
     def _priority(self, distance: Tensor, valid: Tensor) -> Tensor:
         """Return eta * max + (1 - eta) * mean of the errors [L, B] of each sequence, [1, B]."""
@@ -86,12 +86,12 @@ class R2D1(QLearning):
         return (eta * distance.amax(0, keepdim=True) + (1.0 - eta) * mean).clamp(min=LEAST_PRIORITY)
 
 
-def rescaled(x: Tensor, epsilon: float) -> Tensor:
+def rescale(x: Tensor, epsilon: float) -> Tensor:
     """Return h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x (Pohlen et al. 2018, proposition A.1)."""
     return x.sign() * ((x.abs() + 1.0).sqrt() - 1.0) + epsilon * x
 
 
-def unscaled(x: Tensor, epsilon: float) -> Tensor:
+def unscale(x: Tensor, epsilon: float) -> Tensor:
     """Return the x of which this is h(x).
 
     With u = sqrt(|x| + 1) the root of epsilon u^2 + u = |h| + 1 + epsilon, written so that a small epsilon, or 0, loses

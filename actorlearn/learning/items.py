@@ -52,7 +52,7 @@ def batch_of(sample: Sample, weight: NDArray[np.float32], staging: Staging) -> B
     )
 
 
-def following(batch: Batch, network: Network, burn_in: int) -> Outputs:
+def following_outputs(batch: Batch, network: Network, burn_in: int) -> Outputs:
     """Return outputs {head: [R - burn_in - 1, B, size]} for the rows after the first that is learned from.
 
     A network with memory passes over all rows before them too.
@@ -64,7 +64,7 @@ def following(batch: Batch, network: Network, burn_in: int) -> Outputs:
     return {name: output[rows] for name, output in outputs.items()}
 
 
-def burnt_in(batch: Batch, network: Network, burn_in: int) -> Batch:
+def without_burn_in(batch: Batch, network: Network, burn_in: int) -> Batch:
     """Return the batch without the rows of its burn-in, and with the network's own state after them.
 
     That state is closer to the one that the present weights would have reached than the stored one, which older weights

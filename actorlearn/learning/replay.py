@@ -22,7 +22,7 @@ from torch import Tensor
 
 from actorlearn.acting.exploration import mix
 from actorlearn.algorithms.interface import Algorithm, Batch
-from actorlearn.learning.items import batch_of, burnt_in, following
+from actorlearn.learning.items import batch_of, following_outputs, without_burn_in
 from actorlearn.learning.minibatches import Minibatch, Minibatches
 from actorlearn.learning.network import Network
 from actorlearn.learning.target import Target
@@ -147,7 +147,7 @@ class Replayed(Minibatches):
         batch = batch_of(sample, self._weights(sample, env_steps), self._staging)
         with torch.no_grad():
             outputs = self._following(batch)
-            prepared = self._algorithm.prepare(burnt_in(batch, self._network, self._burn_in), outputs)
+            prepared = self._algorithm.prepare(without_burn_in(batch, self._network, self._burn_in), outputs)
         draw(self._network.module, self._noise)  # for the pass that the optimizer step makes
         return Minibatch(prepared, sample)
 
@@ -174,7 +174,7 @@ class Replayed(Minibatches):
             rows = batch.observation[self._burn_in + 1 :]  # a network for each core: halves of 32 take 0.8 of the time
             outputs = pool.run(lambda index: both[index].passes.whole(rows), len(both))
         else:
-            outputs = [following(batch, network, self._burn_in) for network in both]
+            outputs = [following_outputs(batch, network, self._burn_in) for network in both]
         return {
             f"{prefix}{name}": output
             for prefix, own in zip(networks, outputs, strict=True)

@@ -14,7 +14,7 @@ from actorlearn.parameters.modes import mode_of
 from actorlearn.worker.settings import TrainerSettings
 
 
-def resumed(settings: TrainerSettings, beat: Beat, exactly: str = "") -> tuple[Checkpoint, list[str]]:
+def open_checkpoint(settings: TrainerSettings, beat: Beat, exactly: str = "") -> tuple[Checkpoint, list[str]]:
     """Open the checkpoint of a learner; also returns warnings for the user. Raises CheckpointError.
 
     ``exactly``: folder of the checkpoint from which its simulators continue exactly; empty where they do not.

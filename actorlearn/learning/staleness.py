@@ -21,7 +21,7 @@ def open_rollouts(blocks: int, algorithm: AlgorithmSettings) -> int:
     return min(blocks, algorithm.max_policy_lag + 1)
 
 
-def dropped_beyond(algorithm: AlgorithmSettings) -> int | None:
+def lag_limit(algorithm: AlgorithmSettings) -> int | None:
     """Return the lag beyond which steps are dropped; None: none are."""
     return algorithm.max_policy_lag if algorithm.drops_stale else None
 
@@ -32,7 +32,7 @@ def lags(batch: Batch, version: int) -> NDArray[np.int64]:
     return behind
 
 
-def without_stale(batch: Batch, version: int, most_lag: int | None) -> Batch:
+def mask_stale(batch: Batch, version: int, most_lag: int | None) -> Batch:
     """Mask the transitions whose acting weights were older than this version by more than ``most_lag``."""
     if most_lag is None:
         return batch

@@ -54,7 +54,7 @@ class Account:
     def __init__(self, segment: Segment) -> None:
         """Bind to an account segment, and start from its last commit; from zero where there is none."""
         self._record = CommittedRecord(segment["commits"], segment["records"])
-        self.rollouts_learned, self.steps = self.committed()
+        self.rollouts_learned, self.steps = self.read_committed()
         """The next rollout to be learned, and the counts of the steps of all before it."""
 
     @property
@@ -62,7 +62,7 @@ class Account:
         """Number of commits since the run's memory was made."""
         return self._record.commits
 
-    def committed(self) -> tuple[int, StepCounts]:
+    def read_committed(self) -> tuple[int, StepCounts]:
         """Return the next rollout to be learned, and the counts of all before it; any process may call this."""
         (record,) = self._record.read(slice(2 + len(REASONS)))
         rollouts_learned, used, *dropped = record.tolist()

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from actorlearn.algorithms.interface import Batch
 from actorlearn.learning.reward_scale import RewardScale, RunningReturns
-from actorlearn.learning.staleness import without_stale
+from actorlearn.learning.staleness import mask_stale
 from actorlearn.memory.rollout import Rollouts
 from actorlearn.processes.members import Part
 from actorlearn.processes.replay_storage import ReplayStorage
@@ -80,7 +80,7 @@ class Gatherer:
             batch, no_room = stored, steps_in(batch) - steps_in(stored)
         if self._rewards is not None:
             batch, returns = self._rewards.scale(batch, [(part.owner, part.blocks.envs_per_group) for part in parts])
-        fresh = without_stale(batch, self._rollouts.judge(rollout, version), self._most_lag)
+        fresh = mask_stale(batch, self._rollouts.judge(rollout, version), self._most_lag)
         return Gathered(rollout, parts, fresh, steps_in(batch) - steps_in(fresh), no_room, returns)
 
     def _join_parts(self, rollout: int, parts: Sequence[Part]) -> Batch:

@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from actorlearn.failpoints import hit
-from actorlearn.learning.resuming import resumed
+from actorlearn.learning.resuming import open_checkpoint
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.checkpoint_folders import directory_of, in_all
 from actorlearn.parameters.modes import mode_of
@@ -48,13 +48,13 @@ class Checkpoints:
         """Have the simulators take snapshots for the next checkpoint."""
         self._snapshots.take()
 
-    def ordered(self, saves: int) -> None:
+    def save_as_ordered(self, saves: int) -> None:
         """Save where an order counts more saves than have been made."""
         if saves > self._orders:
             self._orders = saves
             self.save_now()
 
-    def weights_changed(self) -> None:
+    def note_weights_changed(self) -> None:
         """Mark the newest checkpoint as outdated, though no steps have been counted since."""
         self._saved_at = -1
 
@@ -131,7 +131,7 @@ class Checkpoints:
     def take_up(self) -> bool:
         """Restore the checkpoint that this trainer continues from; True if its simulators' weights are published."""
         exactly = self._settings.goes_on_from if not self._state.counts.account.commits else ""
-        saved, warnings = resumed(self._settings, self._state.learning.beat, exactly)
+        saved, warnings = open_checkpoint(self._settings, self._state.learning.beat, exactly)
         for warning in warnings:
             self._control.warned(warning)
         self._state.restore(saved, bool(exactly), self._mode.outlived)

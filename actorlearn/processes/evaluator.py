@@ -133,7 +133,7 @@ class EvaluationSchedule:
             self._next_steps = self._after(env_steps)
         return env_steps >= self._next_steps or (last and env_steps != self._played_steps)
 
-    def played(self, env_steps: int) -> None:
+    def note_played(self, env_steps: int) -> None:
         """Note that weights of this many steps are being played."""
         self._played_steps, self._next_steps = env_steps, self._after(env_steps)
 
@@ -167,7 +167,7 @@ def run(settings: EvaluatorSettings) -> None:
             waiter.wait(POLL_MS)
             worker.timings.add("wait")
             continue
-        schedule.played(env_steps)
+        schedule.note_played(env_steps)
         version, weights = published.weights()
         wanted = players(weights)
         if secondary and (newest := _newest(secondary)):

@@ -139,7 +139,7 @@ class SimulatorSnapshots:
                 shutil.rmtree(self._folder)
 
 
-def of_the_first(values: Mapping[str, Value], simulators: Iterable[ProcessId]) -> dict[str, Value]:
+def rekey_to_first(values: Mapping[str, Value], simulators: Iterable[ProcessId]) -> dict[str, Value]:
     """Return values of groups, keyed by <socket id>/<group>, under the first incarnations of these simulators.
 
     With these a resumed run begins, whichever were at work when it was interrupted.

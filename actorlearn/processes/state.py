@@ -15,7 +15,7 @@ from actorlearn.parameters.checkpoint import Checkpoint
 from actorlearn.parameters.published import WeightSink
 from actorlearn.processes.counts import TrainerCounts
 from actorlearn.processes.members import RolloutMembers
-from actorlearn.processes.simulator_snapshots import of_the_first, simulators_of
+from actorlearn.processes.simulator_snapshots import rekey_to_first, simulators_of
 
 
 class NotKeptError(Exception):
@@ -80,7 +80,7 @@ class TrainerState:
             self.learning.consumed.forget_parts()
         if self.rewards is not None and saved.state.get("rewards"):
             rewards = saved.state["rewards"]
-            returns = of_the_first(rewards["returns"], simulators_of(saved.state)) if exactly else rewards["returns"]
+            returns = rekey_to_first(rewards["returns"], simulators_of(saved.state)) if exactly else rewards["returns"]
             self.rewards.restore({**rewards, "returns": returns})
         if exactly:
             self._restore_acting(saved)
@@ -97,5 +97,5 @@ class TrainerState:
             self.published.go_on_after(state["policy_version"] - 1)
             self.learning.publish(self.published, self.counts.env_steps)
         self.members.rollouts.restore(state["rollouts"])
-        self.counts.episodes.restore(of_the_first(state["games"], simulators_of(state)))
+        self.counts.episodes.restore(rekey_to_first(state["games"], simulators_of(state)))
         self.learning.skipped = state["skipped"]

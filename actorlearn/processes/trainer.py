@@ -15,7 +15,7 @@ from actorlearn.failpoints import hit
 from actorlearn.learning.make import make as make_learning
 from actorlearn.learning.peers import Peers
 from actorlearn.learning.reward_scale import RewardScale
-from actorlearn.learning.staleness import dropped_beyond, lags, open_rollouts
+from actorlearn.learning.staleness import lag_limit, lags, open_rollouts
 from actorlearn.learning.update import Learning
 from actorlearn.memory.account import Account
 from actorlearn.memory.rollout import Rollouts
@@ -86,7 +86,7 @@ class Trainer:
                 self._unlearned = gathered
             except Stopped:  # the rollout stays in flight: what was learned of it counts no steps
                 draining = self.peers.leaving
-                self.checkpoints.weights_changed()
+                self.checkpoints.note_weights_changed()
                 break
         self._finish(draining)
 
@@ -269,7 +269,7 @@ class Trainer:
         while control.ordered:
             order = control.order
             self.link.follow(order)
-            self.checkpoints.ordered(order.save)
+            self.checkpoints.save_as_ordered(order.save)
             control.applied(order)
         return self.peers.leaving
 
@@ -306,7 +306,7 @@ def make(settings: TrainerSettings) -> Trainer:
     rewards = RewardScale(algorithm.discount) if algorithm.scales_reward else None
     replay = learning.minibatches.replay
     storage = ReplayStorage(replay) if replay is not None else None
-    columns, most_lag = learning.columns if storage is None else (), dropped_beyond(algorithm)
+    columns, most_lag = learning.columns if storage is None else (), lag_limit(algorithm)
     counts = TrainerCounts(account, episodes)
     published = open_publisher(settings.weights)
     state = TrainerState(learning, counts, members, published, rewards)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from actorlearn.acting.batching import Batching, due, waiting
+from actorlearn.acting.batching import Batching, due_rows, waiting_rows
 from actorlearn.memory.rollout import Blocks
 from tests.blocks import make_members
 
@@ -43,10 +43,10 @@ def act(asked: list[tuple[Blocks, int, int]]) -> None:
 
 def test_all_of_a_timestep_are_awaited(members: list[Blocks]) -> None:
     rows = [observe(blocks, 0) for blocks in members[:2]]
-    assert due(members, 0) == []
+    assert due_rows(members, 0) == []
     assert list(Batching(0, 0.0).batches(members)) == []
     rows.append(observe(members[2], 0))
-    assert due(members, 0) == rows
+    assert due_rows(members, 0) == rows
     assert list(Batching(0, 0.0).batches(members)) == [rows]
 
 
@@ -62,19 +62,19 @@ def test_members_that_are_admitted_while_they_are_looked_at_are_answered_togethe
             return super().joined if before else -1
 
     rows = [observe(blocks, 0) for blocks in members[1:]]
-    assert due([JustAdmitted(members[0].segment), *members[1:]], 0) == []
+    assert due_rows([JustAdmitted(members[0].segment), *members[1:]], 0) == []
     rows.insert(0, observe(members[0], 0))
     late = JustAdmitted(members[0].segment)
-    assert due([late, *members[1:]], 0) == [(late, 0, 0), *rows[1:]]
+    assert due_rows([late, *members[1:]], 0) == [(late, 0, 0), *rows[1:]]
 
 
 def test_rows_of_any_member_group_and_timestep_wait(members: list[Blocks]) -> None:
     act([observe(members[0], 1)])
     rows = [observe(members[0], 1), observe(members[2], 0), observe(members[2], 1)]
     assert [timestep for _, _, timestep in rows] == [1, 0, 0]
-    assert waiting(members) == rows
+    assert waiting_rows(members) == rows
     act(rows)
-    assert waiting(members) == []
+    assert waiting_rows(members) == []
 
 
 def test_a_batch_is_answered_when_it_is_full(members: list[Blocks]) -> None:
@@ -86,7 +86,9 @@ def test_a_batch_is_answered_when_it_is_full(members: list[Blocks]) -> None:
     assert list(turns.batches(members)) == [rows]
     observe(members[0], 0)
     observe(members[2], 0)
-    assert list(turns.batches(members)) == [waiting(members)], "three groups wait: more than a batch are answered too"
+    assert list(turns.batches(members)) == [waiting_rows(members)], (
+        "three groups wait: more than a batch are answered too"
+    )
 
 
 def test_rows_that_have_waited_long_enough_are_answered(members: list[Blocks]) -> None:

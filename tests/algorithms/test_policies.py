@@ -14,7 +14,7 @@ from actorlearn.algorithms.policies import (
     Gaussian,
     MultiCategorical,
     heads,
-    played,
+    played_actions,
     policy,
 )
 from tests.algorithms.episodes import GO, RESET, TERMINATED, batch_of
@@ -129,7 +129,7 @@ def test_greedy_takes_the_lowest_of_equals() -> None:
 def test_an_ignored_action_is_zero_and_the_others_stay(actions: int | tuple[int, ...]) -> None:
     batch = batch_of([TERMINATED, RESET, GO], [GO, GO, GO], actions=actions)
     batch.action[1, 0] = -1
-    found = played(batch)
+    found = played_actions(batch)
     assert not found[1, 0].any()
     kept = replace(batch, action=batch.action.clone())
     kept.action[1, 0] = 0

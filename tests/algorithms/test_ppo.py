@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from actorlearn.algorithms.interface import Batch
-from actorlearn.algorithms.ppo import PPO, normalized
+from actorlearn.algorithms.ppo import PPO, normalize
 from tests import reference
 from tests.algorithms.episodes import GO, RESET, TERMINATED, TRUNCATED, batch_of
 
@@ -112,10 +112,10 @@ def test_a_value_that_moved_far_counts_as_if_it_had_not_unless_that_is_better(
 
 def test_normalized_advantages_are_over_the_valid_ones() -> None:
     valid = torch.tensor([[True, True, True, False]])
-    found = normalized(valid, torch.tensor([[1.0, 2.0, 6.0, 1000.0]]))[0, :3]
+    found = normalize(valid, torch.tensor([[1.0, 2.0, 6.0, 1000.0]]))[0, :3]
     assert found.mean().item() == pytest.approx(0.0, abs=1e-6)
     assert found.square().mean().item() == pytest.approx(1.0)
-    assert not normalized(valid, torch.full((1, 4), 3.0))[0, :3].any()
+    assert not normalize(valid, torch.full((1, 4), 3.0))[0, :3].any()
 
 
 def test_before_the_first_step_of_an_epoch_the_gradient_is_that_of_the_policy_gradient() -> None:

@@ -191,7 +191,7 @@ def test_nothing_passes_the_end_of_a_game():
 def test_what_is_learned_perfectly_keeps_a_priority(kind):
     algorithm, outputs = kind(kind.Settings()), outputs_of(kind(kind.Settings()), 2, 0)
     batch = prepared(algorithm, replayed(2), outputs_of(algorithm, 2, 1), {})
-    said = algorithm.of_played(outputs, batch)
+    said = algorithm.numbers_of_played(outputs, batch)
     batch.columns["target"] = said.squeeze(-1) if kind is DQN else said.double().softmax(-1)
     assert algorithm.loss(outputs, batch, 0.0)[1]["priority"].tolist() == [[pytest.approx(LEAST_PRIORITY)] * 2]
 

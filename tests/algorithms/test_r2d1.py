@@ -14,7 +14,7 @@ from torch import Tensor
 from actorlearn.algorithms.interface import Batch, ReplayAlgorithm
 from actorlearn.algorithms.make import make
 from actorlearn.algorithms.q_learning import LEAST_PRIORITY
-from actorlearn.algorithms.r2d1 import R2D1, rescaled, unscaled
+from actorlearn.algorithms.r2d1 import R2D1, rescale, unscale
 from actorlearn.metrics.registry import is_registered
 from tests import named, reference
 
@@ -152,14 +152,14 @@ def test_the_gradient_is_that_of_played_actions_alone(settings, seed):
 
 @given(x=st.floats(-1e4, 1e4), epsilon=st.sampled_from((0.0, 1e-6, 1e-3, 0.1, 1.0)))
 def test_h_is_undone_by_its_inverse(x: float, epsilon: float) -> None:
-    there = rescaled(torch.tensor(x, dtype=torch.float64), epsilon)
+    there = rescale(torch.tensor(x, dtype=torch.float64), epsilon)
     assert there.item() == pytest.approx(h(x, epsilon))
-    assert unscaled(there, epsilon).item() == pytest.approx(x, rel=1e-6, abs=1e-9)
+    assert unscale(there, epsilon).item() == pytest.approx(x, rel=1e-6, abs=1e-9)
 
 
 def test_h_keeps_its_digits_in_float32() -> None:
     x = torch.linspace(-300.0, 300.0, 1001)
-    torch.testing.assert_close(unscaled(rescaled(x, 1e-3), 1e-3), x, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(unscale(rescale(x, 1e-3), 1e-3), x, rtol=1e-5, atol=1e-5)
 
 
 def test_nothing_passes_the_end_of_a_game_or_comes_from_rows_without_transitions() -> None:

@@ -29,7 +29,7 @@ def accounting(*, commits: int = 3, kills: int = 1) -> Scenario:
     trainer, other = Account(segment), Account(segment)
 
     def asked(counted: Account, known: int) -> int:
-        learned, counts = counted.committed()
+        learned, counts = counted.read_committed()
         told = {counts.used / 10, *(steps / 100 for steps in counts.dropped.values())}
         expect(told == {learned}, f"rollout {learned}: {counts}")
         expect(learned >= known, f"rollout {learned} after {known}")

@@ -1,9 +1,8 @@
 """Blocks, rollouts and the account: simulators, an inference server and a trainer, of which one may be killed.
 
 Simulators are real Groups of one environment that counts its steps; the trainer's rollouts are those of real
-RolloutMembers;
-the server answers what ``due`` says. Only networks, learning and messages are left out: an action is a function of its
-observation, and orders are words that a supervisor raises.
+RolloutMembers; the server answers what ``due_rows`` says. Only networks, learning and messages are left out: an action
+is a function of its observation, and orders are words that a supervisor raises.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from actorlearn.acting.batching import due
+from actorlearn.acting.batching import due_rows
 from actorlearn.address import Shm
 from actorlearn.envs.interface import EnvSpec, Row, empty_row
 from actorlearn.memory.account import Account, account_fields
@@ -96,7 +95,7 @@ class Play:
             for member, blocks_ in enumerate(self.members)
         ]
         self.acted_early = "acted early" in kinds
-        self.due: Any = kinds.get("due", due)
+        self.due: Any = kinds.get("due", due_rows)
 
     # Simulators ------------------------------------------------------------------------------------------------------
 
@@ -149,7 +148,7 @@ class Play:
     def train(self, state: Any) -> Hashable:
         trained = self.trained
         if state == BACK:
-            learned, counts = self.account.committed()
+            learned, counts = self.account.read_committed()
             state = learned, counts.used, counts.dropped["unfinished"], (), (), (), None
         learned, used, unfinished, *who, order = state
         self.account.rollouts_learned = learned
@@ -215,7 +214,7 @@ class Play:
     # The end ---------------------------------------------------------------------------------------------------------
 
     def at_end(self, said: dict[str, Any], word: Any) -> None:
-        learned, counts = Account(self.account_segment).committed()
+        learned, counts = Account(self.account_segment).read_committed()
         produced = sum(self._produced(blocks) for blocks in self.members)
         waiting = [blocks for blocks in self.members if not 0 < blocks.released <= self.account.commits]
         in_flight = sum(steps_in_flight(blocks, learned) for blocks in waiting)

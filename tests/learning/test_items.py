@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from actorlearn.algorithms.interface import Batch
-from actorlearn.learning.items import batch_of, burnt_in, following
+from actorlearn.learning.items import batch_of, following_outputs, without_burn_in
 from actorlearn.learning.network import Network
 from actorlearn.replay.buffer import Sample
 from actorlearn.worker.staging import Staging
@@ -71,8 +71,8 @@ def test_a_burn_in_leaves_the_networks_own_state_and_the_rows_after_it(recurrenc
     drawn, whole = sample(made.state_size), batch(made.state_size)
     outputs, states = one_by_one(made, drawn)
     with torch.no_grad():
-        burnt = burnt_in(whole, made, burn_in)
-        reached = following(whole, made, burn_in)
+        burnt = without_burn_in(whole, made, burn_in)
+        reached = following_outputs(whole, made, burn_in)
         again = made.outputs(burnt)
     begun = torch.from_numpy(drawn.first[burn_in])[:, None]  # whatever the state was, it does not count there
     torch.testing.assert_close(burnt.columns["state"][0].where(~begun, 0.0), states[burn_in].where(~begun, 0.0))
@@ -89,9 +89,9 @@ def test_a_burn_in_leaves_the_networks_own_state_and_the_rows_after_it(recurrenc
 def test_sequences_for_networks_without_memory_have_no_state() -> None:
     made, whole = learning().network, batch(state_size=0)
     assert "state" not in whole.columns
-    burnt = burnt_in(whole, made, 2)
+    burnt = without_burn_in(whole, made, 2)
     with torch.no_grad():
-        reached, all_rows = following(whole, made, 2), made.outputs(whole)
+        reached, all_rows = following_outputs(whole, made, 2), made.outputs(whole)
     for name, output in all_rows.items():
         torch.testing.assert_close(reached[name], output[3:])
     assert len(burnt.observation) == ROWS - 2

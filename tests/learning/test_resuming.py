@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from actorlearn.address import Folders
-from actorlearn.learning.resuming import resumed
+from actorlearn.learning.resuming import open_checkpoint
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.checkpoint_folders import CheckpointError
 from actorlearn.parameters.modes import MODES, LearnersAsked
@@ -47,7 +47,7 @@ def save(run_dir: Path, learner: int, env_steps: int) -> Path:
 def test_a_store_is_filled_from_the_newest_of_all_whoever_comes_first(tmp_path: Path) -> None:
     save(tmp_path, 0, 40), save(tmp_path, 1, 50)
     for learner, own in ((0, 40), (1, 50)):
-        saved, warnings = resumed(settings(tmp_path, learner, "async"), lambda: None)
+        saved, warnings = open_checkpoint(settings(tmp_path, learner, "async"), lambda: None)
         assert warnings == []
         of = {name: float(tensor[0]) for name, tensor in saved.tensors.items()}
         shared = dict.fromkeys(("weights.a", "optimizer.mean", "optimizer.square"), 50)
@@ -60,7 +60,7 @@ def test_a_store_is_filled_from_the_newest_of_all_whoever_comes_first(tmp_path: 
 @pytest.mark.parametrize("mode", ["alone", "sync", "gossip"])
 def test_others_go_on_with_their_own(tmp_path: Path, mode: str) -> None:
     save(tmp_path, 0, 40), save(tmp_path, 1, 50)
-    saved, _ = resumed(settings(tmp_path, 0, mode), lambda: None)
+    saved, _ = open_checkpoint(settings(tmp_path, 0, mode), lambda: None)
     assert saved.state["env_steps"] == float(saved.tensors["weights.a"][0]) == 40
 
 
@@ -68,7 +68,7 @@ def test_the_damaged_one_is_named_and_a_fresh_start_is_refused(tmp_path: Path) -
     save(tmp_path, 0, 0), save(tmp_path, 0, 20)
     beats: list[int] = []
     (save(tmp_path, 0, 30) / "tensors.safetensors").write_bytes(b"")
-    saved, (warning,) = resumed(settings(tmp_path, 0, "alone"), lambda: beats.append(1))
+    saved, (warning,) = open_checkpoint(settings(tmp_path, 0, "alone"), lambda: beats.append(1))
     assert saved.state["env_steps"] == 20 and beats
     assert warning == (
         "checkpoints/000000000030 is damaged, checkpoints/000000000020 is used: "
@@ -76,7 +76,7 @@ def test_the_damaged_one_is_named_and_a_fresh_start_is_refused(tmp_path: Path) -
     )
     (tmp_path / "checkpoints" / "000000000020" / "manifest.json").unlink()
     with pytest.raises(CheckpointError, match=r"only that of step 0 is valid .*30: tensors.*20: .*No such file"):
-        resumed(settings(tmp_path, 0, "alone"), lambda: None)
+        open_checkpoint(settings(tmp_path, 0, "alone"), lambda: None)
 
 
 def test_another_is_taken_where_a_peer_replaces_what_was_chosen(tmp_path: Path) -> None:
@@ -91,6 +91,6 @@ def test_another_is_taken_where_a_peer_replaces_what_was_chosen(tmp_path: Path) 
             shutil.rmtree(chosen)
             save(tmp_path, 1, 60)
 
-    saved, warnings = resumed(settings(tmp_path, 0, "async"), beat)
+    saved, warnings = open_checkpoint(settings(tmp_path, 0, "async"), beat)
     assert saved.state["env_steps"] == float(saved.tensors["weights.a"][0]) == 60
     assert warnings == [] and not chosen.exists()

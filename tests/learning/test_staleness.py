@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actorlearn.algorithms.interface import Batch
-from actorlearn.learning.staleness import dropped_beyond, lags, open_rollouts, without_stale
+from actorlearn.learning.staleness import lag_limit, lags, mask_stale, open_rollouts
 from actorlearn.processes.batches import steps_in
 from tests import named
 
@@ -33,7 +33,7 @@ def batch(cells: list[list[tuple[int, bool]]]) -> Batch:
 @given(cells=transitions, most=st.integers(0, 6))
 def test_exactly_the_transitions_that_are_too_old_are_dropped(cells: list[list[tuple[int, bool]]], most: int) -> None:
     whole = batch(cells)
-    fresh = without_stale(whole, VERSION, dropped_beyond(named.algorithm(max_policy_lag=most, on_policy_lag="drop")))
+    fresh = mask_stale(whole, VERSION, lag_limit(named.algorithm(max_policy_lag=most, on_policy_lag="drop")))
     kept = [[valid and VERSION - version <= most for version, valid in row] for row in cells]
     assert fresh.valid.tolist() == kept
     assert steps_in(fresh) == sum(map(sum, kept))
@@ -48,7 +48,7 @@ def test_exactly_the_transitions_that_are_too_old_are_dropped(cells: list[list[t
 @pytest.mark.parametrize("way", [{}, {"max_policy_lag": 0, "on_policy_lag": "wait"}, {"on_policy_lag": "drop"}])
 def test_nothing_is_dropped_unasked(way: dict[str, Any]) -> None:
     whole = batch([[(5, True), (10, False), (9, True)]])
-    assert without_stale(whole, VERSION, dropped_beyond(named.algorithm(**way))) is whole
+    assert mask_stale(whole, VERSION, lag_limit(named.algorithm(**way))) is whole
 
 
 def test_waiting_opens_fewer_rollouts_and_dropping_does_not() -> None:

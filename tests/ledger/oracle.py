@@ -93,7 +93,7 @@ class Balance:
 def balance(world: World, learner: int) -> Balance:
     """The balance of the run's present life."""
     steps = [step for step in world.produced[world.life :] if step.learner == learner]
-    learned, counts = Account(world.kept[f"account-{learner}"]).committed()
+    learned, counts = Account(world.kept[f"account-{learner}"]).read_committed()
     begun, before = 0, StepCounts()
     if learner in world.resumed:
         saved = world.resumed[learner]

@@ -157,7 +157,7 @@ def test_stale_rows_of_a_batch_that_is_not_learned_are_in_flight_alone(
         return original(self, *arguments)
 
     monkeypatch.setattr(Alone, "agree", agree)
-    monkeypatch.setattr("actorlearn.processes.batches.without_stale", first_alone_is_fresh)
+    monkeypatch.setattr("actorlearn.processes.batches.mask_stale", first_alone_is_fresh)
     assert world.run() == 0
     produced, used, dropped = counted(world)
     assert dropped > used

@@ -27,7 +27,7 @@ import pytest
 
 from actorlearn.algorithms.interface import ReplayAlgorithm
 from actorlearn.failpoints import Arms, armed
-from actorlearn.learning.resuming import resumed
+from actorlearn.learning.resuming import open_checkpoint
 from actorlearn.memory.shared import Segment
 from actorlearn.processes.trainer import Trainer, make
 from actorlearn.tasks import describe
@@ -486,7 +486,7 @@ def _in_one_process(world: World) -> Iterator[None]:
     """Have everything that leaves a process, or waits, meet this world instead."""
 
     def taken_up(settings: TrainerSettings, *more: Any) -> Any:
-        saved, warnings = resumed(settings, *more)
+        saved, warnings = open_checkpoint(settings, *more)
         if not settings.id.incarnation:
             world.resumed[settings.learner] = saved.path
         return saved, warnings

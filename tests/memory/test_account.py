@@ -17,7 +17,7 @@ def segment(tmp_path: Path) -> Segment:
     return Segment.create(tmp_path / "account", account_fields())
 
 
-def committed(segment: Segment, learned: int) -> None:
+def commit(segment: Segment, learned: int) -> None:
     account = Account(segment)
     account.steps.used = 100 * learned
     account.steps.dropped["stale"] = learned
@@ -33,18 +33,18 @@ def test_nothing_is_counted_at_first(segment: Segment) -> None:
 
 def test_who_comes_later_goes_on_with_what_was_committed(segment: Segment) -> None:
     for learned in range(1, 4):
-        committed(segment, learned)
+        commit(segment, learned)
         later = Account(segment)
         assert (later.commits, later.rollouts_learned, later.steps.used) == (learned, learned, 100 * learned)
         assert (later.steps.dropped["stale"], later.steps.dropped_steps) == (learned, learned)
 
 
 def test_a_record_whose_writer_was_killed_is_as_before(segment: Segment) -> None:
-    committed(segment, 1)
+    commit(segment, 1)
     with armed("record.written=raise"), pytest.raises(Killed):
-        committed(segment, 2)
+        commit(segment, 2)
     assert (Account(segment).rollouts_learned, Account(segment).steps.used) == (1, 100)
-    committed(segment, 3)
+    commit(segment, 3)
     assert (Account(segment).rollouts_learned, Account(segment).steps.used) == (3, 300)
 
 

@@ -79,7 +79,7 @@ def full_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_order_is_saved_once_and_named(scene: Scene) -> None:
     for saves in (0, 1, 1, 3):
-        scene.at(7).ordered(saves)
+        scene.at(7).save_as_ordered(saves)
     assert scene.control.saved == [(7, 1), (7, 3)]
 
 
@@ -87,7 +87,7 @@ def test_the_last_one_is_not_saved_again_unless_something_has_changed(scene: Sce
     scene.at(7).save_now()
     scene.checkpoints.save_last()
     assert scene.control.saved == [(7, 0)]
-    scene.checkpoints.weights_changed()
+    scene.checkpoints.note_weights_changed()
     scene.checkpoints.save_last()
     scene.at(9).save_last()
     assert scene.control.saved == [(7, 0), (7, 0), (9, 0)]

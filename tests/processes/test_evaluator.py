@@ -122,7 +122,7 @@ def played(schedule: EvaluationSchedule, *looks: int) -> list[int]:
     for env_steps in looks:
         if schedule.due(env_steps):
             found.append(env_steps)
-            schedule.played(env_steps)
+            schedule.note_played(env_steps)
     return found
 
 
@@ -147,6 +147,6 @@ def test_the_last_weights_are_played_once_wherever_they_fall() -> None:
     schedule = EvaluationSchedule(100)
     assert played(schedule, 0, 104, 151) == [104]
     assert schedule.due(151, last=True)
-    schedule.played(151)
+    schedule.note_played(151)
     assert not schedule.due(151, last=True)
     assert not EvaluationSchedule(100).due(0, last=True)  # of which nobody has learned anything

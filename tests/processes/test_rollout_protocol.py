@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from actorlearn.acting.batching import Batching, RowsAsked, due
+from actorlearn.acting.batching import Batching, RowsAsked, due_rows
 from actorlearn.address import Shm
 from actorlearn.algorithms.interface import Batch
 from actorlearn.envs.interface import EnvSpec, Row
@@ -247,7 +247,7 @@ class Protocol(RuleBasedStateMachine):
             for asked in self.batching.batches(members):
                 self._act(asked, killed)
         elif group < self.shape.groups:
-            self._act(due(members, group), killed)
+            self._act(due_rows(members, group), killed)
 
     def _act(self, asked: list[RowsAsked], killed: bool) -> None:
         for blocks, group, timestep in asked:
@@ -362,7 +362,7 @@ class Protocol(RuleBasedStateMachine):
         if not hasattr(self, "leaving"):
             return
         produced = sum(env.steps_taken for s in (*self.simulators, *self.ended) for env in s.envs)
-        _, counts = self.account.committed()
+        _, counts = self.account.read_committed()
         in_flight = sum(
             steps_in_flight(s.blocks, self.account.rollouts_learned)
             for s in (*self.simulators, *self.gone.values())

@@ -14,7 +14,7 @@ from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes import simulator_snapshots
 from actorlearn.processes.members import RolloutMembers
-from actorlearn.processes.simulator_snapshots import SimulatorSnapshots, of_the_first, simulators_of
+from actorlearn.processes.simulator_snapshots import SimulatorSnapshots, rekey_to_first, simulators_of
 from actorlearn.wire.messages import Member
 from actorlearn.worker.settings import snapshot_of
 from tests.blocks import block_shape
@@ -145,5 +145,5 @@ def test_a_folder_that_cannot_be_made_or_a_file_that_is_missing_is_told(tmp_path
 
 def test_what_belongs_to_a_simulator_goes_on_with_its_first_incarnation() -> None:
     values = {"simulator-0.2/0": 1, "simulator-0.2/1": 2, "simulator-11.0/0": 3, "simulator-4.0/0": 4}
-    found = of_the_first(values, [process("simulator-0", 2), process("simulator-11")])
+    found = rekey_to_first(values, [process("simulator-0", 2), process("simulator-11")])
     assert found == {"simulator-0.0/0": 1, "simulator-0.0/1": 2, "simulator-11.0/0": 3}
