@@ -36,7 +36,7 @@ def cell(actions: Actions) -> tuple[str, tuple[int, ...]]:
     return ("int64", ()) if isinstance(actions, int) else ("float32", actions)
 
 
-def in_words(actions: Actions) -> str:
+def describe_actions(actions: Actions) -> str:
     """Describe actions to people: 6 discrete actions, a Box of shape [2], several choices of [3, 2]."""
     if isinstance(actions, MultiDiscrete):
         return f"several choices at once, of {list(actions.sizes)}"
@@ -48,7 +48,7 @@ def choices(actions: int | MultiDiscrete) -> int | NDArray[np.int64]:
     return actions if isinstance(actions, int) else np.array(actions.sizes, np.int64)
 
 
-def drawn(actions: Actions, rows: tuple[int, ...], random: np.random.Generator) -> NDArray[Any]:
+def draw(actions: Actions, rows: tuple[int, ...], random: np.random.Generator) -> NDArray[Any]:
     """Random actions [*rows]: any of the choices, or numbers from 0 to 1 for those of a Box."""
     dtype, shape = cell(actions)
     if isinstance(actions, tuple):

@@ -59,7 +59,7 @@ class Arm:
 
     @property
     def text(self) -> str:
-        """The arm as ``parsed`` reads it."""
+        """The arm as ``parse`` reads it."""
         return f"{self.name}={self.action}{f':{self.seconds}' if self.seconds else ''}@{self.nth}{'+' * self.onward}"
 
 
@@ -128,7 +128,7 @@ def through(name: str, data: memoryview) -> memoryview:
 def armed(text: str = "", applies: Callable[[], bool] = lambda: True) -> Iterator[Arms]:
     """Arm failpoints of this process for a while; without text hits are only counted."""
     global _armed
-    arms = Arms(parsed(text), applies)
+    arms = Arms(parse(text), applies)
     _armed = (*_armed, arms)
     try:
         yield arms
@@ -136,7 +136,7 @@ def armed(text: str = "", applies: Callable[[], bool] = lambda: True) -> Iterato
         _armed = tuple(others for others in _armed if others is not arms)
 
 
-def parsed(text: str) -> tuple[Arm, ...]:
+def parse(text: str) -> tuple[Arm, ...]:
     """Arms from their text; raises ValueError."""
     arms = []
     for part in filter(None, text.split(";")):
@@ -170,7 +170,7 @@ def _act(arm: Arm, data: memoryview | None) -> memoryview | None:
 
 def _from_variable() -> tuple[Watcher, ...]:
     text, once = os.environ.get(VARIABLE), os.environ.get(ONCE_VARIABLE)
-    return (Arms(parsed(text), once=Path(once) if once else None),) if text else ()
+    return (Arms(parse(text), once=Path(once) if once else None),) if text else ()
 
 
 _armed = _from_variable()

@@ -47,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 SettingsT = TypeVar("SettingsT", bound=Settings)
 
 
-def called(settings: type[SettingsT], name: str) -> type[SettingsT]:
+def tag_settings(settings: type[SettingsT], name: str) -> type[SettingsT]:
     """Return the settings of an entry of this name: the same fields, another tag."""
     config = settings.__struct_config__
     if config.tag == name:
@@ -111,7 +111,7 @@ class Spec(PlugIn):
 
     def under(self, name: str) -> Self:
         """Return a copy, with its settings, under the name by which it was looked up."""
-        return replace(self, name=name, settings=called(self.settings, name))
+        return replace(self, name=name, settings=tag_settings(self.settings, name))
 
 
 PlugInT = TypeVar("PlugInT", bound=PlugIn)
@@ -233,7 +233,7 @@ def open_to(registry: Registry[Any]) -> Any:
     """Return a type for fields that hold the settings of any entry of a registry.
 
     msgspec must know all members of a union beforehand, but plug-ins are found by name: it treats this type as a custom
-    one and calls `decoded` for its value.
+    one and calls `decode_settings` for its value.
     """
     return _Open(registry.kind, (), {"registry": registry})
 
@@ -247,7 +247,7 @@ class _Open(type):
         return isinstance(value, Settings)
 
 
-def decoded(kind: type, value: Any) -> Any:
+def decode_settings(kind: type, value: Any) -> Any:
     """Read the settings of an entry: msgspec's hook for the types that `open_to` makes."""
     if not isinstance(kind, _Open):
         raise NotImplementedError(f"{kind} is no type that settings have")

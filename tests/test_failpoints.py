@@ -78,12 +78,12 @@ def test_changes_bytes() -> None:
 @pytest.mark.parametrize("text", ["x.y", "x=kill", "x.y=die", "x.y=kill@", "x.y=kill@-1"])
 def test_what_is_no_arm_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="write name=action@n"):
-        failpoints.parsed(text)
+        failpoints.parse(text)
 
 
 def test_text_of_an_arm_is_read_again() -> None:
     for text in ("x.y=sleep:0.5@2", "x.y=nospace@1+"):
-        assert [arm.text for arm in failpoints.parsed(text)] == [text]
+        assert [arm.text for arm in failpoints.parse(text)] == [text]
 
 
 def test_a_variable_arms_processes(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from actorlearn.acting.batching import RowsAsked
-from actorlearn.actions import Actions, in_words
+from actorlearn.actions import Actions, describe_actions
 from actorlearn.algorithms.settings import AlgorithmSettings, EpsilonSchedule
 from actorlearn.memory.rollout import Rollouts
 
@@ -76,6 +76,6 @@ def make(settings: AlgorithmSettings, actions: Actions) -> EpsilonGreedy | None:
     if not isinstance(actions, int):
         raise ValueError(
             f"algorithm.name: {settings.name!r} explores by discrete actions at random, and this environment's are "
-            f"{in_words(actions)}; its settings' exploration must be None"
+            f"{describe_actions(actions)}; its settings' exploration must be None"
         )
     return EpsilonGreedy(schedule, actions)

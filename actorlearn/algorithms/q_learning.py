@@ -19,7 +19,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from actorlearn.actions import Actions, in_words
+from actorlearn.actions import Actions, describe_actions
 from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.policies import played_actions
 from actorlearn.algorithms.returns import mean_over
@@ -35,7 +35,7 @@ class QLearning:
     target_rows = 1
 
     def __init__(self, settings: QSettings, numbers: int) -> None:
-        """Keep the settings, and how many numbers describe each action's value; there is no other state."""
+        """Keep the settings, and how many numbers describe_actions each action's value; there is no other state."""
         self.settings = settings
         self.numbers = numbers
         self.prepared_rows = 1 if settings.double else 0
@@ -45,7 +45,7 @@ class QLearning:
         if not isinstance(actions, int):
             raise ValueError(
                 f"algorithm.name: {self.settings.name!r} compares the values of discrete actions, and this "
-                f"environment's are {in_words(actions)}; use a2c, ppo or impala"
+                f"environment's are {describe_actions(actions)}; use a2c, ppo or impala"
             )
         if self.settings.dueling:
             return {"value": self.numbers, "advantage": actions * self.numbers}

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Self
 from msgspec import Meta
 
 from actorlearn.metric import Metric
-from actorlearn.registry import Registry, Settings, Spec, called, settings_of
+from actorlearn.registry import Registry, Settings, Spec, settings_of, tag_settings
 
 Defaults = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Kind of environment (atari, vector) -> section of a topology -> key -> value."""
@@ -218,7 +218,7 @@ class AlgorithmSpec(Spec):
             settings = HardCopySettings
         return cls(
             name=name,
-            settings=called(settings, name),
+            settings=tag_settings(settings, name),
             made_by=name,
             replayed=replayed,
             sequences=bool(getattr(found, "sequences", False)),

@@ -48,7 +48,7 @@ from ale_py import roms
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 
-from actorlearn.actions import drawn
+from actorlearn.actions import draw
 from actorlearn.envs.history import KEEPS_MEMORY, History
 from actorlearn.envs.interface import EnvSpec, Row, check_actions, seed31
 from actorlearn.envs.specs import AtariSettings
@@ -160,7 +160,7 @@ class Atari:
 
     def random_actions(self, random: np.random.Generator) -> npt.NDArray[np.int64]:
         """Draw one action for each game."""
-        return drawn(self.spec.actions, (self.count,), random)
+        return draw(self.spec.actions, (self.count,), random)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return the history of the games, and a checksum of their present screens."""

@@ -51,7 +51,7 @@ def _bare(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
         raise ValueError(f"{what} is {found!r}; it must be a subclass of gymnasium.Env, or an id that is registered")
     raise ValueError(
         f"{what}: {module_name} has no class {name!r} and registers no id {name!r}; "
-        f"{registered.did_you_mean(name, registered.of_module(module))}{registered.EXAMPLES}"
+        f"{registered.did_you_mean(name, registered.list_module(module))}{registered.EXAMPLES}"
     )
 
 

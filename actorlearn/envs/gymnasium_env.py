@@ -16,7 +16,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.spaces import Box, Discrete, MultiBinary, Space
 
-from actorlearn.actions import Actions, MultiDiscrete, drawn
+from actorlearn.actions import Actions, MultiDiscrete, draw
 from actorlearn.envs import states
 from actorlearn.envs.construct import Environment, construct
 from actorlearn.envs.interface import EnvSpec, MalformedStepError, Row, check_actions, empty_row, seed31
@@ -107,7 +107,7 @@ class Gymnasium:
         space = self._action_space
         if isinstance(space, Box):
             return random.uniform(space.low, space.high, (self.count, *space.shape)).astype(np.float32)
-        return drawn(self.spec.actions, (self.count,), random)
+        return draw(self.spec.actions, (self.count,), random)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Take the environments' states, and how far each is in its game."""
@@ -115,7 +115,7 @@ class Gymnasium:
         if self.spec.inexact:
             raise RuntimeError(self.spec.inexact)
         steps, ended = np.array(self._steps, np.int64), np.array(self._ended, np.bool_)
-        return {"steps": steps, "ended": ended, **states.taken(self._envs)}
+        return {"steps": steps, "ended": ended, **states.read(self._envs)}
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Restore a state; each environment is reset first, as some allocate what they need in ``reset``."""

@@ -74,7 +74,7 @@ def module_of(registered: Registered) -> str:
     return point.partition(":")[0] if isinstance(point, str) else str(getattr(point, "__module__", ""))
 
 
-def of_module(module: ModuleType) -> dict[str, str]:
+def list_module(module: ModuleType) -> dict[str, str]:
     """Return the environments of a module, by class or registered by its package: name -> how to write it in env.id."""
     root = module.__name__.partition(".")[0]
     found = {name: value for name, value in vars(module).items() if isinstance(value, type)}

@@ -55,7 +55,7 @@ def inexact(env: Environment) -> str:
     return ""
 
 
-def taken(envs: Sequence[Environment]) -> Arrays:
+def read(envs: Sequence[Environment]) -> Arrays:
     """Return the state as arrays; raises TypeError for values of other types, and what its methods raise."""
     arrays: list[npt.NDArray[Any]] = []
     text = json.dumps([[_plain(_of(layer), arrays, _name(layer)) for layer in _layers(env)] for env in envs])

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from actorlearn.parameters.checkpoint import Checkpoint, opened, taken
-from actorlearn.parameters.checkpoint_folders import Beat, CheckpointError, Found, found_at, going_on
+from actorlearn.parameters.checkpoint import Checkpoint, choose_and_open, open_found
+from actorlearn.parameters.checkpoint_folders import Beat, CheckpointError, Found, choose_to_resume, find_at
 from actorlearn.parameters.modes import mode_of
 from actorlearn.worker.settings import TrainerSettings
 
@@ -24,18 +24,20 @@ def open_checkpoint(settings: TrainerSettings, beat: Beat, exactly: str = "") ->
     """
     if exactly:
         try:
-            return opened(found_at(Path(exactly), beat)), []
+            return open_found(find_at(Path(exactly), beat)), []
         except (OSError, ValueError) as error:  # it was whole a moment ago
             raise CheckpointError(f"{exactly}: {error}; resume the run again") from error
     root = Path(settings.run_dir) / "checkpoints"
     mode = mode_of(settings.exchange)
-    return taken(lambda: going_on(root, settings.learner, mode, beat), lambda found: _together(settings, *found))
+    return choose_and_open(
+        lambda: choose_to_resume(root, settings.learner, mode, beat), lambda found: _together(settings, *found)
+    )
 
 
 def _together(settings: TrainerSettings, mine: Found, shared: Found) -> tuple[Checkpoint, list[str]]:
-    own = opened(mine)
+    own = open_found(mine)
     if shared.path != mine.path:
-        newer = opened(shared)
+        newer = open_found(shared)
         vectors = settings.optimizer.state_vectors
         shared_names = ["consumed", *(f"optimizer.{name}" for name in vectors)]
         both = {name: t for name, t in newer.tensors.items() if name.startswith("weights.") or name in shared_names}

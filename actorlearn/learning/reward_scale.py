@@ -53,7 +53,7 @@ class RewardScale:
             running = (self._discount * running + reward[t]).where(~first[t + 1], 0.0)
             returns[t] = running
         following = dict(zip(zeros, torch.split(running, [count for _, count in owners]), strict=True))
-        moments = self._returns.moments.merged(Moments.of(returns[~first[1:]]))  # a reset is no step
+        moments = self._returns.moments.merge(Moments.of(returns[~first[1:]]))  # a reset is no step
         deviation = float((moments.variance + EPSILON).sqrt())
         return dataclasses.replace(batch, reward=batch.reward / deviation), RunningReturns(moments, following)
 

@@ -20,7 +20,7 @@ from actorlearn.learning.network import Network
 from actorlearn.learning.norms import Norms
 from actorlearn.learning.secondary import Secondary
 from actorlearn.models.normalize import Normalized, merge_into, moments_of
-from actorlearn.optim.schedules import linear, scaled
+from actorlearn.optim.schedules import linear, scale_rate
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.consumed import Consumed
@@ -210,7 +210,7 @@ class Learning:
         """Linear from the first to the final value over ``total_steps``, scaled by the number of learners."""
         o, s = self.optimizer_settings, self.settings
         rate = linear(o.learning_rate, o.learning_rate_final, env_steps / s.total_steps)
-        return scaled(rate, s.learners, s.rate_scaling)
+        return scale_rate(rate, s.learners, s.rate_scaling)
 
     # Results -------------------------------------------------------------------------------------------------------
 

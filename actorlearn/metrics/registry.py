@@ -156,7 +156,7 @@ def _named(name: str, metrics: Iterable[Metric]) -> Metric | None:
     return next((metric for metric in metrics if metric.name == name), None)
 
 
-def said_of(name: str) -> str:
+def describe_metric(name: str) -> str:
     """Return description and unit of a metric in words, "entropy [nats]"; empty for an unregistered one."""
     about = metric(name)
     return f"{about.description} [{about.unit}]" if about.unit else about.description

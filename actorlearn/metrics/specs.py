@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol, Self
 
-from actorlearn.registry import Registry, Settings, Spec, called, settings_of
+from actorlearn.registry import Registry, Settings, Spec, settings_of, tag_settings
 
 
 class WriterSettings(Settings, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class WriterSpec(Spec):
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
         """Describe a class that brings no spec."""
-        return cls(name=name, settings=called(settings_of(found, module, WriterSettings), name), made_by=name)
+        return cls(name=name, settings=tag_settings(settings_of(found, module, WriterSettings), name), made_by=name)
 
 
 JSONL = WriterSpec(name="jsonl", made_by="actorlearn.metrics.writer:JsonLines")

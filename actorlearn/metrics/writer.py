@@ -181,7 +181,7 @@ class _ScalarsFile:
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
 
-        from actorlearn.metrics.registry import said_of
+        from actorlearn.metrics.registry import describe_metric
 
         records = []
         if self._file is None:
@@ -195,7 +195,7 @@ class _ScalarsFile:
         values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
         for value in values:
             if value.tag not in self._described:  # TensorBoard reads a tag's description with its first value only
-                said = next(filter(None, map(said_of, value.tag.split("/"))), "")
+                said = next(filter(None, map(describe_metric, value.tag.split("/"))), "")
                 value.metadata.CopyFrom(SummaryMetadata(summary_description=said))
         self._described.update(scalars)
         summary = Summary(value=values)

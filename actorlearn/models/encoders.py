@@ -124,10 +124,10 @@ class Perceptron(nn.Module):
 
     def forward(self, observation: Tensor) -> Tensor:
         """Map [N, *shape] to [N, features]."""
-        return self.layers(scaled(observation).reshape(-1, self.inputs))  # type: ignore[no-any-return]
+        return self.layers(scale(observation).reshape(-1, self.inputs))  # type: ignore[no-any-return]
 
 
-def scaled(observation: Tensor) -> Tensor:
+def scale(observation: Tensor) -> Tensor:
     """Return float32 observations, uint8 ones in [0, 1]."""
     if observation.dtype == torch.uint8:
         return observation.float().mul_(1.0 / 255.0)

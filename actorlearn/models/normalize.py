@@ -36,7 +36,7 @@ class Moments(NamedTuple):
             return cls(number, rows.new_zeros(rows.shape[1:]), rows.new_zeros(rows.shape[1:]))
         return cls(number, rows.mean(0), rows.var(0, correction=0))
 
-    def merged(self, other: Moments) -> Moments:
+    def merge(self, other: Moments) -> Moments:
         """Moments of both together (Chan, Golub & LeVeque 1979)."""
         number = self.number + other.number
         share = other.number / number.clamp(min=1.0)
@@ -82,7 +82,7 @@ def merge_into(own: Tensor, moments: Tensor) -> None:
     elements = len(own) // 2
     sizes = [1, elements, elements]
     both = [Moments(*torch.split(vector.double(), sizes)) for vector in (own, moments.to(own.device))]
-    merged = torch.cat(both[0].merged(both[1])).to(own.dtype)
+    merged = torch.cat(both[0].merge(both[1])).to(own.dtype)
     if torch.isfinite(merged).all():
         own.copy_(merged)
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self
 
 from msgspec import Meta
 
-from actorlearn.registry import Registry, Settings, Spec, called, settings_of
+from actorlearn.registry import Registry, Settings, Spec, settings_of, tag_settings
 
 Width = Annotated[int, Meta(ge=1, le=65_536)]
 
@@ -79,13 +79,13 @@ class ModelSpec(Spec):
         """Describe a torch module by its class: a whole network."""
         settings = settings_of(found, module, ModelSettings)
         own = settings is not ModelSettings
-        return cls(name=name, settings=called(settings, name), made_by=name, takes_settings=own)
+        return cls(name=name, settings=tag_settings(settings, name), made_by=name, takes_settings=own)
 
 
 def _image(name: str, made_by: str, strided: bool = True) -> ModelSpec:
     return ModelSpec(
         name=name,
-        settings=called(ImageSettings, name),
+        settings=tag_settings(ImageSettings, name),
         made_by=made_by,
         convolutional=True,
         strided=strided,

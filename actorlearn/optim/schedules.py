@@ -20,7 +20,7 @@ def linear(start: float, end: float, fraction: float) -> float:
     return start * (1.0 - fraction) + end * fraction
 
 
-def scaled(learning_rate: float, batches: float, scaling: str) -> float:
+def scale_rate(learning_rate: float, batches: float, scaling: str) -> float:
     """Return the rate for a batch `batches` times as large: unchanged, times `batches`, or times its square root.
 
     Linear is Goyal et al. (2017) and PAAC's .0007 for each environment, sqrt is GALA's; Stooke & Abbeel's A3C has none.
@@ -31,7 +31,7 @@ def scaled(learning_rate: float, batches: float, scaling: str) -> float:
 
 
 def for_batches(settings: OptimizerSettings, batches: float, scaling: str) -> OptimizerSettings:
-    """Return settings for a batch `batches` times as large: learning rates by ``scaled``, Adam's epsilon divided.
+    """Return settings for a batch `batches` times as large: learning rates by ``scale_rate``, Adam's epsilon divided.
 
     The gradient of a larger batch is smaller (Stooke & Abbeel, appendix C), so epsilon must shrink too to have the same
     effect: theirs is 0.01 / batch (5.4.1). Their rates of RMSProp, 2.5, 7.5 and 15e-4 at 32, 512 and 1,024, are
@@ -39,7 +39,7 @@ def for_batches(settings: OptimizerSettings, batches: float, scaling: str) -> Op
     """
     return msgspec.structs.replace(
         settings,
-        learning_rate=scaled(settings.learning_rate, batches, scaling),
-        learning_rate_final=scaled(settings.learning_rate_final, batches, scaling),
+        learning_rate=scale_rate(settings.learning_rate, batches, scaling),
+        learning_rate_final=scale_rate(settings.learning_rate_final, batches, scaling),
         epsilon=settings.epsilon / batches if isinstance(settings, AdamSettings) else settings.epsilon,
     )

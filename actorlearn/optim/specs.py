@@ -25,7 +25,7 @@ from typing import Annotated, Any, Self
 
 from msgspec import Meta
 
-from actorlearn.registry import Registry, Settings, Spec, called, settings_of
+from actorlearn.registry import Registry, Settings, Spec, settings_of, tag_settings
 
 Beta = Annotated[float, Meta(ge=0, lt=1)]
 
@@ -96,7 +96,9 @@ class OptimizerSpec(Spec):
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
         """Describe a class that brings no spec."""
         settings = settings_of(found, module, OptimizerSettings)
-        return cls(name=name, settings=called(settings, name), made_by=name, defaults=getattr(found, "defaults", {}))
+        return cls(
+            name=name, settings=tag_settings(settings, name), made_by=name, defaults=getattr(found, "defaults", {})
+        )
 
 
 # An optimizer that is not a kind's own gets numbers of its own: PAAC's rate under Adam would destroy the network.

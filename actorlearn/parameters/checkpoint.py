@@ -28,10 +28,10 @@ from actorlearn.parameters.checkpoint_folders import (
     Found,
     folders,
     identity,
+    read_manifest,
     seal,
     silent,
     steps_of,
-    unsealed,
 )
 
 _TENSORS = "tensors.safetensors"
@@ -98,15 +98,15 @@ def save(
 
 def newest(*directories: Path) -> Checkpoint:
     """Open the newest whole checkpoint of some directories, as ``checkpoint_folders.newest`` finds it."""
-    return taken(lambda: checkpoint_folders.newest(*directories), opened)
+    return choose_and_open(lambda: checkpoint_folders.newest(*directories), open_found)
 
 
 def load(folder: Path) -> Checkpoint:
     """Read one checkpoint folder; raises ValueError or OSError when it is damaged."""
-    return opened(Found(folder, unsealed(folder)["state"]))
+    return open_found(Found(folder, read_manifest(folder)["state"]))
 
 
-def taken(choose: Callable[[], Chosen], take: Callable[[Chosen], Opened]) -> Opened:
+def choose_and_open(choose: Callable[[], Chosen], take: Callable[[Chosen], Opened]) -> Opened:
     """Choose checkpoints and open them; choose again if a living trainer has removed one in between.
 
     Raises exceptions of ``choose``, and OSError where repeated choices cannot be opened either.
@@ -118,7 +118,7 @@ def taken(choose: Callable[[], Chosen], take: Callable[[Chosen], Opened]) -> Ope
     return take(choose())
 
 
-def opened(found: Found) -> Checkpoint:
+def open_found(found: Found) -> Checkpoint:
     """Open a checkpoint that was found, with its tensors; raises OSError where it has been removed or replaced since.
 
     Raises ValueError for a file of tensors that cannot be read.

@@ -76,7 +76,7 @@ def seal(folder: Path, env_steps: int, state: Mapping[str, Any], beat: Beat = si
     write_atomically(folder / _MANIFEST, text + _last_line(text))
 
 
-def unsealed(folder: Path, beat: Beat = silent) -> dict[str, Any]:
+def read_manifest(folder: Path, beat: Beat = silent) -> dict[str, Any]:
     """Return the manifest of a checkpoint; raises ValueError or OSError when the folder differs from it."""
     manifest = _manifest((folder / _MANIFEST).read_bytes())
     for name, said in manifest["files"].items():
@@ -96,10 +96,10 @@ def unsealed(folder: Path, beat: Beat = silent) -> dict[str, Any]:
     return manifest
 
 
-def found_at(folder: Path, beat: Beat = silent) -> Found:
+def find_at(folder: Path, beat: Beat = silent) -> Found:
     """The checkpoint in a folder; raises ValueError or OSError when it is damaged."""
     seen = identity(folder)
-    manifest = unsealed(folder, beat)
+    manifest = read_manifest(folder, beat)
     if manifest["env_steps"] != steps_of(folder):
         raise ValueError(f"it was saved at {manifest['env_steps']} steps: the folder has been renamed")
     return Found(folder, manifest["state"], identity=seen)
@@ -119,7 +119,7 @@ def newest(*directories: Path, beat: Beat = silent, among: Collection[int] = ())
             seen[folder] = identity(folder)
             try:
                 damaged = tuple((short(f), said) for f, said in wrong.items())
-                found = replace(found_at(folder, beat), damaged=damaged)
+                found = replace(find_at(folder, beat), damaged=damaged)
                 break
             except _DAMAGE as error:
                 wrong[folder] = f"{error!s:.500}"  # it may repeat what it read
@@ -137,7 +137,7 @@ def newest(*directories: Path, beat: Beat = silent, among: Collection[int] = ())
     return found
 
 
-def going_on(root: Path, learner: int, mode: ModeSpec, beat: Beat = silent) -> tuple[Found, Found]:
+def choose_to_resume(root: Path, learner: int, mode: ModeSpec, beat: Beat = silent) -> tuple[Found, Found]:
     """Choose a learner's own checkpoint, and the one whose weights it takes; raises CheckpointError.
 
     Both are the same except where weights are central: then the weights are those of the newest of all learners'
@@ -149,7 +149,7 @@ def going_on(root: Path, learner: int, mode: ModeSpec, beat: Beat = silent) -> t
     own = own if folders(own) else root
     others = [directory for directory in directories(root).values() if directory != own]
     weights = newest(own, *others, beat=beat) if mode.central else None
-    if mode.in_step and (common := in_all([own, *others]) - {0}):
+    if mode.in_step and (common := find_common_steps([own, *others]) - {0}):
         with suppress(CheckpointError):
             return (mine := newest(own, beat=beat, among=common)), mine
     try:
@@ -162,26 +162,26 @@ def going_on(root: Path, learner: int, mode: ModeSpec, beat: Beat = silent) -> t
     return mine, weights or mine
 
 
-def of_all(directories: Sequence[Path], beat: Beat = silent) -> list[Found] | None:
+def find_common(directories: Sequence[Path], beat: Beat = silent) -> list[Found] | None:
     """Find whole checkpoints of the same steps in all directories, the newest such; None where there are none.
 
     Learners in step continue from these. Step 0 is chosen only if not all had finished their first save after it: a run
     never starts over because checkpoints are damaged or missing.
     """
-    for steps in sorted(in_all(directories), reverse=True):
+    for steps in sorted(find_common_steps(directories), reverse=True):
         with suppress(*_DAMAGE):
             own = [next(folder for folder in folders(d) if steps_of(folder) == steps) for d in directories]
-            found = [found_at(folder, beat) for folder in own]
+            found = [find_at(folder, beat) for folder in own]
             return found if steps or _before_the_first_save(directories) else None
     return None
 
 
 def _before_the_first_save(directories: Sequence[Path]) -> bool:
     """Whether learners were interrupted before all of them had saved a second time."""
-    return in_all(directories) == {0} and all(len(folders(d)) <= 2 for d in directories)
+    return find_common_steps(directories) == {0} and all(len(folders(d)) <= 2 for d in directories)
 
 
-def in_all(directories: Sequence[Path]) -> set[int]:
+def find_common_steps(directories: Sequence[Path]) -> set[int]:
     """Steps of which each directory has a checkpoint."""
     return set.intersection(*({steps_of(folder) for folder in folders(d)} for d in directories))
 

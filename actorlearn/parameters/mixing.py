@@ -109,7 +109,7 @@ def mixing_matrix(graph: GraphSettings, learners: Sequence[int], exchange: int) 
     return matrix
 
 
-def mixing_of(graph: GraphSettings, count: int) -> Mixing:
+def measure_mixing(graph: GraphSettings, count: int) -> Mixing:
     """Return the properties of the graph of so many learners."""
     period = {"random-matching": DRAWS, "exponential-varying": max((count - 1).bit_length(), 1)}.get(graph.name, 1)
     matrices = np.stack([mixing_matrix(graph, range(count), exchange) for exchange in range(period)])

@@ -15,7 +15,7 @@ from torch import Tensor
 from actorlearn.failpoints import hit
 from actorlearn.learning.resuming import open_checkpoint
 from actorlearn.parameters import checkpoint
-from actorlearn.parameters.checkpoint_folders import directory_of, in_all
+from actorlearn.parameters.checkpoint_folders import directory_of, find_common_steps
 from actorlearn.parameters.modes import mode_of
 from actorlearn.processes.reports import elapsed_s
 from actorlearn.processes.simulator_snapshots import SimulatorSnapshots
@@ -124,7 +124,7 @@ class Checkpoints:
         if not self._mode.in_step:
             return set()
         root = Path(self._settings.run_dir) / "checkpoints"
-        return {max(in_all([directory_of(root, k) for k in range(self._settings.learners)]), default=-1)}
+        return {max(find_common_steps([directory_of(root, k) for k in range(self._settings.learners)]), default=-1)}
 
     # Taking up -------------------------------------------------------------------------------------------------
 

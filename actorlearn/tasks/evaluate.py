@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from actorlearn.acting.policy import Policy
-from actorlearn.parameters.checkpoint import Checkpoint, opened, taken
+from actorlearn.parameters.checkpoint import Checkpoint, choose_and_open, open_found
 from actorlearn.parameters.checkpoint_folders import CheckpointError, Found, directories, newest
 from actorlearn.processes.evaluator import AVERAGE, SECONDARY, play, players, summary
 from actorlearn.wire.identity import trainer_id
@@ -48,9 +48,9 @@ def newest_opened(root: Path, behind_steps: int | None) -> tuple[dict[str, Check
     """Open the checkpoints that ``newest_of_each`` finds; finds them again if a living run removes one meanwhile."""
 
     def take(chosen: tuple[dict[str, Found], list[str]]) -> tuple[dict[str, Checkpoint], list[str]]:
-        return {name: opened(own) for name, own in chosen[0].items()}, chosen[1]
+        return {name: open_found(own) for name, own in chosen[0].items()}, chosen[1]
 
-    return taken(lambda: newest_of_each(root, behind_steps), take)
+    return choose_and_open(lambda: newest_of_each(root, behind_steps), take)
 
 
 def newest_of_each(root: Path, behind_steps: int | None) -> tuple[dict[str, Found], list[str]]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from actorlearn.actions import drawn
+from actorlearn.actions import draw
 from actorlearn.address import Shm
 from actorlearn.algorithms.settings import OffPolicySettings
 from actorlearn.envs.interface import empty_row
@@ -104,7 +104,7 @@ def learn(settings: MeasureSettings) -> float:
     state = torch.zeros((1, environments, learning.network.state_size), device=device)
     batch = Batch(
         observation=seen.to(device),
-        action=torch.from_numpy(drawn(policy.actions, shape, np.random.default_rng(0))).to(device),
+        action=torch.from_numpy(draw(policy.actions, shape, np.random.default_rng(0))).to(device),
         reward=torch.zeros(shape, device=device),
         terminated=no,
         truncated=no,
@@ -149,7 +149,7 @@ def _learn_from_replay(settings: MeasureSettings, stored: TrainerReplay) -> floa
             seen[0], reached = reached, seen[-1]
             block = {
                 "observation": seen,
-                "action": drawn(policy.actions, rows, np.random.default_rng(0)),
+                "action": draw(policy.actions, rows, np.random.default_rng(0)),
                 "reward": np.zeros(rows, np.float32),
                 **dict.fromkeys(("terminated", "truncated", "life_lost", "first"), no),
                 "state": np.zeros((*rows, stored.shape.state_size), np.float32),

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from actorlearn.actions import Actions, cell, choices, drawn
+from actorlearn.actions import Actions, cell, choices, draw
 from actorlearn.algorithms.interface import Algorithm, Batch, ReplayAlgorithm
 from actorlearn.algorithms.make import make
 from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings
@@ -78,7 +78,7 @@ class AlgorithmContract:
         ended = (torch.arange(8) % 3 == 0).expand(shape)
         return Batch(
             observation=torch.zeros(length + 1, 8, 1),
-            action=torch.from_numpy(drawn(self.actions, shape, np.random.default_rng(0))),
+            action=torch.from_numpy(draw(self.actions, shape, np.random.default_rng(0))),
             reward=torch.randn(shape, generator=generator),
             terminated=ended,
             truncated=no,

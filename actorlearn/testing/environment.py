@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from actorlearn.actions import MultiDiscrete, cell, choices, drawn
+from actorlearn.actions import MultiDiscrete, cell, choices, draw
 from actorlearn.envs.interface import ActionError, EnvSpec, Row, VectorEnv
 from actorlearn.envs.make import make, spec
 from actorlearn.envs.specs import ENVIRONMENTS, EnvSettings
@@ -272,7 +272,7 @@ def random_actions(spec: EnvSpec, count: int, steps: int, seed: int = 0) -> npt.
     generator = np.random.default_rng(seed)
     if isinstance(spec.actions, tuple):
         return generator.normal(0.0, 2.0, (steps, count, *spec.actions)).astype(np.float32)
-    return drawn(spec.actions, (steps, count), generator)
+    return draw(spec.actions, (steps, count), generator)
 
 
 def play(env: VectorEnv, actions: npt.NDArray[Any]) -> list[Row]:

@@ -21,7 +21,7 @@ from actorlearn.optim.specs import OPTIMIZERS
 from actorlearn.parameters.checkpoint_folders import directory_of
 from actorlearn.parameters.modes import MODES
 from actorlearn.parameters.settings import AloneExchangeSettings
-from actorlearn.registry import decoded, open_to
+from actorlearn.registry import decode_settings, open_to
 from actorlearn.replay.rows import ReplayShape
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.wire.identity import ProcessId
@@ -260,7 +260,7 @@ def read(path: Path, kind: type[Settings]) -> Settings:
     """Read settings of one kind; raises ValueError naming file and field."""
     data = path.read_bytes()
     try:
-        return msgspec.json.decode(data, type=kind, dec_hook=decoded)
+        return msgspec.json.decode(data, type=kind, dec_hook=decode_settings)
     except (ValueError, RecursionError) as error:
         raise ValueError(
             f"{path}: {error!s:.500}; compare with the files the supervisor writes under settings/"

@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from actorlearn.actions import in_words
+from actorlearn.actions import describe_actions
 from actorlearn.memory.shared import SHM_ROOT, free_bytes
-from actorlearn.optim.schedules import for_batches, scaled
-from actorlearn.parameters.mixing import Mixing, mixing_of
+from actorlearn.optim.schedules import for_batches, scale_rate
+from actorlearn.parameters.mixing import Mixing, measure_mixing
 from actorlearn.worker.roles import ROLES
 from launch.plan.addresses import Addresses
 from launch.plan.auto import crowding
@@ -44,7 +44,7 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
         console.print()
     console.print(_environment(made.description), highlight=False, soft_wrap=True)
     if made.graph:
-        console.print(_mixing(mixing_of(made.graph, loaded.learners.count)), highlight=False, soft_wrap=True)
+        console.print(_mixing(measure_mixing(made.graph, loaded.learners.count)), highlight=False, soft_wrap=True)
     for choice in made.choices:
         console.print(f"[bold]chosen[/] {choice}", highlight=False)
     numbers = optimizer(made)
@@ -100,7 +100,7 @@ def as_json(made: Plan, addresses: Addresses) -> dict[str, Any]:
         "actions": msgspec.to_builtins(made.description.actions),
         "weights": made.description.weights,
         "optimizer": optimizer(made),
-        "mixing": mixing_of(made.graph, topology.learners.count)._asdict() if made.graph else None,
+        "mixing": measure_mixing(made.graph, topology.learners.count)._asdict() if made.graph else None,
         "choices": [asdict(choice) for choice in made.choices],
         "topology": tree(topology),
     }
@@ -113,8 +113,8 @@ def optimizer(made: Plan) -> dict[str, float]:
     scaling, learners = topology.learners.rate_scaling, topology.learners.count
     found = for_batches(topology.optimizer, batches, scaling)
     return {
-        "learning_rate": scaled(found.learning_rate, learners, scaling),
-        "learning_rate_final": scaled(found.learning_rate_final, learners, scaling),
+        "learning_rate": scale_rate(found.learning_rate, learners, scaling),
+        "learning_rate_final": scale_rate(found.learning_rate_final, learners, scaling),
         "epsilon": found.epsilon,
     }
 
@@ -127,7 +127,10 @@ def tables(made: Plan, addresses: Addresses) -> list[Table]:
 def _environment(found: Description) -> str:
     """Return the line about an environment's observations and actions."""
     of = f", from {found.observation_from}" if found.observation_from else ""
-    said = [f"observation {found.observation_dtype}{list(found.observation_shape)}{of}", in_words(found.actions)]
+    said = [
+        f"observation {found.observation_dtype}{list(found.observation_shape)}{of}",
+        describe_actions(found.actions),
+    ]
     return f"[bold]environment[/] {escape('; '.join([*said, *filter(None, [found.unseen])]))}"
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from actorlearn.files import write_atomically
-from actorlearn.metrics.registry import said_of
+from actorlearn.metrics.registry import describe_metric
 from actorlearn.metrics.writer import METRICS_FILE
 from launch.reports.checks import is_number
 from launch.reports.format import printable
@@ -171,7 +171,7 @@ def _draw(figure: Figure, curves: Sequence[Curve], names: Sequence[str]) -> None
         last = f"last score {curve.final:,.1f}" if curve.column == SCORE else f"last {curve.final:.4g}"
         by_minutes.plot([], [], color=colour, linestyle=style, linewidth=2, label=_as_written(f"{name}: {last}{speed}"))
     drawn = list(dict.fromkeys(curve.column for curve in curves))
-    by_steps.set_ylabel(_as_written(said_of(drawn[0]) or drawn[0] if len(drawn) == 1 else ", ".join(drawn)))
+    by_steps.set_ylabel(_as_written(describe_metric(drawn[0]) or drawn[0] if len(drawn) == 1 else ", ".join(drawn)))
     by_steps.set_xlabel(f"environment steps ({unit_name})")
     by_minutes.set_xlabel("minutes")
     for axes in (by_steps, by_minutes):

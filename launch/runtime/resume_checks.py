@@ -15,11 +15,11 @@ import msgspec
 from actorlearn.parameters.checkpoint_folders import (
     CheckpointError,
     Found,
+    choose_to_resume,
     directory_of,
-    going_on,
+    find_common,
     learners_so_far,
     newest,
-    of_all,
 )
 from actorlearn.replay.rows import ReplayShape
 from actorlearn.worker.roles import ROLES
@@ -81,7 +81,7 @@ def find_resumption(plan: Plan, run_dir: Path, resume: bool) -> Resumption:
 
 
 def _each(plan: Plan, run_dir: Path, learners: Sequence[int]) -> list[tuple[Found, Found]]:
-    return [going_on(run_dir / "checkpoints", learner, mode(plan.topology)) for learner in learners]
+    return [choose_to_resume(run_dir / "checkpoints", learner, mode(plan.topology)) for learner in learners]
 
 
 def _together(plan: Plan, run_dir: Path, learners: Sequence[int]) -> tuple[list[Found], str]:
@@ -89,7 +89,7 @@ def _together(plan: Plan, run_dir: Path, learners: Sequence[int]) -> tuple[list[
     if not plan.exact:
         return [], next(choice.why for choice in plan.choices if choice.key == exactness.KEY)
     directories = [directory_of(run_dir / "checkpoints", learner) for learner in learners]
-    together = of_all(directories) if directories[1:] else [newest(directories[0])]
+    together = find_common(directories) if directories[1:] else [newest(directories[0])]
     if together is None:
         return [], "there are no steps of which all learners have a checkpoint"
     members = [process.id for process in plan.processes if ROLES.spec(process.id.role).makes_rows]

@@ -82,7 +82,7 @@ def test_values_come_back_as_they_were(value: dict[str, Any]) -> None:
     for each in (env, other):
         each.reset(seed=1)
     env.own = value
-    states.put_back([other], states.taken([env]))
+    states.put_back([other], states.read([env]))
     np.testing.assert_equal(other.own, value)
     assert str(other.own) == str(value)
 
@@ -92,7 +92,7 @@ def test_what_is_taken_does_not_change_afterwards() -> None:
     for each in (env, other):
         each.reset(seed=1)
     env.own = np.zeros(3)
-    taken = states.taken([env])
+    taken = states.read([env])
     env.own += 1
     states.put_back([other], taken)
     other.own += 5
@@ -106,7 +106,7 @@ def test_a_value_that_cannot_be_kept_is_named(value: Any) -> None:
     env.reset(seed=1)
     env.own = value
     with pytest.raises(TypeError, match=rf"{HERE}:Forgetful has .* it must be of numbers, strings"):
-        states.taken([env])
+        states.read([env])
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_closed_environments_have_no_state() -> None:
 def test_a_state_sets_no_attribute_of_its_own_choice() -> None:
     env = gymnasium.make("CartPole-v1")
     env.reset(seed=1)
-    state = states.taken([env])
+    state = states.read([env])
     text = state["text"].tobytes().replace(b'"_elapsed_steps"', b'"render": 7, "_elapsed_steps"')
     states.put_back([env], {**state, "text": np.frombuffer(text, np.uint8)})
     layers = [env, env.unwrapped, *(layer for layer in (getattr(env, "env", None),) if layer is not None)]

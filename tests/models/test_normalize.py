@@ -38,7 +38,7 @@ def test_merged_parts_are_the_whole(sizes: list[int], seed: int) -> None:
     whole = rows(sum(sizes), seed=seed)
     merged = Moments.of(whole[:0])
     for part in whole.split(sizes):
-        merged = merged.merged(Moments.of(part))
+        merged = merged.merge(Moments.of(part))
     for found, expected in zip(merged, Moments.of(whole), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
     assert merged.number == len(whole)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from actorlearn.optim.clip import clip_by_global_norm
-from actorlearn.optim.schedules import for_batches, linear, scaled
+from actorlearn.optim.schedules import for_batches, linear, scale_rate
 from tests import named
 
 
@@ -54,13 +54,13 @@ def test_a_line_between_equal_numbers_is_constant_and_exact_at_the_end():
 
 @pytest.mark.parametrize(("scaling", "expected"), [("none", 0.1), ("sqrt", 0.2), ("linear", 0.4)])
 def test_the_rate_of_four_learners(scaling, expected):
-    assert scaled(0.1, 4, scaling) == pytest.approx(expected)
-    assert scaled(0.1, 1, scaling) == 0.1
+    assert scale_rate(0.1, 4, scaling) == pytest.approx(expected)
+    assert scale_rate(0.1, 1, scaling) == 0.1
 
 
 def test_a_scaling_that_is_none_of_the_rules_is_refused():
     with pytest.raises(ValueError, match="'cubic' must be one of"):
-        scaled(0.1, 2, "cubic")
+        scale_rate(0.1, 2, "cubic")
 
 
 def test_the_numbers_of_larger_batches_are_the_papers():

@@ -18,7 +18,13 @@ import pytest
 import torch
 
 from actorlearn.parameters import checkpoint, checkpoint_folders
-from actorlearn.parameters.checkpoint_folders import CheckpointError, going_on, in_all, of_all, unsealed
+from actorlearn.parameters.checkpoint_folders import (
+    CheckpointError,
+    choose_to_resume,
+    find_common,
+    find_common_steps,
+    read_manifest,
+)
 from actorlearn.parameters.modes import MODES
 from actorlearn.tasks.evaluate import newest_opened
 from tests.parameters.killed_saves import SCENARIOS
@@ -72,9 +78,9 @@ def test_a_thousand_flipped_bits_are_found(tmp_path: Path) -> None:
         data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
         file.write_bytes(data)
         with pytest.raises((ValueError, OSError)):
-            unsealed(folder)
+            read_manifest(folder)
         file.write_bytes(whole)
-    unsealed(folder)
+    read_manifest(folder)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -172,7 +178,7 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read_is_read_again(
 ) -> None:
     save(tmp_path, 1)
     save(tmp_path, 2, "before")
-    reading = checkpoint_folders.unsealed
+    reading = checkpoint_folders.read_manifest
     calls: list[Path] = []
 
     def replaced(folder: Path, beat: checkpoint_folders.Beat) -> dict[str, Any]:
@@ -182,7 +188,7 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read_is_read_again(
             raise FileNotFoundError("gone")
         return reading(folder, beat)
 
-    monkeypatch.setattr(checkpoint_folders, "unsealed", replaced)
+    monkeypatch.setattr(checkpoint_folders, "read_manifest", replaced)
     found = checkpoint_folders.newest(tmp_path)
     assert (found.state["which"], found.damaged) == ("after", ())
 
@@ -191,7 +197,7 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read_is_read_again(
 
 
 def taken(root: Path, learner: int, mode: str) -> tuple[str, str]:
-    own, shared = going_on(root, learner, MODES.spec(mode))
+    own, shared = choose_to_resume(root, learner, MODES.spec(mode))
     return str(own.path.relative_to(root)), str(shared.path.relative_to(root))
 
 
@@ -224,10 +230,10 @@ def test_only_learners_with_the_same_weights_stand_in_for_one_another(tmp_path: 
         save(tmp_path / directory, steps)
     damage(tmp_path / "000000000050")
     assert taken(tmp_path, 0, "sync") == ("learner-1/000000000050",) * 2
-    assert "only that of step 0 is valid" in going_on(tmp_path, 0, MODES.spec("sync"))[0].warnings()[-1]
+    assert "only that of step 0 is valid" in choose_to_resume(tmp_path, 0, MODES.spec("sync"))[0].warnings()[-1]
     for mode in ("alone", "gossip"):
         with pytest.raises(CheckpointError, match="only that of step 0 is valid"):
-            going_on(tmp_path, 0, MODES.spec(mode))
+            choose_to_resume(tmp_path, 0, MODES.spec(mode))
 
 
 # Saves that fail ------------------------------------------------------------------------------------------------------
@@ -337,7 +343,7 @@ def test_one_that_can_never_be_opened_is_an_error(tmp_path: Path, monkeypatch: p
 
 
 def steps_of_all(root: Path) -> list[int] | None:
-    found = of_all([root, root / "learner-1"])
+    found = find_common([root, root / "learner-1"])
     return None if found is None else [own.env_steps for own in found]
 
 
@@ -361,7 +367,7 @@ def test_the_newest_that_all_have_is_kept_until_all_have_a_newer_one(tmp_path: P
     both = [tmp_path, tmp_path / "learner-1"]
 
     def saved(directory: Path, env_steps: int) -> list[int]:
-        newest = lambda: {max(in_all(both), default=-1)}  # noqa: E731
+        newest = lambda: {max(find_common_steps(both), default=-1)}  # noqa: E731
         checkpoint.save(directory, env_steps, TENSORS, {}, 1, spared=newest)
         return sorted(int(path.name) for path in directory.iterdir() if path.name.isdecimal())
 

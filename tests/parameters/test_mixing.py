@@ -1,4 +1,4 @@
-"""Graphs of learners: in-peers by hand, row sums always, and mixing_of against closed forms and slow searches."""
+"""Graphs of learners: in-peers by hand, row sums always, and measure_mixing against closed forms and slow searches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actorlearn.parameters.mixing import DRAWS, GRAPHS, GraphSettings, in_peers, mixing_matrix, mixing_of, neighbours
+from actorlearn.parameters.mixing import (
+    DRAWS,
+    GRAPHS,
+    GraphSettings,
+    in_peers,
+    measure_mixing,
+    mixing_matrix,
+    neighbours,
+)
 
 NAMED = [name for name in GRAPHS if name != "lists"]
 graphs = st.builds(GraphSettings, name=st.sampled_from(NAMED), peers=st.integers(1, 5), seed=st.integers(0, 99))
@@ -73,7 +81,7 @@ def test_matchings_differ_between_exchanges_and_seeds() -> None:
 
 @pytest.mark.parametrize("learners", [1, 2, 3, 4, 7, 16])
 def test_facts_of_a_ring_are_the_closed_form(learners: int) -> None:
-    told = mixing_of(GraphSettings(), learners)
+    told = measure_mixing(GraphSettings(), learners)
     # circulant: the eigenvalues are (1 + w) / 2 over the n-th roots of unity w, of modulus |cos(pi j / n)|
     expected = 0.0 if learners <= 2 else math.cos(math.pi / learners)
     assert told.spectral_radius == pytest.approx(expected, abs=1e-9)
@@ -83,33 +91,33 @@ def test_facts_of_a_ring_are_the_closed_form(learners: int) -> None:
 
 @pytest.mark.parametrize("learners", [2, 4, 8, 16])
 def test_a_turning_exponential_graph_agrees_exactly_after_one_period(learners: int) -> None:
-    told = mixing_of(GraphSettings(name="exponential-varying"), learners)
+    told = measure_mixing(GraphSettings(name="exponential-varying"), learners)
     assert (told.period, told.in_degree, told.spectral_radius) == (learners.bit_length() - 1, (1, 1), 0.0)
     assert told.doubly_stochastic and told.connected_within == told.period  # even and odd meet in one exchange of it
 
 
 def test_the_complete_graph_agrees_at_once() -> None:
-    assert mixing_of(GraphSettings(name="complete"), 5) == (1, True, (4, 4), 1, 0.0, True)
+    assert measure_mixing(GraphSettings(name="complete"), 5) == (1, True, (4, 4), 1, 0.0, True)
 
 
 def test_a_matching_needs_several_exchanges_to_connect_all() -> None:
-    told = mixing_of(GraphSettings(name="random-matching"), 6)
+    told = measure_mixing(GraphSettings(name="random-matching"), 6)
     assert told[:2] == (DRAWS, False) and told.in_degree == (1, 1) and told.doubly_stochastic
     assert told.connected_within is not None and told.connected_within > 1
     assert 0.3 < told.spectral_radius < 1  # E|Wx|^2 / |x|^2 = (1 - 1/5) / 2 for a difference x: about 0.63 an exchange
 
 
 def test_a_graph_in_two_parts_never_connects() -> None:
-    told = mixing_of(GraphSettings(name="lists", lists=((1,), (0,), (3,), (2,))), 4)
+    told = measure_mixing(GraphSettings(name="lists", lists=((1,), (0,), (3,), (2,))), 4)
     assert told.connected_within is None and told.spectral_radius == pytest.approx(1.0)
 
 
 def test_without_mixing_differences_stay() -> None:
-    assert mixing_of(GraphSettings(name="none"), 4) == (1, True, (0, 0), None, pytest.approx(1.0), True)
+    assert measure_mixing(GraphSettings(name="none"), 4) == (1, True, (0, 0), None, pytest.approx(1.0), True)
 
 
 def test_a_learner_that_only_speaks_is_followed_by_the_others() -> None:
-    told = mixing_of(GraphSettings(name="lists", lists=((), (0,), (1,))), 3)
+    told = measure_mixing(GraphSettings(name="lists", lists=((), (0,), (1,))), 3)
     assert told.connected_within is None and told.spectral_radius == pytest.approx(0.5)
     assert not told.doubly_stochastic and told.in_degree == (0, 1)
 
@@ -127,12 +135,12 @@ def test_strong_connection_is_that_of_a_search(drawn: list[list[int]]) -> None:
         return found
 
     connected = all(len(reached(start)) == 5 for start in range(5))
-    assert (mixing_of(GraphSettings(name="lists", lists=lists), 5).connected_within == 1) == connected
+    assert (measure_mixing(GraphSettings(name="lists", lists=lists), 5).connected_within == 1) == connected
 
 
 @given(graphs.filter(lambda graph: graph.name != "random-matching"), st.integers(2, 8))
 def test_the_spectral_radius_is_that_of_the_whole_product(graph: GraphSettings, learners: int) -> None:
-    told = mixing_of(graph, learners)
+    told = measure_mixing(graph, learners)
     product = np.eye(learners)
     for exchange in range(told.period):
         product = mixing_matrix(graph, range(learners), exchange) @ product
