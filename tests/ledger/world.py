@@ -505,7 +505,7 @@ def _in_one_process(world: World) -> Iterator[None]:
             "Energy": lambda: SimpleNamespace(row=lambda _: {}),
         }.items():
             patch.setattr(loop if hasattr(loop, name) else reporter, name, made)
-        patch.setattr("actorlearn.processes.checkpoints.resumed", taken_up)
+        patch.setattr("actorlearn.processes.checkpoints.open_checkpoint", taken_up)
         patch.setattr("launch.runtime.metadata.meta", lambda *_: {})
         patch.setattr("actorlearn.wire.control.Dealer", lambda _endpoint, peer: _Dealer(world, peer))
         patch.setattr("actorlearn.wire.channel.Waiter.__init__", lambda *_: None)
