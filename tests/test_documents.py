@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from tests.sizes import PACKAGES, ROOT
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
 PLACE = re.compile(r"`((?:actorlearn|launch|configs|docs|tests)/[\w./-]*)`")
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([\w-]+))?\)")
+PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 CALL = re.compile(r"`([\w/]+\.py)`: `([\w.]+)`")
 README_LINES = 130
 
@@ -28,6 +31,13 @@ def defined(file: Path) -> set[str]:
         parts = node.body if isinstance(node, ast.ClassDef) else [node]
         found |= {f"{within}{part.name}" for part in parts if isinstance(part, ast.FunctionDef)}
     return found
+
+
+def imported_names(code: str) -> Iterator[tuple[str, str]]:
+    """Yield module and name of each import from our packages."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in PACKAGES:
+            yield from ((str(node.module), alias.name) for alias in node.names)
 
 
 def anchors(page: Path) -> set[str]:
@@ -57,6 +67,14 @@ def test_every_function_that_is_named_behind_its_file_is_there() -> None:
     calls = [call for page in PAGES for call in CALL.findall(page.read_text())]
     assert len(calls) >= 15
     assert not [f"{file}: {name}" for file, name in calls if name not in defined(ROOT / file)]
+
+
+def test_every_name_that_examples_import_is_there() -> None:
+    code = {f"{page.name}: {block}": block for page in PAGES for block in PYTHON.findall(page.read_text())}
+    code |= {str(file.relative_to(ROOT)): file.read_text() for file in (ROOT / "examples").rglob("*.py")}
+    imports = {(place, *found) for place, text in code.items() for found in imported_names(text)}
+    assert len(imports) >= 20
+    assert not [each for each in imports if not hasattr(importlib.import_module(each[1]), each[2])]
 
 
 def test_every_room_has_its_line_in_the_architecture() -> None:

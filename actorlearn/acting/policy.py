@@ -2,7 +2,7 @@
 
 Used by inference servers (``processes/inference.py``), by simulators that act for themselves, and by evaluations.
 Reads: published weights; the requested rows of blocks. Writes: the chosen actions and columns into these rows, and the
-word ``acted``. Knows neither how rows are batched nor messages.
+word ``acted``. Knows neither which rows are answered together nor messages.
 """
 
 from __future__ import annotations

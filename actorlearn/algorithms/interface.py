@@ -1,4 +1,4 @@
-"""The interface of an algorithm: the batch that it learns from, and five methods.
+"""The interface of an algorithm: the batch that it learns from, and five methods with the number `prepared_rows`.
 
 Reads and writes nothing. An algorithm's settings and spec, known before it is made, are in ``settings.py``.
 

@@ -16,6 +16,11 @@ def make(settings: AlgorithmSettings) -> Algorithm:
             f"algorithm.name: {settings.name!r} must be called as Name(settings) and make an Algorithm "
             f"(actorlearn/algorithms/interface.py): {error}"
         ) from error
+    if not isinstance(getattr(algorithm, "prepared_rows", None), int):
+        raise ValueError(
+            f"algorithm.name: {settings.name!r} lacks the whole number prepared_rows "
+            "(actorlearn/algorithms/interface.py says of what); 0 where prepare needs no outputs"
+        )
     if isinstance(algorithm, ReplayAlgorithm) != spec.replayed:
         raise ValueError(
             f"algorithm.name: the spec of {settings.name!r} says replayed={spec.replayed}, and what it makes has "

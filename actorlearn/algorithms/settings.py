@@ -1,8 +1,9 @@
 """Settings and spec of an algorithm: the numbers that it reads, and all that is known of it before it is made.
 
-Loads no torch: simulators and the supervisor read this. An algorithm is two files, its spec (``specs/a2c.py``: keys,
-defaults, facts) and its loss (``a2c.py``), and a line of entry points. A class that is named as "package.module:Name"
-may do without the first: its ``Settings``, ``defaults`` and the facts of `AlgorithmSpec` are looked for in it.
+Loads no torch: simulators and the supervisor read this. An algorithm is two files, its spec
+(``algorithms/specs/a2c.py``: keys, defaults, facts) and its loss (``algorithms/a2c.py``), and a line of entry points.
+A class that is named as "package.module:Name" may do without the first: its ``Settings``, ``defaults`` and the
+facts of `AlgorithmSpec` are looked for in it.
 """
 
 from __future__ import annotations

@@ -82,7 +82,10 @@ class Minibatches:
 
 
 class Epochs(Minibatches):
-    """A batch in ``epochs`` passes, each divided anew into ``parts`` of its environments at random."""
+    """A batch in ``epochs`` passes, each divided anew into ``parts`` at random.
+
+    A part is some columns of the second dimension: environments, or transitions where ``prepare`` has parted them.
+    """
 
     finish_s = 5.0
 

@@ -49,7 +49,7 @@ completed[group]    simulator           rollouts below it are complete
 ==================  ==================  ==========================================================================
 
 Membership is given in rollouts and ``open`` is one word for all, so every process derives the same set of participants
-for every timestep: the composition of batches does not depend on timing.
+for every timestep: the composition of batches does not depend on timing, once all have read of a new member.
 """
 
 from __future__ import annotations

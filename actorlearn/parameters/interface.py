@@ -137,7 +137,7 @@ class Exchange(ABC):
 
     ====================  ==========================================================================================
     ``state, restore``    the optimizer's state, to and from a checkpoint
-    ``join``              called once, before all others: take common weights
+    ``join``              called once, after `restore` and before all others: take common weights
     ``agree``             called before each batch: announce it, and agree with the other learners
     ``merge``             called once a batch, where observations are normalised: update the statistics
     ``step``              called for each minibatch: from a gradient to new weights
@@ -157,7 +157,7 @@ class Exchange(ABC):
 
     @abstractmethod
     def join(self, env_steps: int, updates: int) -> Joined:
-        """Take the weights and optimizer state common to all learners; called once, before all other methods.
+        """Take the weights and optimizer state common to all learners; called once, after `restore`, before the others.
 
         The arguments are those of this learner's own checkpoint (0, 0 for a new run).
         """

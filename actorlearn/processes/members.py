@@ -2,7 +2,7 @@
 
 Reads: the words ``ready``, ``observed`` and ``completed`` of each member (``memory/rollout.py``).
 Writes: the words ``joined``, ``left`` and ``released`` of each member, and ``open``, which frees the blocks of rollouts
-that have been learned; commits the account. Knows no messages: ``processes/simulator_link.py`` carries those.
+that have been learned; commits the account. Sends and receives no messages: ``processes/simulator_link.py`` does.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Reads: the action column of its blocks, written by stage 2.
 Writes: observation, raw reward and boundary columns; the words ``observed`` and ``completed``; wakes stages 2 and 3.
-Next: ``processes/inference.py`` answers each row with actions.
+Next: ``acting/policy.py`` answers each row with actions, in ``processes/inference.py`` or, without a server, in here.
 """
 
 from __future__ import annotations

@@ -32,6 +32,11 @@ class NoHeads:
     def columns(self, actions): ...
     act = prepare = loss = columns
 
+class NoNumber:
+    def __init__(self, settings): ...
+    def heads(self, actions): ...
+    columns = act = prepare = loss = heads
+
 HEADLESS = AlgorithmSpec(name="headless", settings=OnPolicySettings, made_by="misfits:NoHeads")
 
 class NoModule: ...
@@ -98,6 +103,7 @@ def described(overrides: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("env.id=misfits:NoEnv", ["must be a subclass of gymnasium.Env"]),
         ("algorithm.name=misfits:NoHeads", ["lacks heads", "actorlearn/algorithms/interface.py"]),
         ("algorithm.name=misfits:HEADLESS", ["misfits:NoHeads lacks heads", "actorlearn/algorithms/interface.py"]),
+        ("algorithm.name=misfits:NoNumber", ["lacks the whole number prepared_rows", "interface.py"]),
         ("model.name=misfits:NoModule", ["lacks forward, parameters", "actorlearn/models/interface.py"]),
         ("model.name=misfits:NoArguments", ["Name(observation_shape, heads)", "actorlearn/models/interface.py"]),
         ("model.name=misfits:NoForward", ["NoForward", "forward"]),

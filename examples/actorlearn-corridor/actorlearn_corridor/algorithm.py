@@ -8,7 +8,7 @@ from torch import Tensor
 
 from actorlearn.algorithms.actor_critic import ActorCritic
 from actorlearn.algorithms.interface import Batch
-from actorlearn.algorithms.policies import played
+from actorlearn.algorithms.policies import played_actions
 from actorlearn.algorithms.returns import lambda_returns, mean_over, outcomes
 from actorlearn_corridor.specs import AWRSettings
 
@@ -33,7 +33,7 @@ class AWR(ActorCritic):
 
         # Equation 4 of the paper, with their clip of the weights (section 5).
         weight_tm1 = (error_tm1.detach() / settings.temperature).exp().clamp(max=settings.weight_clip)
-        policy_loss = -mean_over(valid, weight_tm1 * policy_tm1.log_prob(played(batch)))
+        policy_loss = -mean_over(valid, weight_tm1 * policy_tm1.log_prob(played_actions(batch)))
         value_loss = mean_over(valid, error_tm1.square())
         entropy = mean_over(valid, policy_tm1.entropy())
 
