@@ -35,7 +35,7 @@ class QLearning:
     target_rows = 1
 
     def __init__(self, settings: QSettings, numbers: int) -> None:
-        """Keep the settings, and how many numbers describe_actions each action's value; there is no other state."""
+        """Keep the settings, and how many numbers describe each action's value; there is no other state."""
         self.settings = settings
         self.numbers = numbers
         self.prepared_rows = 1 if settings.double else 0
