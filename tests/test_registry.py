@@ -25,7 +25,7 @@ NAMED: list[Registry[Any]] = [ALGORITHMS, MODELS, OPTIMIZERS]
 STRANGERS = """
 import msgspec
 from typing import Annotated
-from actorlearn.algorithms.settings import AlgorithmSpec, OnPolicySettings
+from actorlearn.algorithms.settings import AlgorithmSpec, HardCopySettings, OnPolicySettings
 from actorlearn.models.specs import ModelSettings
 
 class Mine:
@@ -40,7 +40,10 @@ class Plain:
     columns = act = prepare = loss = heads
 
 class Replayed(Plain):
-    target_rows = 1
+    replayed = True
+
+class ByItsSettings(Plain):
+    class Settings(HardCopySettings, frozen=True, kw_only=True): ...
 
 class Half:
     def heads(self): ...
@@ -128,6 +131,7 @@ def test_a_strangers_class_brings_settings_of_its_own_or_has_those_of_its_kind()
     replayed = ALGORITHMS.spec("strangers:Replayed")
     assert replayed.replayed and issubclass(replayed.settings, OffPolicySettings)
     assert replayed.defaults["vector"]["replay"]
+    assert ALGORITHMS.spec("strangers:ByItsSettings").replayed
     spec: Spec = ALGORITHMS.spec("strangers:SPEC")
     assert (spec.name, spec.made_by, spec.settings().name) == ("strangers:SPEC", "strangers:Mine", "strangers:SPEC")
 
@@ -139,7 +143,7 @@ def test_a_strangers_class_brings_settings_of_its_own_or_has_those_of_its_kind()
         ("a3c", "must be a2c, c51, dqn, impala, ppo, r2d1 or package.module:Name"),
         ("strangers:Nobody", "strangers has no 'Nobody'"),
         ("strangers:Half", "does not fit: it lacks columns, act, prepare, loss"),
-        ("strangers:Wrong", "its Settings must be a subclass of actorlearn.algorithms.settings.OnPolicySettings"),
+        ("strangers:Wrong", "its Settings must be a subclass of actorlearn.algorithms.settings.AlgorithmSettings"),
         ("strangers:number", "must be a class or an AlgorithmSpec, and is 3"),
         ("strangers.deep:Name", "'strangers' is not a package|has no module"),
     ],

@@ -1,6 +1,7 @@
 """The interface of an algorithm: the batch that it learns from, and five methods with the number `prepared_rows`.
 
-Reads and writes nothing. An algorithm's settings and spec, known before it is made, are in ``settings.py``.
+Reads and writes nothing. An algorithm's settings and spec, known before it is made, are in ``settings.py``; its spec
+says whether it learns from rollouts or from a replay.
 
 A `Batch` is in action -> outcome order (the shift from rows is done once, in `processes/batches.py`). Transition t is:
 
@@ -9,13 +10,19 @@ A `Batch` is in action -> outcome order (the shift from rows is done once, in `p
 The transition after a game's end is the environment's reset: its action was ignored, `valid` is False, and it counts
 for nothing. The same is true while a game waits for the next block, and of actions that were chosen by weights too old.
 `observation[t+1]` of a transition that ended a game is the game's final observation.
+
+A minibatch of a replay is a batch of B items. A transition has two rows, of which row 1 is `n_step` agent steps after
+row 0, or the end of the game: observation and first [2, B, ...], everything else [1, B]. A sequence of L transitions,
+for those whose `AlgorithmSpec` says so, has all rows up to the last that a return reaches: [L + n_step, B, ...] and
+[L, B]. The reward is the n-step return of rewards clipped one by one, the columns are "discount", "weight" and
+"reached", the row at which the return ends (see `q_learning` and `r2d1`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import torch
@@ -83,6 +90,9 @@ class Algorithm(Protocol):
 
         Called by the trainer once for each batch, before its epochs, without gradient; outputs are
         [prepared_rows, B, size]. Epochs are cut into minibatches along the second dimension of what is returned.
+
+        Of a replay's minibatch the outputs are those of all rows but the first: "target.<head>" of the target network
+        and, if `prepared_rows`, "<head>" of the network itself.
         """
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
@@ -90,21 +100,7 @@ class Algorithm(Protocol):
 
         Called by the trainer for each minibatch of a prepared batch, before `backward`; the rows are those of its
         observation. `progress` is the share of the run's steps that is gone, in [0, 1], for what changes along a run.
+
+        Of a replay's minibatch one metric may be no scalar: "priority" [1, B], how much each item was wrong, which
+        prioritised replay draws by once it has raised it to its exponent.
         """
-
-
-@runtime_checkable
-class ReplayAlgorithm(Algorithm, Protocol):
-    """An algorithm that learns from replayed transitions, toward what an older copy of the network says.
-
-    Its minibatches are batches of B items. A transition has two rows, of which row 1 is `n_step` agent steps after row
-    0, or the end of the game: observation and first [2, B, ...], everything else [1, B]. A sequence of L transitions,
-    for those whose `AlgorithmSpec` says so, has all rows up to the last that a return reaches: [L + n_step, B, ...] and
-    [L, B]. The reward is the n-step return of rewards clipped one by one, the columns are "discount", "weight" and
-    "reached", the row at which the return ends (see `q_learning` and `r2d1`). `prepare` also gets the target network's
-    outputs for all rows but the first, as "target.<head>". Among the metrics of `loss` one is no scalar: "priority" [1,
-    B], how much each item was wrong, which prioritised replay draws by once it has raised it to its exponent.
-    """
-
-    target_rows: int
-    """Rows of a transition whose outputs by the target network `prepare` needs: 1; of sequences, all but the first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actorlearn.algorithms.interface import Algorithm, ReplayAlgorithm
+from actorlearn.algorithms.interface import Algorithm
 from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings
 
 
@@ -20,10 +20,5 @@ def make(settings: AlgorithmSettings) -> Algorithm:
         raise ValueError(
             f"algorithm.name: {settings.name!r} lacks the whole number prepared_rows "
             "(actorlearn/algorithms/interface.py says of what); 0 where prepare needs no outputs"
-        )
-    if isinstance(algorithm, ReplayAlgorithm) != spec.replayed:
-        raise ValueError(
-            f"algorithm.name: the spec of {settings.name!r} says replayed={spec.replayed}, and what it makes has "
-            f"{'no' if spec.replayed else 'a'} target_rows, which those that learn from a replay have"
         )
     return algorithm

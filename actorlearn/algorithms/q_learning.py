@@ -32,8 +32,6 @@ LEAST_PRIORITY = 1e-6
 class QLearning:
     """Base of the value-based algorithms; each adds `values`, `targets` and `loss`."""
 
-    target_rows = 1
-
     def __init__(self, settings: QSettings, numbers: int) -> None:
         """Keep the settings, and how many numbers describe each action's value; there is no other state."""
         self.settings = settings

@@ -185,7 +185,7 @@ class AlgorithmSpec(Spec):
     described_in = "actorlearn/algorithms/interface.py"
     settings: type[AlgorithmSettings]
     replayed: bool = False
-    """It learns from a replay, as a `ReplayAlgorithm`."""
+    """It learns from a replay; a class without a spec does if it says so, or if its ``Settings`` do."""
     sequences: bool = False
     """It learns from sequences of transitions, and not from single ones: with networks that have memory too."""
     by_ratio: bool = False
@@ -213,10 +213,10 @@ class AlgorithmSpec(Spec):
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
         """Describe a class by what it says of itself under the names of these fields."""
-        replayed = hasattr(found, "target_rows")
-        settings = settings_of(found, module, OffPolicySettings if replayed else OnPolicySettings)
-        if settings is OffPolicySettings:  # it has none of its own
-            settings = HardCopySettings
+        settings = settings_of(found, module, AlgorithmSettings)
+        replayed = bool(getattr(found, "replayed", issubclass(settings, OffPolicySettings)))
+        if settings is AlgorithmSettings:  # it has none of its own
+            settings = HardCopySettings if replayed else OnPolicySettings
         return cls(
             name=name,
             settings=tag_settings(settings, name),

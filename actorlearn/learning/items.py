@@ -21,7 +21,7 @@ from actorlearn.worker.staging import Staging
 
 
 def batch_of(sample: Sample, weight: NDArray[np.float32], staging: Staging) -> Batch:
-    """Return a sample of B items as a ``ReplayAlgorithm`` reads it; ``weight`` [B] is of each item's errors.
+    """Return a sample of B items as algorithms read it; ``weight`` [B] is of each item's errors.
 
     Its columns are "discount", "reached" and "weight" [L, B], and "state" [1, B, S] where the replay stores states.
     """

@@ -130,9 +130,15 @@ class Replayed(Minibatches):
         """Count the minibatch, set its priorities from the optimizer step's errors, and move a Polyak target."""
         self._ahead += 1
         self.target.follow()
-        priority = metrics.pop("priority")
-        if taken and self._prioritises and minibatch.sample is not None:
-            self.replay.update(minibatch.sample, priority[0].cpu().numpy())
+        priority = metrics.pop("priority", None)
+        if not (taken and self._prioritises and minibatch.sample is not None):
+            return
+        if priority is None:
+            raise ValueError(
+                f'replay.prioritised: true needs the metric "priority" of {self.settings.policy.algorithm.name!r}, '
+                "whose loss returns none; write false"
+            )
+        self.replay.update(minibatch.sample, priority[0].cpu().numpy())
 
     def finish(self) -> dict[str, float]:
         """Count the steps before the rollout as learned from; returns the number of minibatches as a metric."""

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from actorlearn.actions import Actions, cell, choices, draw
-from actorlearn.algorithms.interface import Algorithm, Batch, ReplayAlgorithm
+from actorlearn.algorithms.interface import Algorithm, Batch
 from actorlearn.algorithms.make import make
-from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings
+from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings, AlgorithmSpec
 
 HORIZON, ENVIRONMENTS = 6, 4
 NOTHING = torch.zeros(HORIZON, ENVIRONMENTS, dtype=torch.bool)
@@ -34,6 +34,10 @@ class AlgorithmContract:
         """Read the section."""
         cls.settings = ALGORITHMS.read(cls.section)
 
+    def spec(self) -> AlgorithmSpec:
+        """Return what is known of it before it is made."""
+        return ALGORITHMS.spec(self.settings.name)
+
     def algorithm(self) -> Any:
         """Construct the algorithm, and have it told its actions as every process does."""
         algorithm = make(self.settings)
@@ -49,7 +53,7 @@ class AlgorithmContract:
     def batch(self) -> Batch:
         """Return a batch as the trainer hands it over: games that end, are cut and begin, or drawn from a replay."""
         algorithm = self.algorithm()
-        return self._replayed() if isinstance(algorithm, ReplayAlgorithm) else self._played(algorithm)
+        return self._replayed() if self.spec().replayed else self._played(algorithm)
 
     def _played(self, algorithm: Algorithm) -> Batch:
         terminated, truncated = NOTHING.clone(), NOTHING.clone()
@@ -72,7 +76,7 @@ class AlgorithmContract:
         )
 
     def _replayed(self) -> Batch:
-        length = HORIZON if ALGORITHMS.spec(self.settings.name).sequences else 1
+        length = HORIZON if self.spec().sequences else 1
         shape, generator = (length, 8), torch.Generator().manual_seed(2)
         no, next_row = torch.zeros(shape, dtype=torch.bool), torch.arange(1, length + 1)[:, None].expand(shape)
         ended = (torch.arange(8) % 3 == 0).expand(shape)
@@ -98,7 +102,7 @@ class AlgorithmContract:
         algorithm, count = self.algorithm(), batch.action.shape[1]
         with torch.no_grad():
             last = self.outputs(algorithm.prepared_rows, count, seed=3) if algorithm.prepared_rows else {}
-            if isinstance(algorithm, ReplayAlgorithm):
+            if self.spec().replayed:
                 target = self.outputs(len(batch.first) - 1, count, seed=4)
                 last |= {f"target.{name}": output for name, output in target.items()}
             prepared = algorithm.prepare(batch, last)

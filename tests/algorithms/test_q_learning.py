@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from actorlearn.actions import MultiDiscrete
-from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.c51 import C51
 from actorlearn.algorithms.distributional import project
 from actorlearn.algorithms.dqn import DQN
-from actorlearn.algorithms.interface import Batch, ReplayAlgorithm
+from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.make import make
 from actorlearn.algorithms.q_learning import LEAST_PRIORITY, QLearning
 from actorlearn.algorithms.specs.c51 import C51Settings
@@ -152,7 +151,7 @@ def test_double_believes_the_target_network_and_lets_ones_own_choose():
     batch = replace(batch, reward=torch.tensor([[10.0]]), columns={"discount": torch.tensor([[0.5]])})
     for double, expected in ((False, 10.0 + 0.5 * 5.0), (True, 10.0 + 0.5 * 2.0)):
         algorithm = DQN(DQN.Settings(double=double))
-        assert (algorithm.prepared_rows, algorithm.target_rows) == (int(double), 1)
+        assert algorithm.prepared_rows == int(double)
         made = algorithm.prepare(batch, {**target, **own} if double else target)
         assert made.columns["target"].item() == expected
 
@@ -227,14 +226,13 @@ def test_outputs_of_other_rows_than_the_prepared_are_refused(kind):
 def test_heads_are_of_each_action_or_of_state_and_advantage(kind, numbers):
     name = kind.__name__.lower()
     algorithm = make(named.algorithm(name=name))
-    assert isinstance(algorithm, kind) and isinstance(algorithm, ReplayAlgorithm)
+    assert isinstance(algorithm, kind)
     assert algorithm.heads(6) == {"q": 6 * numbers} and algorithm.columns(6) == {}
     assert kind(kind.Settings(dueling=True)).heads(6) == {"value": numbers, "advantage": 6 * numbers}
     with pytest.raises(ValueError, match=rf"'{name}' compares .* Box of shape \[2\]; use a2c, ppo or impala"):
         algorithm.heads((2,))
     with pytest.raises(ValueError, match=rf"'{name}' compares .* several choices at once, of \[3, 2\]; use a2c"):
         algorithm.heads(MultiDiscrete((3, 2)))
-    assert not isinstance(A2C(named.algorithm()), ReplayAlgorithm)
 
 
 @given(

@@ -25,7 +25,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from actorlearn.algorithms.interface import ReplayAlgorithm
 from actorlearn.failpoints import Arms, armed
 from actorlearn.learning.resuming import open_checkpoint
 from actorlearn.memory.shared import Segment
@@ -292,7 +291,7 @@ class World:
             exchange: Any = learning.exchange
             return float(len(exchange.taking_part)) if settings.exchange.together else 1.0
 
-        replayed = isinstance(learning.algorithm, ReplayAlgorithm)
+        replayed = learning.minibatches.replay is not None
         for each in (learning, *([learning.secondary.learning] if learning.secondary else [])):
             each.algorithm.loss = counting(each.network.module, self.numbers, replayed, said)
         trainer.run()
