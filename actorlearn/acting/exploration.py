@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from actorlearn.acting.batching import RowsAsked
-from actorlearn.actions import Actions, describe_actions
+from actorlearn.actions import Actions, MultiDiscrete, describe_actions
 from actorlearn.algorithms.settings import AlgorithmSettings, EpsilonSchedule
 from actorlearn.memory.rollout import Rollouts
 
@@ -28,8 +28,8 @@ def mix(seed: int, moment: int) -> int:
 class EpsilonGreedy:
     """Random actions, all alike, in place of chosen ones, with probability epsilon (Mnih et al. 2015)."""
 
-    def __init__(self, schedule: EpsilonSchedule, actions: int) -> None:
-        """Explore ``actions`` discrete ones."""
+    def __init__(self, schedule: EpsilonSchedule, actions: int | tuple[int, ...]) -> None:
+        """Explore so many discrete actions, or those of a Box, whose numbers are from -1 to 1."""
         self._schedule, self._actions = schedule, actions
 
     def epsilon(self, env_steps: int, environment: Tensor, environments: int) -> Tensor:
@@ -60,12 +60,15 @@ class EpsilonGreedy:
         return torch.cat(parts)
 
     def explore(self, action: Tensor, generator: torch.Generator, epsilon: Tensor | None = None) -> Tensor:
-        """Return actions [N], some replaced by random ones; ``epsilon`` [N], None = that of evaluations."""
+        """Return actions [N, …], some replaced by random ones; ``epsilon`` [N], None = that of evaluations."""
         share = self._schedule.evaluation if epsilon is None else epsilon.to(action.device)
         # Both are drawn for all rows, so that one row's luck does not depend on another's.
         explores = torch.rand(len(action), generator=generator, device=action.device) < share  # never at 0, always at 1
-        random = torch.randint(self._actions, action.shape, generator=generator, device=action.device)
-        return torch.where(explores, random, action)
+        if isinstance(self._actions, int):
+            random = torch.randint(self._actions, action.shape, generator=generator, device=action.device)
+        else:
+            random = torch.empty_like(action).uniform_(-1.0, 1.0, generator=generator)
+        return torch.where(explores.view(-1, *[1] * (action.ndim - 1)), random, action)
 
 
 def make(settings: AlgorithmSettings, actions: Actions) -> EpsilonGreedy | None:
@@ -73,9 +76,9 @@ def make(settings: AlgorithmSettings, actions: Actions) -> EpsilonGreedy | None:
     schedule = settings.exploration
     if schedule is None:
         return None
-    if not isinstance(actions, int):
+    if isinstance(actions, MultiDiscrete):
         raise ValueError(
-            f"algorithm.name: {settings.name!r} explores by discrete actions at random, and this environment's are "
-            f"{describe_actions(actions)}; its settings' exploration must be None"
+            f"algorithm.name: {settings.name!r} explores by discrete actions or numbers at random, and this "
+            f"environment's are {describe_actions(actions)}; its settings' exploration must be None"
         )
     return EpsilonGreedy(schedule, actions)

@@ -20,15 +20,16 @@ for those whose `AlgorithmSpec` says so, has all rows up to the last that a retu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
     from actorlearn.actions import Actions
+    from actorlearn.forms import Form
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,4 +104,31 @@ class Algorithm(Protocol):
 
         Of a replay's minibatch one metric may be no scalar: "priority" [1, B], how much each item was wrong, which
         prioritised replay draws by once it has raised it to its exponent.
+        """
+
+
+Networks = Mapping[str, "Callable[..., Mapping[str, Tensor]]"]
+"""Networks by name, each called with what it reads, observations [N, *shape] and actions [N, n]: {head: [N, size]}.
+
+The one that acts is "acting", those beside it have their own names, and the target network's begin with "target."."""
+
+
+@runtime_checkable
+class SeveralLosses(Protocol):
+    """An algorithm with networks beside the one that acts, and in place of `loss` a loss of each network.
+
+    It has the other methods of an `Algorithm`. Its losses ask the networks themselves, so `prepare` gets no outputs of
+    a replay's minibatch.
+    """
+
+    def beside(self, actions: Actions) -> Mapping[str, Form]:
+        """Name and form of each network beside the one that acts; called as `heads` is."""
+
+    def losses(
+        self, networks: Networks, batch: Batch, generator: torch.Generator, progress: float
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the scalar that each network descends, by their names, and detached metrics as `loss` does.
+
+        The gradient of a loss goes to the parameters of its network alone, whatever others it was made with. Equal
+        generators draw alike. The target network's passes have no gradient.
         """

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from actorlearn.algorithms.interface import Algorithm
+from collections.abc import Mapping
+
+from actorlearn.actions import Actions
+from actorlearn.algorithms.interface import Algorithm, SeveralLosses
 from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings
+from actorlearn.forms import Form
 
 
 def make(settings: AlgorithmSettings) -> Algorithm:
@@ -22,3 +26,8 @@ def make(settings: AlgorithmSettings) -> Algorithm:
             "(actorlearn/algorithms/interface.py says of what); 0 where prepare needs no outputs"
         )
     return algorithm
+
+
+def beside(algorithm: Algorithm, actions: Actions) -> Mapping[str, Form]:
+    """Return the networks that an algorithm has beside the one that acts; most have none."""
+    return algorithm.beside(actions) if isinstance(algorithm, SeveralLosses) else {}

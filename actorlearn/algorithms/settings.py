@@ -8,7 +8,7 @@ facts of `AlgorithmSpec` are looked for in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Annotated, Any, Literal, Self
@@ -181,7 +181,7 @@ class HardCopySettings(OffPolicySettings, frozen=True, kw_only=True):
 class AlgorithmSpec(Spec):
     """An algorithm, described without loading it; made by calling its class with its settings."""
 
-    methods = ("heads", "columns", "act", "prepare", "loss")
+    methods = ("heads", "columns", "act", "prepare")
     described_in = "actorlearn/algorithms/interface.py"
     settings: type[AlgorithmSettings]
     replayed: bool = False
@@ -192,6 +192,8 @@ class AlgorithmSpec(Spec):
     """It compares the probability of an action with that by which it was chosen."""
     parts_of_transitions: bool = False
     """Its minibatches are of single transitions, where the network has no memory, and not of environments."""
+    unit_actions: bool = False
+    """The numbers that it chooses are from -1 to 1, which the environment stretches to the bounds of its Box."""
     defaults: Defaults = field(default_factory=lambda: BASE_DEFAULTS)
     """Defaults of a topology's keys by kind of environment, where they are not the settings' own."""
     optimizers: Defaults = field(default_factory=dict)
@@ -210,6 +212,10 @@ class AlgorithmSpec(Spec):
                 f"{HardCopySettings.__name__}, or have a property target that returns HardCopies or Polyak"
             )
 
+    def check(self, found: Any, what: str, more: Sequence[str] = ()) -> None:
+        """Raise ValueError for the methods that a class lacks; it has one loss, or several, of networks of its own."""
+        super().check(found, what, (*more, *(("beside", "losses") if hasattr(found, "losses") else ("loss",))))
+
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
         """Describe a class by what it says of itself under the names of these fields."""
@@ -225,6 +231,7 @@ class AlgorithmSpec(Spec):
             sequences=bool(getattr(found, "sequences", False)),
             by_ratio=bool(getattr(found, "by_ratio", False)),
             parts_of_transitions=bool(getattr(found, "parts_of_transitions", False)),
+            unit_actions=bool(getattr(found, "unit_actions", False)),
             defaults=getattr(found, "defaults", OFF_POLICY_DEFAULTS if replayed else BASE_DEFAULTS),
             optimizers=getattr(found, "optimizers", {}),
             metrics=tuple(getattr(found, "metrics", ())),

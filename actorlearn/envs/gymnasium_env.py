@@ -42,7 +42,7 @@ class Gymnasium:
         """One environment per seed. ``beat`` is called between two of them that take longer than BEAT_EVERY_S."""
         self.count = len(seeds)
         self._beat, self._beat_s = beat, 0.0
-        self._id = settings.id
+        self._id, self._scales = settings.id, settings.scale_actions
         self._seeds = [seed31(seed) for seed in seeds]
         self._envs, limits = zip(*(self._constructed(settings) for _ in seeds), strict=True)
         self._layout, left_out = _layout(settings.id, self._envs[0])
@@ -106,7 +106,8 @@ class Gymnasium:
         """Draw one action for each environment."""
         space = self._action_space
         if isinstance(space, Box):
-            return random.uniform(space.low, space.high, (self.count, *space.shape)).astype(np.float32)
+            low, high = (-1.0, 1.0) if self._scales else (space.low, space.high)
+            return random.uniform(low, high, (self.count, *space.shape)).astype(np.float32)
         return draw(self.spec.actions, (self.count,), random)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
@@ -151,11 +152,13 @@ class Gymnasium:
             raise RuntimeError("the environments are closed")
 
     def _choices(self, action: npt.NDArray[Any]) -> list[Any]:
-        """Actions as the environments take them: counted from `start`, or within the bounds of a Box."""
+        """Actions as the environments take them: counted from `start`, or stretched or clipped to a Box's bounds."""
         self._need_open()
         check_actions(action, self.count, self.spec.actions)
         space = self._action_space
         if isinstance(space, Box):
+            if self._scales:
+                action = space.low + (action + 1.0) / 2.0 * (space.high - space.low)
             return list(np.clip(action, space.low, space.high).astype(space.dtype, copy=False))
         if isinstance(space, Discrete):
             choices: list[int] = action.tolist()

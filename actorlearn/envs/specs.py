@@ -107,6 +107,11 @@ class WrapperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 class GymnasiumSettings(EnvSettings, frozen=True, kw_only=True, tag="gymnasium"):
     """Keys of all other environments."""
 
+    scale_actions: Annotated[
+        bool,
+        Meta(description="the numbers of a Box are chosen from -1 to 1 and stretched to its bounds; false = clipped"),
+    ] = False
+
     kwargs: Annotated[dict[Argument, Any], Meta(description="arguments of its constructor")] = msgspec.field(
         default_factory=dict
     )

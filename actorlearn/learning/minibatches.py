@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from actorlearn.acting.exploration import mix
 from actorlearn.algorithms.interface import Algorithm, Batch
 from actorlearn.learning.network import Network
 from actorlearn.parameters.checkpoint import Checkpoint
 from actorlearn.parameters.interface import Carried
 
 if TYPE_CHECKING:
+    from actorlearn.learning.target import Target
     from actorlearn.replay.buffer import Replay, Sample
 
 
@@ -30,6 +32,8 @@ class Minibatch(NamedTuple):
     """Prepared: as the algorithm's loss reads it."""
     sample: Sample | None = None
     """The sample it was made from, where it was drawn from a replay."""
+    seed: int = 0
+    """Seed of the random numbers that its losses draw."""
 
 
 class Minibatches:
@@ -42,6 +46,8 @@ class Minibatches:
     """Seconds to finish a rollout once the process is told to end; then it is broken off between two minibatches."""
     replay: Replay | None = None
     """The replay they are drawn from; None: they are parts of the batch."""
+    target: Target | None = None
+    """The target network, where there is one."""
     carried = Carried()
     """State that joining learners take over."""
     together = 0
@@ -111,8 +117,9 @@ class Epochs(Minibatches):
         generator = torch.Generator().manual_seed((self._seed << 32) + rollout)
         environments, parts = prepared.action.shape[1], self._parts_of(prepared)
         epochs = (torch.randperm(environments, generator=generator).tensor_split(parts) for _ in range(self._epochs))
-        for chosen in islice(chain.from_iterable(epochs), done, None):
-            yield Minibatch(prepared if parts == 1 else prepared.environments(chosen))
+        for number, chosen in enumerate(islice(chain.from_iterable(epochs), done, None), done):
+            batch = prepared if parts == 1 else prepared.environments(chosen)
+            yield Minibatch(batch, seed=mix(mix(self._seed, rollout), number))
 
     def _parts_of(self, prepared: Batch) -> int:
         """Return the number of parts along the second dimension, at most its length."""

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from actorlearn.acting.exploration import mix
-from actorlearn.algorithms.interface import Algorithm, Batch
+from actorlearn.algorithms.interface import Algorithm, Batch, SeveralLosses
 from actorlearn.learning.items import batch_of, following_outputs, without_burn_in
 from actorlearn.learning.minibatches import Minibatch, Minibatches
 from actorlearn.learning.network import Network
@@ -45,6 +45,7 @@ class Replayed(Minibatches):
     finish_s = 0.0
     """Zero: the next rollout's pass continues where this one is broken off."""
     replay: Replay
+    target: Target
 
     def __init__(
         self,
@@ -122,9 +123,10 @@ class Replayed(Minibatches):
         """Yield minibatches one by one, renewing the target network before each where it is due."""
         count = self._ahead + self._due
         for number in range(self._ahead, count):
-            self._noise.manual_seed(mix(mix(self.settings.seed, rollout), number))  # never saved
+            seed = mix(mix(self.settings.seed, rollout), number)
+            self._noise.manual_seed(seed)  # never saved
             self.target.renew(rollout, number, count)
-            yield self.draw_one(env_steps)
+            yield self.draw_one(env_steps)._replace(seed=mix(seed, 1 + self.settings.learner))
 
     def note_learned(self, minibatch: Minibatch, taken: bool, metrics: dict[str, Tensor]) -> None:
         """Count the minibatch, set its priorities from the optimizer step's errors, and move a Polyak target."""
@@ -152,7 +154,7 @@ class Replayed(Minibatches):
         sample = self.replay.sample(self._batch, self.random)
         batch = batch_of(sample, self._weights(sample, env_steps), self._staging)
         with torch.no_grad():
-            outputs = self._following(batch)
+            outputs = {} if isinstance(self._algorithm, SeveralLosses) else self._following(batch)
             prepared = self._algorithm.prepare(without_burn_in(batch, self._network, self._burn_in), outputs)
         draw(self._network.module, self._noise)  # for the pass that the optimizer step makes
         return Minibatch(prepared, sample)

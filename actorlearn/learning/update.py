@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from actorlearn.algorithms.interface import Algorithm, Batch
+from actorlearn.learning.losses import make as make_losses
 from actorlearn.learning.minibatches import Minibatch, Minibatches
 from actorlearn.learning.network import Network
 from actorlearn.learning.norms import Norms
@@ -75,6 +76,7 @@ class Learning:
         self.settings, self.algorithm, self.network = settings, algorithm, network
         self.algorithm_settings = settings.policy.algorithm
         self.minibatches, self.secondary = minibatches, secondary
+        self.losses = make_losses(algorithm, network, minibatches.target, settings.device, settings.precision)
         self.weights, self.gradients, self.parameters = network.weights, network.gradients, network.parameters
         self.norms = Norms(network.module, self.parameters, self.gradients) if settings.norms else None
         self.optimizer_settings = optimizer
@@ -187,16 +189,15 @@ class Learning:
     def learn_from(self, minibatch: Minibatch, env_steps: int) -> None:
         """Take an optimizer step with a minibatch, and report its result to the minibatches' source."""
         finite = self.finite
-        step = self.step(minibatch.batch, env_steps)
+        step = self.step(minibatch, env_steps)
         self.minibatches.note_learned(minibatch, step.taken, step.metrics)
         if finite:  # else the metrics of the first that was skipped stay
             self._newest = step.row()
 
-    def step(self, batch: Batch, env_steps: int) -> OptimizerStep:
-        """Take one: a forward pass, a backward pass, the exchange. A step that is not finite changes nothing."""
+    def step(self, minibatch: Minibatch, env_steps: int) -> OptimizerStep:
+        """Take one: a minibatch's gradient, the exchange, the optimizer. A step that is not finite changes nothing."""
         progress = min(env_steps / self.settings.total_steps, 1.0)
-        loss, metrics = self.algorithm.loss(self.network.outputs(batch), batch, progress)
-        self.network.passes.backward(loss)
+        loss, metrics = self.losses.descend(minibatch, progress)
         learning_rate = self.learning_rate(env_steps)
         if self.norms:
             self.norms.before()

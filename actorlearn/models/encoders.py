@@ -1,4 +1,4 @@
-"""From observations [N, *shape] to features [N, F]: the Atari convolution stacks and a tanh perceptron.
+"""From observations [N, *shape] to features [N, F]: the Atari convolution stacks and a perceptron.
 
 Reads observations as stored and scales uint8 by 1/255; knows no heads and no algorithm. Each encoder says the width of
 its output as `features`.
@@ -109,8 +109,12 @@ class PixelConvolution(nn.Conv2d):
         return torch.nn.functional.conv2d(deep, taps, self.bias)
 
 
+ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU}
+"""Functions behind the hidden layers of a perceptron."""
+
+
 class Perceptron(nn.Module):
-    """Fully connected tanh layers on the flattened observation."""
+    """Fully connected layers on the flattened observation."""
 
     def __init__(self, settings: MLPSettings, shape: tuple[int, ...]) -> None:
         """Size the layers for observations of this shape; no hidden sizes = the heads are linear in the observation."""
@@ -118,7 +122,7 @@ class Perceptron(nn.Module):
         layers: list[nn.Module] = []
         self.features = self.inputs = prod(shape)
         for size in settings.hidden_sizes:
-            layers += [nn.Linear(self.features, size), nn.Tanh()]
+            layers += [nn.Linear(self.features, size), ACTIVATIONS[settings.activation]()]
             self.features = size
         self.layers = nn.Sequential(*layers)
 

@@ -1,17 +1,21 @@
 """Makes a network from settings and a seed, and lays its weights out as one flat vector.
 
-Reads the settings, an observation's shape and the heads an algorithm asks for; knows no algorithm and no optimizer.
+Reads the settings, an observation's shape, and the heads and further networks that an algorithm asks for; knows no
+algorithm and no optimizer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from inspect import signature
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from actorlearn.forms import Form
+from actorlearn.models.beside import OfActions, Parameters, Together
 from actorlearn.models.encoders import PixelConvolution
 from actorlearn.models.heads import DUELING, FREE, Dueling, SeparateTrunks, SharedTrunk, orthogonal
 from actorlearn.models.noisy import make_noisy
@@ -26,11 +30,12 @@ def make(
     observation_dtype: str,
     heads: Mapping[str, int],
     seed: int,
+    beside: Mapping[str, Form] | None = None,
 ) -> nn.Module:
     """Construct the network, whose weights depend on nothing but the arguments; torch's global generator is left alone.
 
     It maps observations [N, *observation_shape] to {head: float32 [N, size]}; see `interface.Model`. `unroll.unroll`
-    calls any of them over time.
+    calls any of them over time. With others ``beside`` it they are one module (`beside.Together`).
     """
     shape = tuple(observation_shape)
     if not observation_dtype.startswith(("uint8", "float", "int", "bool")):
@@ -44,13 +49,40 @@ def make(
         )
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # the CPU's alone: torch.manual_seed would seed every device
-        network = construct(settings, shape, heads)
-        if isinstance(settings, EncoderSettings):
-            if settings.noisy:
-                make_noisy(network, settings.noisy)
-            if settings.init == "orthogonal":
-                orthogonal(network)
+        network = _begun(settings, shape, heads)
+        if beside:
+            others = {name: _beside(settings, shape, name, form) for name, form in beside.items()}
+            network = Together(network, others)
     return Normalized(network, shape) if settings.normalize_observation else network
+
+
+def _begun(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[str, int]) -> nn.Module:
+    """Construct a network with its initial weights."""
+    network = construct(settings, shape, heads)
+    if isinstance(settings, EncoderSettings):
+        if settings.noisy:
+            make_noisy(network, settings.noisy)
+        if settings.init == "orthogonal":
+            orthogonal(network)
+    return network
+
+
+def _beside(settings: ModelSettings, shape: tuple[int, ...], name: str, form: Form) -> nn.Module:
+    """Construct a network beside the one that acts; refuse those whose passes need more than these inputs."""
+    if settings.normalize_observation:
+        raise ValueError(f"model.normalize_observation: true is for one network alone, and {name} is a second one")
+    if isinstance(settings, EncoderSettings) and settings.recurrence != "none":
+        raise ValueError(f"model.recurrence: {settings.recurrence!r} is for one network alone, and {name} is a second")
+    if not form.observation:
+        return Parameters(form.heads)
+    if not form.action:
+        return _begun(settings, shape, form.heads)
+    if isinstance(settings, ImageSettings):
+        raise ValueError(
+            f"model.name: {settings.name!r} reads images alone, and {name} reads {form.action} numbers of an action "
+            "too; use model.name: mlp"
+        )
+    return OfActions(_begun(settings, (prod(shape) + form.action,), form.heads))
 
 
 def construct(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[str, int]) -> nn.Module:

@@ -56,6 +56,7 @@ class MLPSettings(EncoderSettings, frozen=True, kw_only=True, tag="mlp"):
     """Keys of the perceptron."""
 
     hidden_sizes: Annotated[tuple[Width, ...], Meta(max_length=16, description="units per hidden layer")] = (64, 64)
+    activation: Annotated[Literal["tanh", "relu"], Meta(description="function behind each hidden layer")] = "tanh"
 
 
 @dataclass(frozen=True, kw_only=True)

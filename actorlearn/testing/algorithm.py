@@ -11,9 +11,12 @@ import torch
 from torch import Tensor
 
 from actorlearn.actions import Actions, cell, choices, draw
-from actorlearn.algorithms.interface import Algorithm, Batch
-from actorlearn.algorithms.make import make
+from actorlearn.algorithms.interface import Algorithm, Batch, SeveralLosses
+from actorlearn.algorithms.make import beside, make
 from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings, AlgorithmSpec
+from actorlearn.models.beside import networks
+from actorlearn.models.make import make as make_model
+from actorlearn.models.specs import MLPSettings
 
 HORIZON, ENVIRONMENTS = 6, 4
 NOTHING = torch.zeros(HORIZON, ENVIRONMENTS, dtype=torch.bool)
@@ -106,6 +109,8 @@ class AlgorithmContract:
                 target = self.outputs(len(batch.first) - 1, count, seed=4)
                 last |= {f"target.{name}": output for name, output in target.items()}
             prepared = algorithm.prepare(batch, last)
+        if isinstance(algorithm, SeveralLosses):
+            return self._by_networks(algorithm, prepared)
         outputs = self.outputs(*prepared.observation.shape[:2], seed=5)
         for output in outputs.values():
             output.requires_grad_()
@@ -113,6 +118,24 @@ class AlgorithmContract:
         loss.backward()
         gradients = {name: output.grad for name, output in outputs.items() if output.grad is not None}
         return loss.detach(), metrics, gradients
+
+    def _by_networks(self, algorithm: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
+        """Return the sum of its losses, metrics and the gradient of each network, of perceptrons."""
+        shape, heads, forms = (
+            tuple(batch.observation.shape[2:]),
+            algorithm.heads(self.actions),
+            beside(algorithm, self.actions),
+        )
+        own, older = (networks(make_model(MLPSettings(), shape, "float32", heads, seed, forms)) for seed in (5, 4))
+        asked = {**own, **{f"target.{name}": network.requires_grad_(False) for name, network in older.items()}}
+        losses, metrics = algorithm.losses(asked, batch, torch.Generator().manual_seed(6), 0.5)
+        assert losses.keys() <= own.keys(), "a loss is called as the network that descends it"
+        gradients = {}
+        for name, loss in losses.items():
+            parameters = list(own[name].parameters())
+            slopes = torch.autograd.grad(loss, parameters, retain_graph=True, materialize_grads=True)
+            gradients[name] = torch.cat([slope.flatten() for slope in slopes])
+        return torch.stack([loss.detach() for loss in losses.values()]).sum(), metrics, gradients
 
     def test_it_asks_for_outputs_and_columns_that_there_can_be(self) -> None:
         """Sizes of outputs are 1 or more; a column is a numpy type and a shape."""

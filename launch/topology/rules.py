@@ -187,6 +187,18 @@ def minibatches_with_transitions(topology: Topology) -> Problems:
         )
 
 
+def actions_reach_their_bounds(topology: Topology) -> Problems:
+    """Actions from -1 to 1 are stretched to the bounds of the environment's."""
+    algorithm = topology.algorithm.name
+    if ALGORITHMS.spec(algorithm).unit_actions and not getattr(topology.env, "scale_actions", True):
+        yield _problem(
+            topology,
+            "env.scale_actions",
+            f"{algorithm} chooses numbers from -1 to 1, which are to be stretched to the environment's bounds",
+            "write true, or leave it out",
+        )
+
+
 def noise_is_learned_with(topology: Topology) -> Problems:
     """Noise is drawn where it is learned with too."""
     if topology.replay is None and isinstance(topology.model, EncoderSettings) and topology.model.noisy:
@@ -337,6 +349,7 @@ RULES: tuple[Callable[[Topology], Problems], ...] = (
     statistics_of_batches,
     sequences_with_a_use,
     targets_at_rollouts,
+    actions_reach_their_bounds,
     noise_is_learned_with,
     minibatches_with_transitions,
 )

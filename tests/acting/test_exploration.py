@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from actorlearn.acting.exploration import EpsilonGreedy, make
+from actorlearn.actions import MultiDiscrete
 from actorlearn.memory.rollout import Blocks, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from tests import named
@@ -111,6 +112,20 @@ def test_a_policy_explores_where_its_algorithm_asks_for_it_and_never_when_greedy
     assert torch.equal(values.choose(seen, 0, greedy=True, epsilon=torch.ones(500))["action"], best)
 
 
-def test_exploration_by_epsilon_of_actions_that_are_not_discrete_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"'dqn' explores by discrete actions at random, .* Box of shape \[2\]"):
-        make(named.algorithm("dqn"), (2,))
+def test_numbers_at_random_are_anywhere_from_minus_one_to_one() -> None:
+    exploration = make(named.algorithm("dqn"), (2,))
+    assert exploration is not None
+    chosen = torch.full((1000, 2), 5.0)
+    found = exploration.explore(chosen, torch.Generator().manual_seed(0), torch.ones(1000))
+    assert found.abs().max() <= 1.0 and found.mean(0).abs().max() < 0.1
+    torch.testing.assert_close(found.var(0), torch.full((2,), 1 / 3), atol=0.05, rtol=0.0)
+    half = exploration.explore(chosen, torch.Generator().manual_seed(0), torch.full((1000,), 0.5))
+    assert ((half == 5.0).all(-1) | (half != 5.0).all(-1)).all(), "an action is replaced as a whole"
+    assert 400 < int((half[:, 0] == 5.0).sum()) < 600
+
+
+def test_several_choices_at_once_are_not_explored() -> None:
+    with pytest.raises(
+        ValueError, match=r"'dqn' explores by discrete actions or numbers .* choices at once, of \[3, 2\]"
+    ):
+        make(named.algorithm("dqn"), MultiDiscrete((3, 2)))

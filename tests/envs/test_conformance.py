@@ -214,6 +214,10 @@ class TestBoxActions(Ours):
     steps = 40
 
 
+class TestStretchedActions(TestBoxActions):
+    section = {**TestBoxActions.section, "scale_actions": True}
+
+
 class TestStartAndFloat64(Ours):
     section = {"id": f"{__name__}:Counter", "time_limit_steps": 5}
     steps = 40

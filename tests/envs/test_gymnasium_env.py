@@ -247,6 +247,15 @@ def test_box_actions_are_clipped_for_the_environment_and_not_where_they_are_kept
         assert action.tolist() == [[0.5, -3.0], [-7.0, 9.0]]
 
 
+def test_stretched_actions_reach_from_bound_to_bound_and_no_further(remembering: list[Any]) -> None:
+    with opened(named.env(id=f"{__name__}:Remembers", scale_actions=True), [0, 1]) as env:
+        play(env, np.array([[[-1.0, 0.0], [1.0, 7.0]]], np.float32))
+        assert [game.given.tolist() for game in remembering] == [[-1.0, 2.5], [1.0, 5.0]]
+        assert all(game.given.dtype == np.float32 for game in remembering)
+        drawn = np.concatenate([env.random_actions(np.random.default_rng(seed)) for seed in range(50)])
+        assert -1.0 <= drawn.min() < -0.9 and 0.9 < drawn.max() <= 1.0
+
+
 def test_several_choices_reach_the_environment_as_its_space_has_them(remembering: list[Any]) -> None:
     for space, expected in (
         (MultiDiscrete([[2, 3], [4, 5]], start=[[1, 1], [0, 0]]), [[2, 3], [3, 4]]),

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actorlearn import failpoints
-from actorlearn.algorithms.interface import Batch
 from actorlearn.learning.minibatches import Minibatch
 from actorlearn.learning.update import Learning, OptimizerStep
 from actorlearn.memory.shared import Segment
@@ -31,7 +30,7 @@ NOWHERE = Minibatch(any_batch())
 def only_counting(made: Learning, did: Callable[[], object] = lambda: None) -> None:
     """Let minibatches be counted, and nothing be drawn or learned; ``did`` is called for each."""
 
-    def step(batch: Batch, env_steps: int) -> OptimizerStep:
+    def step(minibatch: Minibatch, env_steps: int) -> OptimizerStep:
         did()
         return OptimizerStep(0.0, 0.0, 0.0, True, {"priority": torch.zeros(1, 4)})
 
@@ -190,7 +189,7 @@ def test_a_minibatch_is_regressed_on_what_the_target_network_says(tmp_path: Path
     target_network = source(made).target.network
     with torch.no_grad():
         target_network.weights.mul_(-1.5)
-    batch, sample = source(made).draw_one(0)
+    batch, sample, _ = source(made).draw_one(0)
     assert sample
     following = torch.from_numpy(sample.observation[1])
     with torch.no_grad():
@@ -201,10 +200,25 @@ def test_a_minibatch_is_regressed_on_what_the_target_network_says(tmp_path: Path
     assert torch.equal(batch.observation, torch.from_numpy(sample.observation[:1]))
 
 
+def test_a_loss_may_do_without_priorities_where_nothing_is_drawn_by_them(tmp_path: Path) -> None:
+    for prioritised in (False, True):
+        folder = tmp_path / str(prioritised)
+        folder.mkdir()
+        made = replaying(folder, {"prioritised": prioritised})
+        Played(folder, made).rollout(0)
+        minibatch = source(made).draw_one(0)
+        source(made).note_learned(minibatch._replace(sample=None), True, {})
+        if not prioritised:
+            source(made).note_learned(minibatch, True, {})
+            continue
+        with pytest.raises(ValueError, match=r"replay.prioritised: true needs the metric \"priority\" of 'dqn'"):
+            source(made).note_learned(minibatch, True, {})
+
+
 def test_priorities_are_the_errors_of_what_was_drawn(tmp_path: Path) -> None:
     made = replaying(tmp_path, {"prioritised": True, "alpha": 1.0, "beta": 1.0})
     Played(tmp_path, made).rollout(0)
-    batch, sample = source(made).draw_one(0)
+    batch, sample, _ = source(made).draw_one(0)
     assert sample and batch.columns["weight"].tolist() == [[1.0] * 4]  # nothing is known of any yet
     with torch.no_grad():
         said = made.network.module(batch.observation[0])["q"].gather(-1, batch.action[0][:, None])[:, 0]

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.interface import Batch
+from actorlearn.learning.minibatches import Minibatch
 from actorlearn.learning.update import Learning, OptimizerStep
 from actorlearn.parameters.interface import Stopped
 from tests.learning.made import ENVIRONMENTS, HORIZON, batch, learning
@@ -25,7 +26,7 @@ def learned_from(
     """The minibatches of one rollout, each of an optimizer step."""
     parts: list[Batch] = []
     step = made.step
-    monkeypatch.setattr(made, "step", lambda part, env_steps: parts.append(part) or step(part, env_steps))
+    monkeypatch.setattr(made, "step", lambda part, env_steps: parts.append(part.batch) or step(part, env_steps))
     made.pass_over(made.prepare(batch()), 0, 7, going_on)
     made.exchange.settle()
     return parts
@@ -65,7 +66,7 @@ def test_parts_depend_on_seed_and_rollout_alone(monkeypatch: pytest.MonkeyPatch)
     orders = []
     for rollout in (7, 8):
         parts: list[Batch] = []
-        monkeypatch.setattr(other, "step", lambda part, _, parts=parts: parts.append(part) or NOTHING)
+        monkeypatch.setattr(other, "step", lambda part, _, parts=parts: parts.append(part.batch) or NOTHING)
         other.learn(batch(), 0, rollout)
         orders.append([tuple(part.columns["extra"][0].tolist()) for part in parts])
     assert orders[0] != orders[1]
@@ -80,7 +81,7 @@ def test_no_epoch_changes_nothing() -> None:
 
 def test_one_part_is_the_batch_itself() -> None:
     whole, parts = learning(), learning(minibatches=1, epochs=1)
-    whole.step(batch(), 0)
+    whole.step(Minibatch(batch()), 0)
     parts.learn(batch(), 0, 0)
     assert whole.sha256() == parts.sha256()
 
@@ -127,8 +128,8 @@ def test_an_algorithm_prepares_a_batch_once_and_learns_from_what_it_made(monkeyp
     told: list[dict[str, float]] = []
     step = made.step
 
-    def watched(part: Batch, env_steps: int) -> OptimizerStep:
-        parts.append(part)
+    def watched(part: Minibatch, env_steps: int) -> OptimizerStep:
+        parts.append(part.batch)
         made_of_it = step(part, env_steps)
         told.append(made_of_it.row())
         return made_of_it

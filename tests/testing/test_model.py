@@ -33,6 +33,10 @@ class TestPerceptron(ModelContract):
     observation_shape = (4,)
 
 
+class TestPerceptronOfRelus(TestPerceptron):
+    section = {"name": "mlp", "activation": "relu"}
+
+
 class TestLstm(ModelContract):
     section = {"name": "mlp", "recurrence": "lstm", "recurrent_size": 8}
     observation_shape = (4,)
