@@ -48,6 +48,7 @@ CASES: dict[str, dict[str, Any]] = {
         "algorithm": {"name": "c51", "n_step": 3, "double": True, "dueling": True},
         "model": {"noisy": 0.5},
     },
+    "numbers": {"algorithm": {"name": "sac"}, "actions": (2,)},
 }
 
 
@@ -57,7 +58,8 @@ class Course:
     def __init__(self, folder: Path, case: dict[str, Any], history: list[dict[str, np.ndarray]], incarnation: int = 0):
         folder.mkdir()
         self.history, stack = history, case.get("stack", 1)
-        observations: dict[str, Any] = {"observation_shape": (stack, 3), "observation_dtype": "float32", "actions": 4}
+        observations: dict[str, Any] = {"observation_shape": (stack, 3), "observation_dtype": "float32"}
+        observations["actions"] = case.get("actions", 4)
         numbers = ReplaySettings(
             **{"batch_size": 4, "ratio": 2.0, "learning_starts_steps": 10, "save": True} | case.get("numbers", {})
         )
@@ -66,11 +68,13 @@ class Course:
         )
         paths = {name: Shm(str(folder / name)) for name in ("replay", "secondary")}
         Segment.create(folder / "replay", replay_fields(shape)).close()
-        settings, of = trainer_settings(), {"name": "dqn", "target_every_steps": 20, "horizon": HORIZON}
+        settings, chosen = trainer_settings(), {"name": "dqn", "horizon": HORIZON} | case.get("algorithm", {})
+        if chosen["name"] != "sac":
+            chosen = {"target_every_steps": 20} | chosen
         policy = msgspec.structs.replace(
             settings.policy,
             **observations,
-            algorithm=named.algorithm(**{**of, **case.get("algorithm", {})}),
+            algorithm=named.algorithm(**chosen),
             model=named.model(name="mlp", hidden_sizes=[8], **case.get("model", {})),
         )
         stored = TrainerReplay(segment=paths["replay"], shape=shape, settings=numbers, secondary=paths["secondary"])
@@ -102,7 +106,8 @@ class Course:
         """Play and learn one rollout; says what has come of it."""
         rollout = self.rollouts_learned
         for name, rows in self.history[rollout].items():
-            self.blocks.block(name, 0, rollout)[:] = rows
+            column = self.blocks.block(name, 0, rollout)
+            column[:] = rows.reshape(*rows.shape, *[1] * (column.ndim - rows.ndim))
         self.blocks.mark_completed(0, rollout)
         parts = self.members.parts()
         assert parts

@@ -20,6 +20,11 @@ DQN = [
     *("algorithm.name=dqn", "replay.save=true", "replay.learning_starts_steps=100", "replay.capacity_steps=1000"),
     *("algorithm.target_every_steps=96", "algorithm.epsilon_steps=1500"),
 ]
+SAC = [
+    *("env.id=Pendulum-v1", "algorithm.name=sac", "algorithm.random_steps=200", "model.hidden_sizes=[16, 16]"),
+    *("replay.save=true", "replay.learning_starts_steps=100", "replay.capacity_steps=1000"),
+    *("replay.batch_size=16", "replay.ratio=8"),
+]
 TWO = ["learners.count=2", "simulators.count=1", "inference.count=1"]
 SERVED = ["inference.count=1"]
 ROLLOUTS = ["simulators.blocks=2", "simulators.weights=rollout", "simulators.groups=2"]
@@ -46,6 +51,7 @@ SYNC = {
     "ppo": [*TWO, "algorithm.name=ppo", "algorithm.horizon=16", "algorithm.minibatches=2"],
     "several simulators": [*TWO, "simulators.count=2", "simulators.envs=2"],
     "dqn": [*TWO, *DQN],
+    "numbers": [*TWO, *SAC],
     "normalised": [*TWO, "model.normalize_observation=true", "algorithm.normalize_reward=true"],
 }
 REPLAY = {
@@ -54,6 +60,7 @@ REPLAY = {
     "fast": [*DQN, "algorithm.horizon=6", *ROLLOUTS, "algorithm.target_every_steps=96", *SERVED],
     "rainbow": [*RAINBOW, *SERVED],
     "secondary": [*DQN, "replay.secondary_batch_size=64"],
+    "numbers": SAC,
 }
 CASES = {"alone": ALONE, "sync": SYNC, "replay": REPLAY}
 QUICK = {"alone": ("stop", "kill"), "sync": ("kill",), "replay": ("stop",)}

@@ -32,6 +32,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 CASES = [
     *(("a2c", "CartPole-v1"), ("a2c", "Pendulum-v1"), ("ppo", "CartPole-v1"), ("impala", "CartPole-v1")),
     *(("impala", "Pendulum-v1"), ("dqn", "CartPole-v1"), ("c51", "CartPole-v1"), ("r2d1", "CartPole-v1")),
+    ("sac", "Pendulum-v1"),
 ]
 """Beside the one of ``make test``."""
 
@@ -41,7 +42,7 @@ CASES = [
 )
 def test_every_part_runs_alone(counted: list[int], tmp_path: Path, env_id: str, name: str) -> None:
     keys = ["simulators.count=1", "simulators.envs=4", "algorithm.horizon=8"]
-    keys += [] if name in ("dqn", "c51", "r2d1") else ["algorithm.minibatches=2"]
+    keys += [] if name in ("dqn", "c51", "r2d1", "sac") else ["algorithm.minibatches=2"]
     settings = measuring(tmp_path, env_id, name, 4, keys)
     for part in (measure.simulate, measure.infer, measure.learn):
         part(settings)

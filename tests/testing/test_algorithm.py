@@ -51,6 +51,11 @@ class TestR2D1(AlgorithmContract):
     section = {"name": "r2d1"}
 
 
+class TestSAC(AlgorithmContract):
+    section = {"name": "sac"}
+    actions = (2,)
+
+
 class Broken(A2C):
     """Learns from what was not played, and asks the global generator."""
 

@@ -157,7 +157,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "replay of nobody": (
         OK + "replay: {batch_size: 8}\n",
-        ["t:2", "algorithm a2c learns from no replay", "remove the section", "c51, dqn and r2d1"],
+        ["t:2", "algorithm a2c learns from no replay", "remove the section", "c51, dqn, r2d1 and sac"],
     ),
     "range without length": (
         OK + "algorithm: {name: c51, value_min: 3, value_max: 2}\n",
@@ -357,7 +357,11 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "noise that is not learned with": (
         OK + "model: {noisy: 0.5}\n",
-        ["t:2", "model.noisy = 0.5", "c51, dqn and r2d1 alone", "a2c", "write 0.0"],
+        ["t:2", "model.noisy = 0.5", "c51, dqn, r2d1 and sac alone", "a2c", "write 0.0"],
+    ),
+    "actions that do not reach their bounds": (
+        "env: {id: Pendulum-v1, scale_actions: false}\nalgorithm: {name: sac}\n",
+        ["t:1", "env.scale_actions = false", "sac chooses numbers from -1 to 1", "write true, or leave it out"],
     ),
     "more rollouts than versions": (
         OK + "simulators: {weights: rollout, blocks: 4}\n",

@@ -130,7 +130,7 @@ def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
     algorithm = tree["algorithm"]
     if ALGORITHMS.spec(algorithm["name"]).replayed:
         tree["model"] |= {"recurrence": "none", "normalize_observation": False}
-        algorithm |= {"horizon": 1, "n_step": 3, "epsilon_final": 1.0}
+        algorithm |= {"horizon": 1, "n_step": 3, **({"epsilon_final": 1.0} if "epsilon_final" in algorithm else {})}
         tree["replay"] |= {"capacity_steps": 10**9, "learning_starts_steps": 10**9}
         tree["replay"] |= {"sequence_steps": 1, "burn_in_steps": 0, "sequence_every": 1}
         tree["simulators"]["weights"] = "newest"
@@ -140,6 +140,8 @@ def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
         tree["model"]["noisy"] = 0.0
         algorithm["minibatches"] = min(algorithm["minibatches"], tree["simulators"]["count"])
         del tree["replay"]
+    if ALGORITHMS.spec(algorithm["name"]).unit_actions and "scale_actions" in tree["env"]:
+        tree["env"]["scale_actions"] = True
     if "value_max" in algorithm:
         algorithm |= {"value_min": -1.0, "value_max": 1.0}
     if tree["simulators"]["weights"] == "rollout":
