@@ -1,4 +1,6 @@
-"""Addresses: where something that processes share is found. Shared memory, a socket or a named pipe of this machine.
+"""Addresses: where something that processes share is found.
+
+Shared memory, a socket or a named pipe of this machine, or a port of some machine.
 
 Pure; opens nothing. Mailboxes are opened by the kind of their address (``open_mailbox``), so another kind is one more
 class here and one more line there; everything else is a segment or a pipe, as the type of its address says. In settings
@@ -7,13 +9,22 @@ an address reads ``{"by": "shm", "path": "/dev/shm/…"}``.
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from pathlib import Path
-from typing import Generic, NamedTuple, Self, TypeVar
+from typing import Annotated, Generic, NamedTuple, Self, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 PATH_BYTES = 107
 """Longest path of a socket, in bytes: Linux has room for 108 (``unix(7)``), the last of which is a zero."""
+_HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+_HOST_AND_PORT = re.compile(r"(?:\[(?P<six>[^]]*)\]|(?P<host>[^:\[\]]*)):(?P<port>[0-9]{1,5})")
+
+
+class AddressError(ValueError):
+    """A text that is no address, with the value, the rule and the way out."""
 
 
 class _InFolder(msgspec.Struct, frozen=True, tag_field="by", forbid_unknown_fields=True):
@@ -45,6 +56,45 @@ class Ipc(_InFolder, tag="ipc", frozen=True):
     def endpoint(self) -> str:
         """The socket, as ZeroMQ names it."""
         return f"ipc://{self.path}"
+
+
+class Tcp(msgspec.Struct, tag_field="by", tag="tcp", frozen=True, forbid_unknown_fields=True):
+    """A port of a machine; its traffic is always encrypted, and both ends have keys (``wire/door.py``)."""
+
+    host: str
+    """An IPv4 or IPv6 address; where one only dials, the name of a machine too."""
+    port: Annotated[int, Meta(ge=0, le=65535)]
+    """0, where one listens: any free port."""
+
+    def __post_init__(self) -> None:
+        """Refuse a host that is neither an address nor a name."""
+        if self.ip is None and not _HOST_NAME.fullmatch(self.host):
+            raise AddressError(f"{self.host!a:.100}: a host is an IP address or the name of a machine; write 10.0.0.1")
+
+    @classmethod
+    def read(cls, text: str) -> Tcp:
+        """Read ``HOST:PORT``, an IPv6 address in brackets; raises AddressError."""
+        found = _HOST_AND_PORT.fullmatch(text)
+        if found is None or int(found["port"]) > 65535:
+            raise AddressError(f"{text!a:.100}: an address is HOST:PORT; write 10.0.0.1:5555, head:5555 or [::1]:5555")
+        return cls(found["six"] if found["host"] is None else found["host"], int(found["port"]))
+
+    @property
+    def ip(self) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+        """The host as an address; None where it is a name."""
+        try:
+            return ipaddress.ip_address(self.host)
+        except ValueError:
+            return None
+
+    @property
+    def endpoint(self) -> str:
+        """The port, as ZeroMQ names it."""
+        return f"tcp://{self}"
+
+    def __str__(self) -> str:
+        """Return HOST:PORT, which ``read`` reads."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 AddressT_co = TypeVar("AddressT_co", bound=_InFolder, covariant=True)

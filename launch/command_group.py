@@ -62,12 +62,15 @@ def _message(error: Exception) -> str:
 
 def _expected(error: Exception) -> int | None:
     """Return the exit status of an error that is the user's to know; None for a fault of this program."""
+    from actorlearn.address import AddressError
     from actorlearn.memory.shared import SharedMemoryFull
     from actorlearn.wire.channel import ChannelError
+    from actorlearn.wire.keys import KeysError
     from launch.errors import FailedError, RunError
     from launch.topology.strict_yaml import TopologyError
 
-    if isinstance(error, RunError | TopologyError | SharedMemoryFull) or hasattr(error, "format_message"):
+    wrong = RunError | TopologyError | SharedMemoryFull | KeysError | AddressError
+    if isinstance(error, wrong) or hasattr(error, "format_message"):
         return WRONG
     if isinstance(error, OSError) and error.errno in _PATH_ERRORS and error.filename:
         return WRONG

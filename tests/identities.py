@@ -27,4 +27,5 @@ def peer(text: str) -> ProcessId:
 
 def address_of(router: Router) -> Ipc:
     """The address of a socket that is listened on."""
-    return Ipc(router.endpoint.removeprefix("ipc://"))
+    assert isinstance(router.address, Ipc)
+    return router.address

@@ -16,6 +16,7 @@ from actorlearn.address import ByLearner, Ipc, Shm
 from actorlearn.memory.shared import Segment, SegmentError
 from actorlearn.parameters.published import Published
 from actorlearn.parameters.socket_mailbox import SocketMailbox
+from actorlearn.wire.channel import Pull, Push
 
 
 class Mailbox(Protocol):
@@ -49,7 +50,14 @@ def open_mailbox(
     if isinstance(each, Shm):
         return SharedMailbox(ByLearner(each), learner)
     sockets = ByLearner(each)
-    return SocketMailbox(learner, size, lambda peer: sockets.of(peer).endpoint, readers, incarnation)
+    return SocketMailbox(
+        learner,
+        size,
+        lambda limit_bytes: Pull(sockets.of(learner), limit_bytes),
+        lambda peer: Push(sockets.of(peer)),
+        readers,
+        incarnation,
+    )
 
 
 class SharedMailbox:

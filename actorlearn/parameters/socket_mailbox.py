@@ -8,7 +8,7 @@ another size or form is dropped and counted, and raises no error. Of each peer t
 messages of the sender contradict its version (CONTRADICTIONS). A line to a peer that is slow, dead or not yet started
 holds one message, the newest.
 
-A process that can reach an endpoint can send weights; an ipc endpoint is reached by processes of its owner alone.
+A process that can reach an address can send weights; an ipc endpoint is reached by processes of its owner alone.
 """
 
 from __future__ import annotations
@@ -44,17 +44,19 @@ class SocketMailbox:
         self,
         learner: int,
         size: int,
-        endpoint: Callable[[int], str],
+        listen: Callable[[int], Pull],
+        dial: Callable[[int], Push],
         peers: Callable[[], Collection[int]],
         incarnation: int = 0,
     ) -> None:
-        """Listen at the own endpoint; raises ChannelError.
+        """Listen; raises ChannelError.
 
-        `size`: weights in a message; `endpoint` of a learner; `peers` returns the learners that get this one's messages
+        `size`: weights in a message; `listen` opens the own end, for messages of at most so many bytes, and `dial` the
+        line to a learner; `peers` returns the learners that get this one's messages
         now; `incarnation` of this learner: larger than all before.
         """
         self._learner, self._size = learner, size
-        self._endpoint, self._peers = endpoint, peers
+        self._dial, self._peers = dial, peers
         self._posted = incarnation * INCARNATION - 1
         self._lines: dict[int, Push] = {}
         self._here: dict[int, tuple[int, bytes]] = {}
@@ -63,7 +65,7 @@ class SocketMailbox:
         """Consecutive messages of each peer that contradicted its newest: their number, and the version of the last."""
         self.dropped = 0
         """Number of messages that were foreign, damaged, or older than the kept one."""
-        self._pull = Pull(endpoint(learner), HEADER.size + 4 * size)
+        self._pull = listen(HEADER.size + 4 * size)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._receive, name=f"messages to {learner}", daemon=True)
         self._thread.start()
@@ -107,13 +109,13 @@ class SocketMailbox:
         for gone in self._lines.keys() - wanted:
             self._lines.pop(gone).close()
         for new in wanted - self._lines.keys():
-            self._lines[new] = Push(self._endpoint(new))
+            self._lines[new] = self._dial(new)
 
     def _receive(self) -> None:
         """Read all arriving messages, so that the kept ones are the newest even if ``take`` is called rarely."""
         while not self._over.is_set():
-            frames = self._pull.recv(_POLL_MS)
-            if frames is not None and not self.keep(frames):
+            received = self._pull.recv(_POLL_MS)
+            if received is not None and not self.keep(received[1]):
                 self.dropped += 1
 
     def keep(self, frames: list[bytes]) -> bool:

@@ -3,156 +3,503 @@
 ROUTER and DEALER with explicit ids carry the messages that must arrive. PUSH and PULL carry weights, of which only the
 newest matter: a killed puller loses messages. PUB/SUB is not used, because a late subscriber loses messages too.
 High-water marks, LINGER and mandatory routing are set before bind or connect: zmq ignores them afterwards.
+
+A socket has an ``Ipc`` address, which its owner's processes alone reach, or a ``Tcp`` one. On TCP everything is
+encrypted (CurveZMQ) and both ends have keys; ``wire/door.py`` decides who is let in. There is no thread for that: a
+listening socket looks after its door whenever it is received from, so it must be received from regularly. Heartbeats
+close connections whose other end is gone without a word.
 """
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import itertools
+import math
 import os
-from pathlib import Path
+import select
+import socket as sockets
+import struct
+import time
 
 import zmq
+from zmq.utils import z85
+from zmq.utils.monitor import parse_monitor_message
 
+from actorlearn.address import Ipc, Tcp
 from actorlearn.wire import MINIMUM_LIBZMQ
+from actorlearn.wire.door import ClientKeys, Door, Pair, RefusedError, ServerKeys, new_session
 from actorlearn.wire.wakeup import Wakeup
 
 HIGH_WATER_MARK = 1000
+LIMIT_BYTES = 1 << 20
 RECONNECT_MS = 20
 RECONNECT_MOST_MS = 200
+TCP_RECONNECT_MS = 100
+TCP_RECONNECT_MOST_MS = 1000
+TCP_CONNECT_MS = 3000
+"""A connection attempt is given up and begun anew: the kernel alone would wait up to two minutes after a cut."""
+HANDSHAKE_MS = 10_000
+"""A connection that has not proved its key by then is closed."""
+HEARTBEAT_MS = 2000
+HEARTBEAT_LOST_MS = 6000
+"""A connection on which nothing came for so long is closed; heartbeats come from libzmq's thread, not from ours."""
+MOST_CONNECTIONS = 512
+"""Connections of a listening socket; while there are more, further ones are not accepted."""
 _FRAMES = 2
-"""Frames of what a Router receives: the peer's id and the body."""
+"""Frames of what a Router receives on ipc: the peer's id and the body."""
+_MOST_REFUSED = 100
+"""Refused messages in a row after which ``recv`` returns, so that nobody can keep it busy."""
+_MOST_MONITORED = 100_000
+"""Events of a monitor that wait to be read; libzmq's thread would stand still at the 2000 of its default."""
+_BACKLOG = 128
+_HANDSHAKE_BYTES = 4096
+"""Room for the messages of a handshake, which are limited like all others."""
+_SEALED_BYTES = 64
+"""Room for what encryption adds to a frame (33 bytes, CurveZMQ)."""
+_IPV6 = 6
+_BPF_RETURN = 0x06  # linux/bpf_common.h
+_SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27  # asm-generic/socket.h
+_OPENED_AND_CLOSED = zmq.EVENT_ACCEPTED | zmq.EVENT_ACCEPT_FAILED | zmq.EVENT_DISCONNECTED
+_DIALLED = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_CLOSED | zmq.EVENT_DISCONNECTED
+_FAILED = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+
+_numbers = itertools.count()
 
 
 class ChannelError(RuntimeError):
     """A socket that cannot be made."""
 
 
-def _socket(kind: int) -> zmq.Socket[bytes]:
+def new_pair() -> Pair:
+    """Make a pair of keys from the system's randomness; raises ChannelError where libzmq was built without CURVE."""
+    if not zmq.has("curve"):
+        raise ChannelError("this libzmq has no CURVE, without which nothing listens on a network; pip install -U pyzmq")
+    public, secret = zmq.curve_keypair()
+    return Pair(z85.decode(public), z85.decode(secret))
+
+
+def _socket(kind: int, context: zmq.Context[zmq.Socket[bytes]] | None = None) -> zmq.Socket[bytes]:
     if zmq.zmq_version_info() < MINIMUM_LIBZMQ:
         least = ".".join(map(str, MINIMUM_LIBZMQ))
         raise ChannelError(f"libzmq {zmq.zmq_version()}: at least {least} is needed; pip install -U pyzmq")
-    socket: zmq.Socket[bytes] = zmq.Context.instance().socket(kind)
+    socket: zmq.Socket[bytes] = (context or zmq.Context.instance()).socket(kind)
     socket.linger = 0
     socket.sndhwm = socket.rcvhwm = HIGH_WATER_MARK
-    socket.maxmsgsize = 1 << 20
+    socket.maxmsgsize = LIMIT_BYTES
     return socket
 
 
-def _listen(socket: zmq.Socket[bytes], endpoint: str) -> None:
-    """Bind; an ipc endpoint is its owner's alone. Raises ChannelError naming the endpoint."""
+def _on_network(socket: zmq.Socket[bytes], pair: Pair) -> None:
+    """Set what both ends of a TCP connection have in common."""
+    socket.curve_publickey = pair.public
+    socket.curve_secretkey = pair.secret
+    socket.handshake_ivl = HANDSHAKE_MS
+    socket.heartbeat_ivl = HEARTBEAT_MS
+    socket.heartbeat_timeout = socket.heartbeat_ttl = HEARTBEAT_LOST_MS
+    socket.tcp_keepalive = 1  # where a heartbeat cannot be sent, because the kernel's buffer is full
+    socket.tcp_maxrt = HEARTBEAT_LOST_MS
+
+
+def _bind(socket: zmq.Socket[bytes], address: Ipc | Tcp) -> None:
+    """Have a socket listen at an ipc address, its owner's alone; raises ChannelError naming the endpoint."""
     before = os.umask(0o177)  # the socket file must be 0600 from its first moment
     try:
-        socket.bind(endpoint)
+        socket.bind(address.endpoint)
     except zmq.ZMQError as error:
         socket.close()
-        raise ChannelError(f"{endpoint}: cannot listen: {error}; is another process using it?") from None
+        raise ChannelError(f"{address.endpoint}: cannot listen: {error}; is another process using it?") from None
     finally:
         os.umask(before)
 
 
-def _dial(socket: zmq.Socket[bytes], endpoint: str) -> None:
-    """Connect, in the background if there is no listener yet; raises ChannelError for an invalid endpoint."""
-    try:
-        socket.connect(endpoint)
-    except (zmq.ZMQError, ValueError) as error:
-        socket.close()
-        said = f"{endpoint!r:.200}: cannot be reached: {error}"
-        raise ChannelError(f"{said}; write ipc://PATH") from None
+class _Monitor:
+    """Events in the life of a socket's connections, as libzmq's thread reports them."""
+
+    def __init__(self, watched: zmq.Socket[bytes], context: zmq.Context[zmq.Socket[bytes]], events: int) -> None:
+        """Watch a socket that is not bound or connected yet."""
+        endpoint = f"inproc://monitor-{next(_numbers)}"
+        self._watched = watched
+        watched.monitor(endpoint, events)
+        self.socket: zmq.Socket[bytes] = context.socket(zmq.PAIR)
+        self.socket.linger = 0
+        self.socket.rcvhwm = _MOST_MONITORED
+        self.socket.connect(endpoint)
+
+    def read(self) -> list[tuple[int, int]]:
+        """Return the (event, value) pairs since the last call."""
+        found: list[tuple[int, int]] = []
+        while True:
+            try:
+                event = parse_monitor_message(self.socket.recv_multipart(zmq.NOBLOCK))
+            except zmq.Again:
+                return found
+            found.append((int(event["event"]), int(event["value"])))
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._watched.disable_monitor()
+        self.socket.close()
 
 
-def _forsake(socket: zmq.Socket[bytes], endpoint: str) -> None:
-    """Close a listening socket and remove its file."""
-    socket.close()
-    if endpoint.startswith("ipc://"):
-        Path(endpoint.removeprefix("ipc://")).unlink(missing_ok=True)
+class _Guard:
+    """The sockets beside a listening TCP socket: libzmq asks on one who may enter, and reports on the other who failed.
 
-
-class Router:
-    """The listening side; identifies peers by the ids they choose.
-
-    An id belongs to the first peer that uses it. Messages of a second peer with the same id are dropped, so a process
-    started by hand beside a run cannot take the place of one of the run.
+    libzmq has one place to ask in each context, so every listening TCP socket has a context of its own.
     """
 
-    def __init__(self, endpoint: str) -> None:
-        """Bind to an ipc endpoint, owner-only; raises ChannelError naming the endpoint."""
-        self.endpoint = endpoint
-        self.socket = _socket(zmq.ROUTER)
-        self.socket.router_mandatory = 1
-        _listen(self.socket, endpoint)
+    def __init__(self, door: Door, address: Tcp) -> None:
+        """Open the port, and be ready to be asked: libzmq lets every key in where there is nobody to ask."""
+        self.door = door
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._port = _open_port(address)
+        self.address = Tcp(address.host, self._port.getsockname()[1])
+        self._asked: zmq.Socket[bytes] = self.context.socket(zmq.REP)
+        self._asked.linger = 0
+        self._asked.bind("inproc://zeromq.zap.01")
+        self._epoll = select.epoll()
+        self._open: set[int] = set()
+        """Descriptors of the connections."""
+        self._full = False
 
-    def recv(self, timeout_ms: int = 0) -> tuple[str, bytes] | None:
-        """Return the next message as (peer id, body), or None when none came in time.
+    def bind(self, socket: zmq.Socket[bytes]) -> None:
+        """Have a socket listen."""
+        socket.curve_server = True
+        socket.zap_domain = b"actorlearn"
+        socket.ipv6 = self._port.family == sockets.AF_INET6
+        socket.setsockopt(zmq.USE_FD, os.dup(self._port.fileno()))  # libzmq closes its own
+        self._monitor = _Monitor(socket, self.context, _FAILED | _OPENED_AND_CLOSED)
+        socket.bind(self.address.endpoint)
+        self.sockets = [self._asked, self._monitor.socket]
+        for watched in (socket, *self.sockets):
+            self._epoll.register(int(watched.fd), select.EPOLLIN)
 
-        A message of several frames is returned with an empty body, which decodes as no message.
-        """
-        if not self.socket.poll(timeout_ms, zmq.POLLIN):
-            return None
-        frames = self.socket.recv_multipart()
-        return frames[0].decode("utf-8", "replace"), frames[1] if len(frames) == _FRAMES else b""
+    @property
+    def fd(self) -> int:
+        """Descriptor that becomes readable when the listening socket, or one of these, does."""
+        return self._epoll.fileno()
 
-    def send(self, peer: str, body: bytes) -> bool:
-        """Send without blocking; False when the peer is gone or its queue is full."""
-        try:
-            self.socket.send_multipart([peer.encode(), body], zmq.NOBLOCK)
-        except zmq.ZMQError:
-            return False
-        return True
+    def attend(self) -> None:
+        """Answer who asks to be let in, and follow how many connections there are."""
+        while True:
+            try:
+                request = self._asked.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                break
+            self._asked.send_multipart(self.door.answer(request))
+        for event, value in self._monitor.read():
+            if event == zmq.EVENT_ACCEPTED:
+                self._open.add(value)
+            elif event == zmq.EVENT_DISCONNECTED:
+                self._open.discard(value)
+            elif event == zmq.EVENT_ACCEPT_FAILED:
+                self.door.refusals.note(f"a connection could not be accepted: {os.strerror(value)}")
+            elif event != zmq.EVENT_HANDSHAKE_FAILED_AUTH:  # those were asked about
+                self.door.refusals.note(_refused(value))
+        self._bound_connections()
+
+    def _bound_connections(self) -> None:
+        """Have the kernel drop requests for connections while there are too many; the open ones are not touched."""
+        full = len(self._open) > (MOST_CONNECTIONS // 2 if self._full else MOST_CONNECTIONS)
+        if full == self._full:
+            return
+        self._full = full
+        if full:
+            said = f"there are more than {MOST_CONNECTIONS} connections: none is accepted until half of them are closed"
+            self.door.refusals.note(said)
+            keep_nothing = ctypes.create_string_buffer(struct.pack("HBBI", _BPF_RETURN, 0, 0, 0))
+            program = struct.pack("HP", 1, ctypes.addressof(keep_nothing))
+            self._port.setsockopt(sockets.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+        else:
+            self._port.setsockopt(sockets.SOL_SOCKET, _SO_DETACH_FILTER, 0)
+
+    def close(self, socket: zmq.Socket[bytes]) -> None:
+        """Close the listening socket and these, and free the port."""
+        self._epoll.close()
+        self._monitor.close()
+        socket.close()
+        self._asked.close()
+        self._port.close()
+        self.context.term()
+
+
+def _open_port(address: Tcp) -> sockets.socket:
+    """Return a listening socket, of any free port for port 0; raises ChannelError naming the address."""
+    ip = address.ip
+    if ip is None:
+        raise ChannelError(f"{address}: one listens at an IP address, not at a name; write 10.0.0.1:{address.port}")
+    port = sockets.socket(sockets.AF_INET6 if ip.version == _IPV6 else sockets.AF_INET, sockets.SOCK_STREAM)
+    try:
+        port.setsockopt(sockets.SOL_SOCKET, sockets.SO_REUSEADDR, 1)
+        port.setblocking(False)
+        port.bind((address.host, address.port))
+        port.listen(_BACKLOG)
+    except OSError as error:
+        port.close()
+        way_out = "take port 0 for a free one" if error.errno == errno.EADDRINUSE else "name an address of this machine"
+        raise ChannelError(f"{address}: cannot listen: {error.strerror}; {way_out}") from None
+    return port
+
+
+def _refused(value: int) -> str:
+    """Say why a handshake failed, by the error that libzmq's monitor gives."""
+    if value == zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC:
+        return "a connection was refused: it was made with the public key of another head"
+    if value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
+        return "a connection was refused: it came without CURVE keys"
+    return "a connection was refused: it ended before it had shown a key"
+
+
+class _Listening:
+    """A listening socket, with its door on TCP."""
+
+    def __init__(self, kind: int, address: Ipc | Tcp, keys: ServerKeys | None, limit_bytes: int, queue: int) -> None:
+        """Bind; raises ChannelError naming the address."""
+        self.address = address
+        """The address; of port 0 with the port that was found."""
+        self._guard: _Guard | None = None
+        if isinstance(address, Tcp):
+            if keys is None:
+                raise ChannelError(
+                    f"{address}: whoever reaches a port can connect to it, so one listens there with keys only; "
+                    "make some with `actorlearn keys new`"
+                )
+            self._guard = _Guard(Door(keys, limit_bytes), address)
+            self.address = self._guard.address
+        self.socket = _socket(kind, self._guard.context if self._guard else None)
+        self.socket.maxmsgsize = max(limit_bytes, _HANDSHAKE_BYTES) + _SEALED_BYTES if self._guard else limit_bytes
+        # On TCP libzmq puts the user id into the queue first; one of 1 is full then, and never read (4.3.5).
+        self.socket.rcvhwm = queue + 1 if self._guard else queue
+        if kind == zmq.ROUTER:
+            self.socket.router_mandatory = 1
+        if self._guard is None or keys is None:
+            _bind(self.socket, address)
+        else:
+            _on_network(self.socket, keys.pair)
+            self._guard.bind(self.socket)
+        self._poller = zmq.Poller()
+        for source in self.sources:
+            self._poller.register(source, zmq.POLLIN)
+
+    @property
+    def sources(self) -> list[zmq.Socket[bytes]]:
+        """Sockets of which one is readable when there is something to do."""
+        return [self.socket, *(self._guard.sockets if self._guard else ())]
 
     @property
     def fd(self) -> int:
         """Descriptor that becomes readable on activity (edge-triggered: always recv until None)."""
-        return int(self.socket.fd)
+        return self._guard.fd if self._guard else int(self.socket.fd)
+
+    def refusals(self) -> list[str]:
+        """Return who was refused since the last call and why, a line each, and the same at most once a minute."""
+        return self._guard.door.refusals.read() if self._guard else []
+
+    def _receive(self, deadline_s: float) -> tuple[list[bytes], str] | None:
+        """Return the frames of the next message, and on TCP its ZAP user id; looks after the door while it waits."""
+        while True:
+            if self._guard:
+                self._guard.attend()
+            try:
+                if self._guard is None:
+                    return self.socket.recv_multipart(zmq.NOBLOCK), ""
+                frames = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
+                return [frame.bytes for frame in frames], str(frames[0].get("User-Id"))
+            except zmq.Again:
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0:
+                    return None
+                self._poller.poll(math.ceil(1000 * left_s))
 
     def close(self) -> None:
-        """Close and remove the socket file."""
-        _forsake(self.socket, self.endpoint)
+        """Close, and remove the socket file."""
+        if self._guard:
+            self._guard.close(self.socket)
+            return
+        self.socket.close()
+        if isinstance(self.address, Ipc):
+            self.address.file.unlink(missing_ok=True)
+
+
+class Router(_Listening):
+    """The listening side; identifies peers by the ids they choose.
+
+    An id belongs to the first peer that uses it. Messages of a second peer with the same id are dropped, so a process
+    started by hand beside a run cannot take the place of one of the run. On TCP a peer's id is the name of its key, or
+    begins with that and a slash; messages with another id are dropped.
+    """
+
+    def __init__(self, address: Ipc | Tcp, keys: ServerKeys | None = None, limit_bytes: int = LIMIT_BYTES) -> None:
+        """Bind, an ipc address owner-only, a TCP one with keys only; raises ChannelError naming the address.
+
+        A message of more than ``limit_bytes`` is refused; zmq disconnects the sender of such a frame before reading it.
+        """
+        super().__init__(zmq.ROUTER, address, keys, limit_bytes, HIGH_WATER_MARK)
+
+    def recv(self, timeout_ms: int = 0) -> tuple[str, bytes] | None:
+        """Return the next message as (peer id, body), or None when none came in time.
+
+        On ipc a message of several frames is returned with an empty body, which decodes as no message. On TCP a message
+        that is refused is dropped, and its sender told why.
+        """
+        deadline_s = time.monotonic() + timeout_ms / 1000
+        for _ in range(_MOST_REFUSED):
+            received = self._receive(deadline_s)
+            if received is None:
+                return None
+            (route, *frames), user_id = received
+            if self._guard is None:
+                return route.decode("utf-8", "replace"), frames[0] if len(frames) == 1 else b""
+            try:
+                return self._guard.door.enter(route, user_id, frames, self._connected)
+            except RefusedError as error:
+                self._guard.door.refusals.note(str(error))
+                self._send(route, b"", str(error).encode())
+        return None
+
+    def send(self, peer: str, body: bytes) -> bool:
+        """Send without blocking; False when the peer is gone or its queue is full."""
+        route = self._guard.door.route(peer) if self._guard else peer.encode()
+        return route is not None and self._send(route, body) == 0
+
+    def _connected(self, route: bytes) -> bool:
+        """Whether a connection is still there; an empty message, which its peer passes over, finds that out."""
+        return self._send(route, b"") != zmq.EHOSTUNREACH
+
+    def _send(self, *frames: bytes) -> int:
+        """Send, and return zmq's error number, or 0."""
+        try:
+            self.socket.send_multipart(frames, zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            return error.errno or -1
+        return 0
+
+
+class Pull(_Listening):
+    """The listening end for any number of pushers; it cannot reply."""
+
+    def __init__(self, address: Ipc | Tcp, limit_bytes: int, keys: ServerKeys | None = None) -> None:
+        """Bind, an ipc address owner-only; zmq disconnects a sender of more than ``limit_bytes``, before reading it.
+
+        Not conflating: libzmq 4.3.5 aborts the process when a message of several frames meets a conflating PULL.
+        """
+        super().__init__(zmq.PULL, address, keys, limit_bytes, queue=1)
+
+    def recv(self, timeout_ms: int = 0) -> tuple[str, list[bytes]] | None:
+        """Return the next message as (name of its sender's key, frames), or None when none came in time.
+
+        A valid message has a single frame. On ipc the name is empty.
+        """
+        deadline_s = time.monotonic() + timeout_ms / 1000
+        for _ in range(_MOST_REFUSED):
+            received = self._receive(deadline_s)
+            if received is None:
+                return None
+            frames, user_id = received
+            if self._guard is None:
+                return "", frames
+            try:
+                return self._guard.door.sender(user_id, frames), frames
+            except RefusedError as error:
+                self._guard.door.refusals.note(str(error))
+        return None
 
 
 class Dealer:
     """The dialling side, with an id of its own; reconnects by itself."""
 
-    def __init__(self, endpoint: str, identity: str) -> None:
-        """Connect; the listener may start later. Raises ChannelError for an invalid endpoint."""
-        self.endpoint = endpoint
-        self.socket = _socket(zmq.DEALER)
-        self.socket.identity = identity.encode()
-        self.socket.reconnect_ivl = RECONNECT_MS
-        self.socket.reconnect_ivl_max = RECONNECT_MOST_MS
-        _dial(self.socket, endpoint)
+    def __init__(self, address: Ipc | Tcp, identity: str, keys: ClientKeys | None = None) -> None:
+        """Connect; the listener may start later. Raises ChannelError for an invalid address.
+
+        On TCP ``identity`` is the name of the key, or that name, a slash and a word.
+        """
+        self.address = address
+        self.socket = _dialling(zmq.DEALER, address, keys)
+        self._before: list[bytes] = []
+        """Frames that go before the body."""
+        self._monitor: _Monitor | None = None
+        self._trouble: str | None = None
+        if isinstance(address, Tcp):
+            self._before = [identity.encode(), new_session()]
+            self.socket.immediate = True  # nothing waits for a connection: its sender keeps it until there is one
+            self._trouble = "not connected yet"
+            self._monitor = _Monitor(self.socket, zmq.Context.instance(), _FAILED | _DIALLED)
+        else:
+            self.socket.identity = identity.encode()
+        _connect(self.socket, address)
 
     def send(self, body: bytes) -> bool:
-        """Send without blocking; False when the queue is full or there is no listener yet."""
+        """Send without blocking; False when the queue is full, or there is no listener yet."""
         try:
-            self.socket.send(body, zmq.NOBLOCK)
+            self.socket.send_multipart([*self._before, body], zmq.NOBLOCK)
         except zmq.ZMQError:
             return False
         return True
 
     def recv(self, timeout_ms: int = 0) -> bytes | None:
         """Return the next body, or None when none came in time."""
-        if timeout_ms and not self.socket.poll(timeout_ms, zmq.POLLIN):
-            return None
-        try:
-            frames = self.socket.recv_multipart(zmq.NOBLOCK)
-        except zmq.Again:
-            return None
-        return frames[0] if len(frames) == 1 else None
+        deadline_s = time.monotonic() + timeout_ms / 1000
+        for _ in range(_MOST_REFUSED):
+            left_ms = math.ceil(1000 * (deadline_s - time.monotonic()))
+            if left_ms > 0 and not self.socket.poll(left_ms, zmq.POLLIN):
+                return None
+            try:
+                frames = self.socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return None
+            if self._monitor is None:
+                return frames[0] if len(frames) == 1 else None
+            if len(frames) == 1 and frames[0]:
+                return frames[0]
+            if len(frames) == _FRAMES and not frames[0]:  # else it is empty: the listener asked if this end is there
+                self._look()
+                self._trouble = frames[1].decode("utf-8", "replace")
+        return None
 
-    def close(self) -> None:
-        """Close; unsent messages are dropped."""
-        self.socket.close()
+    @property
+    def trouble(self) -> str | None:
+        """Reason why the listener is not reached, or does not let this end in, for people; None where it does."""
+        self._look()
+        return self._trouble
+
+    def _look(self) -> None:
+        """Follow the connection."""
+        for event, value in self._monitor.read() if self._monitor else ():
+            self._trouble = self._told(event, value)
+
+    def _told(self, event: int, value: int) -> str | None:
+        if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            return None
+        if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+            return f"{self.address} does not know our key: it is not on its list, or has been revoked"
+        if event == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
+            return f"{self.address} is not a head with keys"
+        if event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
+            return f"{self.address} ended the connection at once: it has other keys than our key file says"
+        if event == zmq.EVENT_CLOSED:
+            return f"{self.address} is not reached: nobody listens there, or a firewall is between"
+        return self._trouble or f"the connection to {self.address} is lost"
+
+    @property
+    def sources(self) -> list[zmq.Socket[bytes]]:
+        """Sockets of which one is readable when there is something to do."""
+        return [self.socket]
+
+    def close(self, linger_ms: int = 0) -> None:
+        """Close, waiting at most ``linger_ms`` for unsent messages; what is unsent then is dropped."""
+        if self._monitor is not None:
+            self._monitor.close()
+        self.socket.close(linger=linger_ms)
 
 
 class Push:
     """The sending end of a line to one puller: a new message replaces one that is not sent yet, so nothing queues."""
 
-    def __init__(self, endpoint: str) -> None:
-        """Connect; the puller may start later and restart. Raises ChannelError for an invalid endpoint."""
-        self.socket = _socket(zmq.PUSH)
+    def __init__(self, address: Ipc | Tcp, keys: ClientKeys | None = None) -> None:
+        """Connect; the puller may start later and restart. Raises ChannelError for an invalid address."""
+        self.socket = _dialling(zmq.PUSH, address, keys)
         self.socket.conflate = True  # before connect: zmq ignores options set afterwards
-        self.socket.reconnect_ivl = RECONNECT_MS
-        self.socket.reconnect_ivl_max = RECONNECT_MOST_MS
-        _dial(self.socket, endpoint)
+        _connect(self.socket, address)
 
     def send(self, body: bytes) -> bool:
         """Send without blocking and without a copy; False when it cannot be taken."""
@@ -167,29 +514,43 @@ class Push:
         self.socket.close()
 
 
-class Pull:
-    """The listening end for any number of pushers; it cannot reply."""
+def _dialling(kind: int, address: Ipc | Tcp, keys: ClientKeys | None) -> zmq.Socket[bytes]:
+    """Return a socket that is to dial an address; raises ChannelError for a TCP one without keys."""
+    if not isinstance(address, Tcp):
+        socket = _socket(kind)
+        socket.reconnect_ivl, socket.reconnect_ivl_max = RECONNECT_MS, RECONNECT_MOST_MS
+        return socket
+    if keys is None or not address.port:
+        lack = "a port of 1 to 65535" if keys else "keys, and the listener's public key"
+        raise ChannelError(f"{address}: to connect one needs {lack}; make keys with `actorlearn keys new`")
+    socket = _socket(kind)
+    _on_network(socket, keys.pair)
+    socket.curve_serverkey = keys.server
+    socket.reconnect_ivl, socket.reconnect_ivl_max = TCP_RECONNECT_MS, TCP_RECONNECT_MOST_MS
+    socket.connect_timeout = TCP_CONNECT_MS
+    socket.ipv6 = _speaks_only_ipv6(address)
+    return socket
 
-    def __init__(self, endpoint: str, limit_bytes: int) -> None:
-        """Bind, an ipc endpoint owner-only; zmq disconnects a sender of more than ``limit_bytes``, before reading it.
 
-        Not conflating: libzmq 4.3.5 aborts the process when a message of several frames meets a conflating PULL.
-        """
-        self.endpoint = endpoint
-        self.socket = _socket(zmq.PULL)
-        self.socket.rcvhwm = 1
-        self.socket.maxmsgsize = limit_bytes
-        _listen(self.socket, endpoint)
+def _connect(socket: zmq.Socket[bytes], address: Ipc | Tcp) -> None:
+    """Connect, in the background if there is no listener yet; raises ChannelError for an invalid address."""
+    try:
+        socket.connect(address.endpoint)
+    except (zmq.ZMQError, ValueError) as error:
+        socket.close()
+        said = f"{address.endpoint!r:.200}: cannot be reached: {error}"
+        raise ChannelError(f"{said}; name a path of 1 to 107 bytes, or HOST:PORT") from None
 
-    def recv(self, timeout_ms: int = 0) -> list[bytes] | None:
-        """Return the frames of the next message, or None when none came in time; a valid one has a single frame."""
-        if not self.socket.poll(timeout_ms, zmq.POLLIN):
-            return None
-        return self.socket.recv_multipart()
 
-    def close(self) -> None:
-        """Close and remove the socket file."""
-        _forsake(self.socket, self.endpoint)
+def _speaks_only_ipv6(address: Tcp) -> bool:
+    """Whether the host is an IPv6 address, or a name that has no other; False for a name that is not known yet."""
+    if address.ip is not None:
+        return address.ip.version == _IPV6
+    try:
+        found = sockets.getaddrinfo(address.host, address.port, type=sockets.SOCK_STREAM)
+    except OSError:
+        return False
+    return all(family == sockets.AF_INET6 for family, *_ in found)
 
 
 class Waiter:
@@ -201,8 +562,8 @@ class Waiter:
         self._poller = zmq.Poller()
         if wakeup is not None:
             self._poller.register(wakeup.fd, zmq.POLLIN)
-        if channel is not None:
-            self._poller.register(channel.socket, zmq.POLLIN)
+        for source in channel.sources if channel is not None else ():
+            self._poller.register(source, zmq.POLLIN)
 
     def wait(self, timeout_ms: int) -> bool:
         """Sleep, and clear the wakeup; returns False when the deadline passed without an event."""

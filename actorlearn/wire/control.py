@@ -41,7 +41,7 @@ class Control:
         self.run_id = run_id
         self.order = Order(version=0)
         """The newest order received; a child acts on it and then calls ``applied``."""
-        self.dealer = Dealer(address.endpoint, own.last_words_id if last_words else own.socket_id) if address else None
+        self.dealer = Dealer(address, own.last_words_id if last_words else own.socket_id) if address else None
         self.applied_version = 0
 
     def hello(self, pid: int, shape: dict[str, str] | None = None) -> None:
@@ -101,4 +101,4 @@ class Control:
     def close(self, linger_ms: int = 2000) -> None:
         """Close, waiting at most ``linger_ms`` for unsent messages."""
         if self.dealer is not None:
-            self.dealer.socket.close(linger=linger_ms)
+            self.dealer.close(linger_ms)

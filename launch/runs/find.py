@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 
+from actorlearn.address import Ipc
 from actorlearn.memory.shared import living_runs
 from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE
 from actorlearn.parameters.checkpoint_folders import directories, folders, steps_of
@@ -56,9 +57,9 @@ class Run:
         return printable(str(self.summary().get("status", "died")))
 
     @property
-    def control(self) -> str:
-        """Endpoint of the supervisor's control socket."""
-        return control_socket(Path(str(self.meta.get("sockets", "")))).endpoint
+    def control(self) -> Ipc:
+        """Address of the supervisor's control socket."""
+        return control_socket(Path(str(self.meta.get("sockets", ""))))
 
     def summary(self) -> dict[str, Any]:
         """Return the content of summary.json; empty before the run's end, or if it was killed."""

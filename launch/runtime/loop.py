@@ -77,7 +77,7 @@ class Runner:
         self.plan, self.resumption, self.workspace = plan, resumption, workspace
         topology, resumed = plan.topology, resumption.resumed
         self.spawner = workspace.keep(spawner)
-        self.router = workspace.keep(Router(workspace.addresses.control.endpoint))
+        self.router = workspace.keep(Router(workspace.addresses.control))
         self.reporter = workspace.keep(Reporter(topology.report, resumed, workspace, console))
         self.selector = workspace.keep(selectors.DefaultSelector())
         self.incarnations = Incarnations(plan, resumption, workspace, spawner)

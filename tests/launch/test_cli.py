@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from actorlearn.address import Ipc
 from actorlearn.wire.channel import Router
 from actorlearn.wire.messages import Reply, Request, decode, encode
 from launch.commands import doctor, manage
@@ -54,7 +55,7 @@ def supervisor(folder: Path, replies: dict[str, Reply]) -> Iterator[tuple[Path, 
         path = make_run(folder, "cart-1", sockets=sockets, **me())
         (path / "topology.yaml").write_text(TOPOLOGY)
         (path / "metrics.jsonl").write_text(json.dumps(ROW) + "\n")
-        router, asked, over = Router(f"ipc://{sockets}/control.sock"), [], threading.Event()
+        router, asked, over = Router(Ipc(f"{sockets}/control.sock")), [], threading.Event()
 
         def serve() -> None:
             while not over.is_set():

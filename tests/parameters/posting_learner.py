@@ -6,17 +6,19 @@ Every element of a message tells who wrote it and which it was, so that one that
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from actorlearn.address import ByLearner, Shm
+from actorlearn.address import ByLearner, Ipc, Shm
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.mailbox import SharedMailbox
 from actorlearn.parameters.published import weights_fields
 from actorlearn.parameters.socket_mailbox import SocketMailbox
+from actorlearn.wire.channel import Pull, Push
 
 SIZE = 1 << 16
 LEARNERS = 3
@@ -27,10 +29,26 @@ def tattooed(learner: int, count: int, size: int = SIZE) -> NDArray[np.float32]:
     return np.full(size, LEARNERS * count + learner, np.float32)
 
 
-def socket_mailbox(folder: Path, learner: int, incarnation: int = 0, size: int = SIZE) -> SocketMailbox:
+def address(folder: Path, learner: int) -> Ipc:
+    """The socket at which a learner listens."""
+    return Ipc(f"{folder}/messages-{learner}.sock")
+
+
+def socket_mailbox(
+    folder: Path,
+    learner: int,
+    incarnation: int = 0,
+    size: int = SIZE,
+    peers: Callable[[], Collection[int]] = lambda: range(LEARNERS),
+) -> SocketMailbox:
     """A learner's mailbox; it posts to all others."""
     return SocketMailbox(
-        learner, size, lambda number: f"ipc://{folder}/messages-{number}.sock", lambda: range(LEARNERS), incarnation
+        learner,
+        size,
+        lambda limit_bytes: Pull(address(folder, learner), limit_bytes),
+        lambda peer: Push(address(folder, peer)),
+        peers,
+        incarnation,
     )
 
 

@@ -17,11 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actorlearn.address import Tcp
 from actorlearn.parameters.mailbox import Mailbox
 from actorlearn.parameters.socket_mailbox import CONTRADICTIONS, HEADER, INCARNATION, MAGIC, PROTOCOL, SocketMailbox
-from actorlearn.wire.channel import ChannelError, Push
+from actorlearn.wire.channel import ChannelError, Pull, Push, new_pair
+from actorlearn.wire.door import ClientKeys, ServerKeys
 from tests.examples import examples
-from tests.parameters.posting_learner import KINDS, LEARNERS, SIZE, socket_mailbox, tattooed
+from tests.parameters.posting_learner import KINDS, LEARNERS, SIZE, address, socket_mailbox, tattooed
 from tests.sizes import ROOT
 
 PATIENCE_S = 20.0
@@ -236,7 +238,7 @@ class TestSocketMailbox(MailboxContract):
         return HEADER.pack(magic, protocol, sender, version, zlib.crc32(content)) + content
 
     def test_a_message_by_the_rules_is_taken(self, reader: SocketMailbox, tmp_path: Path) -> None:
-        line = Push(f"ipc://{tmp_path}/messages-0.sock")
+        line = Push(address(tmp_path, 0))
         line.send(self.frame())
         until(lambda: reader.version(1) == 5)
         assert content(reader, 1) == (5, 5) and reader.dropped == 0
@@ -259,7 +261,7 @@ class TestSocketMailbox(MailboxContract):
     def test_what_is_no_message_is_dropped_and_counted(
         self, reader: SocketMailbox, tmp_path: Path, spoil: Callable[[bytes], bytes]
     ) -> None:
-        line = Push(f"ipc://{tmp_path}/messages-0.sock")
+        line = Push(address(tmp_path, 0))
         line.send(spoil(self.frame()))
         until(lambda: reader.dropped == 1)
         assert reader.version(1) == -1
@@ -268,7 +270,7 @@ class TestSocketMailbox(MailboxContract):
         line.close()
 
     def test_an_older_message_is_dropped(self, reader: SocketMailbox, tmp_path: Path) -> None:
-        line = Push(f"ipc://{tmp_path}/messages-0.sock")
+        line = Push(address(tmp_path, 0))
         line.send(self.frame(version=5))
         until(lambda: reader.version(1) == 5)
         line.send(self.frame(version=4))
@@ -279,7 +281,7 @@ class TestSocketMailbox(MailboxContract):
     def test_a_version_beyond_all_mutes_its_sender_for_a_few_messages(
         self, reader: SocketMailbox, tmp_path: Path
     ) -> None:
-        line = Push(f"ipc://{tmp_path}/messages-0.sock")
+        line = Push(address(tmp_path, 0))
         line.send(self.frame(version=2**62))
         until(lambda: reader.version(1) == 2**62)
         for number in range(1, CONTRADICTIONS + 2):
@@ -290,7 +292,7 @@ class TestSocketMailbox(MailboxContract):
         line.close()
 
     def test_a_late_or_repeated_message_contradicts_nothing(self, reader: SocketMailbox, tmp_path: Path) -> None:
-        line = Push(f"ipc://{tmp_path}/messages-0.sock")
+        line = Push(address(tmp_path, 0))
         line.send(self.frame(version=100))
         until(lambda: reader.version(1) == 100)
         for count in range(1, 3 * CONTRADICTIONS):
@@ -302,7 +304,7 @@ class TestSocketMailbox(MailboxContract):
     def test_one_that_is_too_large_never_comes_in_and_the_next_does(
         self, reader: SocketMailbox, tmp_path: Path
     ) -> None:
-        line = Push(f"ipc://{tmp_path}/messages-0.sock")
+        line = Push(address(tmp_path, 0))
         line.send(self.frame() + b"x" * (1 << 20))
 
         def good_comes() -> bool:  # zmq has parted with the line, which takes a moment to be made anew
@@ -321,7 +323,7 @@ class TestSocketMailbox(MailboxContract):
         with socket.socket(socket.AF_UNIX) as stranger:
             stranger.connect(f"{tmp_path}/messages-0.sock")
             stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" * 100)
-            line = Push(f"ipc://{tmp_path}/messages-0.sock")
+            line = Push(address(tmp_path, 0))
             line.send(self.frame())
             until(lambda: reader.version(1) == 5)
         line.close()
@@ -334,14 +336,12 @@ class TestSocketMailbox(MailboxContract):
 
     def test_an_endpoint_that_is_none_is_named(self, tmp_path: Path) -> None:
         with pytest.raises(ChannelError, match="nowhere"):
-            SocketMailbox(0, SMALL, lambda learner: f"ipc://{tmp_path}/nowhere/{learner}", lambda: ())
-        with pytest.raises(ChannelError, match="http"):
-            Push("http://machine:80")
+            socket_mailbox(tmp_path / "nowhere", 0)
 
     def test_lines_follow_those_who_are_there(self, tmp_path: Path) -> None:
         there = [0, 1]
-        mailbox = SocketMailbox(0, SMALL, lambda learner: f"ipc://{tmp_path}/{learner}", lambda: there)
-        reader = SocketMailbox(2, SMALL, lambda learner: f"ipc://{tmp_path}/{learner}", lambda: ())
+        mailbox = socket_mailbox(tmp_path, 0, size=SMALL, peers=lambda: there)
+        reader = socket_mailbox(tmp_path, 2, size=SMALL, peers=lambda: ())
         first = mailbox.post(tattooed(0, 0, SMALL))
         there[:] = [0, 2]
         second = mailbox.post(tattooed(0, 1, SMALL))
@@ -355,20 +355,27 @@ class TestSocketMailbox(MailboxContract):
         mailbox.close()
         reader.close()
 
-    def test_learners_on_a_network_write_other_endpoints(self) -> None:
-        ports = {learner: free_port() for learner in range(2)}
+    def test_learners_on_a_network_listen_at_ports(self) -> None:
+        pairs = [new_pair(), new_pair()]
+        names = {pair.public: f"node-{number}" for number, pair in enumerate(pairs)}
+        pulls = [Pull(Tcp("127.0.0.1", 0), HEADER.size + 4 * SMALL, ServerKeys(pair, names.get)) for pair in pairs]
+
+        def line(own: int, peer: int) -> Push:
+            return Push(pulls[peer].address, ClientKeys(pairs[own], pairs[peer].public))
+
         one, other = (
-            SocketMailbox(learner, SMALL, lambda n: f"tcp://127.0.0.1:{ports[n]}", lambda: (0, 1), incarnation=1)
-            for learner in range(2)
+            SocketMailbox(
+                own,
+                SMALL,
+                lambda _limit_bytes, own=own: pulls[own],
+                lambda peer, own=own: line(own, peer),
+                lambda: (0, 1),
+                incarnation=1,
+            )
+            for own in range(2)
         )
         assert one.post(tattooed(0, 4, SMALL)) == INCARNATION
         until(lambda: other.version(0) == INCARNATION)
         assert content(other, 0) == (INCARNATION, 4)
         one.close()
         other.close()
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

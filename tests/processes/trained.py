@@ -69,7 +69,7 @@ class Scene:
 
     def run(self) -> None:
         """Run a trainer to its end; raises what it raises."""
-        router = Router(self.settings.control.endpoint)
+        router = Router(self.settings.control)
         over = threading.Event()
         others = threading.Thread(target=self._play, args=(router, over))
         others.start()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from actorlearn.address import Ipc
 from actorlearn.wire.channel import ChannelError, Dealer, Router, Waiter
 from actorlearn.wire.control import Control, TurnedAwayError
 from actorlearn.wire.messages import Applied, Hello, Order, Refused, decode, encode
@@ -16,13 +17,13 @@ from tests.identities import address_of, process
 @pytest.fixture
 def router(tmp_path: Path) -> Iterator[Router]:
     """A listening router in a folder of its own."""
-    router = Router(f"ipc://{tmp_path}/r.sock")
+    router = Router(Ipc(f"{tmp_path}/r.sock"))
     yield router
     router.close()
 
 
 def test_there_and_back(router: Router) -> None:
-    dealer = Dealer(router.endpoint, "simulator-0.0")
+    dealer = Dealer(router.address, "simulator-0.0")
     assert dealer.send(b"hello")
     assert router.recv(2000) == ("simulator-0.0", b"hello")
     assert router.send("simulator-0.0", b"hi")
@@ -31,7 +32,7 @@ def test_there_and_back(router: Router) -> None:
 
 
 def test_a_message_of_several_frames_is_not_mistaken_for_silence(router: Router) -> None:
-    dealer = Dealer(router.endpoint, "simulator-0.0")
+    dealer = Dealer(router.address, "simulator-0.0")
     dealer.socket.send_multipart([b"", b"hello"])
     assert dealer.send(b"hello")
     assert [router.recv(2000) for _ in range(2)] == [("simulator-0.0", b""), ("simulator-0.0", b"hello")]
@@ -39,7 +40,7 @@ def test_a_message_of_several_frames_is_not_mistaken_for_silence(router: Router)
 
 
 def test_the_socket_file_is_its_owners_alone_and_goes_with_it(tmp_path: Path) -> None:
-    router = Router(f"ipc://{tmp_path}/r.sock")
+    router = Router(Ipc(f"{tmp_path}/r.sock"))
     assert (tmp_path / "r.sock").stat().st_mode & 0o777 == 0o600
     router.close()
     assert not (tmp_path / "r.sock").exists()
@@ -51,11 +52,11 @@ def test_an_unknown_peer_is_reported_not_swallowed(router: Router) -> None:
 
 def test_an_endpoint_that_cannot_be_bound_is_named(tmp_path: Path) -> None:
     with pytest.raises(ChannelError, match="nowhere"):
-        Router(f"ipc://{tmp_path}/nowhere/r.sock")
+        Router(Ipc(f"{tmp_path}/nowhere/r.sock"))
 
 
 def test_a_slow_peer_fills_up_and_says_so(router: Router) -> None:
-    dealer = Dealer(router.endpoint, "slow")
+    dealer = Dealer(router.address, "slow")
     dealer.send(b"here")
     assert router.recv(2000) is not None
     accepted = sum(router.send("slow", b"x" * 1000) for _ in range(20_000))
@@ -69,7 +70,7 @@ def test_a_slow_peer_fills_up_and_says_so(router: Router) -> None:
 
 def test_an_id_belongs_to_who_had_it_first(router: Router) -> None:
     """A role that somebody started by hand with a run's settings had the run's own never heard again."""
-    first, second = (Dealer(router.endpoint, "same") for _ in range(2))
+    first, second = (Dealer(router.address, "same") for _ in range(2))
     first.send(b"one")
     assert router.recv(2000) == ("same", b"one")
     second.send(b"two")
@@ -96,7 +97,7 @@ def test_last_words_are_heard_beside_a_line_that_is_still_open(router: Router) -
 
 
 def test_waiting_ends_with_a_message_a_ring_or_at_the_deadline(router: Router, tmp_path: Path) -> None:
-    dealer, wakeup = Dealer(router.endpoint, "d"), Wakeup(tmp_path / "d.wakeup")
+    dealer, wakeup = Dealer(router.address, "d"), Wakeup(tmp_path / "d.wakeup")
     waiter = Waiter(wakeup, router)
     began = time.monotonic()
     assert not waiter.wait(30)

@@ -32,7 +32,7 @@ class Line:
     """Both ends."""
 
     def __init__(self, folder: Path) -> None:
-        self.router = Router(f"ipc://{folder}/control")
+        self.router = Router(Ipc(f"{folder}/control"))
         self.control = Control(Ipc(f"{folder}/control"), WHO, "run")
         self.control.hello(7)
         assert isinstance(self.heard(), Hello)

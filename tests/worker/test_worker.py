@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from actorlearn.address import Shm
+from actorlearn.address import Ipc, Shm
 from actorlearn.memory.progress import progress_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.timings import SECTIONS
@@ -27,7 +27,7 @@ WHO = ProcessId("simulator", 3, incarnation=1)
 
 @pytest.fixture
 def router(tmp_path: Path) -> Iterator[Router]:
-    made = Router(f"ipc://{tmp_path}/control")
+    made = Router(Ipc(f"{tmp_path}/control"))
     yield made
     made.close()
 

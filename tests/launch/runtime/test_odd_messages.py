@@ -96,7 +96,7 @@ def run_beside(
             try:
                 dealers = [
                     *hello(run, supervisor),
-                    *(Dealer(supervisor.workspace.addresses.control.endpoint, peer) for peer in STRANGERS),
+                    *(Dealer(supervisor.workspace.addresses.control, peer) for peer in STRANGERS),
                 ]
                 tell(run, dealers)
             except BaseException as error:

@@ -1,0 +1,182 @@
+"""Key files: a folder of the head's, with its secret key and the public keys that may connect, and a file per node.
+
+==================  ======  ==========================================================================================
+in the folder       mode    holds
+==================  ======  ==========================================================================================
+``head.key``        0600    the head's secret key; never leaves the head's machine
+``nodes/NAME.pub``  0644    the public key that may connect as NAME; revoked by removing the file
+``NAME.key``        0600    the secret key of node NAME and the head's public key; to be moved to that node's machine
+==================  ======  ==========================================================================================
+
+A file is lines of a word and a value; keys are 64 hexadecimal digits. A secret key that others may read is refused, and
+so is a list that others may write. Nothing is ever overwritten, and secrets appear in no error, name or ``repr``.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from actorlearn.wire.channel import new_pair
+from actorlearn.wire.door import KEY_BYTES, NAME, ClientKeys, Pair, ServerKeys
+
+HEAD_FILE = "head.key"
+LIST_FOLDER = "nodes"
+LIST_AGAIN_S = 1.0
+"""A key that was added or revoked counts after this many seconds at most."""
+_LIMIT_BYTES = 4096
+_OTHERS_READ, _OTHERS_WRITE = 0o077, 0o022
+
+
+class KeysError(ValueError):
+    """Keys that cannot be made or used, with the value, the rule and the way out."""
+
+
+class NodeKeys(NamedTuple):
+    """A node's key file: the name that the head knows it by, and the keys with which it dials."""
+
+    name: str
+    keys: ClientKeys
+
+
+class AllowList:
+    """The names of the keys that may connect, from a folder that may change at any time."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read the folder; raises KeysError."""
+        self._folder = folder
+        self._names = {key: name for name, key in read_list(folder).items()}
+        self._read_s = time.monotonic()
+
+    def __call__(self, public: bytes) -> str | None:
+        """Return the name of a key, None for one that may not connect; what cannot be read now is as it was."""
+        if time.monotonic() - self._read_s >= LIST_AGAIN_S:
+            with suppress(KeysError, OSError):
+                self._names = {key: name for name, key in read_list(self._folder).items()}
+            self._read_s = time.monotonic()
+        return self._names.get(public)
+
+
+def make_keys(folder: Path, names: Iterable[str]) -> list[Path]:
+    """Make a key file for each node, and the head's if there is none yet; returns the files to be moved to nodes.
+
+    Raises KeysError, before anything is made, for a name that is none, is repeated or has a key.
+    """
+    wanted = list(names)
+    head, listed = folder / HEAD_FILE, folder / LIST_FOLDER
+    for name in wanted:
+        if not NAME.fullmatch(name) or f"{name}.key" == HEAD_FILE:
+            rule = "a node's name is 1 to 64 letters, digits, dots, dashes or underscores, and not head"
+            raise KeysError(f"{name!a:.100}: {rule}; write node-1")
+        if wanted.count(name) > 1 or any(path.exists() for path in (folder / f"{name}.key", listed / f"{name}.pub")):
+            raise KeysError(f"{name}: has a key in {folder} already; `actorlearn keys revoke {name} {folder}` first")
+    if not wanted and head.exists():
+        raise KeysError(f"{head}: is there, and is never overwritten; add nodes to it with --node NAME")
+    listed.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(folder.stat().st_mode & ~_OTHERS_WRITE)
+    if not head.exists():
+        pair = new_pair()
+        _write(head, {"public": pair.public, "secret": pair.secret}, 0o600)
+    server = _read_pair(head).public
+    made = []
+    for name in wanted:
+        pair, file = new_pair(), folder / f"{name}.key"
+        _write(file, {"name": name, "public": pair.public, "secret": pair.secret, "head": server}, 0o600)
+        _write(listed / f"{name}.pub", {"public": pair.public}, 0o644)
+        made.append(file)
+    return made
+
+
+def server_keys(folder: Path) -> ServerKeys:
+    """Read the head's keys and its list from a folder of ``make_keys``; raises KeysError."""
+    return ServerKeys(_read_pair(folder / HEAD_FILE), AllowList(folder / LIST_FOLDER))
+
+
+def node_keys(file: Path) -> NodeKeys:
+    """Read a node's key file; raises KeysError."""
+    said = _read(file, _OTHERS_READ)
+    name = said.get("name", "")
+    if not NAME.fullmatch(name):
+        raise KeysError(f"{file}: names no node; a node's file is NAME.key of `actorlearn keys new --node NAME`")
+    return NodeKeys(name, ClientKeys(_pair(file, said), _key(file, said, "head")))
+
+
+def read_list(folder: Path) -> dict[str, bytes]:
+    """Return the public keys that may connect by name; raises KeysError."""
+    try:
+        mode = folder.stat().st_mode
+        files = sorted(folder.glob("*.pub"))
+    except OSError as error:
+        raise KeysError(f"{folder}: {error.strerror}; make it with `actorlearn keys new {folder.parent}`") from None
+    if mode & _OTHERS_WRITE:
+        raise KeysError(f"{folder}: others may add keys to it (mode {stat.S_IMODE(mode):04o}); chmod 700 {folder}")
+    names: dict[bytes, str] = {}
+    for file in files:
+        key = _key(file, _read(file, _OTHERS_WRITE), "public")
+        if key in names or not NAME.fullmatch(file.stem):
+            raise KeysError(f"{file}: has the key of {names.get(key, 'no name')}; each node has its own, so remove it")
+        names[key] = file.stem
+    return {name: key for key, name in names.items()}
+
+
+def revoke(folder: Path, name: str) -> None:
+    """Take a node's key off the list, and remove its file if it is still here; raises KeysError for an unknown name."""
+    file = folder / LIST_FOLDER / f"{name}.pub"
+    if not NAME.fullmatch(name) or not file.exists():
+        raise KeysError(f"{name!a:.100}: has no key in {folder}; `actorlearn keys list {folder}` shows who has")
+    file.unlink()
+    (folder / f"{name}.key").unlink(missing_ok=True)
+
+
+def _write(file: Path, said: Mapping[str, str | bytes], mode: int) -> None:
+    """Write a new file, of this mode from its first moment; raises OSError naming it where there is one."""
+    lines = [f"{word} {value if isinstance(value, str) else value.hex()}\n" for word, value in said.items()]
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    with os.fdopen(handle, "w") as out:
+        out.writelines(lines)
+        out.flush()
+        os.fsync(handle)
+
+
+def _read(file: Path, forbidden: int) -> dict[str, str]:
+    """Read a file of words and values that has none of the ``forbidden`` mode bits; raises KeysError naming it."""
+    try:
+        handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise KeysError(f"{file}: {error.strerror}; make keys with `actorlearn keys new`, or name their file") from None
+    try:
+        found = os.fstat(handle)
+        mode = stat.S_IMODE(found.st_mode)
+        if not stat.S_ISREG(found.st_mode):
+            raise KeysError(f"{file}: is not a file; name one that `actorlearn keys new` made")
+        if mode & forbidden:
+            done = "read" if forbidden == _OTHERS_READ else "change"
+            raise KeysError(f"{file}: others may {done} it (mode {mode:04o}); chmod {mode & ~forbidden:o} {file}")
+        text = os.read(handle, _LIMIT_BYTES).decode("ascii", "replace")
+    finally:
+        os.close(handle)
+    return dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
+
+
+def _read_pair(file: Path) -> Pair:
+    return _pair(file, _read(file, _OTHERS_READ))
+
+
+def _pair(file: Path, said: Mapping[str, str]) -> Pair:
+    return Pair(_key(file, said, "public"), _key(file, said, "secret"))
+
+
+def _key(file: Path, said: Mapping[str, str], word: str) -> bytes:
+    """Return one key of a file, without repeating what stands there."""
+    try:
+        key = bytes.fromhex(said.get(word, ""))
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise KeysError(f"{file}: has no {word} key of {2 * KEY_BYTES} hexadecimal digits; make it anew")
+    return key
