@@ -1,0 +1,69 @@
+"""Addresses of this machine: the one of the route to another machine, or of an interface that is named.
+
+Names of machines are not asked for: what a machine calls itself often leads to 127.0.1.1, or to another network.
+Reads the kernel's tables; sends nothing.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+import psutil
+
+from launch.errors import RunError
+
+_ANY_PORT = 9
+
+
+def interfaces() -> dict[str, list[str]]:
+    """Return the addresses of each interface that is up; those that count on one link alone (fe80::) are left out."""
+    up = {name for name, stats in psutil.net_if_stats().items() if stats.isup}
+    families = (socket.AF_INET, socket.AF_INET6)
+    found = {
+        name: [each.address for each in addresses if each.family in families and "%" not in each.address]
+        for name, addresses in psutil.net_if_addrs().items()
+        if name in up
+    }
+    return {name: addresses for name, addresses in found.items() if addresses}
+
+
+def address_towards(host: str) -> str:
+    """Return this machine's address on the route to a host, a name or an IP address; raises RunError.
+
+    A UDP socket that is connected gets that address from the kernel's table of routes, and no packet is sent.
+    """
+    try:
+        family, kind, _, _, there = socket.getaddrinfo(host, _ANY_PORT, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as asked:
+            asked.connect(there)
+            return str(asked.getsockname()[0])
+    except OSError as error:
+        raise RunError(f"{host!a:.100}: there is no route to it: {error.strerror}; name nodes.interface") from None
+
+
+def address_of(wanted: str) -> str:
+    """Return the address of an interface, IPv4 first, or an address of this machine as it is; raises RunError."""
+    there = interfaces()
+    if wanted in there:
+        return sorted(there[wanted], key=lambda address: ":" in address)[0]
+    if any(_same(wanted, address) for addresses in there.values() for address in addresses):
+        return wanted
+    known = ", ".join(f"{name} ({' '.join(addresses)})" for name, addresses in sorted(there.items()))
+    raise RunError(f"{wanted!a:.100}: no interface or address of this machine; there are {known}")
+
+
+def interface_of(address: str) -> str:
+    """Return the name of the interface that has an address of this machine; raises RunError."""
+    there = interfaces()
+    for name, addresses in there.items():
+        if any(_same(address, each) for each in addresses):
+            return name
+    raise RunError(f"{address!a:.100}: no interface of this machine has it; there are {', '.join(sorted(there))}")
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return ipaddress.ip_address(one) == ipaddress.ip_address(other)
+    except ValueError:
+        return False

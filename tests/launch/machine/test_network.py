@@ -1,0 +1,43 @@
+"""This machine's addresses: never by its name, and what is not there is refused with what is."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from launch.errors import RunError
+from launch.machine.network import address_of, address_towards, interface_of, interfaces
+
+
+@pytest.fixture(autouse=True)
+def _nameless(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked() -> str:
+        raise AssertionError("a machine's name says nothing of its address")
+
+    monkeypatch.setattr(socket, "gethostname", asked)
+    monkeypatch.setattr(socket, "getfqdn", asked)
+
+
+def test_the_route_to_this_machine_is_its_loopback() -> None:
+    assert address_towards("127.0.0.1") == "127.0.0.1"
+    assert address_towards("localhost") in ("127.0.0.1", "::1")
+
+
+def test_an_interface_and_an_address_lead_to_each_other() -> None:
+    assert address_of("lo") == "127.0.0.1"
+    assert address_of("127.0.0.1") == "127.0.0.1"
+    assert interface_of("127.0.0.1") == "lo"
+    for name, addresses in interfaces().items():
+        assert [interface_of(address) for address in addresses] == [name] * len(addresses)
+
+
+def test_what_is_not_there_is_refused_with_what_is() -> None:
+    with pytest.raises(
+        RunError, match=r"'eth77': no interface or address of this machine; there are .*lo \(127\.0\.0\.1"
+    ):
+        address_of("eth77")
+    with pytest.raises(RunError, match="192.0.2.7.*there are"):
+        interface_of("192.0.2.7")
+    with pytest.raises(RunError, match="name nodes.interface"):
+        address_towards("no-such-machine.invalid")

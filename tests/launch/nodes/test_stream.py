@@ -1,0 +1,172 @@
+"""Every message arrives exactly once and in order, whatever is lost, repeated, re-ordered or cut on the way."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actorlearn.wire.messages import LIMIT_BYTES
+from launch.nodes.stream import (
+    MOST_FLYING,
+    MOST_KEPT,
+    MOST_KEPT_BYTES,
+    RESEND_MOST_S,
+    RESEND_S,
+    Numbered,
+    Stream,
+    StreamError,
+)
+from tests.examples import examples
+
+
+class Network:
+    """Two ends, and the frames between them, which it may lose, repeat and re-order."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.ends = {end: Stream(epoch=3) for end in "ab"}
+        self.flying: dict[str, list[Numbered]] = {"a": [], "b": []}
+        """Frames to each end."""
+        self.put: dict[str, list[bytes]] = {"a": [], "b": []}
+        self.got: dict[str, list[bytes]] = {"a": [], "b": []}
+        """Messages that each end has put and has got."""
+        self.up = True
+
+    def other(self, end: str) -> str:
+        return "b" if end == "a" else "a"
+
+    def add(self, end: str) -> None:
+        body = f"{end}{len(self.put[end])}".encode()
+        if self.ends[end].put(body):
+            self.put[end].append(body)
+
+    def send(self, end: str, fails_after: int = 1000) -> None:
+        left = fails_after if self.up else 0
+
+        def send(frame: Numbered) -> bool:
+            nonlocal left
+            if not left:
+                return False
+            left -= 1
+            self.flying[self.other(end)].append(frame)
+            return True
+
+        self.ends[end].send(self.now_s, send)
+
+    def deliver(self, end: str, which: int, keep: bool) -> None:
+        frames = self.flying[end]
+        if frames:
+            frame = frames[which % len(frames)]
+            if not keep:
+                frames.pop(which % len(frames))
+            body = self.ends[end].take(frame, self.now_s)
+            if body is not None:
+                self.got[end].append(body)
+
+    def lose(self, end: str, which: int) -> None:
+        if self.flying[end]:
+            self.flying[end].pop(which % len(self.flying[end]))
+
+    def cut(self) -> None:
+        """The connection breaks: all that was on its way is lost."""
+        self.up = not self.up
+        for frames in self.flying.values():
+            frames.clear()
+
+    def reconnected(self, end: str) -> None:
+        self.ends[end].reconnected()
+
+    def check(self) -> None:
+        for end in "ab":
+            sent = self.put[self.other(end)]
+            assert self.got[end] == sent[: len(self.got[end])]
+
+    def settle(self) -> None:
+        """From here on nothing is lost."""
+        self.up = True
+        for _ in range(300):
+            for end in "ab":
+                self.send(end)
+            for end in "ab":
+                while self.flying[end]:
+                    self.deliver(end, 0, keep=False)
+            self.now_s += RESEND_MOST_S
+        for end in "ab":
+            assert self.got[end] == self.put[self.other(end)]
+            assert not self.ends[end].waiting
+
+
+end = st.sampled_from("ab")
+index = st.integers(0, 1 << 20)
+steps = st.one_of(
+    st.tuples(st.just("add"), end),
+    st.tuples(st.just("add"), end),
+    st.tuples(st.just("send"), end),
+    st.tuples(st.just("send"), end, st.integers(0, 3)),
+    st.tuples(st.just("deliver"), end, index, st.booleans()),
+    st.tuples(st.just("deliver"), end, index, st.booleans()),
+    st.tuples(st.just("lose"), end, index),
+    st.tuples(st.just("cut")),
+    st.tuples(st.just("reconnected"), end),
+    st.tuples(st.just("wait"), st.floats(0, 2 * RESEND_S)),
+)
+
+
+@settings(max_examples=examples(300))
+@given(st.lists(steps, max_size=150))
+def test_exactly_once_and_in_order_whatever_happens_on_the_way(told: list[tuple[str, ...]]) -> None:
+    network = Network()
+    for name, *arguments in told:
+        if name == "wait":
+            network.now_s += float(arguments[0])
+        else:
+            getattr(network, name)(*arguments)
+        network.check()
+    network.settle()
+
+
+def test_what_is_not_acknowledged_is_sent_again_later_and_later() -> None:
+    stream, sent = Stream(epoch=1), []
+    stream.put(b"x")
+    for now_s in (0.0, RESEND_S - 0.01, RESEND_S, 2 * RESEND_S, 3 * RESEND_S):
+        before = len(sent)
+        stream.send(now_s, lambda frame: not sent.append(frame))
+        assert len(sent) - before == (now_s in (0.0, RESEND_S, 3 * RESEND_S))
+    stream.reconnected()
+    stream.send(3 * RESEND_S, lambda frame: not sent.append(frame))
+    assert {frame.number for frame in sent} == {0, 1} - {0} and len(sent) == 4
+
+
+def test_what_waits_is_bounded_and_so_is_what_flies() -> None:
+    stream, sent = Stream(epoch=1), []
+    assert [stream.put(b"x") for _ in range(MOST_KEPT + 1)] == [True] * MOST_KEPT + [False]
+    stream.send(0.0, lambda frame: not sent.append(frame))
+    assert len(sent) == MOST_FLYING
+    stream.take(Numbered(epoch=1, number=0, acknowledged=1), 0.0)
+    assert stream.put(b"x")
+    large = Stream(epoch=1)
+    while large.put(bytes(LIMIT_BYTES)):
+        pass
+    assert sum(map(len, large.waiting)) <= MOST_KEPT_BYTES
+    with pytest.raises(StreamError, match="send less at a time"):
+        Stream(epoch=1).put(bytes(LIMIT_BYTES + 1))
+
+
+def test_a_frame_of_another_epoch_is_refused_with_both(epoch: int = 2) -> None:
+    """A recorded one that is sent once more, or one of a node that was fenced."""
+    stream = Stream(epoch=epoch)
+    old = Numbered(epoch=1, number=1, acknowledged=0, body=b"spawn")
+    with pytest.raises(StreamError, match="epoch 1; this is epoch 2"):
+        stream.take(old, 0.0)
+    own = Numbered(epoch=2, number=1, acknowledged=0, body=b"spawn")
+    assert stream.take(own, 0.0) == b"spawn"
+    assert stream.take(own, 0.0) is None
+
+
+def test_an_acknowledgement_of_what_there_never_was_is_refused() -> None:
+    stream = Stream(epoch=1)
+    stream.put(b"x")
+    with pytest.raises(StreamError, match="acknowledges message 2; there are 1"):
+        stream.take(Numbered(epoch=1, number=1, acknowledged=2, body=b"y"), 0.0)
+    assert stream.taken == 0 and stream.waiting == [b"x"]
