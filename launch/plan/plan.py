@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from actorlearn.memory.fields import Field
 from actorlearn.memory.rollout import BlockShape, block_fields
 from actorlearn.memory.shared import segment_bytes
 from actorlearn.parameters.mixing import GraphSettings
@@ -44,16 +43,6 @@ class Plan:
     def block_shape(self) -> BlockShape:
         """Shape of every simulator's segment."""
         return block_shape(self.topology, self.description)
-
-    @property
-    def learner_segments(self) -> dict[str, list[Field]]:
-        """Fields of each kind of segment that every learner has one of."""
-        return {kind: fields for kind, (fields, _) in learner_segments(self.topology, self.description).items()}
-
-    @property
-    def run_segments(self) -> dict[str, list[Field]]:
-        """Fields of each segment that the run has one of."""
-        return {name: fields for name, fields, _ in run_segments(self.topology, self.description)}
 
     @property
     def segments(self) -> list[PlannedSegment]:

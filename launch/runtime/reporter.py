@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from actorlearn.metrics.energy import Energy
 from launch.plan.auto import crowding
@@ -21,7 +25,6 @@ from launch.runtime import metadata
 from launch.runtime.clock import TimeShares
 from launch.runtime.complaints import Complaints
 from launch.runtime.journal import Journal
-from launch.runtime.workspace import Workspace
 from launch.supervision import events as ev
 from launch.topology.schema import ReportSection
 
@@ -32,9 +35,15 @@ QUIET = frozenset({"spawned", "ended", "failed"})
 class Reporter:
     """Reports of one run."""
 
-    def __init__(self, report: ReportSection, resumed: bool, workspace: Workspace, console: ev.Console | None) -> None:
-        """Open the files of the run and the writers of its rows; raises OSError."""
-        run_dir = workspace.run_dir
+    def __init__(
+        self,
+        report: ReportSection,
+        resumed: bool,
+        run_dir: Path,
+        section_ns: NDArray[np.int64],
+        console: ev.Console | None,
+    ) -> None:
+        """Open the files of the run and the writers of its rows; raises OSError. ``section_ns`` is the node's."""
         self.last_row: dict[str, Any] = Lines(run_dir / "metrics.jsonl").last() or {} if resumed else {}
         """Newest row of metrics.jsonl."""
         self._console = console
@@ -43,7 +52,7 @@ class Reporter:
         self._events = Lines(run_dir / "events.jsonl")
         self._learners = LearnerRows(report.every_s)
         self._energy = Energy()
-        self._row_shares, self._shown_shares = (TimeShares(workspace.progress["section_ns"]) for _ in range(2))
+        self._row_shares, self._shown_shares = (TimeShares(section_ns) for _ in range(2))
         self._evaluation: dict[str, Any] = {}
         """Metrics of the newest evaluation."""
         self._measured: dict[str, Any] = {}
@@ -73,7 +82,7 @@ class Reporter:
     def row(self, action: ev.MetricsRow, now_s: float, rows: list[int]) -> None:
         """Take a process's metrics; write and show a row when the learner that gives the next one has reported.
 
-        ``rows`` are those of all processes in the progress segment.
+        ``rows`` are those of all processes in ``section_ns``.
         """
         if not action.learner:
             self._measured |= action.values

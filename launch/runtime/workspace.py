@@ -1,7 +1,6 @@
 """Resources of a run on this machine: its folder, shared memory, sockets and signal handlers; all released at the end.
 
-Refuses a folder that another run uses, and removes leftovers of dead runs. Makes and removes segments as learners and
-simulators are attached and end.
+Refuses a folder that another run uses, and removes leftovers of dead runs.
 """
 
 from __future__ import annotations
@@ -9,28 +8,23 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
 from actorlearn.files import write_atomically
-from actorlearn.memory.fields import Field
 from actorlearn.memory.owned import OwnedDirectory, name_of, sweep
-from actorlearn.memory.rollout import BlockShape, make_segment
-from actorlearn.memory.shared import Segment, reserve, sweep_shared
-from actorlearn.wire.identity import ProcessId
-from actorlearn.wire.messages import Member
+from actorlearn.memory.shared import reserve, sweep_shared
 from launch.errors import FailedError, RunError
+from launch.nodes.segments import Segments
 from launch.plan.addresses import Addresses
 from launch.plan.plan import Plan
 from launch.plan.resumption import Resumption
-from launch.plan.roles import server_of
 from launch.runs.jsonl import read_object
 from launch.runtime import metadata
 from launch.runtime.signals import Signals
-from launch.topology.load import Topology, dump
+from launch.topology.load import dump
 
 FOLDERS = ("logs", "settings", "checkpoints")
 
@@ -54,12 +48,8 @@ class Workspace:
         run_id = secrets.token_hex(6)
         self.addresses = Addresses.of_run(run_id, self.run_dir, runtime_root() / name_of(run_id))
         self.signals: Signals
+        self.segments: Segments
         self._stack = ExitStack()
-        self._segments: dict[str, Segment] = {}
-        self._learner_segments: dict[str, list[Field]] = {}
-        """Fields of each kind of segment that every learner has one of."""
-        self._block_shape: BlockShape
-        self._topology: Topology
 
     def __enter__(self) -> Self:
         """Take the folder; raises RunError when another run has it."""
@@ -90,58 +80,12 @@ class Workspace:
         sweep_all()
         memory = self.keep(reserve(self.addresses.run_id, plan.bytes_total))
         (memory.path / "run").write_text(str(self.run_dir))
-        self._topology, self._block_shape = plan.topology, plan.block_shape
-        self._learner_segments = plan.learner_segments
-        for name, fields in plan.run_segments.items():
-            self._create(name, fields)
+        self.segments = Segments(plan.topology, plan.description, self.addresses)
         learners = range(plan.topology.learners.count)
-        self.create_learners(learner for learner in learners if learner not in resumption.left_out)
+        self.segments.create_learners(learner for learner in learners if learner not in resumption.left_out)
         self.keep(OwnedDirectory.create(self.addresses.sockets))
         self._write_down(plan, resumption)
         self._stack.callback(_mark_ended, self.run_dir / "meta.json")
-
-    @property
-    def progress(self) -> Segment:
-        """The segment with the heartbeats of all processes."""
-        return self._segments["progress"]
-
-    def create_learners(self, learners: Iterable[int]) -> None:
-        """Make learners' segments, before their processes start; raises SharedMemoryFull, with none of them made."""
-        with ExitStack() as undo:
-            for learner in learners:
-                undo.callback(self.drop_learner, learner)
-                for kind, fields in self._learner_segments.items():
-                    self._create(f"{kind}-{learner}", fields)
-            undo.pop_all()
-
-    def drop_learner(self, learner: int) -> None:
-        """Remove a learner's segments; a process that has them mapped keeps its view."""
-        for kind in self._learner_segments:
-            if segment := self._segments.pop(f"{kind}-{learner}", None):
-                segment.unlink()
-                segment.close()
-
-    def create_member(self, simulator: ProcessId) -> Member:
-        """Make the segment of one incarnation. A dead incarnation may go on writing to its own, to no effect."""
-        made = self.member(simulator)
-        make_segment(made.segment.file, self._block_shape, simulator.number).close()
-        return made
-
-    def member(self, simulator: ProcessId) -> Member:
-        """Return the member that one incarnation of a simulator is: its blocks, its wakeup and its server."""
-        return Member(
-            id=simulator,
-            segment=self.addresses.blocks(simulator),
-            wakeup=self.addresses.wakeup(simulator),
-            server=server_of(self._topology, simulator).number,
-        )
-
-    def drop_member(self, member: Member) -> None:
-        """Remove an ended incarnation's segment, once its trainer has learned from its complete rollouts."""
-        member.segment.file.unlink(missing_ok=True)
-
-    def _create(self, name: str, fields: list[Field]) -> None:
-        self._segments[name] = Segment.create(self.addresses.shm / name, fields)
 
     def _write_down(self, plan: Plan, resumption: Resumption) -> None:
         """Make the folders, topology.yaml and meta.json; a failure removes those that were not there before."""

@@ -17,7 +17,7 @@ from launch.plan.processes import PlannedProcess
 from launch.plan.resumption import Resumption
 from launch.plan.roles import Briefing, Incarnation, settings_for
 from launch.runtime import resume_checks
-from launch.runtime.loop import Runner
+from launch.runtime.loop import Runner, open_local
 from launch.runtime.workspace import Workspace
 from launch.spawning.local import LocalSpawner
 from launch.spawning.spawner import Spawner
@@ -70,4 +70,4 @@ def ready(
     """A run whose first process is still to be started."""
     with opened(folder, topology, resume) as (made, resumption, workspace):
         starts = spawner or LocalSpawner(workspace.run_dir / "logs", workspace.addresses.run_id)
-        yield Runner(made, resumption, workspace, starts, console)
+        yield Runner(made, resumption, workspace, open_local(made, resumption, workspace, starts), console)

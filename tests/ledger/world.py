@@ -33,10 +33,11 @@ from actorlearn.tasks import describe
 from actorlearn.wire.messages import PROTOCOL_VERSION, Finished, Hello, Request, encode
 from actorlearn.worker import settings as all_settings
 from actorlearn.worker.settings import DescribeSettings, SimulatorSettings, TrainerSettings
+from launch.nodes import control, local
 from launch.plan.plan import plan
 from launch.plan.probe import Description
 from launch.runtime import loop, reporter, resume_checks
-from launch.runtime.loop import Runner
+from launch.runtime.loop import Runner, open_local
 from launch.runtime.workspace import Workspace
 from launch.supervision import events as ev
 from launch.topology.load import Topology, dump, parse
@@ -150,7 +151,8 @@ class World:
             made = plan(self.topology, self.description)
             resumption = resume_checks.find_resumption(made, self.space.run_dir, resume)
             self.space.open(made, resumption)
-            self.runner = Runner(made, resumption, self.space, _Spawner(self), None)
+            node = open_local(made, resumption, self.space, _Spawner(self))
+            self.runner = Runner(made, resumption, self.space, node, None)
             try:
                 return self.runner.run()
             finally:
@@ -503,7 +505,7 @@ def _in_one_process(world: World) -> Iterator[None]:
             "selectors": SimpleNamespace(DefaultSelector=lambda: _Selector(world), EVENT_READ=1),
             "Energy": lambda: SimpleNamespace(row=lambda _: {}),
         }.items():
-            patch.setattr(loop if hasattr(loop, name) else reporter, name, made)
+            patch.setattr(next(m for m in (loop, control, local, reporter) if hasattr(m, name)), name, made)
         patch.setattr("actorlearn.processes.checkpoints.open_checkpoint", taken_up)
         patch.setattr("launch.runtime.metadata.meta", lambda *_: {})
         patch.setattr("actorlearn.wire.control.Dealer", lambda _endpoint, peer: _Dealer(world, peer))

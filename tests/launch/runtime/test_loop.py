@@ -192,7 +192,7 @@ def test_whichever_write_of_a_life_fails_the_run_can_be_resumed(
 
     def life(resume: bool) -> None:
         with runner(folder, None, resume) as run:
-            monkeypatch.setattr(run.spawner, "spawn", lambda *_: 4711)
+            monkeypatch.setattr(run.node.spawner, "spawn", lambda *_: 4711)
             attached, spawn = ev.Note("attached", "simulator-2"), ev.Spawn("simulator-0", 0)
             lead(run, attached, spawn, ev.MetricsRow("trainer", {"env_steps": 5}))
 
@@ -223,7 +223,7 @@ def test_a_process_that_finds_no_room_for_its_settings_comes_later(
     started: list[str] = []
     disk = FailingDisk(monkeypatch, tmp_path, number)
     with runner(tmp_path / "run", None) as run:
-        monkeypatch.setattr(run.spawner, "spawn", lambda name, *_: started.append(name) or 4711)
+        monkeypatch.setattr(run.node.spawner, "spawn", lambda name, *_: started.append(name) or 4711)
         before = sorted(run.workspace.addresses.shm.iterdir())
 
         def spawn(fails_from: int) -> ev.Spawn:
@@ -284,16 +284,16 @@ def test_the_end_tells_best_and_last_evaluation_of_all_lives(tmp_path: Path, lea
 
 def test_rows_of_simulators_that_have_left_are_free(tmp_path: Path, lead: Lead) -> None:
     with runner(tmp_path / "run", None) as run:
-        before = list(run.incarnations.table.listed)
+        before = list(run.roster.table.listed)
 
         def enlarge() -> None:
-            assert run.incarnations.table.listed == before
-            run.incarnations.table.add_simulators(2)  # asked for, and never started: the run was about to end
-            run.incarnations.environments["simulator-2"] = {}
+            assert run.roster.table.listed == before
+            run.roster.table.add_simulators(2)  # asked for, and never started: the run was about to end
+            run.roster.environments["simulator-2"] = {}
 
         lead(run, lambda: None, enlarge)
-        assert run.incarnations.table.listed == before
-        assert run.incarnations.environments == {}
+        assert run.roster.table.listed == before
+        assert run.roster.environments == {}
 
 
 def test_a_resumed_run_says_who_is_missing(tmp_path: Path, lead: Lead) -> None:
@@ -340,9 +340,9 @@ def test_a_learner_that_was_detached_does_not_come_back_with_its_old_weights(
     with runner(tmp_path / "run", None, True, *gossip) as run:
         lead(run)
         there = [0, 1, 2] if all_of_them else [0, 1]
-        assert [p.id.learner for p in run.incarnations.table.listed if p.id.role == "trainer"] == there
-        assert {p.id.learner for p in run.incarnations.table.listed if p.id.role == "simulator"} == set(there)
-        assert any(p.id.role == "evaluator" for p in run.incarnations.table.listed)
+        assert [p.id.learner for p in run.roster.table.listed if p.id.role == "trainer"] == there
+        assert {p.id.learner for p in run.roster.table.listed if p.id.role == "simulator"} == set(there)
+        assert any(p.id.role == "evaluator" for p in run.roster.table.listed)
         assert (run.workspace.addresses.shm / "weights-2").exists() == all_of_them
     began, *said = [cause for kind, cause in notes(tmp_path / "run")[len(events) :] if kind == "resumed"]
     left_out = "detached earlier and not part of it: trainer-2; attach as many again if wanted"
@@ -397,7 +397,7 @@ def test_learners_are_made_before_they_are_started_and_leave_nothing(tmp_path: P
         def look(event: ev.Event) -> None:
             if isinstance(event, ev.Enlarged):
                 assert [process.name for process in event.processes] == ["trainer-1", "simulator-2", "simulator-3"]
-                assert run.incarnations.environments.keys() == {"simulator-2", "simulator-3"}
+                assert run.roster.environments.keys() == {"simulator-2", "simulator-3"}
                 assert run.workspace.addresses.own("weights", 1).file.exists()
 
         def left() -> None:  # they were asked for, and never started
@@ -418,7 +418,7 @@ def test_what_is_not_for_the_environment_changes_no_learner(tmp_path: Path, lead
         told = lead(run, ev.Enlarge("cli-1", 0, ("simulators.count=4",), learners=1))
         (refused,) = (event for event in told if isinstance(event, ev.NotEnlarged))
         assert "only env.* can be changed" in refused.reason
-        assert len(run.incarnations.table.listed) == 3
+        assert len(run.roster.table.listed) == 3
 
 
 def test_a_resumed_run_goes_on_from_the_newest_checkpoint_and_gives_no_number_again(tmp_path: Path) -> None:
@@ -427,7 +427,7 @@ def test_a_resumed_run_goes_on_from_the_newest_checkpoint_and_gives_no_number_ag
     with runner(tmp_path / "run", None, True, "mode=gossip", "learners.count=2") as run:
         assert run.resumption.env_steps == 700
         assert run.resumption.checkpoints == ("checkpoints/500", "checkpoints/learner-1/700")
-        assert run.incarnations.table.add_learners(1)[0].name == "trainer-5"
+        assert run.roster.table.add_learners(1)[0].name == "trainer-5"
 
 
 def test_a_resumed_run_says_at_which_whole_checkpoint_it_goes_on(tmp_path: Path) -> None:

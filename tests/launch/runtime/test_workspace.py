@@ -134,13 +134,13 @@ def test_a_learner_has_segments_of_its_own_while_it_is_there(gossiping: Workspac
     before = segments(gossiping)
     kinds = {name.removesuffix("-0") for name in before if name.endswith("-0")}
     assert {"weights", "rollouts", "messages", "gradients"} <= kinds
-    gossiping.create_learners([2, 3])
+    gossiping.segments.create_learners([2, 3])
     assert segments(gossiping) - before == {f"{kind}-{learner}" for kind in kinds for learner in (2, 3)}
-    gossiping.drop_learner(0)
+    gossiping.segments.drop_learner(0)
     assert before - segments(gossiping) == {f"{kind}-0" for kind in kinds}
-    member = gossiping.create_member(ProcessId("simulator", 6, 3))
+    member = gossiping.segments.create_member(ProcessId("simulator", 6, 3))
     assert member.server == 3 and member.segment.file.exists()
-    gossiping.drop_member(member)
+    gossiping.segments.drop_member(member)
     assert not member.segment.file.exists()
 
 
@@ -154,5 +154,5 @@ def test_learners_without_room_in_memory_leave_nothing(gossiping: Workspace, mon
 
     monkeypatch.setattr(Segment, "create", full)
     with pytest.raises(SharedMemoryFull):
-        gossiping.create_learners([2, 3])
+        gossiping.segments.create_learners([2, 3])
     assert segments(gossiping) == before

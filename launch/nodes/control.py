@@ -1,0 +1,73 @@
+"""The control socket of a node: its processes speak here, and command lines that ask the run for something."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from actorlearn.address import Ipc
+from actorlearn.wire.channel import Router
+from actorlearn.wire.identity import ProcessId
+from actorlearn.wire.messages import Message, MessageError, Reply, Request, brief, decode, encode
+from launch.nodes.node import Complaint
+from launch.spawning.spawner import Key
+from launch.supervision import events as ev
+
+MOST_MESSAGES = 1000
+"""Most messages read in one turn, so that a sender that floods the socket does not starve the others."""
+
+
+class ControlSocket:
+    """The listening end: turns messages into events, and sends to processes and command lines."""
+
+    def __init__(self, address: Ipc) -> None:
+        """Bind, owner-only; raises ChannelError naming the address."""
+        self._router = Router(address)
+        self._peers: dict[str, Key] = {}
+        """Living processes by the ids with which they speak; all other ids are command lines."""
+
+    @property
+    def fd(self) -> int:
+        """Descriptor that becomes readable on activity."""
+        return self._router.fd
+
+    def admit(self, process: ProcessId) -> None:
+        """Take messages of this incarnation for its own."""
+        self._peers |= dict.fromkeys((process.socket_id, process.last_words_id), (process.name, process.incarnation))
+
+    def forget(self, key: Key) -> None:
+        """Take no more messages of an incarnation that has ended."""
+        self._peers = {peer: own for peer, own in self._peers.items() if own != key}
+
+    def read(self, patience_s: float = 0.0) -> Iterator[ev.Received | ev.Asked | Complaint]:
+        """Yield what has arrived, and what arrives within this time."""
+        deadline_s = time.monotonic() + patience_s
+        for _ in range(MOST_MESSAGES):
+            received = self._router.recv(max(0, round(1000 * (deadline_s - time.monotonic()))))
+            if received is None:
+                return
+            peer, body = received
+            try:
+                message = decode(body, "supervisor")
+            except MessageError as error:
+                yield self.refuse(peer, error)
+                continue
+            if key := self._peers.get(peer):
+                yield ev.Received(*key, message)
+            elif isinstance(message, Request):
+                yield ev.Asked(peer, message)
+
+    def refuse(self, peer: str, error: Exception) -> Complaint:
+        """Return what to report of a message that was not understood, and tell a command line, which waits for it."""
+        said = brief(f"{peer!a} was not understood: {type(error).__name__}: {error}")
+        if peer not in self._peers:
+            self.say(peer, Reply(ok=False, text=said))
+        return Complaint(said)
+
+    def say(self, peer: str, message: Message) -> None:
+        """Send; a lost Order is sent again by the supervisor, and a lost Reply has lost its reader."""
+        self._router.send(peer, encode(message))
+
+    def close(self) -> None:
+        """Close and remove the socket."""
+        self._router.close()

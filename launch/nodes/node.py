@@ -1,0 +1,78 @@
+"""The protocol of nodes, which carry out the supervisor's actions on their machines and tell what happens there.
+
+A run has one: this machine (``launch/nodes/local.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from actorlearn.envs.specs import EnvSettings
+from actorlearn.wire.identity import ProcessId
+from actorlearn.wire.messages import Member
+from launch.supervision import events as ev
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start an incarnation of a process; answered by Spawned or NotSpawned."""
+
+    process: ProcessId
+    index: int
+    """Row in the progress segment."""
+    resume: bool = False
+    """Whether a trainer starts from the newest checkpoint."""
+    env: EnvSettings | None = None
+    """A simulator's environment, where it is not the topology's."""
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """Something that was not understood, and has no other effect than to be reported."""
+
+    said: str
+
+
+Deed = Start | ev.Kill | ev.ShowStack | ev.Send | ev.Answer
+"""Actions that nodes carry out."""
+
+
+class Node(Protocol):
+    """Machine, or machines, on which the processes of a run are started, watched and ended."""
+
+    @property
+    def fds(self) -> Sequence[int]:
+        """Descriptors that become readable when there are events."""
+
+    @property
+    def section_ns(self) -> NDArray[np.int64]:
+        """Nanoseconds [rows, sections] that each process has spent in each section, by its row."""
+
+    def do(self, deed: Deed) -> ev.Event | None:
+        """Carry out an action; returns the resulting event, unless there is none or it comes later."""
+
+    def events(self, now_s: float, gap_s: float) -> Iterator[ev.Event | Complaint]:
+        """Yield what has happened since the last call, in order; ``gap_s``: time before it when nothing could run.
+
+        The first event is Begin, once processes can be started.
+        """
+
+    def add_learners(self, learners: Collection[int]) -> None:
+        """Make room for learners; raises OSError or TopologyError, with room for none of them, where there is none."""
+
+    def drop_learner(self, learner: int) -> None:
+        """Free what a learner had that has left for good."""
+
+    def keep_members(self, needed: Collection[Member]) -> None:
+        """Remove the segments of ended simulators, but for these, which trainers still need."""
+
+    def end(self) -> None:
+        """End all processes; nothing can be started after it, but command lines can be answered."""
+
+    def close(self) -> None:
+        """End all processes, and close the sockets; a second call does nothing."""
