@@ -261,6 +261,43 @@ def doctor(json: Json = False) -> int:
     return doctor(json)
 
 
+keys = typer.Typer(no_args_is_help=True, help="Keys with which other machines connect to a head.")
+app.add_typer(keys, name="keys", rich_help_panel=_MACHINE)
+KeysFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the keys, on the head's machine.")]
+
+
+@keys.command("new")
+def new_keys(
+    folder: KeysFolder,
+    node: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Node to make a key for; may be given again.")
+    ] = None,
+) -> int:
+    """Make the head's key, if there is none, and one file for each node, to be moved there. Overwrites nothing."""
+    from launch.commands.keys import new
+
+    return new(folder, node or [])
+
+
+@keys.command("list")
+def list_keys(folder: KeysFolder, json: Json = False) -> int:
+    """List the nodes whose keys may connect."""
+    from launch.commands.keys import show
+
+    return show(folder, json)
+
+
+@keys.command("revoke")
+def revoke_key(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The node that may no longer connect.")],
+    folder: KeysFolder,
+) -> int:
+    """Take a node's key off the list; a head that is running heeds it within a second."""
+    from launch.commands.keys import take_back
+
+    return take_back(folder, name)
+
+
 def main() -> None:
     """Entry point of ``actorlearn``."""
     app(prog_name="actorlearn")

@@ -151,8 +151,8 @@ class _Guard:
     def __init__(self, door: Door, address: Tcp) -> None:
         """Open the port, and be ready to be asked: libzmq lets every key in where there is nobody to ask."""
         self.door = door
-        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._port = _open_port(address)
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.address = Tcp(address.host, self._port.getsockname()[1])
         self._asked: zmq.Socket[bytes] = self.context.socket(zmq.REP)
         self._asked.linger = 0

@@ -74,7 +74,7 @@ def make_keys(folder: Path, names: Iterable[str]) -> list[Path]:
             rule = "a node's name is 1 to 64 letters, digits, dots, dashes or underscores, and not head"
             raise KeysError(f"{name!a:.100}: {rule}; write node-1")
         if wanted.count(name) > 1 or any(path.exists() for path in (folder / f"{name}.key", listed / f"{name}.pub")):
-            raise KeysError(f"{name}: has a key in {folder} already; `actorlearn keys revoke {name} {folder}` first")
+            raise KeysError(f"{name}: has a key in {folder} already; take another name, or revoke it first")
     if not wanted and head.exists():
         raise KeysError(f"{head}: is there, and is never overwritten; add nodes to it with --node NAME")
     listed.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launch.cli import app
+from launch.cli import app, keys
 from launch.page import page
 from tests.sizes import ROOT
 
@@ -13,7 +13,7 @@ def test_the_reference_page_is_up_to_date() -> None:
 
 def test_it_says_how_each_command_is_written() -> None:
     text = page()
-    assert text.count("\n### ") == len(app.registered_commands)
+    assert text.count("\n### ") == len(app.registered_commands) + len(keys.registered_commands)
     assert "`actorlearn detach RUN NAME... [OPTION]...`" in text
     assert "`actorlearn logs RUN [PROCESS] [OPTION]...`" in text
     assert "| `--lines, -n LINES` | Last lines of each process to begin with. | `50` |" in text

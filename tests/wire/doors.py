@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from types import TracebackType
 
 from actorlearn.address import Tcp
 from actorlearn.wire.channel import Dealer, Router, new_pair
@@ -53,3 +57,56 @@ def until(holds: Callable[[], object], turn: Callable[[], object]) -> None:
     while not holds() and time.monotonic() < deadline_s:
         turn()
     assert holds()
+
+
+class Relay:
+    """Passes the bytes of connections on to an address, or holds them back while ``passes`` is clear."""
+
+    def __init__(self, to: Tcp) -> None:
+        """Listen at a port of its own."""
+        self._to = to
+        self._listening = socket.create_server((HERE.host, 0))
+        self.address = Tcp(HERE.host, self._listening.getsockname()[1])
+        self.passes = threading.Event()
+        self.passes.set()
+        self.seen = bytearray()
+        """All bytes that were passed on."""
+        self._sockets = [self._listening]
+        self._threads: list[threading.Thread] = []
+
+    def __enter__(self) -> Relay:
+        """Begin."""
+        self._start(self._accept)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """End all connections."""
+        self.passes.set()
+        for each in self._sockets:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        for thread in self._threads:
+            thread.join()
+
+    def _start(self, work: Callable[[], None]) -> None:
+        self._threads.append(threading.Thread(target=work, daemon=True))
+        self._threads[-1].start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                one, _ = self._listening.accept()
+                self._sockets.append(one)
+                other = socket.create_connection((self._to.host, self._to.port))
+                self._sockets.append(other)
+                self._start(lambda one=one, other=other: self._pass(one, other))
+                self._start(lambda one=one, other=other: self._pass(other, one))
+
+    def _pass(self, one: socket.socket, other: socket.socket) -> None:
+        with suppress(OSError):
+            while data := one.recv(1 << 16):
+                self.passes.wait()
+                self.seen += data
+                other.sendall(data)
+            other.shutdown(socket.SHUT_WR)

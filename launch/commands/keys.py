@@ -1,0 +1,42 @@
+"""``actorlearn keys``: makes, lists and revokes the keys with which nodes connect to a head."""
+
+from __future__ import annotations
+
+import json as json_format
+from pathlib import Path
+
+from actorlearn.wire.keys import HEAD_FILE, LIST_FOLDER, make_keys, read_list, revoke
+
+
+def new(folder: Path, names: list[str]) -> int:
+    """Make keys, and say which file goes where; returns the exit status."""
+    first = not (folder / HEAD_FILE).exists()
+    made = make_keys(folder, names)
+    if first:
+        print(f"{folder / HEAD_FILE}: the head's secret key, which stays on its machine")
+    for file in made:
+        print(f"{file}: move it to node {file.stem}, e.g. scp -p {file} {file.stem}: && rm {file}")
+    if not made:
+        print(f"no node can connect yet: add some with `actorlearn keys new --node NAME {folder}`")
+    return 0
+
+
+def show(folder: Path, json: bool) -> int:
+    """List the nodes whose keys may connect; returns the exit status."""
+    names = {name: key.hex() for name, key in read_list(folder / LIST_FOLDER).items()}
+    here = [name for name in names if (folder / f"{name}.key").exists()]
+    if json:
+        print(json_format.dumps({"nodes": names, "secrets_here": here}))
+        return 0
+    for name, key in names.items():
+        print(f"{name:<20} {key}{'  its secret key is still here: move it' if name in here else ''}")
+    if not names:
+        print(f"no node can connect; add some with `actorlearn keys new --node NAME {folder}`")
+    return 0
+
+
+def take_back(folder: Path, name: str) -> int:
+    """Revoke a node's key; returns the exit status."""
+    revoke(folder, name)
+    print(f"{name}: revoked; a head that is running heeds it within a second")
+    return 0
