@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from actorlearn.address import ByLearner, Folders, Ipc, Pipe, Shm
+from actorlearn.address import AddressError, ByLearner, Folders, Ipc, Pipe, Shm, Tcp
 
 
 class Told(msgspec.Struct):
@@ -46,3 +49,47 @@ def test_json_says_how_something_is_reached_and_where_it_is(told: Told, text: st
 def test_an_address_of_another_kind_is_refused_where_it_stands() -> None:
     with pytest.raises(msgspec.ValidationError, match=r"'tcp' - at `\$\.weights\.by`"):
         msgspec.json.decode('{"weights":{"by":"tcp","path":"/w"},"messages":{}}', type=Told)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("10.0.0.1:5555", Tcp("10.0.0.1", 5555)),
+        ("[fd00::1]:80", Tcp("fd00::1", 80)),
+        ("head-1.cluster:65535", Tcp("head-1.cluster", 65535)),
+        ("0.0.0.0:0", Tcp("0.0.0.0", 0)),
+    ],
+)
+def test_a_port_of_a_machine_is_read_as_it_is_written(text: str, address: Tcp) -> None:
+    assert Tcp.read(text) == address and str(address) == text and address.endpoint == f"tcp://{text}"
+    assert msgspec.json.decode(msgspec.json.encode(address), type=Tcp | Ipc) == address
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", ":", "5555", "head", "head:", ":80", "10.0.0.1:65536", "10.0.0.1:-1", "10.0.0.1:x", "*:80", "[]:80"),
+        *(
+            "fd00::1:80",
+            "[head:80",
+            "tcp://head:80",
+            "a b:80",
+            "a;b:80",
+            "a/b:80",
+            "head:80\n",
+            "é:80",
+            "x" * 300 + ":80",
+        ),
+    ],
+)
+def test_what_is_no_port_of_a_machine_is_refused_with_the_way_out(text: str) -> None:
+    with pytest.raises(AddressError, match="write 10.0.0.1"):
+        Tcp.read(text)
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_an_address_or_refused(text: str) -> None:
+    with suppress(AddressError):
+        assert Tcp.read(text).endpoint.isprintable()
+    with suppress(msgspec.ValidationError):
+        msgspec.json.decode(msgspec.json.encode({"by": "tcp", "host": text, "port": 1}), type=Tcp)

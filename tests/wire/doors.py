@@ -54,9 +54,9 @@ def heard(router: Router, dealer: Dealer, body: bytes) -> tuple[str, bytes] | No
 def until(holds: Callable[[], object], turn: Callable[[], object]) -> None:
     """Turn a loop until something holds."""
     deadline_s = time.monotonic() + PATIENCE_S
-    while not holds() and time.monotonic() < deadline_s:
+    while not holds():
+        assert time.monotonic() < deadline_s, "it never came"
         turn()
-    assert holds()
 
 
 class Relay:

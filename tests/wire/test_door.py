@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import selectors
 import socket
 import time
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from actorlearn.address import Tcp
 from actorlearn.wire import channel
-from actorlearn.wire.channel import ChannelError, Dealer, Pull, Push, Router, new_pair
+from actorlearn.wire.channel import ChannelError, Dealer, Pull, Push, Router, Waiter, new_pair
 from actorlearn.wire.door import MOST_PEERS, ClientKeys, Door, Pair, Refusals, RefusedError, ServerKeys
 from tests.examples import examples
 from tests.wire.doors import HERE, PATIENCE_S, Keys, Relay, heard, until
@@ -423,6 +424,33 @@ def test_whatever_is_asked_or_said_is_refused_and_raises_nothing_else(asked: lis
         door.enter(b"route", (b"x" * 32).hex(), [b"node-1", b"s" * 16, b"body"], lambda _: True)
     assert all(line.isprintable() for line in door.refusals.read())
     assert door.route("node-1") is None
+
+
+def test_who_waits_for_the_descriptor_is_woken_to_let_a_node_in(own: ClientKeys, router: Router) -> None:
+    """Handshakes come on other sockets than messages, and a supervisor's loop sleeps on one descriptor of all."""
+    received: list[tuple[str, bytes]] = []
+    woken = 0
+    with selectors.DefaultSelector() as selector:
+        selector.register(router.fd, selectors.EVENT_READ)
+        dealer = Dealer(router.address, "node-1", own)
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not received and time.monotonic() < deadline_s:
+            dealer.send(b"x")
+            woken += bool(selector.select(0.05))
+            while (message := router.recv()) is not None:
+                received.append(message)
+        assert received[0] == ("node-1", b"x") and 0 < woken < 100
+        time.sleep(0.2)
+        while router.recv() is not None:
+            pass
+        assert not selector.select(0.2)  # it is not woken for nothing
+        assert dealer.send(b"y") and selector.select(PATIENCE_S)
+        assert router.recv() == ("node-1", b"y")
+    waiter = Waiter(None, router)
+    other = Dealer(router.address, "node-1/other", own)
+    until(lambda: other.send(b"z"), lambda: (waiter.wait(50), router.recv()))
+    other.close()
+    dealer.close()
 
 
 def test_ids_of_one_key_are_bounded() -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from actorlearn.wire import keys as module
 from actorlearn.wire.keys import AllowList, KeysError, make_keys, node_keys, read_list, revoke, server_keys
@@ -132,3 +135,23 @@ def test_two_names_of_one_key_are_refused(folder: Path) -> None:
     (folder / "nodes" / "twin.pub").chmod(0o644)
     with pytest.raises(KeysError, match="twin.pub: has the key of node-1; each node has its own"):
         server_keys(folder)
+
+
+@given(st.binary(max_size=400) | st.text("abcdef0123456789 \npublicsecrethdnm", max_size=400).map(str.encode))
+def test_any_bytes_are_a_key_file_or_refused(folder_of_bytes: Path, content: bytes) -> None:
+    file = folder_of_bytes / "x.key"
+    file.write_bytes(content)
+    file.chmod(0o600)
+    with suppress(KeysError):
+        node_keys(file)
+    with suppress(KeysError):
+        server_keys(folder_of_bytes)
+    (folder_of_bytes / "x.pub").write_bytes(content)
+    (folder_of_bytes / "x.pub").chmod(0o600)
+    with suppress(KeysError):
+        read_list(folder_of_bytes)
+
+
+@pytest.fixture(scope="module")
+def folder_of_bytes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("keys")
