@@ -82,15 +82,15 @@ class Stream:
         return True
 
     def send(self, now_s: float, send: Callable[[Numbered], bool]) -> None:
-        """Send what is due, until ``send`` returns False: it is then due again at the next call."""
+        """Send what is due. Where ``send`` returns False there is no connection: all on its way is due again."""
         if self._flying and now_s - self._sent_s >= self._patience_s:
             self._flying = 0
             self._patience_s = min(2 * self._patience_s, RESEND_MOST_S)
         while self._flying < min(len(self._kept), MOST_FLYING):
             number = self.acknowledged + self._flying + 1
-            if not send(
-                Numbered(epoch=self.epoch, number=number, acknowledged=self.taken, body=self._kept[self._flying])
-            ):
+            body = self._kept[self._flying]
+            if not send(Numbered(epoch=self.epoch, number=number, acknowledged=self.taken, body=body)):
+                self._flying = 0
                 return
             if not self._flying:
                 self._sent_s = now_s
@@ -120,8 +120,3 @@ class Stream:
             return None
         self.taken += 1
         return frame.body
-
-    def reconnected(self) -> None:
-        """Have everything that is not acknowledged sent again at once: what was on its way may be lost."""
-        self._flying, self._patience_s = 0, RESEND_S
-        self._owed = True

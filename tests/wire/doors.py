@@ -51,9 +51,9 @@ def heard(router: Router, dealer: Dealer, body: bytes) -> tuple[str, bytes] | No
     return None
 
 
-def until(holds: Callable[[], object], turn: Callable[[], object]) -> None:
+def until(holds: Callable[[], object], turn: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
     """Turn a loop until something holds."""
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + patience_s
     while not holds():
         assert time.monotonic() < deadline_s, "it never came"
         turn()
@@ -69,8 +69,6 @@ class Relay:
         self.address = Tcp(HERE.host, self._listening.getsockname()[1])
         self.passes = threading.Event()
         self.passes.set()
-        self.seen = bytearray()
-        """All bytes that were passed on."""
         self._sockets = [self._listening]
         self._threads: list[threading.Thread] = []
 
@@ -88,6 +86,12 @@ class Relay:
             each.close()
         for thread in self._threads:
             thread.join()
+
+    def cut(self) -> None:
+        """End all connections that there are now; what they carried is lost."""
+        for each in self._sockets[1:]:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
 
     def _start(self, work: Callable[[], None]) -> None:
         self._threads.append(threading.Thread(target=work, daemon=True))
@@ -107,6 +111,5 @@ class Relay:
         with suppress(OSError):
             while data := one.recv(1 << 16):
                 self.passes.wait()
-                self.seen += data
                 other.sendall(data)
             other.shutdown(socket.SHUT_WR)

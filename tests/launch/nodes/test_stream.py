@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import random
+import time
+from collections import deque
+
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actorlearn.wire.messages import LIMIT_BYTES
+from actorlearn.address import Tcp
+from actorlearn.wire.channel import Dealer, Router
+from actorlearn.wire.messages import LIMIT_BYTES, encode
 from launch.nodes.stream import (
     MOST_FLYING,
     MOST_KEPT,
@@ -18,6 +25,7 @@ from launch.nodes.stream import (
     StreamError,
 )
 from tests.examples import examples
+from tests.wire.doors import HERE, Keys, Relay, until
 
 
 class Network:
@@ -74,9 +82,6 @@ class Network:
         for frames in self.flying.values():
             frames.clear()
 
-    def reconnected(self, end: str) -> None:
-        self.ends[end].reconnected()
-
     def check(self) -> None:
         for end in "ab":
             sent = self.put[self.other(end)]
@@ -108,7 +113,6 @@ steps = st.one_of(
     st.tuples(st.just("deliver"), end, index, st.booleans()),
     st.tuples(st.just("lose"), end, index),
     st.tuples(st.just("cut")),
-    st.tuples(st.just("reconnected"), end),
     st.tuples(st.just("wait"), st.floats(0, 2 * RESEND_S)),
 )
 
@@ -133,9 +137,18 @@ def test_what_is_not_acknowledged_is_sent_again_later_and_later() -> None:
         before = len(sent)
         stream.send(now_s, lambda frame: not sent.append(frame))
         assert len(sent) - before == (now_s in (0.0, RESEND_S, 3 * RESEND_S))
-    stream.reconnected()
-    stream.send(3 * RESEND_S, lambda frame: not sent.append(frame))
-    assert {frame.number for frame in sent} == {0, 1} - {0} and len(sent) == 4
+    assert [frame.number for frame in sent] == [1, 1, 1]
+
+
+def test_all_that_was_on_its_way_is_sent_again_where_there_was_no_connection() -> None:
+    stream, sent = Stream(epoch=1), []
+    for body in (b"x", b"y"):
+        stream.put(body)
+    stream.send(0.0, lambda frame: not sent.append(frame))
+    stream.put(b"z")
+    stream.send(0.01, lambda _frame: False)
+    stream.send(0.02, lambda frame: not sent.append(frame))
+    assert [frame.body for frame in sent] == [b"x", b"y", b"x", b"y", b"z"]
 
 
 def test_what_waits_is_bounded_and_so_is_what_flies() -> None:
@@ -170,3 +183,42 @@ def test_an_acknowledgement_of_what_there_never_was_is_refused() -> None:
     with pytest.raises(StreamError, match="acknowledges message 2; there are 1"):
         stream.take(Numbered(epoch=1, number=1, acknowledged=2, body=b"y"), 0.0)
     assert stream.taken == 0 and stream.waiting == [b"x"]
+
+
+def test_exactly_once_over_connections_that_are_cut(messages: int = 1000) -> None:
+    """The same over sockets: connections end in the middle of what they carry."""
+    draw, keys = random.Random(5), Keys()
+    router = Router(HERE, keys.server)
+    decoder = msgspec.msgpack.Decoder(Numbered)
+    ends = {"head": Stream(epoch=1), "node": Stream(epoch=1)}
+    put = {end: [f"{end} {number}".encode() for number in range(messages)] for end in ends}
+    left = {end: deque(bodies) for end, bodies in put.items()}
+    got: dict[str, list[bytes]] = {"head": [], "node": []}
+    cuts: list[float] = []
+    assert isinstance(router.address, Tcp)
+    with Relay(router.address) as relay:
+        dealer = Dealer(relay.address, "node-1", keys.node("node-1"))
+
+        def turn() -> None:
+            now_s = time.monotonic()
+            for end, send in (
+                ("head", lambda frame: router.send("node-1", encode(frame))),
+                ("node", lambda frame: dealer.send(encode(frame))),
+            ):
+                while left[end] and draw.random() < 0.9 and ends[end].put(left[end][0]):
+                    left[end].popleft()
+                ends[end].send(now_s, send)
+            came = [("head", body) for _, body in iter(router.recv, None)]
+            came += [("node", body) for body in iter(dealer.recv, None)]
+            for end, data in came:
+                if (body := ends[end].take(decoder.decode(data), now_s)) is not None:
+                    got[end].append(body)
+            time.sleep(0.001)
+            if sum(map(len, got.values())) >= 200 * (len(cuts) + 1):
+                cuts.append(now_s)
+                relay.cut()
+
+        until(lambda: not any(left.values()) and not any(end.waiting for end in ends.values()), turn, patience_s=50)
+        dealer.close()
+    router.close()
+    assert got == {"head": put["node"], "node": put["head"]} and len(cuts) >= messages // 100
