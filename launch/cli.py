@@ -28,6 +28,10 @@ AnyRun = Annotated[
 Engine = Annotated[
     str, typer.Option(metavar="NAME", help="Starts the processes: an engine that `actorlearn doctor` lists.")
 ]
+Keys = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Keys of the head, made by `actorlearn keys new`; for nodes on other machines."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Say it as one JSON object.")]
 
 _TRAIN, _CARE, _RESULTS, _MACHINE = "Train", "Look after runs", "Results", "This machine"
@@ -59,11 +63,12 @@ def run(
         Path | None, typer.Option(help="Folder for everything the run leaves; else runs/NAME-YYYYmmdd-HHMMSS.")
     ] = None,
     engine: Engine = "local",
+    keys: Keys = None,
 ) -> int:
     """Start a run, show it live, and end when total_steps is reached. Ctrl-C: save and stop; twice: stop now."""
     from launch.commands.run import start
 
-    return start(topology, overrides or [], run_dir, engine)
+    return start(topology, overrides or [], run_dir, engine, keys)
 
 
 @app.command(rich_help_panel=_TRAIN)
@@ -75,11 +80,26 @@ def check(topology: Topology, overrides: Overrides = None, json: Json = False) -
 
 
 @app.command(rich_help_panel=_TRAIN)
-def resume(run: RunWord, overrides: Overrides = None, engine: Engine = "local") -> int:
+def resume(run: RunWord, overrides: Overrides = None, engine: Engine = "local", keys: Keys = None) -> int:
     """Go on with a run that has ended, from its newest valid checkpoint, e.g. with a larger total_steps."""
     from launch.commands.run import resume
 
-    return resume(run, overrides or [], engine)
+    return resume(run, overrides or [], engine, keys)
+
+
+@app.command(rich_help_panel=_TRAIN)
+def node(
+    join: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the head of the run listens.")],
+    key: Annotated[Path, typer.Option(metavar="FILE", help="This node's key, made by `actorlearn keys new`.")],
+    folder: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for logs and checkpoints; else a temporary one.")
+    ] = None,
+    patience_s: Annotated[float, typer.Option(min=1.0, help="Longest time without a head, in seconds.")] = 300.0,
+) -> int:
+    """Be a node of a run on several machines: start and watch its processes here, until the run is over."""
+    from launch.commands.node import serve
+
+    return serve(join, key, folder, patience_s)
 
 
 @app.command(rich_help_panel=_CARE)

@@ -19,13 +19,13 @@ from actorlearn.memory.shared import SHM_ROOT, free_bytes
 from actorlearn.optim.schedules import for_batches, scale_rate
 from actorlearn.parameters.mixing import Mixing, measure_mixing
 from actorlearn.worker.roles import ROLES
+from launch.machine.folders import runtime_root
 from launch.plan.addresses import Addresses
 from launch.plan.auto import crowding
 from launch.plan.memory_order import disorder
 from launch.plan.plan import Plan, plan
 from launch.plan.probe import Description, describe
 from launch.plan.role_plans import plan_of
-from launch.runtime.workspace import runtime_root
 from launch.topology.load import load, tree
 
 

@@ -18,12 +18,12 @@ from rich.console import Console
 from rich.table import Table
 
 from launch.errors import FailedError
+from launch.machine.folders import sweep_all
 from launch.reports.format import as_whole, metric_value
 from launch.runs import find
 from launch.runs.client import ask
 from launch.runs.find import Run
 from launch.runs.view import RunView, glance
-from launch.runtime.workspace import sweep_all
 
 _CHANGE_S = 75.0
 """Seconds for an answer: the supervisor gives attach, detach and save up after 60 s."""

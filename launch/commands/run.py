@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from launch.topology.load import Topology
 
 
-def start(topology: str, overrides: Sequence[str], run_dir: Path | None, engine: str) -> int:
+def start(topology: str, overrides: Sequence[str], run_dir: Path | None, engine: str, keys: Path | None = None) -> int:
     """Run a topology in a new folder; returns the exit status."""
     from launch.topology.load import load
 
     loaded, starts = load(topology, overrides), find_engine(engine)
-    return _run(loaded, new_folder(loaded.name, run_dir), starts, resume=False)
+    return _run(loaded, new_folder(loaded.name, run_dir), starts, keys, resume=False)
 
 
-def resume(word: str, overrides: Sequence[str], engine: str) -> int:
+def resume(word: str, overrides: Sequence[str], engine: str, keys: Path | None = None) -> int:
     """Go on with a run that has ended; returns the exit status."""
     from launch.topology.load import load
 
@@ -41,7 +41,7 @@ def resume(word: str, overrides: Sequence[str], engine: str) -> int:
         )
     if not run.checkpoints():
         raise RunError(f"{run.name} has no checkpoint to resume from; start it again with `actorlearn run`")
-    return _run(load(run.path / "topology.yaml", overrides), run.path, find_engine(engine), resume=True)
+    return _run(load(run.path / "topology.yaml", overrides), run.path, find_engine(engine), keys, resume=True)
 
 
 def find_engine(engine: str) -> EngineSpec:
@@ -73,7 +73,7 @@ def new_folder(name: str, run_dir: Path | None) -> Path:
     return folder
 
 
-def _run(topology: Topology, folder: Path, engine: EngineSpec, resume: bool) -> int:
+def _run(topology: Topology, folder: Path, engine: EngineSpec, keys: Path | None, resume: bool) -> int:
     from launch.display import console
     from launch.runs.view import RunView
     from launch.runtime.loop import run
@@ -82,7 +82,7 @@ def _run(topology: Topology, folder: Path, engine: EngineSpec, resume: bool) -> 
     try:
         with suppress(OSError):  # a closed terminal does not stop the run
             screen = console.make(RunView(folder.absolute().name, topology.env.id, topology.total_steps))
-        return run(topology, folder, resume=resume, console=screen, engine=engine)
+        return run(topology, folder, resume=resume, console=screen, engine=engine, keys=keys)
     finally:
         close_screen(screen)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import cast
 
 from actorlearn.address import Ipc
 from actorlearn.wire.channel import Router
 from actorlearn.wire.identity import ProcessId
-from actorlearn.wire.messages import Message, MessageError, Reply, Request, brief, decode, encode
+from actorlearn.wire.messages import Message, MessageError, Reply, Request, ToSupervisor, brief, decode, encode
 from launch.nodes.node import Complaint
 from launch.spawning.spawner import Key
 from launch.supervision import events as ev
@@ -53,7 +54,7 @@ class ControlSocket:
                 yield self.refuse(peer, error)
                 continue
             if key := self._peers.get(peer):
-                yield ev.Received(*key, message)
+                yield ev.Received(*key, cast("ToSupervisor", message))
             elif isinstance(message, Request):
                 yield ev.Asked(peer, message)
 

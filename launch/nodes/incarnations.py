@@ -5,16 +5,16 @@ Writes ``settings/`` in the run's folder; makes and removes simulators' segments
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 
 from actorlearn.files import DISK_ERRORS
 from actorlearn.wire.messages import Member
 from actorlearn.worker import settings as all_settings
 from actorlearn.worker.roles import ROLES
-from launch.nodes.node import Start
+from launch.nodes.messages import Start
 from launch.nodes.segments import Segments
 from launch.plan.roles import Briefing, Incarnation, settings_for
-from launch.spawning.spawner import Key, Spawner, SpawnerLostError
+from launch.spawning.spawner import Spawner, SpawnerLostError
 from launch.supervision import events as ev
 
 
@@ -24,37 +24,29 @@ class Incarnations:
     def __init__(self, briefing: Briefing, segments: Segments, spawner: Spawner) -> None:
         """Start none yet."""
         self._briefing, self._segments, self._spawner = briefing, segments, spawner
-        self._members: dict[Key, Member] = {}
-        """Members of living simulators."""
-        self._gone: list[Member] = []
-        """Members of ended simulators whose segments still exist."""
+        self._members: dict[str, Member] = {}
+        """Members of simulators whose segments exist, by their ids on sockets."""
 
     def spawn(self, start: Start) -> ev.Spawned | ev.NotSpawned:
         """Start an incarnation; a failed start leaves nothing behind."""
         process = start.process
-        key = name, incarnation = process.name, process.incarnation
+        name, incarnation = process.name, process.incarnation
+        member: Member | None = None
         path = self._briefing.addresses.settings(process)
         try:
             if ROLES.spec(process.role).makes_rows:
-                self._members[key] = self._segments.create_member(process)
+                member = self._members[process.socket_id] = self._segments.create_member(process)
             settings = settings_for(self._briefing, Incarnation(process, start.resume, start.env), start.index)
             all_settings.write(settings, path)
             pid = self._spawner.spawn(name, incarnation, process.role, path, settings.threads)
         except OSError as error:
-            if member := self._members.pop(key, None):
-                self._segments.drop_member(member)
+            self.drop_members([process.socket_id])
             passing = error.errno in DISK_ERRORS or isinstance(error, SpawnerLostError)
             return ev.NotSpawned(name, incarnation, f"cannot be started: {error}", passing)
-        return ev.Spawned(name, incarnation, pid, self._members.get(key))
+        return ev.Spawned(name, incarnation, pid, member)
 
-    def ended(self, key: Key) -> None:
-        """Keep the segment of an incarnation that has ended, until its trainer has learned from it."""
-        if member := self._members.pop(key, None):
-            self._gone.append(member)
-
-    def keep_members(self, needed: Collection[Member]) -> None:
-        """Remove the segments of ended simulators, but for these."""
-        for member in self._gone:
-            if member not in needed:
+    def drop_members(self, ids: Iterable[str]) -> None:
+        """Remove the segments of these ended simulators."""
+        for id in ids:
+            if member := self._members.pop(id, None):
                 self._segments.drop_member(member)
-        self._gone = [member for member in self._gone if member in needed]

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from actorlearn.wire.messages import Hello, Member
+from actorlearn.wire.messages import Hello
 from launch.nodes.control import ControlSocket
 from launch.nodes.incarnations import Incarnations
-from launch.nodes.node import Complaint, Deed, Start
+from launch.nodes.messages import DropLearner, DropMembers, Start
+from launch.nodes.node import Complaint, Deed
 from launch.nodes.segments import Segments
 from launch.plan.roles import Briefing
 from launch.spawning.spawner import Key, Spawner
@@ -56,6 +57,8 @@ class LocalNode:
             ev.ShowStack: lambda asked: spawner.show_stack(asked.name, asked.incarnation, asked.heading),
             ev.Send: lambda send: self._control.say(f"{send.name}.{send.incarnation}", send.message),
             ev.Answer: lambda answer: self._control.say(answer.client, answer.reply),
+            DropMembers: lambda drop: self._incarnations.drop_members(drop.ids),
+            DropLearner: lambda drop: segments.drop_learner(drop.learner),
         }
         """Type of deed -> function that carries it out and returns the resulting event, if any."""
 
@@ -63,6 +66,11 @@ class LocalNode:
     def fds(self) -> tuple[int, ...]:
         """Descriptors that become readable when there are messages or exits."""
         return self._control.fd, self.spawner.fd
+
+    @property
+    def rows(self) -> list[int]:
+        """Rows of living processes in the progress segment."""
+        return [living.start.index for living in self._living.values()]
 
     @property
     def section_ns(self) -> NDArray[np.int64]:
@@ -89,14 +97,6 @@ class LocalNode:
     def add_learners(self, learners: Collection[int]) -> None:
         """Make learners' segments; raises SharedMemoryFull, with none of them made."""
         self._segments.create_learners(learners)
-
-    def drop_learner(self, learner: int) -> None:
-        """Remove a learner's segments."""
-        self._segments.drop_learner(learner)
-
-    def keep_members(self, needed: Collection[Member]) -> None:
-        """Remove the segments of ended simulators, but for these."""
-        self._incarnations.keep_members(needed)
 
     def end(self) -> None:
         """End all processes."""
@@ -128,5 +128,4 @@ class LocalNode:
         for key, returncode in exits:
             del self._living[key]
             self._control.forget(key)
-            self._incarnations.ended(key)
             yield ev.Exited(*key, returncode)

@@ -1,6 +1,6 @@
 """The protocol of nodes, which carry out the supervisor's actions on their machines and tell what happens there.
 
-A run has one: this machine (``launch/nodes/local.py``).
+A run has one: this machine (``launch/nodes/local.py``), or a head, behind which there are several (``head.py``).
 """
 
 from __future__ import annotations
@@ -12,23 +12,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from actorlearn.envs.specs import EnvSettings
-from actorlearn.wire.identity import ProcessId
-from actorlearn.wire.messages import Member
+from launch.nodes.messages import DropLearner, DropMembers, Start
 from launch.supervision import events as ev
-
-
-@dataclass(frozen=True)
-class Start:
-    """Start an incarnation of a process; answered by Spawned or NotSpawned."""
-
-    process: ProcessId
-    index: int
-    """Row in the progress segment."""
-    resume: bool = False
-    """Whether a trainer starts from the newest checkpoint."""
-    env: EnvSettings | None = None
-    """A simulator's environment, where it is not the topology's."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +23,7 @@ class Complaint:
     said: str
 
 
-Deed = Start | ev.Kill | ev.ShowStack | ev.Send | ev.Answer
+Deed = Start | ev.Kill | ev.ShowStack | ev.Send | ev.Answer | DropMembers | DropLearner
 """Actions that nodes carry out."""
 
 
@@ -56,20 +41,14 @@ class Node(Protocol):
     def do(self, deed: Deed) -> ev.Event | None:
         """Carry out an action; returns the resulting event, unless there is none or it comes later."""
 
-    def events(self, now_s: float, gap_s: float) -> Iterator[ev.Event | Complaint]:
+    def events(self, now_s: float, gap_s: float) -> Iterator[ev.Event | ev.Note | Complaint]:
         """Yield what has happened since the last call, in order; ``gap_s``: time before it when nothing could run.
 
-        The first event is Begin, once processes can be started.
+        The first event is Begin, once processes can be started. Notes are to be reported.
         """
 
     def add_learners(self, learners: Collection[int]) -> None:
         """Make room for learners; raises OSError or TopologyError, with room for none of them, where there is none."""
-
-    def drop_learner(self, learner: int) -> None:
-        """Free what a learner had that has left for good."""
-
-    def keep_members(self, needed: Collection[Member]) -> None:
-        """Remove the segments of ended simulators, but for these, which trainers still need."""
 
     def end(self) -> None:
         """End all processes; nothing can be started after it, but command lines can be answered."""

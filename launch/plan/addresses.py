@@ -11,6 +11,9 @@ from actorlearn.memory.shared import SHM_ROOT
 from actorlearn.parameters.checkpoint_folders import directory_of
 from actorlearn.wire.identity import ProcessId
 
+FOLDERS = ("logs", "settings", "checkpoints")
+"""Folders in the folder of a run."""
+
 
 @dataclass(frozen=True)
 class Addresses:

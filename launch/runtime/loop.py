@@ -13,12 +13,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from actorlearn.address import AddressError, Tcp
+from actorlearn.wire.channel import Router
+from actorlearn.wire.keys import LIST_FOLDER, KeysError, make_keys, read_list, server_keys
 from actorlearn.wire.messages import Reply, brief
 from launch.engines.local import LOCAL
 from launch.engines.specs import EngineSpec
+from launch.errors import RunError
 from launch.machine.cores import in_turn
+from launch.nodes.head import Head
 from launch.nodes.local import LocalNode
 from launch.nodes.node import Complaint, Node
+from launch.plan.addresses import Addresses
 from launch.plan.memory_order import refuse_disorder
 from launch.plan.placement import place
 from launch.plan.plan import Plan, plan
@@ -48,6 +54,7 @@ def run(
     resume: bool = False,
     console: ev.Console | None = None,
     engine: EngineSpec = LOCAL,
+    keys: Path | None = None,
 ) -> int:
     """Run a topology to its end; returns the exit status. Call it from the main thread; leaves nothing behind.
 
@@ -60,8 +67,11 @@ def run(
         made = plan(topology, describe(topology))  # Ctrl-C still ends us here: signals are heard from open on
         resumption = resume_checks.find_resumption(made, workspace.run_dir, resume)
         workspace.open(made, resumption)
-        spawner = open_spawner(workspace.run_dir, workspace.addresses.run_id)
-        node = open_local(made, resumption, workspace, spawner)
+        if topology.nodes.several:
+            node: Node = workspace.keep(open_head(made, resumption, workspace.addresses, keys))
+        else:
+            spawner = open_spawner(workspace.run_dir, workspace.addresses.run_id)
+            node = open_local(made, resumption, workspace, spawner)
         return Runner(made, resumption, workspace, node, console).run()
 
 
@@ -71,6 +81,30 @@ def open_local(plan: Plan, resumption: Resumption, workspace: Workspace, spawner
     placement = place(plan.topology, in_turn())
     briefing = Briefing(plan.topology, plan.description, plan.exact, workspace.addresses, placement, resumption)
     return workspace.keep(LocalNode(briefing, workspace.segments, spawner))
+
+
+def open_head(plan: Plan, resumption: Resumption, addresses: Addresses, keys: Path | None) -> Head:
+    """Return the nodes of a run on several machines; ``keys`` is the folder of the head's keys.
+
+    Where only this machine can reach the head, keys are made beside its sockets. Raises RunError or ChannelError.
+    """
+    nodes = plan.topology.nodes
+    try:
+        address = Tcp.read(nodes.listen) if nodes.listen else Tcp("127.0.0.1", 0)
+        if keys is None:
+            if address.ip is None or not address.ip.is_loopback:
+                raise RunError(
+                    f"nodes.listen: {nodes.listen}: whoever reaches a port can connect to it, so a head listens there "
+                    "with keys only; make some with `actorlearn keys new --node NAME DIR`, and write --keys DIR"
+                )
+            keys = addresses.sockets / "keys"
+            make_keys(keys, [f"node-{number}" for number in range(nodes.count)])
+        door, names = Router(address, server_keys(keys)), sorted(read_list(keys / LIST_FOLDER))
+    except AddressError as error:
+        raise RunError(f"nodes.listen: {error}") from None
+    except KeysError as error:
+        raise RunError(f"--keys {error}") from None
+    return Head(plan, resumption, addresses, door, keys, names)
 
 
 class Runner:
@@ -98,6 +132,7 @@ class Runner:
         self.clock = AwakeClock()
         self.attached_before = find_attached(workspace.run_dir / "events.jsonl") if resumed else []
         self._now_s, self._shown_s = 0.0, -SHOW_EVERY_S
+        self._begun = False
         self._done: ev.Done | None = None
         self._events: deque[ev.Event] = deque()
         self._actions: deque[ev.Action] = deque()
@@ -136,10 +171,11 @@ class Runner:
         for number in self.workspace.signals.read():
             self._happened(ev.Interrupted(hangup=number == signal.SIGHUP))
         self._listen(gap_s)
-        self._happened(ev.Tick())
+        if self._begun:
+            self._happened(ev.Tick())
         for name in self.roster.forget_all_but({process["name"] for process in self.supervisor.processes()}):
             self.reporter.leave(name)
-        self.node.keep_members(self.supervisor.gone_members())
+        self.roster.drop_members(self.supervisor.gone_members())
         if self._now_s - self._shown_s >= SHOW_EVERY_S:
             self._shown_s = self._now_s
             rows = {process.name: process.index for process in self.roster.table.listed}
@@ -153,9 +189,12 @@ class Runner:
         for event in self.node.events(self._now_s, gap_s):
             if isinstance(event, Complaint):
                 self.reporter.complaint(event.said)
+            elif isinstance(event, ev.Note):
+                self.reporter.note(event)
             elif isinstance(event, ev.Received | ev.Asked):
                 self._heard(event)
             else:
+                self._begun |= isinstance(event, ev.Begin)
                 self._happened(event)
 
     def _heard(self, event: ev.Received | ev.Asked) -> None:
@@ -177,7 +216,9 @@ class Runner:
                 if came_of_it := self._deeds[type(action)](action):
                     self._events.append(came_of_it)
             else:
-                self._actions.extend(self.supervisor.handle(self._events.popleft(), self._now_s))
+                following = self._events.popleft()
+                self.roster.follow(following)
+                self._actions.extend(self.supervisor.handle(following, self._now_s))
 
     def _end(self, done: ev.Done) -> None:
         self._done = done

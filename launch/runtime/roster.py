@@ -10,11 +10,14 @@ from collections.abc import Collection
 import msgspec
 
 from actorlearn.envs.specs import EnvSettings
+from actorlearn.wire.messages import Member
 from actorlearn.worker.roles import ROLES
-from launch.nodes.node import Node, Start
+from launch.nodes.messages import MOST_DROPPED, DropLearner, DropMembers, Start
+from launch.nodes.node import Node
 from launch.plan.plan import Plan
 from launch.plan.processes import PlannedProcess
 from launch.plan.resumption import Resumption
+from launch.spawning.spawner import Key
 from launch.supervision import events as ev
 from launch.supervision.process_table import ProcessTable
 from launch.topology.load import TopologyError, dump, parse
@@ -29,6 +32,10 @@ class Roster:
         self.environments: dict[str, EnvSettings] = {}
         """Environments of simulators that were attached with changes, by name; of others it is the topology's."""
         self._topology, self._node = plan.topology, node
+        self._members: dict[Key, str] = {}
+        """Living simulators, and the ids by which their segments are removed."""
+        self._ended: list[str] = []
+        """Ids of ended simulators whose segments still exist."""
 
     @property
     def rows(self) -> list[int]:
@@ -40,6 +47,24 @@ class Roster:
         process = self.table.find(action.name)
         own = process.id.again(action.incarnation)
         return self._node.do(Start(own, process.index, action.resume, self.environments.get(action.name)))
+
+    def follow(self, event: ev.Event) -> None:
+        """Remember whose segments there are."""
+        if isinstance(event, ev.Spawned) and event.member:
+            self._members[event.name, event.incarnation] = event.member.id.socket_id
+        elif isinstance(event, ev.Exited) and (ended := self._members.pop((event.name, event.incarnation), "")):
+            self._ended.append(ended)
+        elif isinstance(event, ev.Lost):
+            for key in event.processes:
+                self._members.pop(key, None)
+
+    def drop_members(self, needed: Collection[Member]) -> None:
+        """Have the segments of ended simulators removed, but for these, which trainers still need."""
+        kept = {member.id.socket_id for member in needed}
+        dropped = [ended for ended in self._ended if ended not in kept][:MOST_DROPPED]
+        if dropped:
+            self._ended = [ended for ended in self._ended if ended not in dropped]
+            self._node.do(DropMembers(dropped))
 
     def enlarge(self, action: ev.Enlarge) -> ev.Enlarged | ev.NotEnlarged:
         """Plan more simulators, or learners, with changes to nothing but the environment of the new simulators."""
@@ -78,6 +103,6 @@ class Roster:
         for process in gone:
             self.table.remove(process)
             if ROLES.spec(process.id.role).learns:
-                self._node.drop_learner(process.id.learner)
+                self._node.do(DropLearner(process.id.learner))
             self.environments.pop(process.name, None)
         return [process.name for process in gone]

@@ -14,19 +14,18 @@ from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
 from actorlearn.files import write_atomically
-from actorlearn.memory.owned import OwnedDirectory, name_of, sweep
-from actorlearn.memory.shared import reserve, sweep_shared
+from actorlearn.memory.owned import OwnedDirectory, name_of
+from actorlearn.memory.shared import reserve
 from launch.errors import FailedError, RunError
+from launch.machine.folders import runtime_root, sweep_all
+from launch.machine.signals import Signals
 from launch.nodes.segments import Segments
-from launch.plan.addresses import Addresses
+from launch.plan.addresses import FOLDERS, Addresses
 from launch.plan.plan import Plan
 from launch.plan.resumption import Resumption
 from launch.runs.jsonl import read_object
 from launch.runtime import metadata
-from launch.runtime.signals import Signals
 from launch.topology.load import dump
-
-FOLDERS = ("logs", "settings", "checkpoints")
 
 
 class Closable(Protocol):
@@ -49,6 +48,7 @@ class Workspace:
         self.addresses = Addresses.of_run(run_id, self.run_dir, runtime_root() / name_of(run_id))
         self.signals: Signals
         self.segments: Segments
+        """Segments of a run whose processes are on this machine."""
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -78,11 +78,13 @@ class Workspace:
         """
         self.signals = self.keep(Signals())
         sweep_all()
-        memory = self.keep(reserve(self.addresses.run_id, plan.bytes_total))
+        here = not plan.topology.nodes.several
+        memory = self.keep(reserve(self.addresses.run_id, plan.bytes_total if here else 0))
         (memory.path / "run").write_text(str(self.run_dir))
-        self.segments = Segments(plan.topology, plan.description, self.addresses)
-        learners = range(plan.topology.learners.count)
-        self.segments.create_learners(learner for learner in learners if learner not in resumption.left_out)
+        if here:
+            self.segments = Segments(plan.topology, plan.description, self.addresses)
+            learners = range(plan.topology.learners.count)
+            self.segments.create_learners(learner for learner in learners if learner not in resumption.left_out)
         self.keep(OwnedDirectory.create(self.addresses.sockets))
         self._write_down(plan, resumption)
         self._stack.callback(_mark_ended, self.run_dir / "meta.json")
@@ -130,21 +132,6 @@ def _remove_if_empty(run_dir: Path) -> None:
 def _remove(path: Path) -> None:
     with suppress(OSError):
         path.unlink()
-
-
-def sweep_all() -> tuple[list[str], list[str]]:
-    """Remove leftovers of dead runs; returns the run ids of the shared memory and of the directories of sockets."""
-    sockets = [run_id for root in sorted({runtime_root(), Path("/tmp")}) for run_id in sweep(root)]
-    return sweep_shared(), sockets
-
-
-def runtime_root() -> Path:
-    """The folder in which runs of this user make the folders of their sockets: $XDG_RUNTIME_DIR, or else /tmp."""
-    named = os.environ.get("XDG_RUNTIME_DIR")
-    root = Path(named) if named else None
-    # An ipc path has room for PATH_BYTES (actorlearn/address.py), 107, and ours takes up to 70 of them below the root.
-    usable = root is not None and len(str(root)) <= 36 and root.is_dir() and os.access(root, os.W_OK)
-    return root if root is not None and usable else Path("/tmp")
 
 
 def _mark_ended(path: Path) -> None:

@@ -85,6 +85,8 @@ class Child:
     """Time of its last change of state, in seconds; while in BACKOFF, the time of its next start."""
     pid: int | None = None
     member: Member | None = None
+    node: str = ""
+    """Node on which it was started last, where a run has several."""
     ever_said_hello: bool = False
     """Whether any incarnation ever said Hello."""
     admitted: bool = False

@@ -129,6 +129,7 @@ class Children:
                 "state": str(child.state),
                 "incarnation": child.incarnation,
                 "pid": child.pid,
+                **({"node": child.node} if child.node else {}),
             }
             for child in self.named.values()
         ]
@@ -153,8 +154,8 @@ class Children:
         if child is None:
             self._do(ev.Kill(event.name, event.incarnation, signal.SIGKILL))  # given up meanwhile
             return
-        child.pid, child.member, child.postponed = event.pid, event.member, 0
-        self.note("spawned", child, pid=event.pid)
+        child.pid, child.member, child.postponed, child.node = event.pid, event.member, 0, event.node
+        self.note("spawned", child, pid=event.pid, **({"node": event.node} if event.node else {}))
         if child.state is State.DRAINING:
             self.kill(child, signal.SIGTERM)
 
@@ -217,6 +218,18 @@ class Children:
                 self._mend(child)
             else:
                 child.to(State.EXITED, self.now_s)
+
+    def lost(self, event: ev.Lost) -> None:
+        """Handle the end of all processes of a node; they are started again elsewhere, or given up."""
+        children = [self.current(name, incarnation) for name, incarnation in event.processes]
+        for child in filter(None, children):
+            child.member = None  # its segment went with the node
+            if event.elsewhere or not self.mending or child.leaving or child.finished:
+                self.gone(child, f"node {event.node} was lost")
+            else:
+                child.cause = f"node {event.node} was lost"
+                self.note("died", child, child.cause)
+                self._give_up(child, f"{child.cause}, and nodes.lost says to leave it out")
 
     def _mend(self, child: Child) -> None:
         delay_s = child.restart_delay_s(self.now_s, self._jitter)

@@ -1,7 +1,8 @@
 """Events of a run, the actions that follow from them, and the console on which a person sees both.
 
 The supervisor takes events and returns actions; the runner produces the events and carries out the actions. Both are
-plain data, so a whole run can be written down as a list and replayed in a test.
+plain data, so a whole run can be written down as a list and replayed in a test. What passes between the head of a run
+and its nodes is a `Told`, which msgspec encodes.
 """
 
 from __future__ import annotations
@@ -10,8 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from actorlearn.wire.messages import Member, Message, Reply, Request
+import msgspec
+
+from actorlearn.wire.identity import Count, Name
+from actorlearn.wire.messages import Member, Reply, Request, Text, ToChild, ToSupervisor
 from launch.plan.processes import PlannedProcess
+
+
+class Told(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """Event or action that concerns a process on some machine."""
+
 
 # Events ---------------------------------------------------------------------------------------------------------------
 
@@ -22,42 +31,58 @@ class Begin:
 
 
 @dataclass(frozen=True)
-class Spawned:
+class CannotBegin:
+    """The run has not what it needs to begin."""
+
+    reason: str
+
+
+class Spawned(Told, frozen=True):
     """A process exists; a simulator's with the member that was made for it."""
 
-    name: str
-    incarnation: int
+    name: Name
+    incarnation: Count
     pid: int
     member: Member | None = None
+    node: Name = ""
+    """Its node, where a run has several."""
 
 
-@dataclass(frozen=True)
-class NotSpawned:
+class NotSpawned(Told, frozen=True):
     """A process could not be started."""
 
-    name: str
-    incarnation: int
-    reason: str
+    name: Name
+    incarnation: Count
+    reason: Text
     passing: bool = False
     """Whether the cause may pass: a full disk or full shared memory, and no error of the process."""
 
 
-@dataclass(frozen=True)
-class Exited:
+class Exited(Told, frozen=True):
     """A process has ended; a negative return code is the signal that ended it."""
 
-    name: str
-    incarnation: int
+    name: Name
+    incarnation: Count
     returncode: int
 
 
 @dataclass(frozen=True)
-class Received:
+class Lost:
+    """A node has not been heard of for its lease, and its processes are over."""
+
+    node: str
+    processes: tuple[tuple[str, int], ...]
+    """Name and incarnation of each."""
+    elsewhere: bool
+    """Whether they are started again, on another node; else their learners are left out."""
+
+
+class Received(Told, frozen=True):
     """A message from a child; name and incarnation are those of its socket."""
 
-    name: str
-    incarnation: int
-    message: Message
+    name: Name
+    incarnation: Count
+    message: ToSupervisor
 
 
 @dataclass(frozen=True)
@@ -84,26 +109,24 @@ class NotEnlarged:
     reason: str
 
 
-@dataclass(frozen=True)
-class Silent:
+class Silent(Told, frozen=True):
     """A process has shown no sign of life for a while; ``why``: its activity, and the limit of its silence."""
 
-    name: str
-    incarnation: int
+    name: Name
+    incarnation: Count
     seconds: float
-    why: str
+    why: Text
     hangs: bool
     """Whether it will be Stalled in a moment; else it is only slow."""
     stack: bool
     """Whether it can write its stack."""
 
 
-@dataclass(frozen=True)
-class Stalled:
+class Stalled(Told, frozen=True):
     """A process has shown no progress for longer than its limit."""
 
-    name: str
-    incarnation: int
+    name: Name
+    incarnation: Count
     seconds: float
 
 
@@ -121,9 +144,11 @@ class Interrupted:
 
 Event = (
     Begin
+    | CannotBegin
     | Spawned
     | NotSpawned
     | Exited
+    | Lost
     | Received
     | Asked
     | Enlarged
@@ -146,31 +171,28 @@ class Spawn:
     resume: bool = False
 
 
-@dataclass(frozen=True)
-class Kill:
+class Kill(Told, frozen=True):
     """Send a signal; SIGKILL goes to the whole process group."""
 
-    name: str
-    incarnation: int
+    name: Name
+    incarnation: Count
     signal: int
 
 
-@dataclass(frozen=True)
-class ShowStack:
+class ShowStack(Told, frozen=True):
     """Have a process write its stack to its log, under this heading."""
 
-    name: str
-    incarnation: int
-    heading: str
+    name: Name
+    incarnation: Count
+    heading: Text
 
 
-@dataclass(frozen=True)
-class Send:
+class Send(Told, frozen=True):
     """Send a message to a child. It may be lost: important ones are sent again until acknowledged."""
 
-    name: str
-    incarnation: int
-    message: Message
+    name: Name
+    incarnation: Count
+    message: ToChild
 
 
 @dataclass(frozen=True)

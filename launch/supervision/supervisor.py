@@ -78,9 +78,11 @@ class Supervisor:
         """Last words of the trainers that have finished."""
         self._handlers: dict[type, Callable[[Any], None]] = {
             ev.Begin: self._begin,
+            ev.CannotBegin: lambda event: self._end(ev.Done("failed", 1, event.reason)),
             ev.Spawned: self._children.spawned,
             ev.NotSpawned: self._children.not_spawned,
             ev.Exited: lambda event: self._gone(event.name, event.incarnation, cause_of(event.returncode)),
+            ev.Lost: self._children.lost,
             ev.Received: self._received,
             ev.Asked: lambda event: self._requests.asked(event.client, event.request, self.phase, self.order.version),
             ev.Enlarged: lambda event: self._requests.enlarged(event.client, event.processes, self.phase),

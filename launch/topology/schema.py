@@ -275,6 +275,40 @@ class SupervisionSection(Budget, frozen=True, kw_only=True):
     ] = False
 
 
+class NodesSection(Section, frozen=True, kw_only=True):
+    """Machines: a run on several has an agent on each, `actorlearn node`; a learner is never divided between nodes."""
+
+    count: Annotated[int, Meta(ge=1, le=256, description="nodes with which a run begins; 1 = this machine alone")] = 1
+    wait_s: Annotated[float, Meta(gt=0, le=1_000_000, description="longest time in which all of them must join")] = (
+        300.0
+    )
+    listen: Annotated[
+        Annotated[str, Meta(min_length=3, max_length=300)] | None,
+        Meta(description="ADDRESS:PORT at which nodes join; null = 127.0.0.1 and a free port"),
+    ] = None
+    interface: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=300)] | None,
+        Meta(description="interface or address of a node that others reach; null = that of its route to the head"),
+    ] = None
+    lease_s: Annotated[
+        float,
+        Meta(
+            ge=1,
+            le=3_600,
+            description="a node from which nothing is heard for so long, and half as long again, is lost",
+        ),
+    ] = 10.0
+    lost: Annotated[
+        Literal["elsewhere", "leave out"],
+        Meta(description="learners of a lost node: begun elsewhere from their newest checkpoints, or left out"),
+    ] = "elsewhere"
+
+    @property
+    def several(self) -> bool:
+        """Whether a run has a head that nodes join."""
+        return self.count > 1 or self.listen is not None
+
+
 class Topology(Section, frozen=True, kw_only=True, dict=True):
     """A whole topology: processes, devices and numbers; steps are agent steps (Atari: frame_skip frames each)."""
 
@@ -299,6 +333,7 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
     checkpoint: CheckpointSection
     report: ReportSection
     supervision: SupervisionSection
+    nodes: NodesSection
     roles: Annotated[
         dict[str, RoleSection],
         Meta(description="processes of roles that are not shipped, by name, with how many: {auditor: {count: 1}}"),

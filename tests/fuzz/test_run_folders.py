@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from launch.engines import local
+from launch.machine import signals
 from launch.runs import find
-from launch.runtime import loop, signals
+from launch.runtime import loop
 from tests.examples import examples
 from tests.fuzz.run_folders import answered, ask, commands, here, lay, odd_files
 from tests.launch.described import DESCRIPTION

@@ -159,7 +159,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Path, bool]]:
     """Requests that reached the runner, which is replaced."""
     seen: list[tuple[Any, Path, bool]] = []
 
-    def run(topology: Any, run_dir: Path, *, resume: bool, console: Any, engine: Any) -> int:
+    def run(topology: Any, run_dir: Path, *, resume: bool, console: Any, engine: Any, keys: Any) -> int:
         console.row(ROW)
         seen.append((topology, run_dir, resume))
         return 3

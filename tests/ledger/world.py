@@ -371,7 +371,7 @@ class _Dealer:
     def recv(self, timeout_ms: int = 0) -> bytes | None:
         return self._worker.inbox.popleft() if self._worker.inbox else None
 
-    def close(self) -> None:
+    def close(self, linger_ms: int = 0) -> None:
         pass
 
 

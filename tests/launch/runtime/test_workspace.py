@@ -15,8 +15,8 @@ from actorlearn.memory.shared import Segment, SharedMemoryFull
 from actorlearn.parameters.checkpoint_folders import seal
 from actorlearn.wire.identity import ProcessId
 from launch.errors import FailedError
+from launch.machine.signals import SIGNALS, Signals
 from launch.runs.jsonl import read_object
-from launch.runtime.signals import SIGNALS, Signals
 from launch.runtime.workspace import Workspace
 from launch.topology.load import load, parse
 from tests.failing_disk import TROUBLES, FailingDisk

@@ -1,0 +1,36 @@
+"""``actorlearn node``: be a node of a run, until that is over."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from actorlearn.address import AddressError, Tcp
+from actorlearn.wire.channel import Dealer
+from actorlearn.wire.keys import KeysError, node_keys
+from launch.errors import RunError
+from launch.machine.signals import Signals
+from launch.nodes.agent import Agent
+
+
+def serve(join: str, key: Path, folder: Path | None, patience_s: float) -> int:
+    """Join the head at this address by the key in this file; returns the exit status."""
+    try:
+        address, own = Tcp.read(join), node_keys(key)
+    except AddressError as error:
+        raise RunError(f"--join {error}") from None
+    except KeysError as error:
+        raise RunError(f"--key {error}") from None
+    with ExitStack() as stack:
+        where = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="actorlearn-node-")))
+        signals = Signals()
+        stack.callback(signals.close)
+        line = Dealer(address, own.name, own.keys)
+        stack.callback(line.close, 500)
+
+        def tell(text: str) -> None:
+            print(f"{own.name}: {text}", flush=True)
+
+        tell(f"joins {address}")
+        return Agent(line, where, patience_s, tell).run(signals, (int(line.socket.fd),))

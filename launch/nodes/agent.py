@@ -1,0 +1,268 @@
+"""The agent of a node: joins the head of a run, carries out what it is told, and tells what happens on its machine.
+
+It beats five times within a lease. The lease counts from the sending of the newest beat that the head has answered, on
+this machine's own clock, which goes on while the machine sleeps: an agent that was stopped, or is cut off, knows before
+the head does that its time is over. Then it ends its processes, and joins anew as soon as the head is reached. If it is
+killed, its processes end with it (``launch/spawning/guardian.py``).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import selectors
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Protocol
+
+from actorlearn import __version__
+from actorlearn.memory.shared import free_bytes
+from actorlearn.wire.channel import ChannelError
+from actorlearn.wire.messages import MessageError
+from launch.machine.cores import usable_cores
+from launch.machine.signals import Signals
+from launch.nodes import messages
+from launch.nodes.copies import CopyError
+from launch.nodes.messages import (
+    PROTOCOL_VERSION,
+    Alive,
+    Beat,
+    Complained,
+    End,
+    Ended,
+    Fenced,
+    Join,
+    Prepare,
+    Start,
+    TurnedAway,
+    Welcome,
+)
+from launch.nodes.outbox import Outbox
+from launch.nodes.place import Place
+from launch.nodes.stream import Numbered, Stream, StreamError
+from launch.plan.nodes import Machine
+from launch.supervision import events as ev
+from launch.topology.load import TopologyError
+
+TURN_S = 0.1
+JOIN_S = 1.0
+BEATS = 5
+"""Beats within a lease."""
+LAST_S = 10.0
+"""Longest time for sending what is left at the end of a run, in seconds."""
+MOST_MESSAGES = 1000
+
+
+class Line(Protocol):
+    """Line to the head, as ``wire.channel.Dealer``."""
+
+    def send(self, body: bytes) -> bool:
+        """Send without blocking; False when that cannot be."""
+
+    def recv(self, timeout_ms: int = 0) -> bytes | None:
+        """Return the next body, or None when none came in time."""
+
+
+def clock_s() -> float:
+    """Return seconds on a clock that nobody sets and that goes on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def machine() -> Machine:
+    """Return the resources of this machine."""
+    gpus = len([name for name in os.listdir("/dev") if name.startswith("nvidia") and name[6:].isdecimal()])
+    return Machine(cores=usable_cores(), shm_bytes=free_bytes(), gpus=gpus)
+
+
+class Epoch:
+    """One epoch: stream, outbox, lease, and the place once the head has said for what."""
+
+    def __init__(self, welcome: Welcome, sent_s: float) -> None:
+        self.number, self.run_id, self.lease_s = welcome.epoch, welcome.run_id, welcome.lease_s
+        self.stream = Stream(welcome.epoch)
+        self.outbox = Outbox(self.stream)
+        self.alive_s, self.beat_s = sent_s, 0.0
+        """Clock at which the newest answered beat was sent, and the newest one of all."""
+        self.place: Place | None = None
+        self.trouble = "nothing was prepared"
+        """Reason why there is no place."""
+        self.ending_s: float | None = None
+        """Clock at which the head ended the run."""
+
+    def close(self) -> None:
+        """End its processes."""
+        if self.place is not None:
+            self.place.close()
+
+
+class Agent:
+    """One node's agent, until the run is over or the head is gone."""
+
+    def __init__(self, line: Line, folder: Path, patience_s: float, tell: Callable[[str], None]) -> None:
+        """Join nothing yet. ``folder``: for its files; ``patience_s``: longest time without a head, then it gives up;
+        ``tell`` shows a line to a person."""
+        self._line, self._folder, self._patience_s, self._tell = line, folder, patience_s, tell
+        self._word = secrets.token_hex(8)
+        self._session, self._joined_s, self._since_s = secrets.token_hex(8), -JOIN_S, clock_s()
+        self._said = ""
+        self.epoch: Epoch | None = None
+        """The epoch in which this agent is a node; None while it is not."""
+        self.exit_status: int | None = None
+        """Exit status, once there is nothing more to do."""
+        self._selector = selectors.DefaultSelector()
+        self._turn_s = time.monotonic()
+
+    def run(self, signals: Signals, fds: tuple[int, ...] = ()) -> int:
+        """Serve until the run is over; returns the exit status. ``fds``: the line's descriptors."""
+        with ExitStack() as stack:
+            stack.callback(self.close)
+            for fd in (signals.fd, *fds):
+                self._selector.register(fd, selectors.EVENT_READ)
+            while self.exit_status is None:
+                self._selector.select(TURN_S)
+                if signals.read():
+                    self._tell("stopped: the processes of this node end")
+                    return 130
+                self.turn()
+            return self.exit_status
+
+    def close(self) -> None:
+        """End all processes."""
+        self.leave()
+        self._selector.close()
+
+    def turn(self) -> None:
+        """Hear the head, look after the processes, and tell the head."""
+        if self.epoch is not None and clock_s() - self.epoch.alive_s >= self.epoch.lease_s:
+            self._fence(f"no answer of the head for {self.epoch.lease_s:g} s")
+        for _ in range(MOST_MESSAGES):
+            if (body := self._line.recv()) is None:
+                break
+            self._hear(body)
+        if self.epoch is None:
+            self._join()
+        else:
+            self._serve(self.epoch)
+
+    # Joining ----------------------------------------------------------------------------------------------------------
+
+    def _join(self) -> None:
+        now_s = clock_s()
+        if now_s - self._since_s >= self._patience_s:
+            self._tell(f"no head for {self._patience_s:g} s: this node gives up; {self._said or 'is it running?'}")
+            self.exit_status = 1
+        elif now_s - self._joined_s >= JOIN_S:
+            self._joined_s = now_s
+            join = Join(
+                protocol=PROTOCOL_VERSION,
+                version=__version__,
+                agent=self._word,
+                session=self._session,
+                machine=machine(),
+            )
+            self._line.send(messages.encode(join))
+
+    def leave(self) -> None:
+        """End the epoch, and its processes."""
+        if self.epoch is not None:
+            self._unwatch()
+            self.epoch.close()
+        self.epoch = None
+        self._session, self._since_s = secrets.token_hex(8), clock_s()
+
+    def _fence(self, why: str) -> None:
+        self._tell(f"{why}: the processes of this node end, and it joins anew")
+        self.leave()
+
+    # Hearing ----------------------------------------------------------------------------------------------------------
+
+    def _hear(self, body: bytes) -> None:
+        try:
+            message = messages.decode(body, "agent")
+        except MessageError as error:
+            self._tell(f"not understood: {error}")
+            return
+        epoch = self.epoch
+        if isinstance(message, Welcome) and epoch is None and message.session == self._session:
+            self.epoch = Epoch(message, self._joined_s)
+            self._tell(f"joined run {message.run_id}")
+        elif isinstance(message, TurnedAway) and epoch is None and message.session == self._session:
+            if message.reason != self._said:
+                self._said = message.reason
+                self._tell(f"not let in: {message.reason}")
+            self.exit_status = 1 if message.final else self.exit_status
+        elif epoch is not None and isinstance(message, Alive | Fenced | Numbered) and message.epoch == epoch.number:
+            if isinstance(message, Alive):
+                epoch.alive_s = max(epoch.alive_s, message.sent_s)
+            elif isinstance(message, Fenced):
+                self._fence("the head has counted this node as lost, or was started anew")
+            else:
+                self._take(epoch, message)
+
+    def _take(self, epoch: Epoch, frame: Numbered) -> None:
+        try:
+            deed = epoch.stream.take(frame, time.monotonic())
+        except StreamError as error:
+            self._tell(f"not understood: {error}")
+            return
+        if deed is None:
+            return
+        try:
+            self._do(epoch, messages.decode(deed, "node"))
+        except (OSError, MessageError, CopyError, ChannelError, TopologyError) as error:
+            said = f"{type(error).__name__}: {error}"
+            self._tell(said)
+            epoch.outbox.put("", Complained(said[:8000]))
+
+    def _do(self, epoch: Epoch, deed: messages.ToNode) -> None:
+        if isinstance(deed, Prepare):
+            try:
+                epoch.place = Place(deed, epoch.run_id, self._folder, epoch.outbox)
+            except (OSError, ChannelError, TopologyError) as error:
+                epoch.trouble = str(error)
+                raise
+            for fd in epoch.place.node.fds:
+                self._selector.register(fd, selectors.EVENT_READ)
+        elif isinstance(deed, End) and epoch.place is None:
+            epoch.outbox.put("logs", Ended())
+            epoch.ending_s = clock_s()
+        elif isinstance(deed, Start) and epoch.place is None:
+            own = deed.process
+            epoch.outbox.put(own.name, ev.NotSpawned(own.name, own.incarnation, f"cannot be started: {epoch.trouble}"))
+        elif epoch.place is None:
+            raise MessageError(f"{type(deed).__name__}: {epoch.trouble}")
+        elif isinstance(deed, End):
+            self._unwatch()
+            epoch.place.end()
+            epoch.place.send_logs()
+            epoch.outbox.put("logs", Ended())
+            epoch.ending_s = clock_s()
+        else:
+            epoch.place.do(deed)
+
+    def _unwatch(self) -> None:
+        if self.epoch is None or self.epoch.place is None or self.epoch.ending_s is not None:
+            return
+        for fd in self.epoch.place.node.fds:
+            self._selector.unregister(fd)
+
+    # Telling ----------------------------------------------------------------------------------------------------------
+
+    def _serve(self, epoch: Epoch) -> None:
+        now_s, last_s = time.monotonic(), self._turn_s
+        self._turn_s = now_s
+        if epoch.place is not None and epoch.ending_s is None:
+            epoch.place.listen(now_s, gap_s=now_s - last_s if now_s - last_s > 1.0 else 0.0)
+        if clock_s() - epoch.beat_s >= epoch.lease_s / BEATS:
+            epoch.beat_s = clock_s()
+            sections = epoch.place.sections() if epoch.place and epoch.ending_s is None else []
+            self._line.send(messages.encode(Beat(epoch=epoch.number, sent_s=epoch.beat_s, sections=sections)))
+            if epoch.place is not None and epoch.ending_s is None:
+                epoch.place.send_logs()
+        epoch.outbox.pump()
+        epoch.stream.send(now_s, lambda frame: self._line.send(messages.encode(frame)))
+        if epoch.ending_s is not None and (epoch.outbox.empty or clock_s() - epoch.ending_s >= LAST_S):
+            self._tell("the run is over")
+            self.exit_status = 0

@@ -1,0 +1,109 @@
+"""Checkpoint folders copied from one machine to another: parts of files, in order, checked against the manifest.
+
+The sender reads parts when there is room to send them, from hard links, so that a folder that is removed meanwhile is
+copied whole. The receiver writes beside the folder's place, and puts it there when its manifest says it is whole.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from actorlearn.files import put_in_place
+from actorlearn.parameters.checkpoint_folders import read_manifest
+from launch.nodes.messages import PART_BYTES, Complained, Part, Whole
+from launch.supervision import events as ev
+
+LINKED, ARRIVING = "outgoing", ".arriving"
+
+
+class CopyError(ValueError):
+    """A copied folder that is not whole, or a part that cannot be taken."""
+
+
+class Outgoing:
+    """A folder on its way to another machine."""
+
+    def __init__(
+        self, run_dir: Path, folder: Path, present: Sequence[str] = (), told: ev.Received | None = None
+    ) -> None:
+        """Link the folder's files; raises OSError. ``present``, ``told``: as in `Whole`."""
+        self._name = str(folder.relative_to(run_dir))
+        self._links = run_dir / LINKED / self._name
+        shutil.rmtree(self._links, ignore_errors=True)
+        self._links.mkdir(parents=True)
+        for file in sorted(folder.iterdir()):
+            if file.is_file() and not file.name.startswith("."):
+                os.link(file, self._links / file.name)
+        self._whole = Whole(self._name, list(present), told)
+
+    def messages(self) -> Iterator[Part | Whole | Complained]:
+        """Yield the parts of all files, each read when it is asked for, and then that the folder is whole."""
+        try:
+            for path in sorted(self._links.iterdir()):
+                with path.open("rb") as file:
+                    offset = 0
+                    while (data := file.read(PART_BYTES)) or not offset:
+                        yield Part(self._name, path.name, offset, data)
+                        offset += max(1, len(data))
+            yield self._whole
+        except OSError as error:
+            yield Complained(f"{self._name} cannot be copied: {error}")
+        finally:
+            shutil.rmtree(self._links, ignore_errors=True)
+
+
+class Arriving:
+    """Folders that are arriving below the folder of a run."""
+
+    def __init__(self, run_dir: Path) -> None:
+        """Begin with none."""
+        self._run_dir = run_dir
+
+    def take(self, part: Part) -> None:
+        """Write a part; raises OSError, and CopyError for one that does not continue its file."""
+        beside = self._beside(part.folder)
+        path = beside / part.file
+        if path.parent != beside:
+            raise CopyError(f"{part.folder}: {part.file} is in a folder of its own, and checkpoints have none")
+        beside.mkdir(parents=True, exist_ok=True)
+        with path.open("ab" if part.offset else "wb") as file:
+            if file.tell() != part.offset:
+                raise CopyError(
+                    f"{part.folder}/{part.file}: a part at {part.offset}, and {file.tell()} bytes are there"
+                )
+            file.write(part.data)
+
+    def finish(self, whole: Whole) -> Path:
+        """Put a folder in its place and remove neighbours that the sender has no more; returns it.
+
+        Raises OSError or CopyError, and then the folder is as it was.
+        """
+        beside, folder = self._beside(whole.folder), self._run_dir / whole.folder
+        try:
+            read_manifest(beside)
+            put_in_place(beside, folder)
+        except (ValueError, KeyError, TypeError) as error:
+            raise CopyError(f"{whole.folder} has not arrived whole: {error}") from None
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+        for old in folder.parent.iterdir():
+            if whole.present and old.name.isdecimal() and old.name not in {folder.name, *whole.present}:
+                shutil.rmtree(old, ignore_errors=True)
+        return folder
+
+    def _beside(self, folder: str) -> Path:
+        path = self._run_dir / folder
+        if path.parts[len(self._run_dir.parts)] != "checkpoints" or not path.name.isdecimal():
+            raise CopyError(f"{folder} is no checkpoint's folder")
+        return path.with_name(f"{ARRIVING}-{path.name}")
+
+
+def steps_beside(folder: Path) -> list[str]:
+    """Return the names of a checkpoint's folder and of those beside it."""
+    with suppress(OSError):
+        return [path.name for path in folder.parent.iterdir() if path.name.isdecimal() and path.is_dir()]
+    return []

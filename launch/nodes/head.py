@@ -1,0 +1,433 @@
+"""The head of a run on several machines: admits nodes, places learners on them, and speaks for them all as one node.
+
+Every node has a name, which its key gives it, and an epoch for as long as it is not lost. A node that has not been
+heard of for its lease and half as long again is lost: by then its agent has ended its processes, or its machine has
+died. Its processes are reported as over, messages of its epoch are refused, and its agent may join in a new one.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from actorlearn import __version__
+from actorlearn.address import Ipc, Tcp
+from actorlearn.memory.progress import ROWS, progress_fields
+from actorlearn.metrics.timings import SECTIONS
+from actorlearn.parameters.checkpoint_folders import directory_of, folders, steps_of
+from actorlearn.wire.messages import MessageError, Saved
+from actorlearn.worker.roles import ROLES
+from launch.nodes import messages
+from launch.nodes.control import ControlSocket
+from launch.nodes.copies import Arriving, CopyError, Outgoing
+from launch.nodes.messages import (
+    PROTOCOL_VERSION,
+    Alive,
+    Beat,
+    Complained,
+    DropLearner,
+    DropMembers,
+    End,
+    Ended,
+    Fenced,
+    Join,
+    LogPart,
+    Part,
+    Prepare,
+    Start,
+    TurnedAway,
+    Welcome,
+    Whole,
+)
+from launch.nodes.node import Complaint, Deed
+from launch.nodes.remote import RemoteNode
+from launch.nodes.stream import Numbered, StreamError
+from launch.plan.addresses import Addresses
+from launch.plan.nodes import need_of, place_learners
+from launch.plan.plan import Plan
+from launch.plan.resumption import Resumption
+from launch.spawning.spawner import Key
+from launch.supervision import events as ev
+from launch.topology.load import TopologyError, dump
+
+MARGIN = 1.5
+"""Leases after which a node is lost; its agent has ended its processes after one."""
+MOST_MESSAGES = 1000
+END_S = 15.0
+"""Longest wait at the end of a run for the nodes to send what is left, in seconds."""
+_EPOCHS = 1 << 52
+
+Happened = ev.Event | ev.Note | Complaint
+
+
+class Door(Protocol):
+    """Socket at which agents speak, as ``wire.channel.Router``."""
+
+    address: Ipc | Tcp
+
+    @property
+    def fd(self) -> int:
+        """Descriptor that becomes readable on activity."""
+
+    def recv(self, timeout_ms: int = 0) -> tuple[str, bytes] | None:
+        """Return the next message as (peer id, body), or None when none came in time."""
+
+    def send(self, peer: str, body: bytes) -> bool:
+        """Send without blocking; False when the peer is gone or its queue is full."""
+
+    def refusals(self) -> list[str]:
+        """Return who was refused since the last call and why, a line each."""
+
+    def close(self) -> None:
+        """Close."""
+
+
+class Head:
+    """The nodes of a run, as one `Node`."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        resumption: Resumption,
+        addresses: Addresses,
+        door: Door,
+        keys: Path,
+        names: Sequence[str],
+    ) -> None:
+        """Admit those who come through ``door``; ``names`` are those with a key in ``keys``. Raises ChannelError."""
+        self._plan, self._resumption, self._addresses = plan, resumption, addresses
+        self._wanted, self._door, self._keys, self._names = plan.topology.nodes, door, keys, names
+        self._control = ControlSocket(addresses.control)
+        (sections,) = (field for field in progress_fields(len(SECTIONS)) if field.name == "section_ns")
+        self._section_ns = np.zeros(sections.shape, np.int64)
+        self._arriving = Arriving(addresses.run_dir)
+        self._need = need_of(plan.topology, plan.description)
+        self.nodes: dict[str, RemoteNode] = {}
+        """Nodes that have joined and are not lost, by name."""
+        self.placed: dict[int, str] = {}
+        """Node of each learner."""
+        self._where: dict[Key, str] = {}
+        """Node of each incarnation."""
+        self._homeless: list[Start] = []
+        """Processes to be started once a node has room for them."""
+        self._waited_s: float | None = None
+        self._begun = self._over = False
+        self._handlers: dict[type, Callable[[RemoteNode, Any], Iterator[Happened]]] = {
+            **dict.fromkeys((ev.Spawned, ev.NotSpawned, ev.Exited, ev.Received, ev.Silent, ev.Stalled), self._happened),
+            Complained: self._complained,
+            LogPart: self._log,
+            Part: self._part,
+            Whole: self._whole,
+            Ended: self._ended,
+        }
+
+    @property
+    def fds(self) -> tuple[int, ...]:
+        """Descriptors that become readable when a node or a command line speaks."""
+        return self._control.fd, self._door.fd
+
+    @property
+    def section_ns(self) -> NDArray[np.int64]:
+        """Nanoseconds [rows, sections] of all nodes' processes, as their agents have told last."""
+        return self._section_ns
+
+    # What is to be done -----------------------------------------------------------------------------------------------
+
+    def do(self, deed: Deed) -> ev.Event | None:
+        """Have an action carried out by the node that it concerns; what comes of it is told later."""
+        if isinstance(deed, ev.Answer):
+            self._control.say(deed.client, deed.reply)
+        elif isinstance(deed, Start):
+            self._start(deed)
+        elif isinstance(deed, DropMembers):
+            self._drop_members(deed)
+        elif isinstance(deed, DropLearner):
+            if node := self.nodes.get(self.placed.pop(deed.learner, "")):
+                node.do(deed, deed.learner)
+        else:
+            return self._to_process(deed)
+        return None
+
+    def _to_process(self, deed: ev.Kill | ev.ShowStack | ev.Send) -> ev.Event | None:
+        key = deed.name, deed.incarnation
+        if node := self.nodes.get(self._where.get(key, "")):
+            if start := node.living.get(key):
+                node.do(deed, start.process.learner)
+        elif isinstance(deed, ev.Kill):
+            left = [start for start in self._homeless if (start.process.name, start.process.incarnation) != key]
+            if len(left) < len(self._homeless):
+                self._homeless = left
+                return ev.Exited(*key, -deed.signal)
+        return None
+
+    def add_learners(self, learners: Collection[int]) -> None:
+        """Place learners on nodes that are there; raises TopologyError where none has room."""
+        machines = {name: node.machine for name, node in self.nodes.items()}
+        self.placed |= place_learners(learners, machines, self._need, self.placed)
+
+    def _start(self, start: Start) -> None:
+        node = self._home(start)
+        if node is None:
+            self._homeless.append(start)
+            return
+        own = start.process
+        self._where[own.name, own.incarnation] = node.name
+        if own.learner not in node.has:
+            node.has.add(own.learner)
+            if start.resume or own.learner in self._resumption.goes_on_from:
+                self._bring_checkpoints(node, own.learner)
+        node.do(start, own.learner)
+
+    def _home(self, start: Start) -> RemoteNode | None:
+        """Return the node where a process is to be: its learner's, which is placed anew if its node is lost."""
+        learner = start.process.learner
+        if ROLES.spec(start.process.role).scope == "run":
+            learner = min((known for known, name in self.placed.items() if name in self.nodes), default=learner)
+        if self.placed.get(learner) not in self.nodes:
+            self.placed.pop(learner, None)
+            try:
+                self.add_learners([learner])
+            except TopologyError:
+                return None
+        return self.nodes[self.placed[learner]]
+
+    def _bring_checkpoints(self, node: RemoteNode, learner: int) -> None:
+        """Copy a learner's checkpoints to a node, before anything else of this learner comes there."""
+        run_dir = self._addresses.run_dir
+        for folder in sorted(folders(directory_of(run_dir / "checkpoints", learner)), key=steps_of):
+            node.put(Outgoing(run_dir, folder).messages(), learner)
+
+    def _drop_members(self, deed: DropMembers) -> None:
+        """Tell each node which of its ended simulators' segments are no longer needed."""
+        by_node: dict[str, list[str]] = {}
+        for word in deed.ids:
+            name, _, incarnation = word.rpartition(".")
+            by_node.setdefault(self._where.pop((name, int(incarnation)), ""), []).append(word)
+        for name, ids in by_node.items():
+            if node := self.nodes.get(name):
+                node.outbox.put("members", DropMembers(ids))
+
+    # What happens -----------------------------------------------------------------------------------------------------
+
+    def events(self, now_s: float, gap_s: float) -> Iterator[Happened]:
+        """Yield what nodes and command lines have told, and which nodes are lost."""
+        yield from self._control.read()
+        if self._waited_s is None:
+            yield self._listens()
+        for _ in range(MOST_MESSAGES):
+            received = self._door.recv()
+            if received is None:
+                break
+            yield from self._heard(*received)
+        for refusal in self._door.refusals():
+            yield ev.Note("refused", cause=refusal)
+        for node in list(self.nodes.values()):
+            node.heard_s += gap_s
+            if time.monotonic() - node.heard_s >= MARGIN * self._wanted.lease_s:
+                yield from self._lose(node, f"nothing was heard of it for {MARGIN * self._wanted.lease_s:g} s")
+        if not self._begun:
+            yield from self._wait()
+        self._send()
+
+    def _send(self) -> None:
+        for name, node in self.nodes.items():
+            node.send(time.monotonic(), partial(self._door.send, name))
+
+    def _listens(self) -> ev.Note:
+        """Return the note of where nodes are awaited, and begin to wait for them."""
+        self._waited_s = time.monotonic()
+        reached = {"address": str(self._door.address), "keys": str(self._keys)}
+        said = f"{self._wanted.count} nodes, by: actorlearn node --join {reached['address']} --key FILE"
+        return ev.Note("awaiting", cause=f"{said}, with a key of {self._keys}", fields=reached)
+
+    def _wait(self) -> Iterator[Happened]:
+        """Begin once all nodes have joined and the learners have places."""
+        waited_s = time.monotonic() - (self._waited_s or 0.0)
+        if len(self.nodes) >= self._wanted.count:
+            self._begun = True
+            learners = sorted({p.id.learner for p in self._plan.processes if ROLES.spec(p.id.role).learns})
+            try:
+                self.add_learners([learner for learner in learners if learner not in self._resumption.left_out])
+            except TopologyError as error:
+                yield ev.CannotBegin(str(error))
+                return
+            for learner, name in self.placed.items():
+                yield ev.Note("placed", cause=f"learner {learner} on {name}", fields={"learner": learner, "node": name})
+            yield ev.Begin()
+        elif waited_s >= self._wanted.wait_s:
+            self._begun = True
+            missing = ", ".join(name for name in self._names if name not in self.nodes) or "nobody is known to come"
+            yield ev.CannotBegin(
+                f"nodes.count: {len(self.nodes)} of {self._wanted.count} nodes have joined within nodes.wait_s = "
+                f"{self._wanted.wait_s:g} s; missing: {missing}; start `actorlearn node --join "
+                f"{self._door.address}` there, or write a smaller nodes.count"
+            )
+
+    def _heard(self, peer: str, body: bytes) -> Iterator[Happened]:
+        name = peer.partition("/")[0]
+        try:
+            message = messages.decode(body, "head")
+        except MessageError as error:
+            yield Complaint(f"node {name} was not understood: {error}")
+            return
+        node = self.nodes.get(name)
+        if isinstance(message, Join):
+            yield from self._join(name, node, message)
+        elif node is None or message.epoch != node.epoch:
+            self._door.send(peer, messages.encode(Fenced(epoch=message.epoch)))
+        elif isinstance(message, Beat):
+            node.heard_s = time.monotonic()
+            self._door.send(peer, messages.encode(Alive(epoch=node.epoch, sent_s=message.sent_s)))
+            self._count(message)
+        else:
+            node.heard_s = time.monotonic()
+            yield from self._told(node, message)
+
+    def _told(self, node: RemoteNode, frame: Numbered) -> Iterator[Happened]:
+        try:
+            body = node.stream.take(frame, time.monotonic())
+            told = None if body is None else messages.decode(body, "reporter")
+        except (StreamError, MessageError) as error:
+            yield Complaint(f"node {node.name} was not understood: {error}")
+            return
+        if told is None:
+            return
+        node.follow(told)
+        try:
+            yield from self._handlers[type(told)](node, told)
+        except (OSError, CopyError) as error:
+            yield Complaint(f"node {node.name}: {error}")
+
+    def _count(self, beat: Beat) -> None:
+        width = self._section_ns.shape[1]
+        for row, spent in beat.sections:
+            if row < ROWS and len(spent) == width and all(0 <= ns < 1 << 62 for ns in spent):
+                self._section_ns[row] = spent
+
+    # Nodes come and go ------------------------------------------------------------------------------------------------
+
+    def _join(self, name: str, node: RemoteNode | None, join: Join) -> Iterator[Happened]:
+        if reason := _mismatch(join):
+            turned = TurnedAway(session=join.session, reason=reason, final=True)
+            self._door.send(name, messages.encode(turned))
+            return
+        if node is not None and node.join.session != join.session:
+            if node.join.agent != join.agent:
+                said = f"a node {name} is in this run already; if it has died, wait until its lease of "
+                said += f"{self._wanted.lease_s:g} s is over, or give this one a key of its own"
+                self._door.send(name, messages.encode(TurnedAway(session=join.session, reason=said, final=False)))
+                return
+            yield from self._lose(node, "its agent has ended all processes")
+            node = None
+        if node is None:
+            epoch = secrets.randbelow(_EPOCHS)
+            node = self.nodes[name] = RemoteNode(name, join, epoch, time.monotonic())
+            node.outbox.put("learner-0", self._prepare())
+            node.outbox.pump()  # ahead of all other lanes
+            cores, gpus = node.machine.cores, node.machine.gpus
+            said = f"node {name} with {cores:g} cores" + (f" and {gpus} GPUs" if gpus else "")
+            yield ev.Note("joined", cause=said, fields={"node": name, **msgspec.to_builtins(node.machine)})
+        lease_s = self._wanted.lease_s
+        welcome = Welcome(session=join.session, run_id=self._addresses.run_id, epoch=node.epoch, lease_s=lease_s)
+        self._door.send(name, messages.encode(welcome))
+        homeless, self._homeless = self._homeless, []
+        for start in homeless:
+            self._start(start)
+
+    def _prepare(self) -> Prepare:
+        plan, resumption = self._plan, self._resumption
+        run_dir = self._addresses.run_dir
+        return Prepare(
+            dump(plan.topology),
+            plan.description,
+            plan.exact,
+            time.monotonic() - resumption.began_s,
+            resumption.resumed,
+            resumption.env_steps,
+            {learner: str(path.relative_to(run_dir)) for learner, path in resumption.goes_on_from.items()},
+        )
+
+    def _lose(self, node: RemoteNode, why: str) -> Iterator[Happened]:
+        """Give a node up, with all that lives there."""
+        del self.nodes[node.name]
+        self._door.send(node.name, messages.encode(Fenced(epoch=node.epoch)))
+        processes = tuple(node.living)
+        yield ev.Note("lost", cause=f"node {node.name}: {why}", fields={"node": node.name})
+        yield ev.Lost(node.name, processes, self._wanted.lost == "elsewhere")
+
+    # What nodes tell --------------------------------------------------------------------------------------------------
+
+    def _happened(self, node: RemoteNode, event: ev.Event) -> Iterator[Happened]:
+        if isinstance(event, ev.Spawned):
+            event = msgspec.structs.replace(event, node=node.name)
+        yield event
+
+    def _complained(self, node: RemoteNode, told: Complained) -> Iterator[Happened]:
+        yield Complaint(f"node {node.name}: {told.said}")
+
+    def _log(self, _node: RemoteNode, part: LogPart) -> Iterator[Happened]:
+        path = self._addresses.run_dir / "logs" / Path(part.file).name
+        with path.open("ab") as file:
+            file.write(part.data)
+        yield from ()
+
+    def _part(self, _node: RemoteNode, part: Part) -> Iterator[Happened]:
+        self._arriving.take(part)
+        yield from ()
+
+    def _whole(self, _node: RemoteNode, whole: Whole) -> Iterator[Happened]:
+        """Put a checkpoint in its place, and only then tell that it was saved."""
+        path = self._arriving.finish(whole)
+        if whole.told is not None and isinstance(whole.told.message, Saved):
+            saved = msgspec.structs.replace(whole.told.message, path=str(path))
+            yield msgspec.structs.replace(whole.told, message=saved)
+
+    def _ended(self, node: RemoteNode, _ended: Ended) -> Iterator[Happened]:
+        node.ended = True
+        yield from ()
+
+    # The end ----------------------------------------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """Have all nodes end their processes and send what is left, and wait for that, END_S at most."""
+        if self._over:
+            return
+        self._over = True
+        for node in self.nodes.values():
+            node.outbox.put("learner-0", End())
+        deadline_s = time.monotonic() + END_S
+        while any(not node.ended for node in self.nodes.values()) and time.monotonic() < deadline_s:
+            self._send()
+            received = self._door.recv(20)
+            for _ in self._heard(*received) if received else ():
+                pass
+            for node in list(self.nodes.values()):
+                if time.monotonic() - node.heard_s >= MARGIN * self._wanted.lease_s:
+                    del self.nodes[node.name]
+        for _ in range(3):  # acknowledgements, without which agents would wait
+            self._send()
+            self._door.recv(10)
+
+    def close(self) -> None:
+        """End all processes, and close the sockets."""
+        self.end()
+        self._door.close()
+        self._control.close()
+
+
+def _mismatch(join: Join) -> str:
+    """Return why an agent cannot be of this run; empty when it can."""
+    if join.protocol != PROTOCOL_VERSION or join.version != __version__:
+        return (
+            f"the node speaks protocol {join.protocol} of version {join.version}, the head protocol {PROTOCOL_VERSION} "
+            f"of version {__version__}; install the same version on all machines"
+        )
+    return ""

@@ -1,0 +1,219 @@
+"""Every message between the head of a run and the agents of its nodes, and how it is put into bytes.
+
+==========  ==========  ============================================================================================
+from        to          messages
+==========  ==========  ============================================================================================
+agent       head        Join, Beat; numbered (`stream.py`): what its node tells (`ToHead`)
+head        agent       Welcome, TurnedAway, Alive, Fenced; numbered: what its node is to do (`ToNode`)
+==========  ==========  ============================================================================================
+
+Everything is decoded against closed unions. A numbered message arrives exactly once and in order within a node epoch;
+the others may be lost or repeated, and are sent again until they are answered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from actorlearn.envs.specs import ENVIRONMENTS
+from actorlearn.registry import decode_settings, open_to
+from actorlearn.wire.identity import Count, Name, ProcessId
+from actorlearn.wire.messages import LIMIT_BYTES, Message, MessageError, Text, brief
+from launch.nodes.stream import Numbered
+from launch.plan.nodes import Machine
+from launch.plan.probe import Description
+from launch.supervision import events as ev
+from launch.supervision.events import Told
+
+if TYPE_CHECKING:
+    from actorlearn.envs.specs import EnvSettings as Env
+else:
+    Env = open_to(ENVIRONMENTS)
+
+PROTOCOL_VERSION = 1
+"""Raised whenever a struct below changes; an agent and a head of different versions refuse one another."""
+
+PART_BYTES = 128 * 1024
+"""Most bytes of a file in one message."""
+MOST_ROWS = 256
+MOST_DROPPED = 256
+_TOPOLOGY_CHARACTERS = 200_000
+
+FilePath = Annotated[
+    str, Meta(pattern=r"^(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/)*[A-Za-z0-9_-][A-Za-z0-9._-]*$", max_length=255)
+]
+"""Path below the folder of a run, without hidden names."""
+
+
+class Join(Message, frozen=True):
+    """An agent wants to be a node of the run; repeated until it is answered."""
+
+    protocol: int
+    version: Name
+    agent: Name
+    """Random word of this agent."""
+    session: Name
+    """Random word of this attempt: another one than before when the agent has ended all processes."""
+    machine: Machine
+
+
+class Welcome(Message, frozen=True):
+    """The agent of this session is a node of the run in this epoch."""
+
+    session: Name
+    run_id: Name
+    epoch: Count
+    lease_s: float
+
+
+class TurnedAway(Message, frozen=True):
+    """The agent of this session is not let in."""
+
+    session: Name
+    reason: Text
+    final: bool
+    """Whether it is no use to try again."""
+
+
+class Beat(Message, frozen=True):
+    """An agent is alive."""
+
+    epoch: Count
+    sent_s: float
+    """The agent's own clock, which the answer repeats."""
+    sections: Annotated[list[tuple[Count, list[int]]], Meta(max_length=MOST_ROWS)] = msgspec.field(default_factory=list)
+    """Rows of living processes, with the nanoseconds that each has spent in each section."""
+
+
+class Alive(Message, frozen=True):
+    """Answer to a Beat: the lease counts from ``sent_s``."""
+
+    epoch: Count
+    sent_s: float
+
+
+class Fenced(Message, frozen=True):
+    """The epoch is over: the agent must end its processes, and may join anew."""
+
+    epoch: Count
+
+
+class Prepare(Told, frozen=True):
+    """Make folder, memory and sockets for the processes of this run; first message of an epoch."""
+
+    topology: Annotated[str, Meta(max_length=_TOPOLOGY_CHARACTERS)]
+    description: Description
+    exact: bool
+    elapsed_s: float
+    """Seconds since the run's time zero."""
+    resumed: bool = False
+    env_steps: Count = 0
+    goes_on_from: dict[int, FilePath] = msgspec.field(default_factory=dict)
+    """Learner -> checkpoint from which its simulators continue exactly."""
+
+
+class Start(Told, frozen=True):
+    """Start an incarnation of a process; answered by Spawned or NotSpawned."""
+
+    process: ProcessId
+    index: Annotated[int, Meta(ge=0, lt=MOST_ROWS)]
+    """Row in the progress segment."""
+    resume: bool = False
+    """Whether a trainer starts from the newest checkpoint."""
+    env: Env | None = None
+    """A simulator's environment, where it is not the topology's."""
+
+
+class DropMembers(Told, frozen=True):
+    """Remove the segments of these ended simulators, which trainers no longer need."""
+
+    ids: Annotated[list[Name], Meta(max_length=MOST_DROPPED)]
+    """Ids on sockets, one for each incarnation."""
+
+
+class DropLearner(Told, frozen=True):
+    """Remove the segments of a learner that has left for good."""
+
+    learner: Count
+
+
+class End(Told, frozen=True):
+    """End all processes and leave: the run is over; answered by Ended."""
+
+
+class Ended(Told, frozen=True):
+    """All processes of the node have ended, and everything that they left has been sent."""
+
+
+class Part(Told, frozen=True):
+    """Part of a file of a folder that is being copied."""
+
+    folder: FilePath
+    file: FilePath
+    offset: Count
+    data: Annotated[bytes, Meta(max_length=PART_BYTES)]
+
+
+class Whole(Told, frozen=True):
+    """All files of a folder have been sent; of its neighbours these are still there."""
+
+    folder: FilePath
+    present: Annotated[list[Name], Meta(max_length=100_001)] = msgspec.field(default_factory=list)
+    told: ev.Received | None = None
+    """Message of a process that was held back until the folder was copied."""
+
+
+class LogPart(Told, frozen=True):
+    """Lines that processes have written to a log."""
+
+    file: FilePath
+    data: Annotated[bytes, Meta(max_length=PART_BYTES)]
+
+
+class Complained(Told, frozen=True):
+    """Something that the node did not understand, and has no other effect than to be reported."""
+
+    said: Text
+
+
+ToHead = (
+    ev.Spawned
+    | ev.NotSpawned
+    | ev.Exited
+    | ev.Received
+    | ev.Silent
+    | ev.Stalled
+    | Part
+    | Whole
+    | LogPart
+    | Complained
+    | Ended
+)
+ToNode = Prepare | Start | ev.Kill | ev.ShowStack | ev.Send | DropMembers | DropLearner | Part | Whole | End
+
+_encoder = msgspec.msgpack.Encoder()
+_decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {
+    "head": msgspec.msgpack.Decoder(Join | Beat | Numbered),
+    "agent": msgspec.msgpack.Decoder(Welcome | TurnedAway | Alive | Fenced | Numbered),
+    "reporter": msgspec.msgpack.Decoder(ToHead),
+    "node": msgspec.msgpack.Decoder(ToNode, dec_hook=decode_settings),
+}
+
+
+def encode(message: Message | Told) -> bytes:
+    """Encode a message; raises MessageError when it exceeds LIMIT_BYTES."""
+    data = _encoder.encode(message)
+    if len(data) > LIMIT_BYTES + 1024:
+        raise MessageError(f"{type(message).__name__} of {len(data)} bytes: at most {LIMIT_BYTES}; send less at a time")
+    return data
+
+
+def decode(data: bytes, receiver: str) -> Any:
+    """Decode a message for head or agent, or the body of a numbered one for reporter or node; raises MessageError."""
+    try:
+        return _decoders[receiver].decode(data)
+    except (ValueError, RecursionError) as error:
+        raise MessageError(f"no message for the {receiver}: {brief(str(error), 500)}") from None

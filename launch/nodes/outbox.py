@@ -1,0 +1,65 @@
+"""Messages of one end of a stream that still wait for their turn, in lanes that are sent in turn.
+
+Within a lane the order is kept, so a message behind the copy of a checkpoint waits for its end; other lanes do not.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from launch.nodes.messages import encode
+from launch.nodes.stream import Stream
+from launch.supervision import events as ev
+from launch.supervision.events import Told
+
+MOST_AHEAD = 32
+"""Messages that are given to the stream before they are acknowledged."""
+
+
+class Outbox:
+    """Messages, and copies that make their messages when these are sent."""
+
+    def __init__(self, stream: Stream) -> None:
+        """Begin with none."""
+        self._stream = stream
+        self._lanes: dict[str, deque[Told | Iterator[Told]]] = {}
+
+    @property
+    def empty(self) -> bool:
+        """Whether everything has been sent, and acknowledged."""
+        return not self._lanes and not self._stream.waiting
+
+    def put(self, lane: str, message: Told | Iterator[Told]) -> None:
+        """Add a message to a lane; one to a process replaces an earlier one to it that has not been sent."""
+        waiting = self._lanes.get(lane, deque())
+        if isinstance(message, ev.Send):
+            key = message.name, message.incarnation
+            waiting = deque(m for m in waiting if not (isinstance(m, ev.Send) and (m.name, m.incarnation) == key))
+        waiting.append(message)
+        self._lanes[lane] = waiting
+
+    def pump(self) -> None:
+        """Give the stream what it has room for, from one lane after the other."""
+        room = MOST_AHEAD - len(self._stream.waiting)
+        while room > 0 and self._lanes:
+            for lane in list(self._lanes):
+                message = self._next(lane)
+                if message is not None:
+                    self._stream.put(encode(message))
+                    room -= 1
+
+    def _next(self, lane: str) -> Told | None:
+        """Take the next message from a lane; None where that was the end of a copy."""
+        waiting = self._lanes[lane]
+        first = waiting[0]
+        if isinstance(first, Told):
+            waiting.popleft()
+            message: Told | None = first
+        else:
+            message = next(first, None)
+            if message is None:
+                waiting.popleft()
+        if not waiting:
+            del self._lanes[lane]
+        return message

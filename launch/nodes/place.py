@@ -1,0 +1,155 @@
+"""The place of a run on a node's machine: a folder, shared memory and sockets for one epoch, all removed at its end.
+
+A node has folders of its own, so several nodes may be on one machine, and an epoch never meets what an earlier one has
+left.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from actorlearn.memory.owned import OwnedDirectory, name_of
+from actorlearn.memory.shared import SHM_ROOT, reserve
+from actorlearn.wire.messages import Reply, Saved
+from launch.machine.cores import in_turn
+from launch.machine.folders import runtime_root, sweep_all
+from launch.nodes.copies import Arriving, Outgoing, steps_beside
+from launch.nodes.local import LocalNode
+from launch.nodes.messages import PART_BYTES, Complained, DropLearner, LogPart, Part, Prepare, Start, Whole
+from launch.nodes.node import Complaint, Deed
+from launch.nodes.outbox import Outbox
+from launch.nodes.segments import Segments
+from launch.plan.addresses import FOLDERS, Addresses
+from launch.plan.placement import place
+from launch.plan.resumption import Resumption
+from launch.plan.roles import Briefing
+from launch.spawning.local import LocalSpawner
+from launch.supervision import events as ev
+from launch.topology.load import parse
+
+MOST_LOG_PARTS = 4
+"""Parts of one log that are sent at a time; what a log has more than that is left out, but for its end."""
+_LEFT_OUT = b"\n[... %d bytes are left out: they are in the log on the node]\n"
+
+
+class Place:
+    """One epoch of a node, from Prepare to its end."""
+
+    def __init__(self, prepare: Prepare, run_id: str, folder: Path, outbox: Outbox) -> None:
+        """Make everything that processes need; raises OSError, TopologyError or ChannelError, with nothing left."""
+        own = secrets.token_hex(6)
+        self._outbox = outbox
+        self._run_dir = folder.absolute() / f"{run_id}-{own}"
+        self._logged: dict[Path, int] = {}
+        """Bytes of each log that have been sent."""
+        addresses = self.addresses = Addresses(
+            run_id, self._run_dir, SHM_ROOT / name_of(own), runtime_root() / name_of(own)
+        )
+        topology = parse(prepare.topology)
+        goes_on_from = {learner: self._run_dir / path for learner, path in prepare.goes_on_from.items()}
+        resumption = Resumption(
+            began_s=time.monotonic() - prepare.elapsed_s,
+            resumed=prepare.resumed,
+            env_steps=prepare.env_steps,
+            goes_on_from=goes_on_from,
+        )
+        placement = place(topology, in_turn())
+        briefing = Briefing(topology, prepare.description, prepare.exact, addresses, placement, resumption)
+        with ExitStack() as stack:
+            sweep_all()
+            for name in FOLDERS:
+                (self._run_dir / name).mkdir(parents=True)
+            stack.callback(reserve(own, 0).close)
+            self._segments = Segments(topology, prepare.description, addresses)
+            stack.callback(OwnedDirectory.create(addresses.sockets).close)
+            self.node = LocalNode(briefing, self._segments, LocalSpawner(self._run_dir / "logs", own))
+            stack.callback(self.node.close)
+            self._stack = stack.pop_all()
+        self._learners: set[int] = set()
+        self._goes_on_from = goes_on_from
+        self._arriving = Arriving(self._run_dir)
+
+    def do(self, deed: Deed | Part | Whole) -> None:
+        """Carry out what the head wants; what comes of it goes into the outbox."""
+        if isinstance(deed, Part):
+            self._arriving.take(deed)
+        elif isinstance(deed, Whole):
+            self._arriving.finish(deed)
+        else:
+            if isinstance(deed, DropLearner):
+                self._learners.discard(deed.learner)
+            came_of_it = self._start(deed) if isinstance(deed, Start) else self.node.do(deed)
+            if isinstance(came_of_it, ev.Spawned | ev.NotSpawned):
+                self._outbox.put(came_of_it.name, came_of_it)
+
+    def listen(self, now_s: float, gap_s: float) -> None:
+        """Put what has happened into the outbox."""
+        for event in self.node.events(now_s, gap_s):
+            if isinstance(event, ev.Asked):
+                said = "this is a node of a run; ask at its head, where `actorlearn run` was called"
+                self.node.do(ev.Answer(event.client, Reply(ok=False, text=said)))
+            elif isinstance(event, Complaint):
+                self._outbox.put("", Complained(event.said))
+            elif isinstance(event, ev.Received) and isinstance(event.message, Saved):
+                self._copy(event, event.message)
+            elif isinstance(event, ev.Spawned | ev.NotSpawned | ev.Exited | ev.Received | ev.Silent | ev.Stalled):
+                self._outbox.put(event.name, event)
+
+    def send_logs(self) -> None:
+        """Put what processes have written to their logs since the last call into the outbox."""
+        for path in sorted((self._run_dir / "logs").glob("*.log")):
+            for data in self._new_lines(path):
+                self._outbox.put("logs", LogPart(path.name, data))
+
+    def sections(self) -> list[tuple[int, list[int]]]:
+        """Return the rows of living processes, with the nanoseconds that each has spent in each section."""
+        return [(row, self.node.section_ns[row].tolist()) for row in self.node.rows]
+
+    def end(self) -> None:
+        """End all processes; logs and checkpoints are still there."""
+        self.node.end()
+
+    def close(self) -> None:
+        """End all processes and remove memory and sockets."""
+        self._stack.close()
+
+    def _start(self, start: Start) -> ev.Event | None:
+        """Start a process; a learner's segments are made with the first of its processes."""
+        own = start.process
+        try:
+            if own.learner not in self._learners:
+                if own.incarnation:  # it was elsewhere before, and has newer checkpoints
+                    self._goes_on_from.pop(own.learner, None)
+                self._segments.create_learners([own.learner])
+                self._learners.add(own.learner)
+        except OSError as error:
+            return ev.NotSpawned(own.name, own.incarnation, f"cannot be started: {error}")
+        return self.node.do(start)
+
+    def _copy(self, event: ev.Received, saved: Saved) -> None:
+        """Have a checkpoint copied to the head, which then hears of it, and after it of what its trainer says."""
+        folder = Path(saved.path)
+        try:
+            copy = Outgoing(self._run_dir, folder, steps_beside(folder), event)
+        except (OSError, ValueError) as error:
+            self._outbox.put(event.name, Complained(f"{saved.path} cannot be copied: {error}"))
+        else:
+            self._outbox.put(event.name, copy.messages())
+
+    def _new_lines(self, path: Path) -> Iterator[bytes]:
+        sent = self._logged.get(path, 0)
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size - sent > MOST_LOG_PARTS * PART_BYTES:
+                yield _LEFT_OUT % (size - sent - PART_BYTES)
+                sent = size - PART_BYTES
+            file.seek(sent)
+            while data := file.read(min(PART_BYTES, size - sent)):
+                sent += len(data)
+                yield data
+        self._logged[path] = sent

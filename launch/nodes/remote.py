@@ -1,0 +1,70 @@
+"""A node at the head of its run: what has been sent to its agent and what lives there, in one epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from launch.nodes import messages
+from launch.nodes.messages import DropLearner, DropMembers, Join, Start
+from launch.nodes.outbox import Outbox
+from launch.nodes.stream import Numbered, Stream
+from launch.plan.nodes import Machine
+from launch.spawning.spawner import Key
+from launch.supervision import events as ev
+from launch.supervision.events import Told
+
+OPENING = "opening"
+"""Lane of what precedes everything else."""
+
+
+@dataclass
+class RemoteNode:
+    """One node from its welcome until it leaves or is lost."""
+
+    name: str
+    """Name of its key."""
+    join: Join
+    epoch: int
+    heard_s: float
+    """Clock of the head at which something came from it last."""
+    living: dict[Key, Start] = field(default_factory=dict)
+    """Incarnations that were to be started there, and whose ends have not been heard of."""
+    has: set[int] = field(default_factory=set)
+    """Learners whose checkpoints are there."""
+    ended: bool = False
+    """Whether it has said that the run is over for it."""
+
+    def __post_init__(self) -> None:
+        """Begin its stream."""
+        self.stream = Stream(self.epoch)
+        self.outbox = Outbox(self.stream)
+
+    @property
+    def machine(self) -> Machine:
+        """Resources of its machine."""
+        return self.join.machine
+
+    def put(self, message: Told | Iterator[Told], learner: int) -> None:
+        """Send a message behind those about the same learner."""
+        self.outbox.put(f"learner-{learner}", message)
+
+    def do(self, deed: Start | ev.Kill | ev.ShowStack | ev.Send | DropMembers | DropLearner, learner: int) -> None:
+        """Have an action carried out."""
+        if isinstance(deed, Start):
+            self.living[deed.process.name, deed.process.incarnation] = deed
+        self.put(deed, learner)
+
+    def follow(self, event: Told) -> None:
+        """Record what lives there."""
+        if isinstance(event, ev.Exited | ev.NotSpawned):
+            self.living.pop((event.name, event.incarnation), None)
+
+    def send(self, now_s: float, send: Callable[[bytes], bool]) -> None:
+        """Send what is due."""
+
+        def frame(numbered: Numbered) -> bool:
+            return send(messages.encode(numbered))
+
+        self.outbox.pump()
+        self.stream.send(now_s, frame)

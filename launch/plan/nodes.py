@@ -1,0 +1,79 @@
+"""Placement of learners on nodes, by cores, memory and GPUs. Pure.
+
+A learner is never divided: its trainer, inference servers and simulators are on one node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from actorlearn.memory.rollout import block_fields
+from actorlearn.memory.shared import segment_bytes
+from actorlearn.wire.identity import Count
+from actorlearn.worker.roles import ROLES
+from launch.plan.probe import Description
+from launch.plan.role_plans import count_of, plan_of
+from launch.plan.segments import block_shape, learner_segments
+from launch.topology.load import Topology, TopologyError
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Resources of a node."""
+
+    cores: Annotated[float, Meta(gt=0, le=65_536)]
+    """Cores' worth of processor time."""
+    shm_bytes: Count
+    """Free shared memory before any learner is placed."""
+    gpus: Annotated[int, Meta(ge=0, le=4_096)] = 0
+
+
+class Need(msgspec.Struct, frozen=True, kw_only=True):
+    """Resources that each learner takes; of cores more may be asked for than there are."""
+
+    cores: float
+    shm_bytes: int
+    gpus: int
+
+
+def need_of(topology: Topology, description: Description) -> Need:
+    """Return what each learner of a topology takes."""
+    roles = [role for role in ROLES.specs() if role.scope == "learner"]
+    counts = {role.name: count_of(role, topology) for role in roles}
+    segments = [fields for fields, _ in learner_segments(topology, description).values()]
+    blocks = topology.simulators.count * segment_bytes(block_fields(block_shape(topology, description)))
+    return Need(
+        cores=sum(counts[role.name] * plan_of(role).threads(topology) for role in roles),
+        shm_bytes=blocks + sum(map(segment_bytes, segments)),
+        gpus=int(any(counts[role.name] and plan_of(role).device(topology) != "cpu" for role in roles)),
+    )
+
+
+def place_learners(
+    learners: Iterable[int], machines: Mapping[str, Machine], need: Need, placed: Mapping[int, str]
+) -> dict[int, str]:
+    """Return the node of each of these learners; ``placed``: where others are already.
+
+    Each goes where the most cores are left for it, of equal nodes to the first by name. Raises TopologyError where no
+    node has the memory or the GPU that it needs.
+    """
+    found: dict[int, str] = {}
+    for learner in learners:
+        there = [*placed.values(), *found.values()]
+        fitting = [name for name in sorted(machines) if _fits(machines[name], need, there.count(name))]
+        if not fitting:
+            what = f"{need.shm_bytes >> 20} MiB of shared memory" + (f" and {need.gpus} GPU" if need.gpus else "")
+            raise TopologyError(
+                f"learner {learner} needs {what}, and no node has that left ({', '.join(sorted(machines)) or 'none'} "
+                "joined); add a node, or write less simulators.envs, algorithm.horizon or replay.capacity_steps"
+            )
+        found[learner] = max(fitting, key=lambda name: machines[name].cores - need.cores * there.count(name))
+    return found
+
+
+def _fits(machine: Machine, need: Need, there: int) -> bool:
+    """Whether a machine with so many learners has room for one more."""
+    return need.shm_bytes * (there + 1) <= machine.shm_bytes and need.gpus * (there + 1) <= machine.gpus

@@ -1,0 +1,148 @@
+"""A head and its agents in this process: lines that a test may cut, a clock that it sets, processes that are none."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actorlearn.address import Ipc, Tcp
+from actorlearn.wire.messages import Hello
+from launch.nodes import agent as agents
+from launch.nodes import place
+from launch.nodes.agent import Agent
+from launch.nodes.head import Head
+from launch.nodes.node import Complaint
+from launch.plan.plan import Plan
+from launch.runtime.workspace import Workspace
+from launch.supervision import events as ev
+from launch.topology.load import parse
+from tests.launch.opened import opened
+from tests.launch.runtime.no_processes import NoProcesses
+
+
+class Lines:
+    """The head's door, with a line to each agent."""
+
+    address: Ipc | Tcp = Tcp("127.0.0.1", 5555)
+    fd = -1
+
+    def __init__(self) -> None:
+        self.arrived: deque[tuple[str, bytes]] = deque()
+        self.lines: dict[str, Line] = {}
+        self.cut: set[str] = set()
+        """Nodes whose lines lose everything."""
+
+    def recv(self, timeout_ms: int = 0) -> tuple[str, bytes] | None:
+        return self.arrived.popleft() if self.arrived else None
+
+    def send(self, peer: str, body: bytes) -> bool:
+        if peer not in self.cut:
+            self.lines[peer].arrived.append(body)
+        return True
+
+    def refusals(self) -> list[str]:
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+class Line:
+    """An agent's end."""
+
+    def __init__(self, lines: Lines, name: str) -> None:
+        self.arrived: deque[bytes] = deque()
+        self._lines, self._name = lines, name
+        lines.lines[name] = self
+
+    def send(self, body: bytes) -> bool:
+        if self._name not in self._lines.cut:
+            self._lines.arrived.append((self._name, body))
+        return True
+
+    def recv(self, timeout_ms: int = 0) -> bytes | None:
+        return self.arrived.popleft() if self.arrived else None
+
+
+class Cluster:
+    """A run on several nodes, before its supervisor."""
+
+    def __init__(self, head: Head, lines: Lines, plan: Plan, workspace: Workspace, folder: Path) -> None:
+        self.head, self.lines, self.plan, self.workspace = head, lines, plan, workspace
+        self.agents: dict[str, Agent] = {}
+        self.told: dict[str, list[str]] = {}
+        self.stopped: set[str] = set()
+        """Agents that do nothing."""
+        self.events: list[ev.Event | ev.Note | Complaint] = []
+        self.now_s = 1000.0
+        self._folder = folder
+
+    def agent(self, name: str) -> Agent:
+        """Start an agent, which joins with the next turn."""
+        said = self.told[name] = []
+        if name in self.agents:
+            self.agents[name].close()  # as its machine would: without a word
+        made = self.agents[name] = Agent(Line(self.lines, name), self._folder / name, 300.0, said.append)
+        return made
+
+    def close(self) -> None:
+        """End everything, without waiting."""
+        self.head.nodes.clear()
+        self.head.close()
+        for agent in self.agents.values():
+            agent.close()
+
+    def turn(self, times: int = 1, seconds: float = 0.1) -> list[Any]:
+        """Let everybody do something; returns what the head has told."""
+        before = len(self.events)
+        for _ in range(times):
+            self.now_s += seconds
+            for name, agent in self.agents.items():
+                if name not in self.stopped:
+                    agent.turn()
+            self.events += self.head.events(self.now_s, 0.0)
+        return self.events[before:]
+
+    def of(self, kind: type) -> list[Any]:
+        """Events of a type so far."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def notes(self) -> list[str]:
+        return [note.kind for note in self.of(ev.Note)]
+
+    def begin(self, *names: str) -> None:
+        """Have these join, and the run begin."""
+        for name in names:
+            self.agent(name)
+        self.turn(4)
+        assert self.of(ev.Begin), self.events
+
+
+@contextmanager
+def cluster(folder: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> Iterator[Cluster]:
+    """A head that listens, for a run of two learners that do not exchange, unless it is told otherwise."""
+    keys = ["mode=gossip", "learners.count=2", "simulators.count=1", "nodes.count=2", *overrides]
+    topology = parse("env: {id: CartPole-v1}", keys)
+    monkeypatch.setattr(place, "LocalSpawner", NoProcesses)
+    with ExitStack() as stack:
+        plan, resumption, workspace = stack.enter_context(opened(folder / "run", topology))
+        lines = Lines()
+        head = Head(plan, resumption, workspace.addresses, lines, folder / "keys", ["node-0", "node-1"])
+        made = Cluster(head, lines, plan, workspace, folder)
+        monkeypatch.setattr(agents, "clock_s", lambda: made.now_s)
+        monkeypatch.setattr(time, "monotonic", lambda: made.now_s)
+        monkeypatch.setattr(agents, "usable_cores", lambda: 4.0)
+        stack.callback(made.close)
+        yield made
+
+
+def hello(made: Cluster, process: Any) -> Hello:
+    """What a process says first."""
+    run_id = made.workspace.addresses.run_id
+    return Hello(id=process, pid=1, run_id=run_id, protocol=0, version="0", shape={})

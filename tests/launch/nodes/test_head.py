@@ -1,0 +1,246 @@
+"""A head and its agents: who joins, who is lost, what is started where, and that nothing is lost or told twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from actorlearn.parameters.checkpoint_folders import read_manifest, seal
+from actorlearn.wire.channel import Dealer
+from actorlearn.wire.identity import ProcessId
+from actorlearn.wire.messages import Saved, encode
+from launch.nodes.messages import DropLearner, Start
+from launch.supervision import events as ev
+from tests.launch.nodes.lines import Cluster, cluster
+
+TRAINER = {learner: ProcessId("trainer", learner, learner) for learner in (0, 1)}
+
+
+def start(made: Cluster, learner: int, incarnation: int = 0, resume: bool = False) -> ProcessId:
+    """Have a trainer started."""
+    own = TRAINER[learner].again(incarnation)
+    made.head.do(Start(own, learner, resume))
+    return own
+
+
+def say(made: Cluster, name: str, own: ProcessId, message: object) -> None:
+    """Have a process of a node say something on its control socket."""
+    epoch = made.agents[name].epoch
+    assert epoch and epoch.place
+    dealer = Dealer(epoch.place.addresses.control, own.socket_id)
+    assert dealer.send(encode(message))  # type: ignore[arg-type]
+    for _ in range(2000):
+        made.turn(seconds=0.001)
+        if any(event.message == message or isinstance(message, Saved) for event in made.of(ev.Received)):
+            break
+    dealer.close()
+
+
+def checkpoint(folder: Path, text: str = "weights") -> Path:
+    """A whole checkpoint in one file."""
+    folder.mkdir(parents=True)
+    (folder / "weights.bin").write_text(text)
+    seal(folder, int(folder.name), {})
+    return folder
+
+
+def test_a_run_begins_when_all_nodes_have_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.agent("node-0")
+        made.turn(5)
+        assert made.notes() == ["awaiting", "joined"] and not made.of(ev.Begin)
+        made.agent("node-1")
+        made.turn(3)
+        assert made.of(ev.Begin) and made.head.placed == {0: "node-0", 1: "node-1"}
+
+
+def test_who_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(tmp_path, monkeypatch, "nodes.wait_s=60") as made:
+        made.agent("node-0")
+        made.turn(1100)
+        (refused,) = made.of(ev.CannotBegin)
+        assert "1 of 2 nodes have joined" in refused.reason and "missing: node-1" in refused.reason
+
+
+def test_processes_are_started_where_their_learners_are_and_their_ends_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        for learner in (0, 1):
+            start(made, learner)
+        made.turn(3)
+        assert {(event.name, event.node) for event in made.of(ev.Spawned)} == {
+            ("trainer-0", "node-0"),
+            ("trainer-1", "node-1"),
+        }
+        made.head.do(ev.Kill("trainer-1", 0, 9))
+        made.turn(3)
+        assert made.of(ev.Exited) == [ev.Exited("trainer-1", 0, -9)]
+        assert not made.head.nodes["node-1"].living
+
+
+def test_a_cut_shorter_than_the_lease_loses_nothing_and_repeats_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        start(made, 1)
+        made.turn(3)
+        made.lines.cut.add("node-1")
+        made.head.do(ev.Kill("trainer-1", 0, 9))
+        made.turn(70)  # 7 of 10 s
+        assert not made.of(ev.Exited) and made.agents["node-1"].epoch
+        made.lines.cut.clear()
+        made.turn(60)
+        assert made.of(ev.Exited) == [ev.Exited("trainer-1", 0, -9)]
+        assert not made.of(ev.Lost)
+
+
+def test_a_node_that_is_cut_off_for_long_ends_its_processes_before_they_are_started_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        start(made, 1)
+        made.turn(3)
+        made.lines.cut.add("node-1")
+        while not made.of(ev.Lost):
+            over = made.agents["node-1"].epoch is None
+            made.turn()
+        assert over, "its processes were alive when they were counted as over"
+        assert made.of(ev.Lost) == [ev.Lost("node-1", (("trainer-1", 0),), True)]
+        start(made, 1, 1)
+        made.turn(3)
+        assert made.of(ev.Spawned)[-1].node == "node-0"
+        made.lines.cut.clear()
+        made.turn(20)
+        assert made.notes().count("joined") == 3 and set(made.head.nodes) == {"node-0", "node-1"}
+
+
+def test_a_node_that_was_stopped_finds_itself_fenced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        start(made, 1)
+        made.turn(3)
+        before = made.agents["node-1"].epoch
+        made.stopped.add("node-1")
+        made.turn(160)
+        assert made.of(ev.Lost)
+        made.stopped.clear()
+        made.turn(1)
+        assert "no answer of the head for 10 s" in made.told["node-1"][-1]
+        made.turn(30)
+        after = made.agents["node-1"].epoch
+        assert before and after and after.number != before.number
+        assert not made.of(ev.Exited), "what an older epoch tells is not heard"
+
+
+def test_a_second_node_of_a_name_waits_until_the_first_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        made.agent("node-1")  # the first one is gone without a word
+        made.turn(30)
+        assert "a node node-1 is in this run already" in made.told["node-1"][-1]
+        assert not made.of(ev.Lost)
+        made.turn(150)
+        assert made.of(ev.Lost) and made.agents["node-1"].epoch
+
+
+def test_nodes_of_another_version_are_turned_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        monkeypatch.setattr("launch.nodes.agent.__version__", "0.0.1")
+        made.agent("node-0")
+        made.turn(3)
+        assert "of version 0.0.1, the head protocol" in made.told["node-0"][-1]
+        assert made.agents["node-0"].exit_status == 1
+
+
+def test_a_head_that_was_started_anew_takes_its_nodes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        made.head.nodes.clear()  # it knows nothing of them
+        made.turn(40)
+        assert set(made.head.nodes) == {"node-0", "node-1"}
+        assert "was started anew" in made.told["node-0"][-2]
+
+
+def test_a_checkpoint_is_at_the_head_before_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        own = start(made, 1)
+        made.turn(3)
+        epoch = made.agents["node-1"].epoch
+        assert epoch and epoch.place
+        there = checkpoint(epoch.place.addresses.run_dir / "checkpoints" / "learner-1" / "500", "w" * 1_000_000)
+        say(made, "node-1", own, Saved(path=str(there), env_steps=500, order=0))
+        here = tmp_path / "run" / "checkpoints" / "learner-1" / "500"
+        assert [event.message.path for event in made.of(ev.Received)] == [str(here)]
+        assert read_manifest(here)["env_steps"] == 500
+
+
+def test_a_learner_takes_its_checkpoints_to_another_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        checkpoint(tmp_path / "run" / "checkpoints" / "learner-1" / "500")
+        made.lines.cut.add("node-1")
+        made.turn(160)
+        start(made, 1, 1, resume=True)
+        made.turn(10)
+        epoch = made.agents["node-0"].epoch
+        assert epoch and epoch.place
+        assert read_manifest(epoch.place.addresses.run_dir / "checkpoints" / "learner-1" / "500")["env_steps"] == 500
+        assert made.of(ev.Spawned)[-1].node == "node-0"
+
+
+def test_without_a_node_with_room_processes_wait_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(tmp_path, monkeypatch, "nodes.count=1", "nodes.listen=127.0.0.1:0") as made:
+        made.begin("node-0")
+        made.lines.cut.add("node-0")
+        made.turn(160)
+        start(made, 0, 1)
+        made.turn(3)
+        assert not made.of(ev.Spawned)
+        made.agent("node-1")
+        made.turn(6)
+        assert [(event.name, event.node) for event in made.of(ev.Spawned)] == [("trainer-0", "node-1")]
+
+
+def test_logs_come_to_the_run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        epoch = made.agents["node-1"].epoch
+        assert epoch and epoch.place
+        log = epoch.place.addresses.run_dir / "logs" / "trainer-1.log"
+        log.write_text("one\n")
+        made.turn(50)
+        with log.open("a") as file:
+            file.write("two\n")
+        made.turn(50)
+        assert (tmp_path / "run" / "logs" / "trainer-1.log").read_text() == "one\ntwo\n"
+
+
+def test_a_learner_that_has_left_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        made.head.do(DropLearner(0))
+        made.head.add_learners([2])
+        assert made.head.placed == {1: "node-1", 2: "node-0"}
+
+
+def test_at_the_end_agents_send_what_is_left_and_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        receive = made.lines.recv
+
+        def waited(timeout_ms: int = 0) -> tuple[str, bytes] | None:
+            if timeout_ms:
+                made.now_s += 0.02
+                for agent in made.agents.values():
+                    agent.turn()
+            return receive()
+
+        monkeypatch.setattr(made.lines, "recv", waited)
+        made.head.end()
+        assert [agent.exit_status for agent in made.agents.values()] == [0, 0]

@@ -1,0 +1,46 @@
+"""Learners on nodes: where the most cores are left, and never where memory or a GPU is missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from launch.plan.nodes import Machine, Need, need_of, place_learners
+from launch.topology.load import TopologyError, parse
+from tests.launch.described import DESCRIPTION
+
+MIB = 1 << 20
+NEED = Need(cores=2.0, shm_bytes=100 * MIB, gpus=0)
+
+
+def machine(cores: float, mib: int = 1000, gpus: int = 0) -> Machine:
+    return Machine(cores=cores, shm_bytes=mib * MIB, gpus=gpus)
+
+
+def test_learners_go_where_the_most_cores_are_left() -> None:
+    machines = {"a": machine(4), "b": machine(8)}
+    assert place_learners(range(4), machines, NEED, {}) == {0: "b", 1: "b", 2: "a", 3: "b"}
+    assert place_learners([7], machines, NEED, {0: "b", 1: "b", 2: "b"}) == {7: "a"}
+
+
+def test_equal_nodes_are_taken_by_name_and_cores_may_be_shared() -> None:
+    machines = {"n1": machine(1), "n0": machine(1)}
+    assert place_learners(range(4), machines, NEED, {}) == {0: "n0", 1: "n1", 2: "n0", 3: "n1"}
+
+
+def test_a_node_without_memory_or_gpu_gets_none() -> None:
+    machines = {"a": machine(64, mib=150), "b": machine(2, mib=300, gpus=1)}
+    assert place_learners(range(3), machines, NEED, {}) == {0: "a", 1: "b", 2: "b"}
+    needs_gpu = Need(cores=2.0, shm_bytes=100 * MIB, gpus=1)
+    assert place_learners([0], machines, needs_gpu, {}) == {0: "b"}
+    with pytest.raises(TopologyError, match=r"learner 1 needs 100 MiB of shared memory and 1 GPU, and no node .*a, b"):
+        place_learners([0, 1], machines, needs_gpu, {})
+
+
+def test_a_learner_needs_what_its_processes_and_segments_take() -> None:
+    topology = parse(
+        "env: {id: CartPole-v1}", ["simulators.count=3", "inference.count=1", "trainer.threads=2", "evaluator.count=1"]
+    )
+    need = need_of(topology, DESCRIPTION)
+    assert need.cores == 3 + 1 + 2 and need.gpus == 0 and need.shm_bytes > 0
+    more = need_of(parse("env: {id: CartPole-v1}", ["simulators.count=6", "trainer.device=cuda"]), DESCRIPTION)
+    assert more.gpus == 1 and more.shm_bytes > need.shm_bytes

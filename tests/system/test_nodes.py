@@ -1,0 +1,147 @@
+"""Whole runs over several agents on this machine: what comes to the head, and who is missed when somebody is gone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.launch.asking import refused
+from tests.system.conftest import CONFIGS, PACED, Command, Start
+from tests.system.launched import Launched, hear_ctrl_c, within
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
+
+APART = ["mode=gossip", "gossip.graph=none", "learners.count=2", "simulators.count=1", "inference.count=0"]
+"""Two learners that do not exchange."""
+
+
+class Agents:
+    """Agents of this machine, by the names of their nodes, and the keys of their head."""
+
+    def __init__(self, folder: Path, environment: dict[str, str], command: Command) -> None:
+        self.folder, self._environment = folder, environment
+        self.keys = folder / "keys"
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        with socket.socket() as port:
+            port.bind(("127.0.0.1", 0))
+            self.address = "{}:{}".format(*port.getsockname())
+        made = command("keys", "new", "--node", "n0", "--node", "n1", self.keys)
+        assert made.returncode == 0, made.stderr
+
+    @property
+    def options(self) -> list[str]:
+        """Words by which a run listens for them."""
+        return ["nodes.count=2", f"nodes.listen={self.address}", "nodes.lease_s=3", "--keys", str(self.keys)]
+
+    def start(self, *names: str) -> None:
+        """Start agents."""
+        for name in names:
+            words = ["node", "--join", self.address, "--key", self.keys / f"{name}.key", "--folder", self.folder / name]
+            with (self.folder / f"{name}.out").open("ab") as out:
+                self.processes[name] = subprocess.Popen(
+                    [sys.executable, "-m", "launch", *map(str, words)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=out,
+                    env=self._environment,
+                    preexec_fn=hear_ctrl_c,
+                )
+
+    def said(self, name: str) -> str:
+        """Everything that an agent has printed."""
+        return (self.folder / f"{name}.out").read_text()
+
+    def end(self) -> list[int]:
+        """Exit statuses, when all have ended."""
+        return [process.wait(60) for process in self.processes.values()]
+
+
+@pytest.fixture
+def agents(environment: dict[str, str], tmp_path: Path, command: Command) -> Iterator[Agents]:
+    made = Agents(tmp_path, environment, command)
+    yield made
+    for process in made.processes.values():
+        process.kill()
+        process.wait()
+    command("clean")  # what agents left that were killed
+    for left in Path(environment["XDG_RUNTIME_DIR"]).iterdir():
+        shutil.rmtree(left)
+
+
+def node_of(run: Launched, process: str) -> str:
+    """The node on which a process was started last."""
+    return str(run.events("spawned", process)[-1]["node"])
+
+
+def lost(run: Launched, node: str) -> Callable[[], bool]:
+    return lambda: any(event.get("node") == node for event in run.new_events("lost"))
+
+
+def test_what_a_run_over_two_nodes_leaves_is_at_its_head(launched: Start, agents: Agents, command: Command) -> None:
+    agents.start("n0", "n1")
+    run = launched("catch", *APART, "total_steps=4000", *agents.options)
+    assert run.end() == 0, run.screen()
+    assert agents.end() == [0, 0]
+    assert {node_of(run, f"trainer-{learner}") for learner in (0, 1)} == {"n0", "n1"}
+    assert run.rows()[-1]["learners"].keys() == {"trainer-0", "trainer-1"}
+    for learner in (0, 1):
+        saved = run.events("saved", f"trainer-{learner}")[-1]["path"]
+        assert Path(saved).is_relative_to(run.run_dir) and Path(saved).is_dir()
+        assert "---" in (run.run_dir / "logs" / f"trainer-{learner}.log").read_text()
+    assert run.leftovers() == []
+    scored = command("eval", run.run_dir, "--episodes", 2)
+    assert scored.returncode == 0, scored.stderr
+
+
+def test_learners_of_a_killed_node_go_on_elsewhere_and_one_that_was_stopped_finds_itself_fenced(
+    launched: Start, agents: Agents
+) -> None:
+    agents.start("n0", "n1")
+    run = launched("catch", *APART, PACED, "total_steps=100_000_000", "checkpoint.every_steps=40", *agents.options)
+    run.wait_for(lambda: len(run.events("saved", "trainer-1")) > 1, "checkpoint of trainer-1")
+    at = {name: node_of(run, name) for name in ("trainer-0", "trainer-1")}
+    agents.processes[at["trainer-1"]].kill()
+    run.wait_for_event("restarted", "trainer-1", 1)
+    assert lost(run, at["trainer-1"])() and node_of(run, "trainer-1") == at["trainer-0"]
+    assert run.events("died", "trainer-0") == []
+    agents.start(at["trainer-1"])
+    run.wait_for(lambda: len(run.events("joined")) == 3, "the killed node's successor")
+    stopped = agents.processes[at["trainer-0"]]
+    os.kill(stopped.pid, signal.SIGSTOP)
+    run.wait_for_event("restarted", "trainer-0", 1)
+    assert node_of(run, "trainer-0") == at["trainer-1"]
+    os.kill(stopped.pid, signal.SIGCONT)
+    run.wait_for(lambda: len(run.events("joined")) == 4, "the stopped node")
+    assert "the processes of this node end, and it joins anew" in agents.said(at["trainer-0"])
+    run.ctrl_c()
+    assert run.end() == 130, run.screen()
+    assert agents.end() == [0, 0] and run.leftovers() == []
+
+
+def test_a_head_that_was_killed_and_resumed_takes_its_nodes_back(launched: Start, agents: Agents) -> None:
+    agents.start("n0", "n1")
+    run = launched("catch", *APART, PACED, "total_steps=100_000_000", "checkpoint.every_steps=40", *agents.options)
+    run.wait_for(lambda: all(len(run.events("saved", f"trainer-{n}")) > 1 for n in (0, 1)), "checkpoints of both")
+    run.kill()
+    assert within(60, lambda: all("joins anew" in agents.said(name) for name in ("n0", "n1")))
+    resumed = launched("resume", "--keys", str(agents.keys), run_dir=run.run_dir)
+    resumed.wait_for(lambda: resumed.new_events("ready")[1:], "both trainers")
+    assert {event["node"] for event in resumed.new_events("joined")} == {"n0", "n1"}
+    assert resumed.meta()["resumed_at"] > 0
+    resumed.ctrl_c()
+    assert resumed.end() == 130, resumed.screen()
+    assert agents.end() == [0, 0] and resumed.leftovers() == []
+
+
+def test_without_keys_nothing_listens_beyond_this_machine(tmp_path: Path) -> None:
+    words = ("run", CONFIGS / "catch.yaml", "nodes.listen=0.0.0.0:5555", "--run-dir", tmp_path / "run")
+    assert "a head listens there with keys only" in refused(*words)
+    assert not (tmp_path / "run").exists()
