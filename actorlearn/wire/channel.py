@@ -21,6 +21,7 @@ import select
 import socket as sockets
 import struct
 import time
+from contextlib import suppress
 
 import zmq
 from zmq.utils import z85
@@ -209,9 +210,11 @@ class _Guard:
             self.door.refusals.note(said)
             keep_nothing = ctypes.create_string_buffer(struct.pack("HBBI", _BPF_RETURN, 0, 0, 0))
             program = struct.pack("HP", 1, ctypes.addressof(keep_nothing))
-            self._port.setsockopt(sockets.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+            with suppress(OSError):  # a kernel without socket filters accepts as many as there are descriptors
+                self._port.setsockopt(sockets.SOL_SOCKET, _SO_ATTACH_FILTER, program)
         else:
-            self._port.setsockopt(sockets.SOL_SOCKET, _SO_DETACH_FILTER, 0)
+            with suppress(OSError):
+                self._port.setsockopt(sockets.SOL_SOCKET, _SO_DETACH_FILTER, 0)
 
     def close(self, socket: zmq.Socket[bytes]) -> None:
         """Close the listening socket and these, and free the port."""
