@@ -20,13 +20,15 @@ from actorlearn.optim.schedules import for_batches, scale_rate
 from actorlearn.parameters.mixing import Mixing, measure_mixing
 from actorlearn.worker.roles import ROLES
 from launch.machine.folders import runtime_root
+from launch.machine.gpus import count_gpus
 from launch.plan.addresses import Addresses
 from launch.plan.auto import crowding
 from launch.plan.memory_order import disorder
+from launch.plan.nodes import Machine, need_of, place_learners
 from launch.plan.plan import Plan, plan
 from launch.plan.probe import Description, describe
 from launch.plan.role_plans import plan_of
-from launch.topology.load import load, tree
+from launch.topology.load import TopologyError, load, tree
 
 
 def check(topology: str, overrides: list[str], json: bool) -> int:
@@ -45,6 +47,8 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
     console.print(_environment(made.description), highlight=False, soft_wrap=True)
     if made.graph:
         console.print(_mixing(measure_mixing(made.graph, loaded.learners.count)), highlight=False, soft_wrap=True)
+    if made.topology.nodes.several:
+        console.print(_nodes(made), highlight=False, soft_wrap=True)
     for choice in made.choices:
         console.print(f"[bold]chosen[/] {choice}", highlight=False)
     numbers = optimizer(made)
@@ -100,6 +104,7 @@ def as_json(made: Plan, addresses: Addresses) -> dict[str, Any]:
         "actions": msgspec.to_builtins(made.description.actions),
         "weights": made.description.weights,
         "optimizer": optimizer(made),
+        "nodes": placement(made) if topology.nodes.several else {},
         "mixing": measure_mixing(made.graph, topology.learners.count)._asdict() if made.graph else None,
         "choices": [asdict(choice) for choice in made.choices],
         "topology": tree(topology),
@@ -132,6 +137,26 @@ def _environment(found: Description) -> str:
         describe_actions(found.actions),
     ]
     return f"[bold]environment[/] {escape('; '.join([*said, *filter(None, [found.unseen])]))}"
+
+
+def placement(made: Plan) -> dict[str, list[int]]:
+    """Return the learners of each node, were all nodes machines like this one; raises TopologyError for too many."""
+    topology, names = made.topology, [f"node-{number}" for number in range(made.topology.nodes.count)]
+    here = Machine(cores=made.cores.usable, shm_bytes=free_bytes(), gpus=count_gpus())
+    need = need_of(topology, made.description)
+    placed = place_learners(range(topology.learners.count), dict.fromkeys(names, here), need, {})
+    return {name: [learner for learner, node in placed.items() if node == name] for name in names}
+
+
+def _nodes(made: Plan) -> str:
+    """Return the line about nodes and the learners on them."""
+    need = need_of(made.topology, made.description)
+    each = f"a learner takes {need.cores:g} cores and {size(need.shm_bytes)} of shared memory"
+    try:
+        nodes = [f"{name}: {', '.join(map(str, found)) or 'none'}" for name, found in placement(made).items()]
+    except TopologyError as error:
+        return f"[yellow]but[/] nodes like this machine are too small: {escape(str(error))}"
+    return f"[bold]nodes[/] {each}; learners on machines like this one: {'; '.join(nodes)}"
 
 
 def _mixing(found: Mixing) -> str:

@@ -186,6 +186,9 @@ def _processes(lines: Sequence[Mapping[str, Any]], width: int) -> RenderableType
     table = Table(box=None, padding=(0, 1), header_style="bold", show_edge=False)
     table.add_column("process", no_wrap=True, min_width=14)
     table.add_column("state", no_wrap=True, min_width=9)
+    several = any(line.get("node") for line in lines)
+    if several:
+        table.add_column("node", no_wrap=True, min_width=5)
     for heading in ("incarnation", "pid", "busy"):
         table.add_column(heading, justify="right", no_wrap=True, min_width=5)
     table.add_column("", no_wrap=True)
@@ -196,6 +199,7 @@ def _processes(lines: Sequence[Mapping[str, Any]], width: int) -> RenderableType
         table.add_row(
             printable(str(line.get("name", DASH))),
             Text(state, style=_STATES.get(state, "yellow")),
+            *([printable(str(line.get("node", DASH)))] if several else []),
             _text(line.get("incarnation")),
             _text(line.get("pid")),
             as_percent(busy),

@@ -8,7 +8,6 @@ killed, its processes end with it (``launch/spawning/guardian.py``).
 
 from __future__ import annotations
 
-import os
 import secrets
 import selectors
 import time
@@ -22,6 +21,7 @@ from actorlearn.memory.shared import free_bytes
 from actorlearn.wire.channel import ChannelError
 from actorlearn.wire.messages import MessageError
 from launch.machine.cores import usable_cores
+from launch.machine.gpus import count_gpus
 from launch.machine.signals import Signals
 from launch.nodes import messages
 from launch.nodes.copies import CopyError
@@ -34,6 +34,7 @@ from launch.nodes.messages import (
     Ended,
     Fenced,
     Join,
+    Left,
     Prepare,
     Start,
     TurnedAway,
@@ -72,8 +73,7 @@ def clock_s() -> float:
 
 def machine() -> Machine:
     """Return the resources of this machine."""
-    gpus = len([name for name in os.listdir("/dev") if name.startswith("nvidia") and name[6:].isdecimal()])
-    return Machine(cores=usable_cores(), shm_bytes=free_bytes(), gpus=gpus)
+    return Machine(cores=usable_cores(), shm_bytes=free_bytes(), gpus=count_gpus())
 
 
 class Epoch:
@@ -124,9 +124,17 @@ class Agent:
                 self._selector.select(TURN_S)
                 if signals.read():
                     self._tell("stopped: the processes of this node end")
+                    self.stop()
                     return 130
                 self.turn()
             return self.exit_status
+
+    def stop(self) -> None:
+        """End all processes, and tell the head, which then need not wait for the end of the lease."""
+        if self.epoch is not None:
+            number = self.epoch.number
+            self.leave()
+            self._line.send(messages.encode(Left(epoch=number)))
 
     def close(self) -> None:
         """End all processes."""

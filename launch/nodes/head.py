@@ -39,6 +39,7 @@ from launch.nodes.messages import (
     Ended,
     Fenced,
     Join,
+    Left,
     LogPart,
     Part,
     Prepare,
@@ -287,6 +288,8 @@ class Head:
             node.heard_s = time.monotonic()
             self._door.send(peer, messages.encode(Alive(epoch=node.epoch, sent_s=message.sent_s)))
             self._count(message)
+        elif isinstance(message, Left):
+            yield from self._lose(node, "its agent was stopped")
         else:
             node.heard_s = time.monotonic()
             yield from self._told(node, message)

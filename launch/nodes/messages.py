@@ -3,7 +3,7 @@
 ==========  ==========  ============================================================================================
 from        to          messages
 ==========  ==========  ============================================================================================
-agent       head        Join, Beat; numbered (`stream.py`): what its node tells (`ToHead`)
+agent       head        Join, Beat, Left; numbered (`stream.py`): what its node tells (`ToHead`)
 head        agent       Welcome, TurnedAway, Alive, Fenced; numbered: what its node is to do (`ToNode`)
 ==========  ==========  ============================================================================================
 
@@ -86,6 +86,12 @@ class Beat(Message, frozen=True):
     """The agent's own clock, which the answer repeats."""
     sections: Annotated[list[tuple[Count, list[int]]], Meta(max_length=MOST_ROWS)] = msgspec.field(default_factory=list)
     """Rows of living processes, with the nanoseconds that each has spent in each section."""
+
+
+class Left(Message, frozen=True):
+    """An agent was stopped; all its processes have ended. If this is lost, its lease runs out."""
+
+    epoch: Count
 
 
 class Alive(Message, frozen=True):
@@ -196,7 +202,7 @@ ToNode = Prepare | Start | ev.Kill | ev.ShowStack | ev.Send | DropMembers | Drop
 
 _encoder = msgspec.msgpack.Encoder()
 _decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {
-    "head": msgspec.msgpack.Decoder(Join | Beat | Numbered),
+    "head": msgspec.msgpack.Decoder(Join | Beat | Left | Numbered),
     "agent": msgspec.msgpack.Decoder(Welcome | TurnedAway | Alive | Fenced | Numbered),
     "reporter": msgspec.msgpack.Decoder(ToHead),
     "node": msgspec.msgpack.Decoder(ToNode, dec_hook=decode_settings),

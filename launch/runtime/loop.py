@@ -42,6 +42,7 @@ from launch.supervision import events as ev
 from launch.supervision.supervisor import Supervisor
 from launch.topology.load import Topology
 from launch.topology.modes import mode
+from launch.topology.schema import NodesSection
 
 TURN_S = 0.1
 SHOW_EVERY_S = 0.5
@@ -63,12 +64,13 @@ def run(
     """
     open_spawner = engine.load()
     with Workspace(run_dir) as workspace:
+        door = choose_door(topology.nodes, keys)
         refuse_disorder(topology)
         made = plan(topology, describe(topology))  # Ctrl-C still ends us here: signals are heard from open on
         resumption = resume_checks.find_resumption(made, workspace.run_dir, resume)
         workspace.open(made, resumption)
         if topology.nodes.several:
-            node: Node = workspace.keep(open_head(made, resumption, workspace.addresses, keys))
+            node: Node = workspace.keep(open_head(made, resumption, workspace.addresses, door, keys))
         else:
             spawner = open_spawner(workspace.run_dir, workspace.addresses.run_id)
             node = open_local(made, resumption, workspace, spawner)
@@ -83,28 +85,33 @@ def open_local(plan: Plan, resumption: Resumption, workspace: Workspace, spawner
     return workspace.keep(LocalNode(briefing, workspace.segments, spawner))
 
 
-def open_head(plan: Plan, resumption: Resumption, addresses: Addresses, keys: Path | None) -> Head:
-    """Return the nodes of a run on several machines; ``keys`` is the folder of the head's keys.
-
-    Where only this machine can reach the head, keys are made beside its sockets. Raises RunError or ChannelError.
-    """
-    nodes = plan.topology.nodes
+def choose_door(nodes: NodesSection, keys: Path | None) -> Tcp:
+    """Return where a head listens; raises RunError where others reach that, and there are no keys."""
     try:
         address = Tcp.read(nodes.listen) if nodes.listen else Tcp("127.0.0.1", 0)
-        if keys is None:
-            if address.ip is None or not address.ip.is_loopback:
-                raise RunError(
-                    f"nodes.listen: {nodes.listen}: whoever reaches a port can connect to it, so a head listens there "
-                    "with keys only; make some with `actorlearn keys new --node NAME DIR`, and write --keys DIR"
-                )
-            keys = addresses.sockets / "keys"
-            make_keys(keys, [f"node-{number}" for number in range(nodes.count)])
-        door, names = Router(address, server_keys(keys)), sorted(read_list(keys / LIST_FOLDER))
     except AddressError as error:
         raise RunError(f"nodes.listen: {error}") from None
+    if keys is None and (address.ip is None or not address.ip.is_loopback):
+        raise RunError(
+            f"nodes.listen: {nodes.listen}: whoever reaches a port can connect to it, so a head listens there with "
+            "keys only; make some with `actorlearn keys new --node NAME DIR`, and write --keys DIR"
+        )
+    return address
+
+
+def open_head(plan: Plan, resumption: Resumption, addresses: Addresses, door: Tcp, keys: Path | None) -> Head:
+    """Return the nodes of a run on several machines; ``keys`` is the folder of the head's keys.
+
+    Where there are none, they are made beside its sockets. Raises RunError or ChannelError.
+    """
+    try:
+        if keys is None:
+            keys = addresses.sockets / "keys"
+            make_keys(keys, [f"node-{number}" for number in range(plan.topology.nodes.count)])
+        names = sorted(read_list(keys / LIST_FOLDER))
+        return Head(plan, resumption, addresses, Router(door, server_keys(keys)), keys, names)
     except KeysError as error:
         raise RunError(f"--keys {error}") from None
-    return Head(plan, resumption, addresses, door, keys, names)
 
 
 class Runner:

@@ -133,7 +133,7 @@ def cluster(folder: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> I
     with ExitStack() as stack:
         plan, resumption, workspace = stack.enter_context(opened(folder / "run", topology))
         lines = Lines()
-        head = Head(plan, resumption, workspace.addresses, lines, folder / "keys", ["node-0", "node-1"])
+        head = Head(plan, resumption, workspace.addresses, lines, folder / "keys", ["node-0", "node-1", "node-2"])
         made = Cluster(head, lines, plan, workspace, folder)
         monkeypatch.setattr(agents, "clock_s", lambda: made.now_s)
         monkeypatch.setattr(time, "monotonic", lambda: made.now_s)

@@ -229,6 +229,36 @@ def test_a_learner_that_has_left_makes_room(tmp_path: Path, monkeypatch: pytest.
         assert made.head.placed == {1: "node-1", 2: "node-0"}
 
 
+def test_a_node_may_join_later_and_has_the_learners_that_are_attached_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        made.agent("node-2")
+        made.turn(4)
+        made.head.add_learners([2])
+        assert made.head.placed[2] == "node-2"
+        made.head.do(Start(ProcessId("trainer", 2, 2), 5))
+        made.turn(3)
+        assert made.of(ev.Spawned)[-1].node == "node-2"
+
+
+def test_an_agent_that_is_stopped_says_so_and_its_learners_need_not_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        start(made, 1)
+        made.turn(3)
+        made.agents["node-1"].stop()
+        made.stopped.add("node-1")
+        made.turn(2)
+        assert made.of(ev.Lost) == [ev.Lost("node-1", (("trainer-1", 0),), True)]
+        start(made, 1, 1)
+        made.turn(3)
+        assert made.of(ev.Spawned)[-1].node == "node-0"
+
+
 def test_at_the_end_agents_send_what_is_left_and_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster(tmp_path, monkeypatch) as made:
         made.begin("node-0", "node-1")

@@ -1,0 +1,55 @@
+"""A node is lost: its processes are over at once, and are begun elsewhere or left out, as the topology says."""
+
+from __future__ import annotations
+
+import pytest
+
+from launch.supervision import events as ev
+from tests.identities import trainer
+from tests.launch.supervision.story import TWO, Story, spawned, up
+
+ON_THE_NODE = (("trainer-1", 0), ("simulator-1", 0))
+
+
+def two(mode: str = "gossip") -> Story:
+    return Story(TWO, mode=mode).at(0, ev.Begin(), *up(*TWO))
+
+
+def test_processes_of_a_lost_node_are_begun_again() -> None:
+    story = two().at(2, ev.Lost("n1", ON_THE_NODE, True))
+    assert story.notes == [
+        ("died", "trainer-1", 0, "node n1 was lost"),
+        ("died", "simulator-1", 0, "node n1 was lost"),
+    ]
+    assert story.supervisor.gone_members() == [], "its segment went with the node"
+    story.at(4, ev.Tick())
+    assert [(spawn.name, spawn.incarnation, spawn.resume) for spawn in story.did(ev.Spawn)] == [
+        ("trainer-1", 1, True),
+        ("simulator-1", 1, False),
+    ]
+
+
+def test_learners_of_a_lost_node_are_left_out_where_the_topology_says_so() -> None:
+    story = two().at(2, ev.Lost("n1", ON_THE_NODE, False))
+    assert ("gave up", "trainer-1", 0, "node n1 was lost, and nodes.lost says to leave it out") in story.notes
+    story.at(60, ev.Tick())
+    assert not [spawn for spawn in story.ever(ev.Spawn) if spawn.incarnation]
+    assert story.supervisor.order.learners == [trainer("trainer-0")] and story.done is None
+
+
+def test_what_is_told_of_processes_that_are_gone_already_changes_nothing() -> None:
+    story = two().at(2, ev.Exited("trainer-1", 0, -9)).then(ev.Lost("n1", (("trainer-1", 0),), True))
+    assert story.notes == []
+
+
+def test_processes_are_listed_with_their_nodes() -> None:
+    story = Story(TWO).at(0, ev.Begin(), ev.Spawned("trainer-0", 0, 7, None, "n0"), spawned("trainer-1"))
+    nodes = {process["name"]: process.get("node") for process in story.supervisor.processes()}
+    assert nodes["trainer-0"] == "n0" and nodes["trainer-1"] is None
+
+
+@pytest.mark.parametrize("mode", ["sync", "async", "gossip"])
+def test_a_run_that_cannot_begin_ends_with_the_reason(mode: str) -> None:
+    story = Story(TWO, mode=mode).at(0, ev.CannotBegin("n1 is missing"))
+    assert story.done == ev.Done("failed", 1, "n1 is missing")
+    assert story.ever(ev.Spawn) == []
