@@ -127,6 +127,8 @@ class ModeSpec(Spec):
     outlived: bool = False
     """Whether the weights learned by a trainer outlive it, in other learners or in the store. Restarted, it continues
     from these and not from its newest checkpoint; in a resumed run it needs no checkpoint of its own."""
+    across_nodes: bool = False
+    """Whether learners on different nodes reach each other; where they do not, all are on one."""
     inexact: str = ""
     """Reason why a run that was interrupted does not go on bit for bit as it would have; empty where it can."""
 

@@ -203,7 +203,9 @@ class Head:
     def _bring_checkpoints(self, node: RemoteNode, learner: int) -> None:
         """Copy a learner's checkpoints to a node, before anything else of this learner comes there."""
         run_dir = self._addresses.run_dir
-        for folder in sorted(folders(directory_of(run_dir / "checkpoints", learner)), key=steps_of):
+        root = run_dir / "checkpoints"
+        own = folders(directory_of(root, learner)) or folders(root)  # one without begins from the first learner's
+        for folder in sorted(own, key=steps_of):
             node.put(Outgoing(run_dir, folder).messages(), learner)
 
     def _drop_members(self, deed: DropMembers) -> None:

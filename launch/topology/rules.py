@@ -93,6 +93,23 @@ def rules_of_the_mode(topology: Topology) -> Problems:
         yield _problem(topology, key, rule, way_out)
 
 
+def learners_reach_each_other(topology: Topology) -> Problems:
+    """Learners on several nodes exchange in a mode whose exchange goes beyond one machine, or not at all."""
+    spec, learners = mode(topology), asked(topology)
+    if topology.nodes.count == 1 or spec.across_nodes or not spec.several(topology.learners.count):
+        return
+    if any(spec.refusals(learners)):  # which may be of its graph
+        return
+    graph = spec.graph(learners)
+    if graph is None or graph.name != "none":
+        yield _problem(
+            topology,
+            "nodes.count",
+            f"learners in mode {topology.mode} exchange through files of one machine",
+            "write 1, or mode: gossip with gossip.graph: none, in which learners do not exchange",
+        )
+
+
 def keys_of_the_mode(topology: Topology) -> Problems:
     """Keys that only learners in another mode read are left out."""
     defaults = {
@@ -338,6 +355,7 @@ RULES: tuple[Callable[[Topology], Problems], ...] = (
     spinning_is_given_longer,
     servers_with_work,
     rules_of_the_mode,
+    learners_reach_each_other,
     keys_of_the_mode,
     horizon_of_batch_steps,
     inference_batches_that_fill,

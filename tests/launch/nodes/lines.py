@@ -127,7 +127,7 @@ class Cluster:
 @contextmanager
 def cluster(folder: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> Iterator[Cluster]:
     """A head that listens, for a run of two learners that do not exchange, unless it is told otherwise."""
-    keys = ["mode=gossip", "learners.count=2", "simulators.count=1", "nodes.count=2", *overrides]
+    keys = ["mode=gossip", "gossip.graph=none", "learners.count=2", "simulators.count=1", "nodes.count=2", *overrides]
     topology = parse("env: {id: CartPole-v1}", keys)
     monkeypatch.setattr(place, "LocalSpawner", NoProcesses)
     with ExitStack() as stack:

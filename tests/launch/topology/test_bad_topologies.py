@@ -75,6 +75,10 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "key like nothing": (OK + "zzzzzz: 1\n", ["t:2", "zzzzzz = 1", "no key 'zzzzzz'", "the keys are name, seed"]),
     "on": (OK + "on: true\n", ["t:2", "on = true", "no key 'on'", "the keys are"]),
     "line break in a key": (OK + '"a\\nb": 1\n', ["t:2", "a\\nb", "no key", "remove it"]),
+    "learners on nodes that do not reach each other": (
+        OK + "mode: async\nlearners: {count: 2}\nnodes: {count: 2}\n",
+        ["t:4", "nodes.count = 2", "exchange through files of one machine", "write 1"],
+    ),
     # --- wrong kinds of value
     "no environment": ("seed: 1\n", ["t:1", "env.id is missing", "names its environment", "add env:"]),
     "no environment id": ("env: {stack: 1}\n", ["t:1", "env.id is missing", "names its environment", "add env:"]),
