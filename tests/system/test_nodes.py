@@ -8,13 +8,16 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from actorlearn.address import Tcp
 from tests.system.conftest import CONFIGS, PACED, Command, Start
 from tests.system.launched import Launched, hear_ctrl_c, within
+from tests.wire.doors import Relay
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
 
@@ -40,12 +43,20 @@ class Agents:
         """Words by which a run listens for them."""
         return ["nodes.count=2", f"nodes.listen={self.address}", "nodes.lease_s=3", "--keys", str(self.keys)]
 
-    def start(self, *names: str) -> None:
-        """Start agents."""
+    def start(self, *names: str, at: str = "") -> None:
+        """Start agents; ``at``: the address that they dial, where it is not the head's own."""
         for name in names:
             if name in self.processes:
                 self.processes[name].wait()
-            words = ["node", "--join", self.address, "--key", self.keys / f"{name}.key", "--folder", self.folder / name]
+            words = [
+                "node",
+                "--join",
+                at or self.address,
+                "--key",
+                self.keys / f"{name}.key",
+                "--folder",
+                self.folder / name,
+            ]
             with (self.folder / f"{name}.out").open("ab") as out:
                 self.processes[name] = subprocess.Popen(
                     [sys.executable, "-m", "launch", *map(str, words)],
@@ -140,6 +151,59 @@ def test_a_head_that_was_killed_and_resumed_takes_its_nodes_back(launched: Start
     resumed.ctrl_c()
     assert resumed.end() == 130, resumed.screen()
     assert agents.end() == [0, 0] and resumed.leftovers() == []
+
+
+def test_a_link_that_is_cut_for_a_while_costs_nothing_and_for_long_its_node(launched: Start, agents: Agents) -> None:
+    with Relay(Tcp.read(agents.address)) as relay:
+        run = launched("catch", *APART, PACED, "total_steps=100_000_000", *agents.options, "nodes.lease_s=6")
+        run.wait_for(lambda: run.events("awaiting"), "port of the head")
+        agents.start("n0")
+        agents.start("n1", at=str(relay.address))
+        for name in ("trainer-0", "trainer-1"):
+            run.wait_for_event("ready", name)
+        cut = "trainer-0" if node_of(run, "trainer-0") == "n1" else "trainer-1"
+        run.wait_for_steps(20)
+        relay.passes.clear()
+        time.sleep(2.5)  # of 6 s
+        relay.cut()
+        relay.passes.set()
+        rows = len(run.rows())
+        run.wait_for(lambda: len(run.rows()) > rows + 20, "rows after the cut")
+        assert run.events("lost") == run.events("died") == []
+        spawned = [(event["process"], event["incarnation"]) for event in run.events("spawned")]
+        assert len(set(spawned)) == len(spawned) == 4, "something was told twice"
+        relay.passes.clear()
+        run.wait_for_event("restarted", cut, 1)
+        assert lost(run, "n1")() and node_of(run, cut) == "n0"
+        relay.passes.set()
+        run.wait_for(lambda: len(run.events("joined")) == 3, "the node that was cut off")
+        run.ctrl_c()
+        assert run.end() == 130, run.screen()
+        assert agents.end() == [0, 0] and run.leftovers() == []
+
+
+def test_a_node_joins_a_living_run_has_an_attached_learner_and_leaves(
+    launched: Start, agents: Agents, command: Command
+) -> None:
+    agents.start("n0")
+    run = launched(
+        "catch", *APART, PACED, "total_steps=100_000_000", *agents.options, "learners.count=1", "nodes.count=1"
+    )
+    run.wait_for_event("ready", "trainer-0")
+    agents.start("n1")
+    run.wait_for(lambda: len(run.events("joined")) == 2, "the second node")
+    attached = command("attach", run.run_dir, "--learners", 1)
+    assert attached.returncode == 0, attached.stderr
+    assert node_of(run, "trainer-1") == "n1"
+    status = command("top", run.run_dir, "--once", "--json")
+    assert '"node": "n1"' in status.stdout or '"node":"n1"' in status.stdout
+    agents.processes["n1"].send_signal(signal.SIGTERM)
+    run.wait_for_event("restarted", "trainer-1", 1)
+    assert "its agent was stopped" in run.events("lost")[-1]["cause"]
+    assert node_of(run, "trainer-1") == "n0"
+    run.ctrl_c()
+    assert run.end() == 130, run.screen()
+    assert agents.end() == [0, 130] and run.leftovers() == []
 
 
 def test_without_keys_nothing_listens_beyond_this_machine(command: Command, tmp_path: Path) -> None:
