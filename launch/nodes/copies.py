@@ -59,9 +59,9 @@ class Outgoing:
 class Arriving:
     """Folders that are arriving below the folder of a run."""
 
-    def __init__(self, run_dir: Path) -> None:
-        """Begin with none."""
-        self._run_dir = run_dir
+    def __init__(self, run_dir: Path, sender: str) -> None:
+        """Begin with none; ``sender``: a word for names of folders that are not whole yet."""
+        self._run_dir, self._sender = run_dir, sender
 
     def take(self, part: Part) -> None:
         """Write a part; raises OSError, and CopyError for one that does not continue its file."""
@@ -95,11 +95,16 @@ class Arriving:
                 shutil.rmtree(old, ignore_errors=True)
         return folder
 
+    def close(self) -> None:
+        """Remove what has not arrived whole, and will not."""
+        for left in (self._run_dir / "checkpoints").glob(f"**/{ARRIVING}-{self._sender}-*"):
+            shutil.rmtree(left, ignore_errors=True)
+
     def _beside(self, folder: str) -> Path:
         path = self._run_dir / folder
         if path.parts[len(self._run_dir.parts)] != "checkpoints" or not path.name.isdecimal():
             raise CopyError(f"{folder} is no checkpoint's folder")
-        return path.with_name(f"{ARRIVING}-{path.name}")
+        return path.with_name(f"{ARRIVING}-{self._sender}-{path.name}")
 
 
 def steps_beside(folder: Path) -> list[str]:

@@ -109,7 +109,6 @@ class Head:
         self._control = ControlSocket(addresses.control)
         (sections,) = (field for field in progress_fields(len(SECTIONS)) if field.name == "section_ns")
         self._section_ns = np.zeros(sections.shape, np.int64)
-        self._arriving = Arriving(addresses.run_dir)
         self._need = need_of(plan.topology, plan.description)
         self.nodes: dict[str, RemoteNode] = {}
         """Nodes that have joined and are not lost, by name."""
@@ -305,6 +304,9 @@ class Head:
             return
         if told is None:
             return
+        if not node.knows(told):
+            yield Complaint(f"node {node.name} tells of {told.name}.{told.incarnation}, which is not there")
+            return
         node.follow(told)
         try:
             yield from self._handlers[type(told)](node, told)
@@ -334,7 +336,8 @@ class Head:
             node = None
         if node is None:
             epoch = secrets.randbelow(_EPOCHS)
-            node = self.nodes[name] = RemoteNode(name, join, epoch, time.monotonic())
+            arriving = Arriving(self._addresses.run_dir, f"{name}-{epoch:x}")
+            node = self.nodes[name] = RemoteNode(name, join, epoch, time.monotonic(), arriving)
             node.outbox.put("learner-0", self._prepare())
             node.outbox.pump()  # ahead of all other lanes
             cores, gpus = node.machine.cores, node.machine.gpus
@@ -363,6 +366,7 @@ class Head:
     def _lose(self, node: RemoteNode, why: str) -> Iterator[Happened]:
         """Give a node up, with all that lives there."""
         del self.nodes[node.name]
+        node.arriving.close()
         self._door.send(node.name, messages.encode(Fenced(epoch=node.epoch)))
         processes = tuple(node.living)
         yield ev.Note("lost", cause=f"node {node.name}: {why}", fields={"node": node.name})
@@ -384,16 +388,21 @@ class Head:
             file.write(part.data)
         yield from ()
 
-    def _part(self, _node: RemoteNode, part: Part) -> Iterator[Happened]:
-        self._arriving.take(part)
+    def _part(self, node: RemoteNode, part: Part) -> Iterator[Happened]:
+        node.arriving.take(part)
         yield from ()
 
-    def _whole(self, _node: RemoteNode, whole: Whole) -> Iterator[Happened]:
+    def _whole(self, node: RemoteNode, whole: Whole) -> Iterator[Happened]:
         """Put a checkpoint in its place, and only then tell that it was saved."""
-        path = self._arriving.finish(whole)
-        if whole.told is not None and isinstance(whole.told.message, Saved):
-            saved = msgspec.structs.replace(whole.told.message, path=str(path))
-            yield msgspec.structs.replace(whole.told, message=saved)
+        told = whole.told
+        start = node.living.get((told.name, told.incarnation)) if told else None
+        if told is None or start is None or not isinstance(told.message, Saved):
+            raise CopyError(f"{whole.folder} is of no trainer of this node")
+        own = directory_of(self._addresses.run_dir / "checkpoints", start.process.learner)
+        if (self._addresses.run_dir / whole.folder).parent != own:
+            raise CopyError(f"{whole.folder} is no checkpoint of {told.name}")
+        path = node.arriving.finish(whole)
+        yield msgspec.structs.replace(told, message=msgspec.structs.replace(told.message, path=str(path)))
 
     def _ended(self, node: RemoteNode, _ended: Ended) -> Iterator[Happened]:
         node.ended = True

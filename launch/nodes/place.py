@@ -72,7 +72,7 @@ class Place:
             self._stack = stack.pop_all()
         self._learners: set[int] = set()
         self._goes_on_from = goes_on_from
-        self._arriving = Arriving(self._run_dir)
+        self._arriving = Arriving(self._run_dir, "head")
 
     def do(self, deed: Deed | Part | Whole) -> None:
         """Carry out what the head wants; what comes of it goes into the outbox."""

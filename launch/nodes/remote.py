@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from launch.nodes import messages
+from launch.nodes.copies import Arriving
 from launch.nodes.messages import DropLearner, DropMembers, Join, Start
 from launch.nodes.outbox import Outbox
 from launch.nodes.stream import Numbered, Stream
@@ -28,6 +29,8 @@ class RemoteNode:
     epoch: int
     heard_s: float
     """Clock of the head at which something came from it last."""
+    arriving: Arriving
+    """Checkpoints that are being copied from it."""
     living: dict[Key, Start] = field(default_factory=dict)
     """Incarnations that were to be started there, and whose ends have not been heard of."""
     has: set[int] = field(default_factory=set)
@@ -54,6 +57,12 @@ class RemoteNode:
         if isinstance(deed, Start):
             self.living[deed.process.name, deed.process.incarnation] = deed
         self.put(deed, learner)
+
+    def knows(self, told: Told) -> bool:
+        """Whether it may tell this: a node speaks of its own processes."""
+        if isinstance(told, ev.Spawned | ev.NotSpawned | ev.Exited | ev.Received | ev.Silent | ev.Stalled):
+            return (told.name, told.incarnation) in self.living
+        return True
 
     def follow(self, event: Told) -> None:
         """Record what lives there."""

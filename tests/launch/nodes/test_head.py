@@ -10,7 +10,8 @@ from actorlearn.parameters.checkpoint_folders import read_manifest, seal
 from actorlearn.wire.channel import Dealer
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Saved, encode
-from launch.nodes.messages import DropLearner, Start
+from launch.nodes.messages import DropLearner, Start, Whole
+from launch.nodes.node import Complaint
 from launch.supervision import events as ev
 from tests.launch.nodes.lines import Cluster, cluster
 
@@ -257,6 +258,25 @@ def test_an_agent_that_is_stopped_says_so_and_its_learners_need_not_wait(
         start(made, 1, 1)
         made.turn(3)
         assert made.of(ev.Spawned)[-1].node == "node-0"
+
+
+def test_a_node_speaks_of_its_own_processes_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        start(made, 0)
+        made.turn(3)
+        epoch = made.agents["node-1"].epoch
+        assert epoch
+        epoch.outbox.put("", ev.Exited("trainer-0", 0, 1))
+        saved = ev.Received("trainer-0", 0, Saved(path="x", env_steps=0, order=0))
+        epoch.outbox.put("", Whole("checkpoints/500", ["500"], saved))
+        made.turn(3)
+        assert not made.of(ev.Exited) and not made.of(ev.Received)
+        said = [complaint.said for complaint in made.of(Complaint)]
+        assert said == [
+            "node node-1 tells of trainer-0.0, which is not there",
+            "node node-1: checkpoints/500 is of no trainer of this node",
+        ]
 
 
 def test_at_the_end_agents_send_what_is_left_and_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

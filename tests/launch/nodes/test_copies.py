@@ -1,0 +1,120 @@
+"""A checkpoint arrives whole or not at all, and never anywhere but among the checkpoints of its run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from actorlearn.parameters.checkpoint_folders import read_manifest, seal
+from actorlearn.wire.messages import Order
+from launch.nodes.copies import Arriving, CopyError, Outgoing
+from launch.nodes.messages import PART_BYTES, MessageError, Part, Whole, decode, encode
+from launch.nodes.outbox import Outbox
+from launch.nodes.stream import Stream
+from launch.supervision import events as ev
+
+STEPS = "checkpoints/learner-1/500"
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Path:
+    """The folder of a run with a checkpoint of an empty file, and of one of several parts."""
+    folder = tmp_path / "there" / STEPS
+    folder.mkdir(parents=True)
+    (folder / "empty.bin").touch()
+    (folder / "large.bin").write_bytes(bytes(range(256)) * (PART_BYTES // 100))
+    seal(folder, 500, {})
+    return tmp_path / "there"
+
+
+def parts(there: Path) -> list[Part | Whole]:
+    return [part for part in Outgoing(there, there / STEPS).messages() if isinstance(part, Part | Whole)]
+
+
+def take(arriving: Arriving, messages: list[Part | Whole]) -> None:
+    for message in messages:
+        if isinstance(message, Part):
+            arriving.take(message)
+        else:
+            arriving.finish(message)
+
+
+def test_a_folder_arrives_as_it_was(there: Path, tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    for _ in range(2):  # a second copy takes the place of the first
+        take(Arriving(here, "n1"), parts(there))
+    for file in (there / STEPS).iterdir():
+        assert (here / STEPS / file.name).read_bytes() == file.read_bytes()
+    assert [path.name for path in (here / STEPS).parent.iterdir()] == ["500"]
+
+
+def test_a_folder_that_is_removed_while_it_is_copied_arrives_whole(there: Path, tmp_path: Path) -> None:
+    copy = Outgoing(there, there / STEPS)
+    for file in (there / STEPS).iterdir():
+        file.unlink()
+    here = tmp_path / "here"
+    take(Arriving(here, "n1"), [part for part in copy.messages() if isinstance(part, Part | Whole)])
+    assert read_manifest(here / STEPS)["env_steps"] == 500
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_a_copy_with_a_gap_leaves_what_was_there(there: Path, tmp_path: Path, missing: int) -> None:
+    here, messages = tmp_path / "here", parts(there)
+    take(Arriving(here, "n1"), messages)
+    del messages[missing]
+    with pytest.raises((CopyError, OSError)):
+        take(Arriving(here, "n1"), messages)
+    assert read_manifest(here / STEPS)["env_steps"] == 500
+
+
+def test_what_the_sender_has_removed_is_removed(there: Path, tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    for old in ("100", "200"):
+        (here / STEPS).with_name(old).mkdir(parents=True)
+    *messages, whole = parts(there)
+    assert isinstance(whole, Whole)
+    take(Arriving(here, "n1"), [*messages, Whole(whole.folder, ["200", "500"])])
+    assert sorted(path.name for path in (here / STEPS).parent.iterdir()) == ["200", "500"]
+
+
+@pytest.mark.parametrize("folder", ["logs/500", "checkpoints/x", "settings/a/5"])
+def test_nothing_is_written_beside_checkpoints(tmp_path: Path, folder: str) -> None:
+    with pytest.raises(CopyError, match="no checkpoint's folder"):
+        Arriving(tmp_path, "n1").take(Part(folder, "a.bin", 0, b"x"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("folder", ["../5", "/etc/5", "checkpoints/../../5", "checkpoints/.x/5", "a\0b/5", ""])
+def test_a_path_that_leads_elsewhere_is_no_message(folder: str) -> None:
+    with pytest.raises(MessageError):
+        decode(encode(Part(folder, "a.bin", 0, b"x")), "node")
+
+
+def test_a_copy_that_is_over_leaves_nothing(there: Path, tmp_path: Path) -> None:
+    arriving = Arriving(tmp_path / "here", "n1")
+    take(arriving, parts(there)[:2])
+    arriving.close()
+    assert [path for path in (tmp_path / "here").rglob("*") if path.is_file()] == []
+
+
+def test_a_long_copy_holds_up_its_own_lane_alone(there: Path) -> None:
+    stream = Stream(1)
+    outbox = Outbox(stream)
+    outbox.put("trainer-1", Outgoing(there, there / STEPS).messages())
+    outbox.put("trainer-1", ev.Exited("trainer-1", 0, 0))
+    outbox.put("simulator-1", ev.Exited("simulator-1", 0, 0))
+    outbox.pump()
+    kinds = [type(decode(body, "reporter")).__name__ for body in stream.waiting]
+    assert kinds[:2] == ["Part", "Exited"] and kinds[-2:] == ["Whole", "Exited"]
+
+
+def test_of_orders_to_a_process_that_wait_only_the_newest_is_sent() -> None:
+    stream = Stream(1)
+    outbox = Outbox(stream)
+    for version in (1, 2, 3):
+        for name in ("a", "b"):
+            outbox.put("learner-0", ev.Send(name, 0, Order(version=version)))
+    outbox.pump()
+    sent = [decode(body, "node") for body in stream.waiting]
+    assert [(send.name, send.message.version) for send in sent] == [("a", 3), ("b", 3)]
