@@ -1,8 +1,9 @@
 """The head of a run on several machines: admits nodes, places learners on them, and speaks for them all as one node.
 
 Every node has a name, which its key gives it, and an epoch for as long as it is not lost. A node that has not been
-heard of for its lease and half as long again is lost: by then its agent has ended its processes, or its machine has
-died. Its processes are reported as over, messages of its epoch are refused, and its agent may join in a new one.
+heard of for its lease and half as long again is lost: by then its agent has ended its processes, unless it was
+stopped, or has died with them. Its processes are reported as over, messages of its epoch are refused, and its agent may
+join in a new one.
 """
 
 from __future__ import annotations
