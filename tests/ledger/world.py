@@ -505,7 +505,7 @@ def _in_one_process(world: World) -> Iterator[None]:
             "selectors": SimpleNamespace(DefaultSelector=lambda: _Selector(world), EVENT_READ=1),
             "Energy": lambda: SimpleNamespace(row=lambda _: {}),
         }.items():
-            patch.setattr(next(m for m in (loop, control, local, reporter) if hasattr(m, name)), name, made)
+            patch.setattr(next(m for m in (control, local, loop, reporter) if hasattr(m, name)), name, made)
         patch.setattr("actorlearn.processes.checkpoints.open_checkpoint", taken_up)
         patch.setattr("launch.runtime.metadata.meta", lambda *_: {})
         patch.setattr("actorlearn.wire.control.Dealer", lambda _endpoint, peer: _Dealer(world, peer))
