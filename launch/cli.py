@@ -26,7 +26,8 @@ AnyRun = Annotated[
     typer.Argument(metavar="[RUN]", help="A run folder, a run's name, or the beginning of one; else the newest."),
 ]
 Engine = Annotated[
-    str, typer.Option(metavar="NAME", help="Starts the processes: an engine that `actorlearn doctor` lists.")
+    str | None,
+    typer.Option(metavar="NAME", help="Starts the nodes: an engine that `actorlearn doctor` lists; else you do."),
 ]
 Keys = Annotated[
     Path | None,
@@ -62,7 +63,7 @@ def run(
     run_dir: Annotated[
         Path | None, typer.Option(help="Folder for everything the run leaves; else runs/NAME-YYYYmmdd-HHMMSS.")
     ] = None,
-    engine: Engine = "local",
+    engine: Engine = None,
     keys: Keys = None,
 ) -> int:
     """Start a run, show it live, and end when total_steps is reached. Ctrl-C: save and stop; twice: stop now."""
@@ -80,7 +81,7 @@ def check(topology: Topology, overrides: Overrides = None, json: Json = False) -
 
 
 @app.command(rich_help_panel=_TRAIN)
-def resume(run: RunWord, overrides: Overrides = None, engine: Engine = "local", keys: Keys = None) -> int:
+def resume(run: RunWord, overrides: Overrides = None, engine: Engine = None, keys: Keys = None) -> int:
     """Go on with a run that has ended, from its newest valid checkpoint, e.g. with a larger total_steps."""
     from launch.commands.run import resume
 

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from launch.topology.load import Topology
 
 
-def start(topology: str, overrides: Sequence[str], run_dir: Path | None, engine: str, keys: Path | None = None) -> int:
+def start(
+    topology: str, overrides: Sequence[str], run_dir: Path | None, engine: str | None = None, keys: Path | None = None
+) -> int:
     """Run a topology in a new folder; returns the exit status."""
     from launch.topology.load import load
 
@@ -30,7 +32,7 @@ def start(topology: str, overrides: Sequence[str], run_dir: Path | None, engine:
     return _run(loaded, new_folder(loaded.name, run_dir), starts, keys, resume=False)
 
 
-def resume(word: str, overrides: Sequence[str], engine: str, keys: Path | None = None) -> int:
+def resume(word: str, overrides: Sequence[str], engine: str | None = None, keys: Path | None = None) -> int:
     """Go on with a run that has ended; returns the exit status."""
     from launch.topology.load import load
 
@@ -44,10 +46,12 @@ def resume(word: str, overrides: Sequence[str], engine: str, keys: Path | None =
     return _run(load(run.path / "topology.yaml", overrides), run.path, find_engine(engine), keys, resume=True)
 
 
-def find_engine(engine: str) -> EngineSpec:
-    """Return the spec of an engine that can be imported; raises RunError."""
+def find_engine(engine: str | None) -> EngineSpec | None:
+    """Return the spec of an engine that can be imported, None for none; raises RunError."""
     from launch.engines.specs import ENGINES
 
+    if engine is None:
+        return None
     try:
         spec = ENGINES.spec(engine)
         spec.load()
@@ -73,7 +77,7 @@ def new_folder(name: str, run_dir: Path | None) -> Path:
     return folder
 
 
-def _run(topology: Topology, folder: Path, engine: EngineSpec, keys: Path | None, resume: bool) -> int:
+def _run(topology: Topology, folder: Path, engine: EngineSpec | None, keys: Path | None, resume: bool) -> int:
     from launch.display import console
     from launch.runs.view import RunView
     from launch.runtime.loop import run

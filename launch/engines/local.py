@@ -1,16 +1,32 @@
-"""The engine ``local``: all processes of a run on this machine, as children of one guardian."""
+"""The engine ``local``: all nodes on this machine, for trying out a topology of several."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from launch.engines.specs import EngineSpec
-from launch.spawning.local import LocalSpawner
-from launch.spawning.spawner import Spawner
+from launch.engines.shells import Shells, shell
+from launch.engines.specs import EngineSpec, NodeCommand
+from launch.topology.schema import NodesSection
 
-LOCAL = EngineSpec(name="local", made_by="launch.engines.local:open_spawner")
+LOCAL = EngineSpec(name="local", made_by="launch.engines.local:LocalEngine", here=True)
 
 
-def open_spawner(run_dir: Path, run_id: str) -> Spawner:
-    """Open the spawner of a run; its processes write to ``logs/`` in the run's folder."""
-    return LocalSpawner(run_dir / "logs", run_id)
+class LocalEngine:
+    """Nodes on this machine, which share its cores and memory."""
+
+    def __init__(self, run_dir: Path, _nodes: NodesSection) -> None:
+        self._shells = Shells(run_dir)
+
+    def start(self, nodes: Sequence[NodeCommand]) -> None:
+        """Start nodes; raises OSError."""
+        for node in nodes:
+            self._shells.start(node, shell(node))
+
+    def gone(self) -> Mapping[str, str]:
+        """Return the nodes that have ended since the last call, with the reason."""
+        return self._shells.gone()
+
+    def close(self) -> None:
+        """End all nodes."""
+        self._shells.close()

@@ -106,7 +106,7 @@ class Head:
     ) -> None:
         """Admit those who come through ``door``; ``names`` are those with a key in ``keys``. Raises ChannelError."""
         self._plan, self._resumption, self._addresses = plan, resumption, addresses
-        self._wanted, self._door, self._keys, self._names = plan.topology.nodes, door, keys, names
+        self._wanted, self._door, self.keys, self._names = plan.topology.nodes, door, keys, names
         self._control = ControlSocket(addresses.control)
         (sections,) = (field for field in progress_fields(len(SECTIONS)) if field.name == "section_ns")
         self._section_ns = np.zeros(sections.shape, np.int64)
@@ -129,6 +129,11 @@ class Head:
             Whole: self._whole,
             Ended: self._ended,
         }
+
+    @property
+    def address(self) -> Ipc | Tcp:
+        """Where agents find it."""
+        return self._door.address
 
     @property
     def fds(self) -> tuple[int, ...]:
@@ -247,9 +252,9 @@ class Head:
     def _listens(self) -> ev.Note:
         """Return the note of where nodes are awaited, and begin to wait for them."""
         self._waited_s = time.monotonic()
-        reached = {"address": str(self._door.address), "keys": str(self._keys)}
+        reached = {"address": str(self._door.address), "keys": str(self.keys)}
         said = f"{self._wanted.count} nodes, by: actorlearn node --join {reached['address']} --key FILE"
-        return ev.Note("awaiting", cause=f"{said}, with a key of {self._keys}", fields=reached)
+        return ev.Note("awaiting", cause=f"{said}, with a key of {self.keys}", fields=reached)
 
     def _wait(self) -> Iterator[Happened]:
         """Begin once all nodes have joined and the learners have places."""

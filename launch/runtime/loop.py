@@ -17,13 +17,13 @@ from actorlearn.address import AddressError, Tcp
 from actorlearn.wire.channel import Router
 from actorlearn.wire.keys import LIST_FOLDER, KeysError, make_keys, read_list, server_keys
 from actorlearn.wire.messages import Reply, brief
-from launch.engines.local import LOCAL
-from launch.engines.specs import EngineSpec
+from launch.engines.specs import Engine, EngineSpec
 from launch.errors import RunError
 from launch.machine.cores import in_turn
 from launch.nodes.head import Head
 from launch.nodes.local import LocalNode
 from launch.nodes.node import Complaint, Node
+from launch.nodes.started import StartedNodes, commands_of, open_engine
 from launch.plan.addresses import Addresses
 from launch.plan.memory_order import refuse_disorder
 from launch.plan.placement import place
@@ -37,6 +37,7 @@ from launch.runtime.clock import AwakeClock
 from launch.runtime.reporter import Reporter, beforehand
 from launch.runtime.roster import Roster
 from launch.runtime.workspace import Workspace
+from launch.spawning.local import LocalSpawner
 from launch.spawning.spawner import Spawner
 from launch.supervision import events as ev
 from launch.supervision.supervisor import Supervisor
@@ -54,25 +55,31 @@ def run(
     *,
     resume: bool = False,
     console: ev.Console | None = None,
-    engine: EngineSpec = LOCAL,
+    engine: EngineSpec | None = None,
     keys: Path | None = None,
 ) -> int:
     """Run a topology to its end; returns the exit status. Call it from the main thread; leaves nothing behind.
 
+    ``engine`` starts the nodes of a run on several machines; None: somebody else does.
     Raises TopologyError, RunError, SharedMemoryFull or ChannelError before the first process is started; ValueError for
-    an engine that cannot be imported, OSError for one that cannot be opened.
+    an engine that cannot be imported.
     """
-    open_spawner = engine.load()
     with Workspace(run_dir) as workspace:
         door = choose_door(topology.nodes, keys)
+        opened = choose_engine(engine, workspace.run_dir, topology.nodes, keys)
         refuse_disorder(topology)
         made = plan(topology, describe(topology))  # Ctrl-C still ends us here: signals are heard from open on
         resumption = resume_checks.find_resumption(made, workspace.run_dir, resume)
         workspace.open(made, resumption)
         if topology.nodes.several:
-            node: Node = workspace.keep(open_head(made, resumption, workspace.addresses, door, keys))
+            if opened is not None:
+                workspace.keep(opened)
+            head = workspace.keep(open_head(made, resumption, workspace.addresses, door, keys))
+            node: Node = head
+            if opened is not None:
+                node = StartedNodes(head, opened, commands_of(head, topology.nodes))
         else:
-            spawner = open_spawner(workspace.run_dir, workspace.addresses.run_id)
+            spawner = LocalSpawner(workspace.run_dir / "logs", workspace.addresses.run_id)
             node = open_local(made, resumption, workspace, spawner)
         return Runner(made, resumption, workspace, node, console).run()
 
@@ -83,6 +90,18 @@ def open_local(plan: Plan, resumption: Resumption, workspace: Workspace, spawner
     placement = place(plan.topology, in_turn())
     briefing = Briefing(plan.topology, plan.description, plan.exact, workspace.addresses, placement, resumption)
     return workspace.keep(LocalNode(briefing, workspace.segments, spawner))
+
+
+def choose_engine(spec: EngineSpec | None, run_dir: Path, nodes: NodesSection, keys: Path | None) -> Engine | None:
+    """Return what starts the nodes of a run; None where nobody need, or somebody else does. Raises as `open_engine`."""
+    if spec is None or (spec.here and not nodes.several):
+        return None
+    if not nodes.several:
+        raise RunError(
+            f"--engine {spec.name}: starts nodes, and this topology has none; write nodes.listen and, for more than "
+            "one, nodes.count"
+        )
+    return open_engine(spec, run_dir, nodes, keys)
 
 
 def choose_door(nodes: NodesSection, keys: Path | None) -> Tcp:

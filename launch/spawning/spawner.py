@@ -1,5 +1,4 @@
-"""The protocol of spawners, which start the processes of a run: on this machine (``launch/spawning/local.py``),
-or by other engines (``launch/engines/specs.py``)."""
+"""The protocol of spawners, which start the processes of a run on their machine (``launch/spawning/local.py``)."""
 
 from __future__ import annotations
 

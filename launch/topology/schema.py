@@ -302,6 +302,19 @@ class NodesSection(Section, frozen=True, kw_only=True):
         Literal["elsewhere", "leave out"],
         Meta(description="learners of a lost node: begun elsewhere from their newest checkpoints, or left out"),
     ] = "elsewhere"
+    hosts: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=300)], ...],
+        Meta(max_length=256, description="machines, one a node, for engines that are told where to start nodes: ssh"),
+    ] = ()
+    command: Annotated[
+        Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=1000)], ...], Meta(min_length=1, max_length=100)]
+        | None,
+        Meta(description="words by which an engine starts actorlearn on a node; null = this machine's interpreter"),
+    ] = None
+    options: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=1000)], ...],
+        Meta(max_length=100, description="more words for what an engine calls: ssh, sbatch, srun"),
+    ] = ()
 
     @property
     def several(self) -> bool:

@@ -1,4 +1,4 @@
-"""An engine of somebody else's: one file and its entry point, by which a whole run is started, watched and ended."""
+"""An engine of somebody else's: one file and its entry point, by which the nodes of a whole run are started."""
 
 from __future__ import annotations
 
@@ -10,27 +10,36 @@ from pathlib import Path
 import pytest
 
 from launch.engines.specs import ENGINES, EngineSpec
-from tests.launch.asking import refused
+from tests.launch.asking import ask, refused
 from tests.sizes import ROOT
 
 ENGINE = """
-from pathlib import Path
+import subprocess
 
 from launch.engines.specs import EngineSpec
-from launch.spawning.local import LocalSpawner
 
-SPEC = EngineSpec(name="telling", made_by="telling_engine:TellingSpawner")
+SPEC = EngineSpec(name="telling", made_by="telling_engine:TellingEngine", here=True)
 
 
-class TellingSpawner(LocalSpawner):
-    def __init__(self, run_dir, run_id):
-        super().__init__(run_dir / "logs", run_id)
-        self.told = run_dir / "started.txt"
+class TellingEngine:
+    def __init__(self, run_dir, nodes):
+        self.told, self.agents = run_dir / "started.txt", {}
 
-    def spawn(self, name, incarnation, role, settings, threads):
+    def start(self, nodes):
+        for node in nodes:
+            with self.told.open("a") as file:
+                file.write(f"{node.name}\\n")
+            self.agents[node.name] = subprocess.Popen([*node.words, "--key", str(node.key)])
+
+    def gone(self):
+        ended = [name for name, agent in self.agents.items() if agent.poll() is not None]
+        return {name: f"exit status {self.agents.pop(name).returncode}" for name in ended}
+
+    def close(self):
+        for agent in self.agents.values():
+            agent.wait(20)
         with self.told.open("a") as file:
-            file.write(f"{name}.{incarnation} {role}\\n")
-        return super().spawn(name, incarnation, role, settings, threads)
+            file.write("closed\\n")
 """
 TOPOLOGY = "env: {id: actorlearn.envs.catch:Catch}"
 KEYS = ["simulators.count=1", "simulators.envs=4", "total_steps=400", "trainer.threads=1", "inference.count=0"]
@@ -48,43 +57,82 @@ def package(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def topology(tmp_path: Path) -> Path:
+    file = tmp_path / "catch.yaml"
+    file.write_text(TOPOLOGY)
+    return file
+
+
 def actorlearn(package: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     """The command line of who has installed the package."""
     environment = {**os.environ, "PYTHONPATH": f"{package}:{ROOT}"}
     command = [sys.executable, "-m", "actorlearn", *map(str, words)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=50, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250, check=False)
 
 
 @pytest.mark.nightly
-def test_a_run_is_started_by_the_engine_that_a_package_brings(package: Path, tmp_path: Path) -> None:
-    folder, topology = tmp_path / "run", tmp_path / "catch.yaml"
-    topology.write_text(TOPOLOGY)
-    done = actorlearn(package, "run", topology, *KEYS, "--run-dir", folder, "--engine", "telling")
+@pytest.mark.timeout(300)
+def test_the_nodes_of_a_run_are_started_by_the_engine_that_a_package_brings(
+    package: Path, topology: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    words = ("run", topology, *KEYS, "nodes.listen=127.0.0.1:0", "--run-dir", folder, "--engine", "telling")
+    done = actorlearn(package, *words)
     assert done.returncode == 0, done.stderr
-    assert (folder / "started.txt").read_text().splitlines() == ["trainer.0 trainer", "simulator-0.0 simulator"]
+    assert (folder / "started.txt").read_text().splitlines() == ["node-0", "closed"]
 
 
 def test_engines_are_listed_with_whose_they_are(package: Path) -> None:
     code = "from launch.engines.specs import ENGINES; print([(e.name, e.distribution) for e in ENGINES.entries()])"
     environment = {**os.environ, "PYTHONPATH": f"{package}:{ROOT}"}
     listed = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
-    assert listed.strip() == "[('local', 'actorlearn'), ('telling', 'telling')]"
+    assert "('local', 'actorlearn')" in listed and "('telling', 'telling')]" in listed
 
 
 def test_an_engine_may_be_named_without_being_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "unregistered_engine.py").write_text(ENGINE)
     monkeypatch.syspath_prepend(tmp_path)
-    spec = ENGINES.spec("unregistered_engine:TellingSpawner")
+    spec = ENGINES.spec("unregistered_engine:TellingEngine")
     assert isinstance(spec, EngineSpec)
     assert callable(spec.load())
 
 
-def test_an_engine_that_cannot_be_had_is_refused_before_anything_is_made(tmp_path: Path) -> None:
-    topology = tmp_path / "catch.yaml"
-    topology.write_text(TOPOLOGY)
+def test_an_engine_that_cannot_be_had_is_refused_before_anything_is_made(tmp_path: Path, topology: Path) -> None:
     for name, said in (
-        ("slurm", "--engine: 'slurm' must be local or package.module:Name"),
-        ("pathlib:Path", "it lacks spawn, ended, reap, kill, show_stack, reap_orphans, close"),
+        ("kubernetes", f"--engine: 'kubernetes' must be {', '.join(ENGINES.names())} or package.module:Name"),
+        ("pathlib:Path", "it lacks start, gone, close"),
     ):
         assert said in refused("run", topology, "--run-dir", tmp_path / "run", "--engine", name)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--engine", "ssh"], "--engine ssh: starts nodes, and this topology has none; write nodes.listen and"),
+        (["--engine", "ssh", *["nodes.count=2", "mode=sync"]], "nodes.listen: null; nodes of the engine ssh may be"),
+        (
+            ["--engine", "ssh", "nodes.listen=127.0.0.1:0", "nodes.count=2", "nodes.hosts=[a]"],
+            "nodes.hosts: 1 hosts for nodes.count = 2",
+        ),
+        (["--engine", "ssh", "nodes.listen=127.0.0.1:0", "nodes.hosts=[-oProxyCommand=x]"], "write [user@]host"),
+        (["--engine", "local", "nodes.listen=0.0.0.0:0", "--keys", "."], "write one that they can dial"),
+    ],
+)
+def test_nodes_that_an_engine_cannot_start_are_refused_before_anything_is_made(
+    words: list[str], said: str, tmp_path: Path, topology: Path
+) -> None:
+    result = ask("run", topology, "--run-dir", tmp_path / "run", *words)
+    assert result.exit_code == 2 and said in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_engine_needs_the_keys_of_all_nodes(tmp_path: Path, topology: Path) -> None:
+    from actorlearn.wire.keys import make_keys
+
+    make_keys(tmp_path / "keys", ["a", "b"])
+    words = ("nodes.count=4", "nodes.listen=127.0.0.1:0", "--engine", "local", "--keys", tmp_path / "keys")
+    said = ask("run", topology, "--run-dir", tmp_path / "run", *words).stderr
+    assert "has the keys of 2 nodes, and nodes.count is 4; " in said
+    assert f"`actorlearn keys new --node node-2 --node node-3 {tmp_path / 'keys'}`" in said

@@ -1,0 +1,120 @@
+"""Nodes that are started by a shell each, here or at the other end of ``ssh`` or ``srun``: what such engines share.
+
+The shell gets the node's key by its standard input, puts it into a folder that only its user can read, and removes that
+folder, which has the node's files too, when the node has ended. It ends the node when its standard input does: so a
+node ends with its head, however that ends, and no process has to be looked for on another machine.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from launch.engines.specs import NodeCommand
+
+FOLDER = "nodes"
+"""Folder in the run's, with the output of each node."""
+SCRIPT = """
+umask 077
+folder=$(mktemp -d "${TMPDIR:-/tmp}/actorlearn-node-XXXXXX") || exit 1
+trap 'rm -rf "$folder"' EXIT
+while IFS= read -r line && [ -n "$line" ]; do printf '%s\\n' "$line"; done > "$folder/key"
+exec 3<&0
+"$@" --key "$folder/key" --folder "$folder" < /dev/null 3<&- &
+node=$!
+trap 'kill "$node"' HUP INT TERM
+(
+    while read -r line; do :; done
+    kill "$node"
+    sleep 20 &
+    trap 'kill "$!"; exit' TERM
+    wait "$!"
+    kill -KILL "$node"
+) <&3 3<&- > /dev/null 2>&1 &
+watch=$!
+exec 3<&-
+wait "$node"; status=$?
+while kill -0 "$node" 2> /dev/null; do wait "$node"; status=$?; done
+kill "$watch" 2> /dev/null
+wait "$watch" 2> /dev/null
+exit "$status"
+"""
+"""What the shell does, in POSIX's language; its arguments are the command of the node."""
+_LEAVE_S, _END_S = 3.0, 25.0
+"""Time in which nodes end because their run has, and in which they end because they are told to, in seconds."""
+
+
+class Shells:
+    """Shells with a node each, by name; what they print goes to ``nodes/NAME.log`` in the run's folder."""
+
+    def __init__(self, run_dir: Path) -> None:
+        """Start none yet."""
+        self._folder = run_dir / FOLDER
+        self._shells: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, node: NodeCommand, command: Sequence[str]) -> None:
+        """Start a shell by a command, and give it the node's key; raises OSError."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        key = node.key.read_bytes()
+        with self._log(node.name).open("ab") as log:
+            # a session of its own: Ctrl-C in a terminal is the head's
+            shell = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
+        self._shells[node.name] = shell
+        assert shell.stdin is not None
+        with suppress(BrokenPipeError):  # it has ended already, which `gone` tells
+            shell.stdin.write(key + b"\n")
+            shell.stdin.flush()
+
+    def gone(self) -> dict[str, str]:
+        """Return those that have ended since the last call, with their last words."""
+        ended = {name: status for name, shell in self._shells.items() if (status := shell.poll()) is not None}
+        for name in ended:
+            _hang_up(self._shells.pop(name))
+        return {name: self._last_words(name, status) for name, status in ended.items()}
+
+    def close(self) -> None:
+        """End all nodes; they are given a moment to end by themselves."""
+        self._wait(_LEAVE_S)
+        for shell in self._shells.values():
+            _hang_up(shell)
+        self._wait(_END_S)
+        for shell in self._shells.values():
+            shell.kill()
+            shell.wait()
+        self._shells = {}
+
+    def _wait(self, seconds: float) -> None:
+        deadline_s = time.monotonic() + seconds
+        for shell in self._shells.values():
+            with suppress(subprocess.TimeoutExpired):
+                shell.wait(max(0.0, deadline_s - time.monotonic()))
+
+    def _log(self, name: str) -> Path:
+        return self._folder / f"{name}.log"
+
+    def _last_words(self, name: str, status: int) -> str:
+        said = f"it has ended with exit status {status}"
+        with suppress(OSError):
+            lines = list(_lines(self._log(name)))
+            said += f": {lines[-1]:.300}" if lines else ""
+        return f"{said} ({FOLDER}/{name}.log)"
+
+
+def shell(node: NodeCommand) -> list[str]:
+    """Return the words that start a node's shell on this machine."""
+    return ["sh", "-c", SCRIPT, "actorlearn", *node.words]
+
+
+def _hang_up(shell: subprocess.Popen[bytes]) -> None:
+    assert shell.stdin is not None
+    with suppress(OSError):
+        shell.stdin.close()
+
+
+def _lines(log: Path) -> Iterator[str]:
+    for line in log.read_bytes()[-4096:].decode(errors="replace").splitlines():
+        if line.strip():
+            yield line.strip()

@@ -1,0 +1,116 @@
+"""Nodes that an engine starts: a head, and the engine that brings it the nodes which it awaits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from actorlearn.address import Tcp
+from actorlearn.wire.keys import LIST_FOLDER
+from launch.engines.specs import Engine, EngineSpec, NodeCommand, node_command
+from launch.errors import RunError
+from launch.nodes.head import Happened, Head
+from launch.nodes.node import Deed
+from launch.supervision import events as ev
+from launch.topology.schema import NodesSection
+
+_ASK_S = 1.0
+
+
+class StartedNodes:
+    """A head, as a `Node`, whose nodes are started as soon as it listens; the engine is to be closed after it."""
+
+    def __init__(self, head: Head, engine: Engine, commands: Sequence[NodeCommand]) -> None:
+        """Start nothing yet."""
+        self._head, self._engine, self._commands = head, engine, commands
+        self._started = self._begun = False
+        self._asked_s = 0.0
+
+    @property
+    def fds(self) -> tuple[int, ...]:
+        """The head's descriptors."""
+        return self._head.fds
+
+    @property
+    def section_ns(self) -> NDArray[np.int64]:
+        """The head's table."""
+        return self._head.section_ns
+
+    def do(self, deed: Deed) -> ev.Event | None:
+        """Have the head carry out an action."""
+        return self._head.do(deed)
+
+    def add_learners(self, learners: Collection[int]) -> None:
+        """Have the head place learners."""
+        self._head.add_learners(learners)
+
+    def events(self, now_s: float, gap_s: float) -> Iterator[Happened]:
+        """Yield the head's events, and which nodes are gone for good, without one of which no run can begin."""
+        for event in self._head.events(now_s, gap_s):
+            self._begun |= isinstance(event, ev.Begin | ev.CannotBegin)
+            yield event
+        if not self._started:
+            self._started = True
+            try:
+                self._engine.start(self._commands)
+            except (OSError, RunError) as error:
+                yield from self._cannot_begin(f"no nodes can be started: {error}")
+        elif time.monotonic() - self._asked_s >= _ASK_S:
+            self._asked_s = time.monotonic()
+            for name, why in self._engine.gone().items():
+                yield ev.Note("gone", cause=f"node {name}: {why}", fields={"node": name})
+                yield from self._cannot_begin(f"node {name} is gone before the run could begin: {why}")
+
+    def _cannot_begin(self, reason: str) -> Iterator[Happened]:
+        if not self._begun:
+            self._begun = True
+            yield ev.CannotBegin(reason)
+
+    def end(self) -> None:
+        """Have the head end all processes."""
+        self._head.end()
+
+    def close(self) -> None:
+        """Close the head."""
+        self._head.close()
+
+
+def open_engine(spec: EngineSpec, run_dir: Path, nodes: NodesSection, keys: Path | None) -> Engine:
+    """Open the engine of a run on several machines.
+
+    Raises RunError for one that cannot be used, for nodes without keys and where nodes could not reach the head;
+    ValueError where it cannot be imported.
+    """
+    listen = Tcp.read(nodes.listen) if nodes.listen else None
+    if listen is None and not spec.here:
+        raise RunError(
+            f"nodes.listen: null; nodes of the engine {spec.name} may be on other machines, so write the address of "
+            "this one that they reach and a port, such as 10.0.0.1:5555"
+        )
+    if listen and listen.ip and listen.ip.is_unspecified:
+        raise RunError(f"nodes.listen: {listen}: an engine gives nodes this address; write one that they can dial")
+    if keys is not None:
+        node_files(keys, nodes.count)
+    return spec.load()(run_dir.absolute(), nodes)
+
+
+def commands_of(head: Head, nodes: NodesSection) -> list[NodeCommand]:
+    """Return the commands of the nodes that a head awaits; raises RunError where there are keys for fewer."""
+    files = node_files(head.keys, nodes.count)
+    return [node_command(file.stem, file, str(head.address), nodes.command) for file in files]
+
+
+def node_files(keys: Path, count: int) -> list[Path]:
+    """Return the key files of so many nodes, by name; raises RunError where fewer are in the folder."""
+    files = sorted(file for file in keys.glob("*.key") if (keys / LIST_FOLDER / f"{file.stem}.pub").exists())
+    if len(files) < count:
+        more = " ".join(f"--node node-{number}" for number in range(len(files), min(count, len(files) + 3)))
+        raise RunError(
+            f"--keys {keys}: has the keys of {len(files)} nodes, and nodes.count is {count}; an engine gives each node "
+            f"its key, so make more with `actorlearn keys new {more} {keys}`"
+        )
+    return files[:count]

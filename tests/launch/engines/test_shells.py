@@ -1,0 +1,136 @@
+"""A node that is started by a shell: it gets its key, ends with its head however that ends, and leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from launch.engines.local import LocalEngine
+from launch.engines.shells import SCRIPT, shell
+from launch.engines.specs import NodeCommand, node_command
+from launch.topology.schema import NodesSection
+
+KEY = "name a\npublic 00\nsecret 11\nhead 22\n"
+STAND_IN = """
+import os, signal, sys, time
+words = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+told = open(os.environ["TOLD"], "w")
+print(os.getpid(), words["--folder"], oct(os.stat(words["--key"]).st_mode & 0o777), file=told)
+told.write(open(words["--key"]).read())
+told.close()
+if os.environ.get("HOW") == "fail":
+    sys.exit("no such head")
+if os.environ.get("HOW") == "deaf":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NodeCommand:
+    """A stand-in for a node, which writes what it was given to a file named told."""
+    (tmp_path / "key").write_text(KEY)
+    monkeypatch.setenv("TOLD", str(tmp_path / "told"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    return NodeCommand("a", tmp_path / "key", (sys.executable, "-c", STAND_IN, "--join", "h:1"))
+
+
+def within(seconds: float, true: Callable[[], bool]) -> bool:
+    deadline_s = time.monotonic() + seconds
+    while not true() and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+    return true()
+
+
+def told(tmp_path: Path) -> tuple[int, Path, str, str]:
+    """The node's pid, its folder, the mode and the content of its key file."""
+    file = tmp_path / "told"
+    assert within(20, lambda: file.exists() and file.read_text().endswith("head 22\n"))
+    first, _, key = file.read_text().partition("\n")
+    pid, folder, mode = first.split()
+    return int(pid), Path(folder), mode, key
+
+
+def lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_node_has_its_key_in_a_file_for_its_user_alone_and_leaves_nothing(node: NodeCommand, tmp_path: Path) -> None:
+    engine = LocalEngine(tmp_path / "run", NodesSection())
+    engine.start([node])
+    pid, folder, mode, key = told(tmp_path)
+    assert (mode, key) == ("0o600", KEY)
+    assert folder.stat().st_mode & 0o777 == 0o700 and folder.parent == tmp_path / "tmp"
+    assert b"secret" not in Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
+    assert engine.gone() == {}
+    engine.close()
+    assert not lives(pid) and not folder.exists()
+
+
+def test_a_node_ends_with_a_head_that_is_killed(node: NodeCommand, tmp_path: Path) -> None:
+    head = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            f"import subprocess, sys, time\n"
+            f"p = subprocess.Popen({shell(node)!r}, stdin=subprocess.PIPE, start_new_session=True)\n"
+            f"p.stdin.write({KEY!r}.encode() + b'\\n'); p.stdin.flush(); time.sleep(60)",
+        ]
+    )
+    pid, folder, _, _ = told(tmp_path)
+    head.kill()
+    head.wait()
+    assert within(10, lambda: not lives(pid)) and within(10, lambda: not folder.exists())
+
+
+def test_a_node_that_ends_is_gone_with_its_last_words(
+    node: NodeCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOW", "fail")
+    engine = LocalEngine(tmp_path / "run", NodesSection())
+    engine.start([node])
+    gone: dict[str, str] = {}
+    assert within(20, lambda: bool(gone.update(engine.gone()) or gone))
+    assert gone == {"a": "it has ended with exit status 1: no such head (nodes/a.log)"}
+    assert engine.gone() == {}
+    engine.close()
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_command_that_is_not_there_is_told(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(KEY)
+    engine = LocalEngine(tmp_path / "run", NodesSection())
+    engine.start([node_command("a", tmp_path / "key", "h:1", ["/no/such/actorlearn"])])
+    gone: dict[str, str] = {}
+    assert within(20, lambda: bool(gone.update(engine.gone()) or gone))
+    assert "exit status 127" in gone["a"] and "/no/such/actorlearn" in gone["a"]
+    engine.close()
+
+
+@pytest.mark.parametrize("signal_name", ["TERM", "HUP", "INT"])
+def test_a_shell_that_is_signalled_ends_its_node(node: NodeCommand, tmp_path: Path, signal_name: str) -> None:
+    started = subprocess.Popen(shell(node), stdin=subprocess.PIPE)
+    assert started.stdin is not None
+    started.stdin.write(KEY.encode() + b"\n")
+    started.stdin.flush()
+    pid, folder, _, _ = told(tmp_path)
+    subprocess.run(["kill", f"-{signal_name}", str(started.pid)], check=True)
+    started.wait(20)
+    started.stdin.close()
+    assert not lives(pid) and not folder.exists()
+
+
+def test_the_script_is_posix() -> None:
+    subprocess.run(["sh", "-n", "-c", SCRIPT], check=True)
+    assert "'" in SCRIPT  # is quoted as a whole where it goes over ssh

@@ -1,0 +1,135 @@
+"""Engines start the nodes of whole runs: on this machine, and through a real sshd."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.system.conftest import PACED, Command, Start
+from tests.system.launched import within
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
+
+APART = ["mode=gossip", "gossip.graph=none", "learners.count=2", "simulators.count=1", "inference.count=0"]
+"""Two learners that do not exchange."""
+SSHD = Path("/usr/sbin/sshd")
+
+
+def free_port() -> int:
+    with socket.socket() as port:
+        port.bind(("127.0.0.1", 0))
+        return int(port.getsockname()[1])
+
+
+def nodes_of_ours(folder: Path) -> list[str]:
+    """Living nodes whose files are in a folder of nodes."""
+    return [path.parent.name for path in Path("/proc").glob("[0-9]*/cmdline") if str(folder).encode() in _read(path)]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, environment: dict[str, str]) -> Iterator[Path]:
+    """Folder in which nodes of this machine make theirs; empty when all have ended."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    environment["TMPDIR"] = str(folder)
+    yield folder
+    assert nodes_of_ours(folder) == [] and list(folder.iterdir()) == []
+
+
+def test_a_run_over_nodes_of_this_machine_needs_nothing_else(launched: Start, temporary: Path) -> None:
+    run = launched("catch", *APART, "total_steps=4000", "nodes.count=2", "--engine", "local")
+    assert run.end() == 0, run.screen()
+    assert {event["node"] for event in run.events("joined")} == {"node-0", "node-1"}
+    assert "the run is over" in (run.run_dir / "nodes" / "node-0.log").read_text()
+    assert run.leftovers() == []
+
+
+def test_nodes_of_this_machine_end_with_a_head_that_is_killed(launched: Start, temporary: Path) -> None:
+    run = launched("catch", *APART, PACED, "total_steps=100_000_000", "nodes.count=2", "--engine", "local")
+    run.wait_for(lambda: len(run.events("ready")) > 1, "both trainers")
+    assert len(nodes_of_ours(temporary)) > 1
+    run.kill()
+    assert within(60, lambda: nodes_of_ours(temporary) == [] and list(temporary.iterdir()) == [])
+
+
+def test_nodes_that_cannot_start_end_the_run_with_their_last_words(launched: Start, temporary: Path) -> None:
+    run = launched("catch", *APART, "nodes.count=2", "nodes.command=[/no/such/actorlearn]", "--engine", "local")
+    assert run.end() == 1
+    assert "is gone before the run could begin: it has ended with exit status 127" in run.screen()
+    assert run.leftovers() == []
+
+
+@contextmanager
+def sshd(folder: Path) -> Iterator[list[str]]:
+    """A real sshd on a free port, with keys of its own; yields the words by which ssh reaches it."""
+    for name in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+    shutil.copy(folder / "user.pub", folder / "authorized_keys")
+    port = free_port()
+    (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {(folder / 'host.pub').read_text()}")
+    lines = [
+        f"Port {port}",
+        "ListenAddress 127.0.0.1",
+        f"HostKey {folder / 'host'}",
+        f"AuthorizedKeysFile {folder / 'authorized_keys'}",
+        f"PidFile {folder / 'sshd.pid'}",
+        "PasswordAuthentication no",
+        "StrictModes no",
+        "UsePAM no",
+    ]
+    (folder / "sshd_config").write_text("\n".join(lines) + "\n")
+    Path("/run/sshd").mkdir(exist_ok=True)
+    served = subprocess.Popen([SSHD, "-D", "-e", "-f", folder / "sshd_config"], stderr=(folder / "sshd.log").open("w"))
+    try:
+        assert within(20, lambda: "listening" in (folder / "sshd.log").read_text())
+        known = f"UserKnownHostsFile={folder / 'known_hosts'}"
+        yield ["-F", "none", "-p", str(port), "-i", str(folder / "user"), "-o", known]
+    finally:
+        served.terminate()
+        served.wait(20)
+
+
+needs_sshd = pytest.mark.skipif(not SSHD.exists(), reason="there is no sshd: apt-get install openssh-server")
+
+
+@pytest.mark.slow
+@needs_sshd
+def test_nodes_are_started_through_sshd_and_end_with_their_connections(
+    launched: Start, temporary: Path, environment: dict[str, str], command: Command, tmp_path: Path
+) -> None:
+    keys = tmp_path / "keys"
+    assert command("keys", "new", "--node", "a", "--node", "b", keys).returncode == 0
+    known = {
+        name: environment[name]
+        for name in ("PYTHONPATH", "XDG_RUNTIME_DIR", "TMPDIR", "ACTORLEARN_PACED")
+        if name in environment
+    }
+    there = ["env", *(f"{name}={value}" for name, value in known.items()), sys.executable, "-m", "actorlearn"]
+    with sshd(tmp_path) as options:
+        words = [
+            *("nodes.count=2", "nodes.hosts=[127.0.0.1,127.0.0.1]", f"nodes.listen=127.0.0.1:{free_port()}"),
+            f"nodes.command=[{', '.join(there)}]",
+            f"nodes.options=[{', '.join(map(repr, options))}]",
+            *("--keys", str(keys), "--engine", "ssh"),
+        ]
+        run = launched("catch", *APART, "total_steps=4000", *words)
+        assert run.end() == 0, run.screen()
+        assert {event["node"] for event in run.events("joined")} == {"a", "b"}
+        killed = launched("catch", *APART, "total_steps=100_000_000", *words)
+        killed.wait_for(lambda: len(killed.events("ready")) > 1, "both trainers")
+        killed.kill()
+        assert within(60, lambda: nodes_of_ours(temporary) == [] and list(temporary.iterdir()) == [])
