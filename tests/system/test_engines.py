@@ -58,12 +58,15 @@ def test_a_run_over_nodes_of_this_machine_needs_nothing_else(launched: Start, te
     assert run.leftovers() == []
 
 
-def test_nodes_of_this_machine_end_with_a_head_that_is_killed(launched: Start, temporary: Path) -> None:
+def test_nodes_of_this_machine_end_with_a_head_that_is_killed(
+    launched: Start, temporary: Path, command: Command
+) -> None:
     run = launched("catch", *APART, PACED, "total_steps=100_000_000", "nodes.count=2", "--engine", "local")
     run.wait_for(lambda: len(run.events("ready")) > 1, "both trainers")
     assert len(nodes_of_ours(temporary)) > 1
     run.kill()
     assert within(60, lambda: nodes_of_ours(temporary) == [] and list(temporary.iterdir()) == [])
+    command("clean")  # what the head has left
 
 
 def test_nodes_that_cannot_start_end_the_run_with_their_last_words(launched: Start, temporary: Path) -> None:
@@ -115,7 +118,7 @@ def test_nodes_are_started_through_sshd_and_end_with_their_connections(
     assert command("keys", "new", "--node", "a", "--node", "b", keys).returncode == 0
     known = {
         name: environment[name]
-        for name in ("PYTHONPATH", "XDG_RUNTIME_DIR", "TMPDIR", "ACTORLEARN_PACED")
+        for name in ("PYTHONPATH", "XDG_RUNTIME_DIR", "TMPDIR", "ACTORLEARN_TEST_PACED")
         if name in environment
     }
     there = ["env", *(f"{name}={value}" for name, value in known.items()), sys.executable, "-m", "actorlearn"]
@@ -133,3 +136,4 @@ def test_nodes_are_started_through_sshd_and_end_with_their_connections(
         killed.wait_for(lambda: len(killed.events("ready")) > 1, "both trainers")
         killed.kill()
         assert within(60, lambda: nodes_of_ours(temporary) == [] and list(temporary.iterdir()) == [])
+        command("clean")  # what the head has left
