@@ -42,7 +42,7 @@ kill "$watch" 2> /dev/null
 wait "$watch" 2> /dev/null
 exit "$status"
 """
-"""What the shell does, in POSIX's language; its arguments are the command of the node."""
+"""Program of the shell, in POSIX's language; its arguments are the command of the node."""
 _LEAVE_S, _END_S = 3.0, 25.0
 """Time in which nodes end because their run has, and in which they end because they are told to, in seconds."""
 

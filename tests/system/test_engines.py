@@ -96,7 +96,8 @@ def sshd(folder: Path) -> Iterator[list[str]]:
     ]
     (folder / "sshd_config").write_text("\n".join(lines) + "\n")
     Path("/run/sshd").mkdir(exist_ok=True)
-    served = subprocess.Popen([SSHD, "-D", "-e", "-f", folder / "sshd_config"], stderr=(folder / "sshd.log").open("w"))
+    with (folder / "sshd.log").open("w") as log:
+        served = subprocess.Popen([SSHD, "-D", "-e", "-f", folder / "sshd_config"], stderr=log)
     try:
         assert within(20, lambda: "listening" in (folder / "sshd.log").read_text())
         known = f"UserKnownHostsFile={folder / 'known_hosts'}"
