@@ -132,7 +132,7 @@ class Head:
 
     @property
     def address(self) -> Ipc | Tcp:
-        """Where agents find it."""
+        """Address at which agents find it."""
         return self._door.address
 
     @property
