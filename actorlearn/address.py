@@ -117,6 +117,8 @@ class Folders(NamedTuple):
     shm: Path
     sockets: Path
     run_dir: Path
+    host: str = ""
+    """Address of this machine that the run's other machines reach; empty where there are none."""
 
     def segment(self, name: str) -> Shm:
         """Return the address of a segment of the run."""

@@ -15,6 +15,7 @@ from actorlearn.learning.update import Learning
 from actorlearn.memory.shared import SegmentError, SharedMemoryFull
 from actorlearn.parameters.interface import Joined, PeerLost, Present, Stopped
 from actorlearn.parameters.modes import mode_of
+from actorlearn.wire.endpoints import Endpoints
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import TrainerSettings
 from actorlearn.worker.worker import Worker
@@ -44,6 +45,12 @@ class Peers:
         self._settings = settings
         self._exchange, self._mode = settings.exchange, mode_of(settings.exchange)
         self._worker = worker
+        control = worker.control
+        self._endpoints = (
+            Endpoints(settings.id, settings.run_id, lambda: control.order, control.listens)
+            if self._exchange.host
+            else None
+        )
         self._learning = learning
         self._joined = self._lost = self._in_want = Generation()
         self._lost_s = 0.0
@@ -93,7 +100,7 @@ class Peers:
 
         try:
             settings = self._mode.among(self._exchange, wanted.trainers, self._settings.id, wanted.number)
-            self._learning.exchange_by(settings, alive, self._present, self._warn)
+            self._learning.exchange_by(settings, alive, self._present, self._warn, self._endpoints)
             joined = self._learning.exchange.join(env_steps, updates)
         except SharedMemoryFull as error:  # where they meet; when there is room again they do
             self._warn_of_want(wanted, f"cannot meet the other learners: {error}; it is tried until it can be")

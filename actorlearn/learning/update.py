@@ -29,6 +29,7 @@ from actorlearn.parameters.interface import Exchange, Learner, Position, Present
 from actorlearn.parameters.modes import make as make_exchange
 from actorlearn.parameters.published import WeightSink
 from actorlearn.parameters.settings import AloneExchangeSettings, ExchangeSettings
+from actorlearn.wire.endpoints import Endpoints
 from actorlearn.worker.settings import TrainerSettings
 
 
@@ -120,10 +121,11 @@ class Learning:
         alive: Callable[[], bool],
         present: Callable[[], Present] = Present,
         warn: Callable[[str], None] = lambda text: None,
+        endpoints: Endpoints | None = None,
     ) -> None:
         """Replace the exchange, or its learners; the optimizer's state is carried over."""
         self.minibatches.together = settings.together
-        learner = replace(self.learner, alive=alive, present=present, warn=warn)
+        learner = replace(self.learner, alive=alive, present=present, warn=warn, endpoints=endpoints)
         if not settings.together:
             self.consumed.know_only(self.settings.learner)
         before, self.exchange = self.exchange, make_exchange(settings, learner)

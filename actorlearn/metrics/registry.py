@@ -115,6 +115,8 @@ _BETWEEN_LEARNERS = (
     ),
     Metric("staleness_max", "changes", "the most of these", merge=Merge.MAX, form=Form.WHOLE),
     _since_report("exchanges", "exchanges", "messages of weights posted since the report before"),
+    _since_report("bytes_sent", "bytes", "bytes of messages that it gave to sockets since then"),
+    _since_report("bytes_received", "bytes", "bytes of such messages that came in since then"),
     _since_report("messages_refused", "messages", "messages whose weights could not be used since then"),
     _share("mixed_share", "share", "exchanges at which weights were mixed", per_learner=True),
     _farthest("consensus_distance", "", "l2 norm from a learner's weights to the mean of all"),

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from operator import sub
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,11 @@ from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.consensus import cosines, measure
 from actorlearn.parameters.exchange_log import ExchangeLog
 from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Position, Stepped
-from actorlearn.parameters.mailbox import SharedMailbox, open_mailbox
+from actorlearn.parameters.mailbox import Mailbox, SharedMailbox, open_mailbox, tcp_ways
 from actorlearn.parameters.mixing import in_peers, neighbours
 from actorlearn.parameters.settings import AloneExchangeSettings, GossipExchangeSettings
 from actorlearn.parameters.shared_counts import SharedCounts
+from actorlearn.parameters.socket_mailbox import SocketMailbox
 from actorlearn.wire.identity import trainer_id
 
 FIRST_MESSAGE_S = 30.0
@@ -57,9 +59,7 @@ class Gossip(Exchange):
         self._position, self._rollout = learner.position, 0
         self._segments: list[Segment] = []
         self.counts = SharedCounts(self._open(settings.counts), settings.rank)
-        self.mailbox = open_mailbox(
-            settings.messages, settings.rank, self.weights.numel(), self._readers, settings.incarnation
-        )
+        self.mailbox = self._open_mailbox(learner)
         self._log = ExchangeLog(Path(settings.log), anew=not self.counts.begun) if settings.log else None
         self._gradients = SharedMailbox(settings.gradients, settings.rank) if settings.gradients else None
         self._message = np.empty(self.weights.numel(), np.float32)
@@ -77,6 +77,8 @@ class Gossip(Exchange):
         self._reported_refused = 0
         """Their sum over all peers at the report before."""
         self._waited_s = 0.0
+        self._moved_bytes = (0, 0)
+        """Bytes sent and received until the report before."""
 
     def state(self) -> dict[str, Tensor]:
         """Return the own optimizer's state."""
@@ -91,11 +93,15 @@ class Gossip(Exchange):
 
         In a new run all learners have equal weights, by the seed; in a resumed one each has its own checkpoint's.
         """
-        if self.counts.begun or (self.settings.rank >= self.settings.learners and not updates):
+        attached = self.settings.rank >= self.settings.learners and not updates
+        moved = bool(self.settings.host) and self.settings.incarnation > 0
+        if self.counts.begun or attached or moved:
             self._adopt()
         elif updates and self._log:
             self._log.adopted({})
-        if not self.counts.begun:
+        if not self.counts.begun and moved and self.counts.heard:
+            self.counts.begin_again(self.counts.heard, self._position().rollout)
+        elif not self.counts.begun:
             self.counts.begin(env_steps, updates)
         if self._log:
             self._before.copy_(self.weights)
@@ -149,6 +155,10 @@ class Gossip(Exchange):
         found: dict[str, Any] = {"exchanges": len(stale), "learner_wait_s": waited_s, **self._apart()}
         refused = sum(self._refused.values())
         found["messages_refused"], self._reported_refused = refused - self._reported_refused, refused
+        if isinstance(self.mailbox, SocketMailbox):
+            moved = self.mailbox.bytes_sent, self.mailbox.bytes_received
+            found["bytes_sent"], found["bytes_received"] = map(sub, moved, self._moved_bytes)
+            self._moved_bytes = moved
         if stale:
             mean = sum(stale) / len(stale)
             found |= {"staleness_mean": mean, "staleness_max": max(stale), "mixed_share": stale.count(0) / len(stale)}
@@ -266,7 +276,7 @@ class Gossip(Exchange):
 
         Messages over sockets may still be on their way; in shared memory they are available at once.
         """
-        peers = (self._wait(self._heard, FIRST_MESSAGE_S) if self.settings.listens else self._heard()) or ()
+        peers = (self._wait(self._heard, FIRST_MESSAGE_S) if self.settings.travels else self._heard()) or ()
         total = torch.zeros_like(self.weights)
         used = self._add(peers, total)
         if used:
@@ -294,6 +304,16 @@ class Gossip(Exchange):
     def _open(self, segment: Shm) -> Segment:
         self._segments.append(Segment.open(segment.file))
         return self._segments[-1]
+
+    def _open_mailbox(self, learner: Learner) -> Mailbox:
+        settings, size = self.settings, self.weights.numel()
+        if not settings.host:
+            return open_mailbox(settings.messages, settings.rank, size, self._readers, settings.incarnation)
+        if learner.endpoints is None:
+            raise ValueError(f"exchange.host: {settings.host!r} needs the endpoints of other machines; leave it empty")
+        ways = tcp_ways(learner.endpoints, settings.host)
+        own = settings.rank, size, ways, self._readers, settings.incarnation
+        return SocketMailbox(*own, self.counts, self._present)
 
     def _readers(self) -> list[int]:
         """The learners that mix this one's weights."""

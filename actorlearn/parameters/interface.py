@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from actorlearn.optim.specs import OptimizerSettings
     from actorlearn.parameters.consumed import Consumed
+    from actorlearn.wire.endpoints import Endpoints
 
 CONSUMED_WORDS = 4
 """8-byte words in a learner's row of the consumed-experience table (``parameters/consumed.py``)."""
@@ -80,6 +81,8 @@ class Learner:
     """Table of the experience that is in the weights; None where it is not kept."""
     spread: Spread = whole
     """Spreads the work of an optimizer step over this learner's cores."""
+    endpoints: Endpoints | None = None
+    """Endpoints of the processes on all machines of the run; None where there is one machine."""
     carried: Carried = Carried()
     """Further state of its minibatches' source."""
 

@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from actorlearn.address import ByLearner, Ipc, Shm
 from actorlearn.memory.shared import Segment, SegmentError
 from actorlearn.parameters.published import Published
-from actorlearn.parameters.socket_mailbox import SocketMailbox
+from actorlearn.parameters.socket_mailbox import SocketMailbox, Ways
 from actorlearn.wire.channel import Pull, Push
+from actorlearn.wire.endpoints import Endpoints
+from actorlearn.wire.messages import Endpoint
 
 
 class Mailbox(Protocol):
@@ -49,15 +51,31 @@ def open_mailbox(
     each = messages.each
     if isinstance(each, Shm):
         return SharedMailbox(ByLearner(each), learner)
-    sockets = ByLearner(each)
-    return SocketMailbox(
-        learner,
-        size,
-        lambda limit_bytes: Pull(sockets.of(learner), limit_bytes),
-        lambda peer: Push(sockets.of(peer)),
-        readers,
-        incarnation,
-    )
+    return SocketMailbox(learner, size, ipc_ways(ByLearner(each), learner), readers, incarnation)
+
+
+def ipc_ways(sockets: ByLearner[Ipc], learner: int) -> Ways:
+    """Return the ways between a learner and others of its machine."""
+
+    def dial(to: Ipc | Endpoint) -> Push:
+        assert isinstance(to, Ipc)
+        return Push(to)
+
+    return Ways(lambda limit_bytes: Pull(sockets.of(learner), limit_bytes), sockets.of, dial)
+
+
+def tcp_ways(endpoints: Endpoints, host: str) -> Ways:
+    """Return the ways between a learner and those of other machines; ``host``: the own address."""
+
+    def find(peer: int) -> Endpoint | None:
+        found = endpoints.find(endpoints.own.role).get(peer)
+        return found if found is not None and found.address is not None else None
+
+    def dial(to: Ipc | Endpoint) -> Push:
+        assert isinstance(to, Endpoint)
+        return endpoints.push(to)
+
+    return Ways(lambda limit_bytes: endpoints.pull(host, limit_bytes), find, dial, endpoints.run)
 
 
 class SharedMailbox:

@@ -292,6 +292,7 @@ class _Gossip(ModeSpec):
         """Return the graph, the addresses of messages, and those of data for comparing learners."""
         gossip = _gossip(asked)
         compared = gossip.gradient_every > 0
+        logged = compared and gossip.transport == "shm" and not folders.host
         return GossipExchangeSettings(
             rank=learner,
             learners=asked.learners.count,
@@ -305,7 +306,8 @@ class _Gossip(ModeSpec):
             incarnation=incarnation,
             gradients=ByLearner(folders.segment("gradients")) if compared else None,
             gradient_every=max(gossip.gradient_every, 1),
-            log=str(folders.run_dir / f"{NAME}-{learner}.jsonl") if compared and gossip.transport == "shm" else "",
+            log=str(folders.run_dir / f"{NAME}-{learner}.jsonl") if logged else "",
+            host=folders.host,
         )
 
     def run_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:

@@ -104,6 +104,9 @@ class GossipSettings(ModeSection, frozen=True, kw_only=True):
 class ExchangeSettings(Settings, frozen=True, kw_only=True, tag_field="mode"):
     """Settings of a learner's exchange: the tag is the mode."""
 
+    host: str = ""
+    """Address of this machine that others reach; empty where all learners are on this machine."""
+
     @property
     def mode(self) -> str:
         """Name of the mode (``modes.MODES``)."""
@@ -116,7 +119,7 @@ class ExchangeSettings(Settings, frozen=True, kw_only=True, tag_field="mode"):
 
     @property
     def listens(self) -> Ipc | None:
-        """Socket at which messages of other learners come in, if they travel."""
+        """Socket of this machine at which messages of other learners come in, if they travel through one."""
         return None
 
 
@@ -187,9 +190,14 @@ class GossipExchangeSettings(ExchangeSettings, tag="gossip", frozen=True, kw_onl
 
     @property
     def listens(self) -> Ipc | None:
-        """Socket at which messages of other learners come in, if they travel."""
+        """Socket of this machine at which messages of other learners come in, if they travel through one."""
         own = self.messages.of(self.rank)
-        return own if isinstance(own, Ipc) else None
+        return own if isinstance(own, Ipc) and not self.host else None
+
+    @property
+    def travels(self) -> bool:
+        """Whether messages go through sockets, where they arrive later than they are posted."""
+        return bool(self.host) or isinstance(self.messages.each, Ipc)
 
 
 def _make_sure_of_rank(rank: int, learners: int) -> None:

@@ -1,40 +1,80 @@
-"""Messages of learners through ZeroMQ sockets of this machine: each learner's newest weights, sent to its out-peers.
+"""Messages of learners through ZeroMQ sockets: each learner's newest weights, sent to its out-peers.
 
 Reads and writes sockets only; knows neither graph nor weights. The same ``Mailbox`` as that of shared memory, with one
 difference: a message is here when it has arrived, so a learner that joins has none before its peers' next update.
 
-A message is one frame: magic, protocol version, sender, version and checksum, then the raw float32. A message of
-another size or form is dropped and counted, and raises no error. Of each peer the newest version is kept, unless later
-messages of the sender contradict its version (CONTRADICTIONS). A line to a peer that is slow, dead or not yet started
-holds one message, the newest.
+A message is one frame: a header (HEADER), a table of counts where there is no shared memory for them, then the raw
+float32. A message of another size, form or run is dropped and counted, and raises no error. Of each peer the newest
+version is kept, unless later messages of the sender contradict its version (CONTRADICTIONS). A line to a peer that is
+slow, dead or not yet started holds one message, the newest.
 
-A process that can reach an address can send weights; an ipc endpoint is reached by processes of its owner alone.
+A process that can reach an address can send weights. An ipc endpoint is reached by processes of its owner alone; on TCP
+the sender's key says who it is, and the header must say the same.
 """
 
 from __future__ import annotations
 
 import struct
 import threading
+import time
 import zlib
 from collections.abc import Callable, Collection
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from actorlearn.address import Ipc
 from actorlearn.parameters.settings import MOST_LEARNERS
+from actorlearn.parameters.shared_counts import TABLE_WORDS
 from actorlearn.wire.channel import Pull, Push
+from actorlearn.wire.identity import trainer_id
+from actorlearn.wire.messages import Endpoint
 
 MAGIC = b"ACTLMESG"
-PROTOCOL = 1
+PROTOCOL = 2
 """Version of the frame; raised when its form changes."""
-HEADER = struct.Struct("<8sIIqI")
-"""Magic, protocol, sender, version, CRC-32 of the weights."""
+HEADER = struct.Struct("<8sIIq16sII")
+"""Magic, protocol, sender, version, run, rows of the table, CRC-32 of all that follows."""
+ROW_BYTES = 8 * TABLE_WORDS
+"""Bytes of a row of the table."""
 INCARNATION = 1 << 40
 """Versions per incarnation: the next one starts above, as it cannot know its predecessor's last version."""
 CONTRADICTIONS = 8
 """Consecutive messages, of increasing versions and all older than the kept one, after which the kept one is replaced:
 otherwise one wrong version would mute its sender for ever. A dead incarnation may have one late message, not 8."""
+REDIAL_S = 0.5
+"""Least time between two attempts to connect to a peer that has refused the line, as it did not know this learner."""
 _POLL_MS = 50
+
+
+class Counts(Protocol):
+    """Counts of all learners (``shared_counts.SharedCounts``), where these do not share memory."""
+
+    def table(self) -> NDArray[np.int64]:
+        """Return what is known of the learners [learners, TABLE_WORDS]."""
+
+    def hear(self, table: NDArray[np.int64]) -> None:
+        """Take what another learner knows; called by another thread."""
+
+
+class Ways(NamedTuple):
+    """The ways between a learner and its peers."""
+
+    listen: Callable[[int], Pull]
+    """Opens the own end, for messages of at most so many bytes."""
+    find: Callable[[int], Ipc | Endpoint | None]
+    """Where a learner listens now; None: nowhere."""
+    dial: Callable[[Ipc | Endpoint], Push]
+    """Opens a line."""
+    run: bytes = bytes(16)
+    """The run, as messages name it."""
+
+
+class _Line(NamedTuple):
+    to: Ipc | Endpoint
+    push: Push
+    dialled_s: float
 
 
 class SocketMailbox:
@@ -44,28 +84,31 @@ class SocketMailbox:
         self,
         learner: int,
         size: int,
-        listen: Callable[[int], Pull],
-        dial: Callable[[int], Push],
+        ways: Ways,
         peers: Callable[[], Collection[int]],
         incarnation: int = 0,
+        counts: Counts | None = None,
+        others: Callable[[], Collection[int]] = tuple,
     ) -> None:
         """Listen; raises ChannelError.
 
-        `size`: weights in a message; `listen` opens the own end, for messages of at most so many bytes, and `dial` the
-        line to a learner; `peers` returns the learners that get this one's messages
-        now; `incarnation` of this learner: larger than all before.
+        `size`: weights in a message; `peers` returns the learners that get this one's messages now; `incarnation` of
+        this learner: larger than all before. With `counts` their table goes before the weights, and alone to the
+        `others` who are no peers.
         """
         self._learner, self._size = learner, size
-        self._dial, self._peers = dial, peers
+        self._ways, self._peers, self._others, self._counts = ways, peers, others, counts
         self._posted = incarnation * INCARNATION - 1
-        self._lines: dict[int, Push] = {}
+        self._lines: dict[int, _Line] = {}
         self._here: dict[int, tuple[int, bytes]] = {}
         """Version and frame of each peer's newest message; written by the receiving thread alone."""
         self._older: dict[int, tuple[int, int]] = {}
         """Consecutive messages of each peer that contradicted its newest: their number, and the version of the last."""
         self.dropped = 0
         """Number of messages that were foreign, damaged, or older than the kept one."""
-        self._pull = listen(HEADER.size + 4 * size)
+        self.bytes_sent = self.bytes_received = 0
+        """Bytes of messages that were handed to a line, and of those that came in, before encryption."""
+        self._pull = ways.listen(HEADER.size + MOST_LEARNERS * ROW_BYTES * bool(counts) + 4 * size)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._receive, name=f"messages to {learner}", daemon=True)
         self._thread.start()
@@ -75,12 +118,21 @@ class SocketMailbox:
         if weights.shape != (self._size,):
             raise ValueError(f"a message has {self._size} weights, not {list(weights.shape)}")
         self._posted += 1
-        self._follow()
-        content = np.ascontiguousarray(weights, np.float32).tobytes()
-        frame = HEADER.pack(MAGIC, PROTOCOL, self._learner, self._posted, zlib.crc32(content)) + content
-        for line in self._lines.values():
-            line.send(frame)
+        peers = set(self._peers()) - {self._learner}
+        others = set(self._others()) - {self._learner} - peers
+        self._follow(peers | others)
+        table = self._counts.table() if self._counts else np.zeros((0, TABLE_WORDS), np.int64)
+        frame = self._frame(table, np.ascontiguousarray(weights, np.float32).tobytes())
+        alone = self._frame(table) if others else b""
+        for peer, line in self._lines.items():
+            said = frame if peer in peers else alone
+            self.bytes_sent += len(said) * line.push.send(said)
         return self._posted
+
+    def _frame(self, table: NDArray[np.int64], weights: bytes = b"") -> bytes:
+        content = table.tobytes() + weights
+        own = self._learner, self._posted, self._ways.run
+        return HEADER.pack(MAGIC, PROTOCOL, *own, len(table), zlib.crc32(content)) + content
 
     def version(self, peer: int) -> int:
         """Return the newest version that has arrived from a peer; -1 = none."""
@@ -91,7 +143,7 @@ class SocketMailbox:
         if peer not in self._here:
             return -1
         version, frame = self._here[peer]
-        out[:] = np.frombuffer(frame, np.float32, self._size, HEADER.size)
+        out[:] = np.frombuffer(frame, np.float32, self._size, len(frame) - 4 * self._size)
         return version
 
     def close(self) -> None:
@@ -100,37 +152,55 @@ class SocketMailbox:
         self._thread.join()
         self._pull.close()
         for line in self._lines.values():
-            line.close()
+            line.push.close()
         self._lines = {}
 
-    def _follow(self) -> None:
-        """Open lines to new peers and close those to peers that have gone."""
-        wanted = set(self._peers()) - {self._learner}
-        for gone in self._lines.keys() - wanted:
-            self._lines.pop(gone).close()
-        for new in wanted - self._lines.keys():
-            self._lines[new] = self._dial(new)
+    def _follow(self, peers: Collection[int]) -> None:
+        """Open lines to new peers, and close those to peers that have gone, or are elsewhere now, or refused them."""
+        now_s = time.monotonic()
+        wanted = {peer: where for peer in peers if (where := self._ways.find(peer)) is not None}
+        for peer, line in list(self._lines.items()):
+            refused = not line.push.takes and now_s - line.dialled_s >= REDIAL_S
+            if refused or wanted.get(peer) != line.to:
+                self._lines.pop(peer).push.close()
+        for new in wanted.keys() - self._lines.keys():
+            self._lines[new] = _Line(wanted[new], self._ways.dial(wanted[new]), now_s)
 
     def _receive(self) -> None:
         """Read all arriving messages, so that the kept ones are the newest even if ``take`` is called rarely."""
         while not self._over.is_set():
             received = self._pull.recv(_POLL_MS)
-            if received is not None and not self.keep(received[1]):
+            if received is not None and not self.keep(received[1], received[0]):
                 self.dropped += 1
 
-    def keep(self, frames: list[bytes]) -> bool:
-        """Keep a received message if it is valid and newer than the kept one; returns whether it was."""
-        if len(frames) != 1 or len(frames[0]) != HEADER.size + 4 * self._size:
+    def keep(self, frames: list[bytes], by: str = "") -> bool:
+        """Keep a received message if it is valid and newer than the kept one; returns whether it was.
+
+        ``by``: id of the process whose key it came with; empty on ipc.
+        """
+        if len(frames) != 1 or len(frames[0]) < HEADER.size:
             return False
-        magic, protocol, sender, version, checksum = HEADER.unpack_from(frames[0])
-        if (magic, protocol) != (MAGIC, PROTOCOL) or sender >= MOST_LEARNERS or version < 0:
+        magic, protocol, sender, version, run, rows, checksum = HEADER.unpack_from(frames[0])
+        if (magic, protocol, run) != (MAGIC, PROTOCOL, self._ways.run) or sender >= MOST_LEARNERS or version < 0:
             return False
-        if zlib.crc32(memoryview(frames[0])[HEADER.size :]) != checksum:
+        if by and by != trainer_id(sender).again(version // INCARNATION).socket_id:
             return False
+        content = memoryview(frames[0])[HEADER.size :]
+        table, weights = content[: rows * ROW_BYTES], content[rows * ROW_BYTES :]
+        if rows > MOST_LEARNERS or bool(rows) != bool(self._counts) or len(table) < rows * ROW_BYTES:
+            return False
+        if len(weights) not in ((0, 4 * self._size) if rows else (4 * self._size,)) or zlib.crc32(content) != checksum:
+            return False
+        self.bytes_received += len(frames[0])
+        if self._counts:
+            self._counts.hear(np.frombuffer(table, np.int64).reshape(rows, TABLE_WORDS))
+        return not weights or self._keep_weights(sender, version, frames[0])
+
+    def _keep_weights(self, sender: int, version: int, frame: bytes) -> bool:
         if version <= self.version(sender) and not self._contradicted(sender, version):
             return False
         self._older.pop(sender, None)
-        self._here[sender] = version, frames[0]
+        self._here[sender] = version, frame
         return True
 
     def _contradicted(self, sender: int, version: int) -> bool:

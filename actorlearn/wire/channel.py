@@ -411,13 +411,17 @@ class Pull(_Listening):
 class Dealer:
     """The dialling side, with an id of its own; reconnects by itself."""
 
-    def __init__(self, address: Ipc | Tcp, identity: str, keys: ClientKeys | None = None) -> None:
+    def __init__(
+        self, address: Ipc | Tcp, identity: str, keys: ClientKeys | None = None, limit_bytes: int = LIMIT_BYTES
+    ) -> None:
         """Connect; the listener may start later. Raises ChannelError for an invalid address.
 
-        On TCP ``identity`` is the name of the key, or that name, a slash and a word.
+        On TCP ``identity`` is the name of the key, or that name, a slash and a word. A listener that answers with more
+        than ``limit_bytes`` is disconnected.
         """
         self.address = address
         self.socket = _dialling(zmq.DEALER, address, keys)
+        self.socket.maxmsgsize = max(limit_bytes, _HANDSHAKE_BYTES) + _SEALED_BYTES
         self._before: list[bytes] = []
         """Frames that go before the body."""
         self._monitor: _Monitor | None = None
@@ -503,14 +507,18 @@ class Push:
         self.socket = _dialling(zmq.PUSH, address, keys)
         self.socket.conflate = True  # before connect: zmq ignores options set afterwards
         _connect(self.socket, address)
+        self.takes = True
+        """Whether the last message was taken. The line is not made again after a puller that has refused its key."""
 
     def send(self, body: bytes) -> bool:
         """Send without blocking and without a copy; False when it cannot be taken."""
         try:
             self.socket.send(body, zmq.NOBLOCK, copy=False)
         except zmq.ZMQError:
-            return False
-        return True
+            self.takes = False
+        else:
+            self.takes = True
+        return self.takes
 
     def close(self) -> None:
         """Close; an unsent message is dropped."""

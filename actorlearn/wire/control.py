@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from actorlearn import __version__
-from actorlearn.address import Ipc
+from actorlearn.address import Ipc, Tcp
 from actorlearn.wire.channel import Dealer
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import (
@@ -18,6 +18,7 @@ from actorlearn.wire.messages import (
     Failed,
     Finished,
     Hello,
+    Listens,
     Message,
     Order,
     Refused,
@@ -56,6 +57,10 @@ class Control:
                 shape=shape or {},
             )
         )
+
+    def listens(self, key: bytes, address: Tcp | None) -> None:
+        """Tell the supervisor this process's public key, and where other machines reach it."""
+        self.send(Listens(key=key.hex(), address=address))
 
     def send(self, message: Message) -> None:
         """Send a message to the supervisor."""

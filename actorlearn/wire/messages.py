@@ -7,8 +7,8 @@ messages: they lie in shared memory.
 ===================  ==========================  =============================================================
 from                 to                          messages
 ===================  ==========================  =============================================================
-any child            supervisor                  Hello, Applied, Report, Evaluated, Saved, Released, Warned, Failed,
-                                                 Finished
+any child            supervisor                  Hello, Listens, Applied, Report, Evaluated, Saved, Released, Warned,
+                                                 Failed, Finished
 supervisor           any child                   Order, Refused
 command line         supervisor                  Request
 supervisor           command line                Reply
@@ -27,10 +27,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from actorlearn.address import Pipe, Shm
+from actorlearn.address import Pipe, Shm, Tcp
 from actorlearn.wire.identity import Count, Name, ProcessId
 
-PROTOCOL_VERSION = 8
+PROTOCOL_VERSION = 9
 """Raised whenever a struct below changes; processes of different versions refuse one another."""
 
 LIMIT_BYTES = 256 * 1024
@@ -47,6 +47,8 @@ MOST_NAMES = 256
 
 Text = Annotated[str, Meta(max_length=TEXT_CHARACTERS)]
 """An error, warning, path or override, for people."""
+Key = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+"""Public key (Curve25519), in hexadecimal digits."""
 
 
 class MessageError(ValueError):
@@ -67,6 +69,14 @@ class Hello(Message, frozen=True):
     version: Name
     shape: dict[Name, Text] = {}
     """Values that must equal the run's: environment, observation, actions, rows (simulators only)."""
+
+
+class Listens(Message, frozen=True):
+    """A process on a network has made itself a pair of keys, and perhaps opened a port; replaces an earlier one."""
+
+    key: Key
+    address: Tcp | None = None
+    """Where it is reached; None: it only dials others."""
 
 
 class Applied(Message, frozen=True):
@@ -142,6 +152,15 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Number of the inference server that chooses its actions."""
 
 
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One process on the network of a run; it may speak to the others for as long as orders list it."""
+
+    id: ProcessId
+    key: Key
+    address: Tcp | None = None
+    """Where it is reached; None: it only dials others."""
+
+
 class Order(Message, frozen=True):
     """The whole state the supervisor wants of a child."""
 
@@ -161,6 +180,8 @@ class Order(Message, frozen=True):
     connected, and always for a sole trainer. In phase score: the trainers that have finished."""
     generation: Count = 0
     """Version of the order in which ``learners`` last changed; the same list may occur again with another one."""
+    endpoints: list[Endpoint] = []
+    """Processes that speak to one another from machine to machine; none in a run on one."""
 
 
 class Refused(Message, frozen=True):
@@ -190,7 +211,7 @@ class Reply(Message, frozen=True):
     data: dict[str, Any] = {}
 
 
-ToSupervisor = Hello | Applied | Report | Evaluated | Saved | Released | Failed | Finished | Warned | Request
+ToSupervisor = Hello | Listens | Applied | Report | Evaluated | Saved | Released | Failed | Finished | Warned | Request
 ToChild = Order | Refused
 ToCommandLine = Reply
 

@@ -6,9 +6,9 @@ from typing import get_args
 
 from msgspec import inspect
 
-from actorlearn.address import Pipe, Shm
+from actorlearn.address import Pipe, Shm, Tcp
 from actorlearn.wire.identity import ProcessId
-from actorlearn.wire.messages import LIMIT_BYTES, PROTOCOL_VERSION, Member, Reply, ToChild, ToSupervisor
+from actorlearn.wire.messages import LIMIT_BYTES, PROTOCOL_VERSION, Endpoint, Member, Reply, ToChild, ToSupervisor
 
 _HEAD = f"""# Messages
 
@@ -31,7 +31,7 @@ made from `actorlearn/wire/messages.py` by `python -m actorlearn.wire.page > doc
 | `stop`, `kill` | | |
 """
 
-_INSIDE = (Member, ProcessId, Shm, Pipe)
+_INSIDE = (Member, Endpoint, ProcessId, Shm, Pipe, Tcp)
 _WORDS = {
     inspect.BoolType: "bool",
     inspect.IntType: "integer",

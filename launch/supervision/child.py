@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from actorlearn.wire.identity import ProcessId
-from actorlearn.wire.messages import Member
+from actorlearn.wire.messages import Endpoint, Listens, Member
 from actorlearn.worker.roles import ROLES, RoleSpec
 from launch.topology.schema import BUDGET, Budget
 
@@ -91,6 +91,8 @@ class Child:
     """Whether any incarnation ever said Hello."""
     admitted: bool = False
     """Whether this incarnation's Hello was accepted and it is not yet gone: it gets orders."""
+    listens: Listens | None = None
+    """Its public key and address, once it has told them; None on one machine."""
     applied: int = 0
     """Newest order this incarnation has put into effect."""
     sent_s: float = 0.0
@@ -125,7 +127,7 @@ class Child:
         """Begin a new incarnation: reset everything known about the last one."""
         self.to(State.STARTING, now_s)
         self.incarnation += 1
-        self.pid, self.member, self.applied = None, None, 0
+        self.pid, self.member, self.listens, self.applied = None, None, None, 0
         self.killed_for, self.finished, self.admitted = "", False, False
         if self.incarnation > 0:
             self._restarts_s = [*self._recent(now_s), now_s]
@@ -157,6 +159,13 @@ class Child:
     def name(self) -> str:
         """Name that all its incarnations share."""
         return self.first.name
+
+    @property
+    def endpoint(self) -> Endpoint | None:
+        """Where it is on the network of the run; None where it is on none, or may no longer speak."""
+        if self.listens is None or not self.admitted:
+            return None
+        return Endpoint(id=self.id, key=self.listens.key, address=self.listens.address)
 
     @property
     def role(self) -> RoleSpec:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from actorlearn.wire.identity import ProcessId
-from actorlearn.wire.messages import Hello, Member, Refused, Released
+from actorlearn.wire.messages import Endpoint, Hello, Listens, Member, Refused, Released
 from launch.plan.processes import PlannedProcess
 from launch.supervision import events as ev
 from launch.supervision.admission import refusal
@@ -93,6 +93,10 @@ class Children:
         """Return the admitted trainers that exchange weights or gradients; none for a sole trainer."""
         trainers = [child for child in self.trainers() if not child.first.sole]
         return [child.id for child in trainers if child.admitted and not child.leaving]
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return where admitted children are on the network of the run; none on one machine."""
+        return [endpoint for child in self.named.values() if (endpoint := child.endpoint)]
 
     def finished_trainers(self) -> list[ProcessId]:
         """Return the trainers that have finished, alive or gone: they have published final weights."""
@@ -185,6 +189,10 @@ class Children:
         kind = "restarted" if child.incarnation else "attached" if child.attaching else "ready"
         self.note(kind, child, f"with {child.with_trainer}" if child.attaching and child.with_trainer else "")
         child.admit(self.now_s)
+
+    def listens(self, child: Child, listens: Listens) -> None:
+        """Record where a child is on the network; the next order tells the others."""
+        child.listens = listens
 
     def tick(self) -> None:
         """Start children whose delay is over; kill those that should have ended by now."""

@@ -43,6 +43,7 @@ class Orders:
             leaving=self._children.leaving(),
             save=saves,
             learners=learners,
+            endpoints=children.endpoints() if at_work else [],
             generation=newest.generation if learners == newest.learners else newest.version + 1,
         )
         if wanted == newest:

@@ -20,6 +20,7 @@ from actorlearn.wire.messages import (
     Failed,
     Finished,
     Hello,
+    Listens,
     Member,
     Order,
     Released,
@@ -94,6 +95,7 @@ class Supervisor:
         }
         self._listeners: dict[type, Callable[[Child, Any], None]] = {
             Hello: self._hello,
+            Listens: self._children.listens,
             Applied: self._orders.applied,
             Report: lambda child, report: self._do(ev.MetricsRow(child.name, check_row(report.row), child.role.learns)),
             Evaluated: self._evaluated,

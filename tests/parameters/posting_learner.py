@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from actorlearn.address import ByLearner, Ipc, Shm
 from actorlearn.memory.shared import Segment
-from actorlearn.parameters.mailbox import SharedMailbox
+from actorlearn.parameters.mailbox import SharedMailbox, ipc_ways
 from actorlearn.parameters.published import weights_fields
 from actorlearn.parameters.socket_mailbox import SocketMailbox
-from actorlearn.wire.channel import Pull, Push
 
 SIZE = 1 << 16
 LEARNERS = 3
@@ -42,14 +41,8 @@ def socket_mailbox(
     peers: Callable[[], Collection[int]] = lambda: range(LEARNERS),
 ) -> SocketMailbox:
     """A learner's mailbox; it posts to all others."""
-    return SocketMailbox(
-        learner,
-        size,
-        lambda limit_bytes: Pull(address(folder, learner), limit_bytes),
-        lambda peer: Push(address(folder, peer)),
-        peers,
-        incarnation,
-    )
+    ways = ipc_ways(ByLearner(Ipc(f"{folder}/messages.sock")), learner)
+    return SocketMailbox(learner, size, ways, peers, incarnation)
 
 
 def shared_mailbox(folder: Path, learner: int, incarnation: int = 0, size: int = SIZE) -> SharedMailbox:

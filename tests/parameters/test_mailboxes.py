@@ -17,11 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actorlearn.address import Tcp
 from actorlearn.parameters.mailbox import Mailbox
-from actorlearn.parameters.socket_mailbox import CONTRADICTIONS, HEADER, INCARNATION, MAGIC, PROTOCOL, SocketMailbox
-from actorlearn.wire.channel import ChannelError, Pull, Push, new_pair
-from actorlearn.wire.door import ClientKeys, ServerKeys
+from actorlearn.parameters.socket_mailbox import CONTRADICTIONS, HEADER, MAGIC, PROTOCOL, SocketMailbox
+from actorlearn.wire.channel import ChannelError, Push
 from tests.examples import examples
 from tests.parameters.posting_learner import KINDS, LEARNERS, SIZE, address, socket_mailbox, tattooed
 from tests.sizes import ROOT
@@ -235,7 +233,7 @@ class TestSocketMailbox(MailboxContract):
     def frame(sender: int = 1, version: int = 5, magic: bytes = MAGIC, protocol: int = PROTOCOL) -> bytes:
         """A message that somebody else made by this project's rules."""
         content = tattooed(1, 5, SMALL).tobytes()
-        return HEADER.pack(magic, protocol, sender, version, zlib.crc32(content)) + content
+        return HEADER.pack(magic, protocol, sender, version, bytes(16), 0, zlib.crc32(content)) + content
 
     def test_a_message_by_the_rules_is_taken(self, reader: SocketMailbox, tmp_path: Path) -> None:
         line = Push(address(tmp_path, 0))
@@ -251,7 +249,7 @@ class TestSocketMailbox(MailboxContract):
             lambda good: good[:-1],
             lambda good: good[: HEADER.size],
             lambda good: b"?" + good[1:],
-            lambda good: good[:8] + b"\2" + good[9:],
+            lambda good: good[:8] + b"\3" + good[9:],
             lambda good: good[:12] + b"\xff\xff\xff\xff" + good[16:],
             lambda good: good[:16] + b"\xff" * 8 + good[24:],
             lambda good: good[:-1] + bytes([good[-1] ^ 1]),
@@ -354,28 +352,3 @@ class TestSocketMailbox(MailboxContract):
         assert content(reader, 0) == (last, 3) and first < second < last
         mailbox.close()
         reader.close()
-
-    def test_learners_on_a_network_listen_at_ports(self) -> None:
-        pairs = [new_pair(), new_pair()]
-        names = {pair.public: f"node-{number}" for number, pair in enumerate(pairs)}
-        pulls = [Pull(Tcp("127.0.0.1", 0), HEADER.size + 4 * SMALL, ServerKeys(pair, names.get)) for pair in pairs]
-
-        def line(own: int, peer: int) -> Push:
-            return Push(pulls[peer].address, ClientKeys(pairs[own], pairs[peer].public))
-
-        one, other = (
-            SocketMailbox(
-                own,
-                SMALL,
-                lambda _limit_bytes, own=own: pulls[own],
-                lambda peer, own=own: line(own, peer),
-                lambda: (0, 1),
-                incarnation=1,
-            )
-            for own in range(2)
-        )
-        assert one.post(tattooed(0, 4, SMALL)) == INCARNATION
-        until(lambda: other.version(0) == INCARNATION)
-        assert content(other, 0) == (INCARNATION, 4)
-        one.close()
-        other.close()

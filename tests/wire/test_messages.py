@@ -13,6 +13,7 @@ from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import (
     LIMIT_BYTES,
     Applied,
+    Endpoint,
     Evaluated,
     Failed,
     Finished,
@@ -121,6 +122,6 @@ def test_the_protocol_version_changes_with_the_messages() -> None:
     fields = {
         name: [(f.name, str(f.type)) for f in msgspec.structs.fields(kind)]
         for name, kind in sorted(vars(messages).items())
-        if isinstance(kind, type) and issubclass(kind, (Message, Member, ProcessId)) and kind is not Message
+        if isinstance(kind, type) and issubclass(kind, (Message, Member, Endpoint, ProcessId)) and kind is not Message
     }
-    assert (messages.PROTOCOL_VERSION, sum(len(f) for f in fields.values()), len(fields)) == (8, 52, 16)
+    assert (messages.PROTOCOL_VERSION, sum(len(f) for f in fields.values()), len(fields)) == (9, 58, 18)

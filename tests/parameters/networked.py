@@ -1,0 +1,39 @@
+"""Processes on the network of a run, made for tests, and what the supervisor says of them."""
+
+from __future__ import annotations
+
+from actorlearn.address import Tcp
+from actorlearn.wire.endpoints import Endpoints
+from actorlearn.wire.identity import ProcessId, trainer_id
+from actorlearn.wire.messages import Endpoint, Order
+
+RUN = "a-run"
+
+
+class Listing:
+    """The newest order, as all processes of a run get it at once."""
+
+    def __init__(self, run_id: str = RUN) -> None:
+        """List nobody."""
+        self.run_id = run_id
+        self.order = Order(version=1)
+
+    def admit(self, own: ProcessId) -> Endpoints:
+        """Make a process's endpoints; it takes the place of an earlier incarnation."""
+
+        def tell(key: bytes, address: Tcp | None) -> None:
+            others = [each for each in self.order.endpoints if (each.id.role, each.id.number) != (own.role, own.number)]
+            self._replace([*others, Endpoint(id=own, key=key.hex(), address=address)])
+
+        return Endpoints(own, self.run_id, lambda: self.order, tell)
+
+    def trainer(self, learner: int, incarnation: int = 0) -> Endpoints:
+        """Make a trainer's."""
+        return self.admit(trainer_id(learner).again(incarnation))
+
+    def lose(self, own: ProcessId) -> None:
+        """List a process no longer."""
+        self._replace([each for each in self.order.endpoints if each.id != own])
+
+    def _replace(self, endpoints: list[Endpoint]) -> None:
+        self.order = Order(version=self.order.version + 1, endpoints=endpoints)

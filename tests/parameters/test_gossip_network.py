@@ -1,0 +1,283 @@
+"""Gossip from machine to machine: who may speak, what is lost or repeated, and counts without shared memory."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actorlearn.address import ByLearner, Shm
+from actorlearn.memory.shared import Segment
+from actorlearn.parameters.gossip import Gossip
+from actorlearn.parameters.interface import Learner, Position, Present
+from actorlearn.parameters.mailbox import tcp_ways
+from actorlearn.parameters.mixing import GraphSettings
+from actorlearn.parameters.modes import make
+from actorlearn.parameters.settings import GossipExchangeSettings
+from actorlearn.parameters.shared_counts import TABLE_WORDS, SharedCounts, counts_fields
+from actorlearn.parameters.socket_mailbox import HEADER, INCARNATION, MAGIC, PROTOCOL, ROW_BYTES, SocketMailbox
+from actorlearn.wire.identity import trainer_id
+from tests.examples import examples
+from tests.parameters import gossiping
+from tests.parameters.gossiping import PAAC, PARAMETERS, SIZE, learn, start
+from tests.parameters.networked import Listing
+
+HOST = "127.0.0.1"
+PATIENCE_S = 30.0
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for what must come."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not holds() and time.monotonic() < deadline_s:
+        time.sleep(0.002)
+    assert holds()
+
+
+@pytest.fixture
+def listing() -> Listing:
+    return Listing()
+
+
+@pytest.fixture
+def opened() -> Iterator[list[SocketMailbox | Gossip]]:
+    made: list[SocketMailbox | Gossip] = []
+    yield made
+    for each in made:
+        each.close()
+
+
+def mailbox(listing: Listing, learner: int, peers: Sequence[int], incarnation: int = 0) -> SocketMailbox:
+    ways = tcp_ways(listing.trainer(learner, incarnation), HOST)
+    return SocketMailbox(learner, SIZE, ways, lambda: peers, incarnation)
+
+
+def weights(number: float) -> np.ndarray:
+    return np.full(SIZE, number, np.float32)
+
+
+def learner(folder: Path, listing: Listing, rank: int, members: Sequence[int], incarnation: int = 0) -> Gossip:
+    """A learner on a machine of its own: nothing in this folder is another's."""
+    folder.mkdir(exist_ok=True)
+    if not (folder / "counts").exists():
+        Segment.create(folder / "counts", counts_fields(64)).close()
+    told = GossipExchangeSettings(
+        rank=rank,
+        learners=len(members),
+        counts=Shm(path=f"{folder}/counts"),
+        messages=ByLearner(Shm(f"{folder}/messages")),
+        graph=GraphSettings(name="ring"),
+        incarnation=incarnation,
+        host=HOST,
+    )
+    counts = SharedCounts(Segment.open(folder / "counts"), rank)
+    own = Learner(
+        *(PAAC, start(), torch.zeros(PARAMETERS), lambda: True, lambda: Present(members), print),
+        position=lambda: Position(counts.rollouts_learned),
+        endpoints=listing.trainer(rank, incarnation),
+    )
+    made = make(told, own)
+    assert isinstance(made, Gossip)
+    return made
+
+
+# Who may speak -----------------------------------------------------------------------------------------------------
+
+
+def test_a_message_goes_from_port_to_port(listing: Listing, opened: list[SocketMailbox]) -> None:
+    opened += [mailbox(listing, own, (0, 1)) for own in range(2)]
+    version = opened[0].post(weights(4))
+    until(lambda: opened[1].version(0) == version)
+    out = np.empty(SIZE, np.float32)
+    opened[1].take(0, out)
+    assert (out == 4).all()
+
+
+def test_one_that_dials_before_it_is_listed_gets_in_once_it_is(listing: Listing, opened: list[SocketMailbox]) -> None:
+    opened.append(mailbox(listing, 0, ()))
+    other = Listing()
+    opened.append(mailbox(other, 1, (0,)))
+    (own,) = other.order.endpoints
+    other._replace([*listing.order.endpoints, own])
+    for _ in range(20):
+        opened[1].post(weights(1))
+        time.sleep(0.02)
+    assert opened[0].version(1) == -1
+    listing._replace([*listing.order.endpoints, own])
+    until(lambda: opened[1].post(weights(2)) >= 0 and opened[0].version(1) >= 0)
+
+
+def test_an_earlier_incarnation_is_heard_no_more_and_the_new_one_is_found(
+    listing: Listing, opened: list[SocketMailbox]
+) -> None:
+    reader, former = mailbox(listing, 0, (1,)), mailbox(listing, 1, (0,))
+    opened += [reader, former]
+    until(lambda: former.post(weights(1)) >= 0 and reader.version(1) >= 0)
+    again = mailbox(listing, 1, (0,), incarnation=1)
+    opened.append(again)
+    until(lambda: again.post(weights(2)) >= 0 and reader.version(1) >= INCARNATION)
+    for _ in range(20):
+        former.post(weights(3))
+        time.sleep(0.01)
+    out = np.empty(SIZE, np.float32)
+    assert reader.take(1, out) >= INCARNATION and (out == 2).all()
+    until(lambda: reader.post(weights(9)) >= 0 and again.version(0) >= 0)
+
+
+def frame(sender: int = 1, version: int = 5, run: bytes = b"", rows: int = 0) -> bytes:
+    content = bytes(rows * ROW_BYTES) + weights(7).tobytes()
+    return HEADER.pack(MAGIC, PROTOCOL, sender, version, run, rows, zlib.crc32(content)) + content
+
+
+def test_a_foreign_run_and_anothers_name_are_dropped(listing: Listing, opened: list[SocketMailbox]) -> None:
+    reader = mailbox(listing, 0, ())
+    opened.append(reader)
+    own, other = listing.trainer(1).run, Listing("another").trainer(1).run
+    assert not reader.keep([frame(run=other)], "trainer-1.0")
+    assert not reader.keep([frame(run=own)], "trainer-2.0")
+    assert not reader.keep([frame(run=own, version=INCARNATION)], "trainer-1.0")
+    assert not reader.keep([frame(run=own, rows=1)], "trainer-1.0")
+    assert reader.keep([frame(run=own)], "trainer-1.0")
+    assert not reader.keep([frame(run=own)], "trainer-1.0")
+    assert reader.version(1) == 5
+
+
+# Counts ------------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=examples(100))
+@given(
+    deeds=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 2)), max_size=30),
+    order=st.randoms(use_true_random=False),
+)
+def test_whatever_is_lost_or_repeated_totals_are_those_of_what_was_heard(
+    tmp_path_factory: pytest.TempPathFactory, deeds: list[tuple[int, int, int]], order
+) -> None:
+    folder = tmp_path_factory.mktemp("c")
+    counts = []
+    for own in range(3):
+        Segment.create(folder / f"counts-{own}", counts_fields(4)).close()
+        counts.append(SharedCounts(Segment.open(folder / f"counts-{own}"), own))
+        counts[own].begin(100 + own, 10 + own)
+    rollouts, told = [0, 0, 0], []
+    for own, steps, to in deeds:
+        counts[own].add(rollouts[own], steps, 1)
+        rollouts[own] += 1
+        told.append(counts[own].table())
+        if order.random() < 0.5:
+            counts[to].hear(order.choice(told))
+    for _ in range(2):  # everything once more, in any order
+        for table in order.sample(told, len(told)):
+            counts[order.randrange(3)].hear(table)
+    for each in counts:
+        for other in counts:
+            each.hear(other.table())
+    done = sum(steps for _, steps, _ in deeds)
+    assert {each.total for each in counts} == {(102 + done, 12 + len(deeds))}
+
+
+def test_rows_that_cannot_be_are_left_out(tmp_path: Path) -> None:
+    Segment.create(tmp_path / "counts", counts_fields(4)).close()
+    counts = SharedCounts(Segment.open(tmp_path / "counts"), 0)
+    for row in ((-1, 1, 1, 1, 1), (4, 1, 1, 1, 1), (1, -1, 1, 1, 1), (1, 1, 1, 1 << 60, 1)):
+        counts.hear(np.array([row], np.int64))
+    counts.hear(np.zeros((0, TABLE_WORDS), np.int64))
+    assert counts.total == (0, 0)
+
+
+# The exchange ------------------------------------------------------------------------------------------------------
+
+
+def test_learners_on_two_machines_mix_as_those_on_one_do(
+    tmp_path: Path, listing: Listing, opened: list[Gossip]
+) -> None:
+    (tmp_path / "one").mkdir()
+    folder = gossiping.segments(tmp_path / "one", 2)
+    near = [gossiping.learner(folder, rank, range(2)) for rank in range(2)]
+    far = [learner(tmp_path / f"far-{rank}", listing, rank, range(2)) for rank in range(2)]
+    opened += [*near, *far]
+    for exchange in (*near, *far):
+        exchange.join(0, 0)
+    gradient = torch.linspace(0.0, 1.0, PARAMETERS)
+    learn(near[0], gradient)
+    until(lambda: far[0].mailbox.post(start().numpy()) >= 0 and far[1].mailbox.version(0) >= 0)  # the line stands
+    before = far[1].mailbox.version(0)
+    learn(far[0], gradient)
+    until(lambda: far[1].mailbox.version(0) > before)
+    far[0].mailbox.post(far[0].weights.numpy())  # a batch is counted after its weights were posted
+    until(lambda: far[1].counts.total == (10, 1))
+    for learners in (near, far):
+        learn(learners[1], -gradient)
+    torch.testing.assert_close(far[1].weights, near[1].weights, rtol=0, atol=0)
+    assert near[1].counts.total == far[1].counts.total == (20, 2)
+    before = far[0].mailbox.version(1)
+    far[0].metrics()
+    learn(far[0], gradient)
+    told = far[0].metrics()
+    assert told["bytes_sent"] == HEADER.size + 2 * ROW_BYTES + 4 * SIZE
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_message_that_is_not_finite_is_counted_and_mixed_by_nobody(
+    tmp_path: Path, listing: Listing, opened: list[Gossip], bad: float
+) -> None:
+    own, poisoned = (learner(tmp_path / f"far-{rank}", listing, rank, range(2)) for rank in range(2))
+    opened += [own, poisoned]
+    for exchange in (own, poisoned):
+        exchange.join(0, 0)
+    until(lambda: poisoned.mailbox.post(weights(bad)) >= 0 and own.mailbox.version(1) >= 0)
+    learn(own)
+    assert torch.isfinite(own.weights).all()
+    assert own.metrics()["messages_refused"] == 1
+
+
+def test_those_who_mix_nothing_of_a_learner_hear_its_counts(
+    tmp_path: Path, listing: Listing, opened: list[Gossip]
+) -> None:
+    made = [learner(tmp_path / f"far-{rank}", listing, rank, range(3)) for rank in range(3)]  # 2 -> 0 -> 1 -> 2
+    opened += made
+    for exchange in made:
+        exchange.join(0, 0)
+
+    def heard() -> bool:
+        made[0].mailbox.post(made[0].weights.numpy())
+        return made[2].counts.total == (10, 1)
+
+    learn(made[0])
+    until(heard)
+    assert made[2].mailbox.version(0) == -1
+
+
+def test_a_learner_that_comes_back_on_another_machine_goes_on_from_what_others_know_of_it(
+    tmp_path: Path, listing: Listing, opened: list[Gossip]
+) -> None:
+    stays, goes = (learner(tmp_path / f"far-{rank}", listing, rank, range(2)) for rank in range(2))
+    for exchange in (stays, goes):
+        exchange.join(0, 0)
+    for _ in range(3):
+        learn(goes, torch.zeros(PARAMETERS))
+    until(lambda: goes.mailbox.post(start().numpy()) >= 0 and stays.counts.total == (30, 3))
+    learn(stays)
+    goes.close()
+    listing.lose(trainer_id(1))
+    again = learner(tmp_path / "elsewhere", listing, 1, range(2), incarnation=1)
+    opened += [stays, again]
+    turns = []
+
+    def stays_on() -> bool:
+        turns.append(stays.mailbox.post(stays.weights.numpy()))
+        return True
+
+    again._alive = stays_on
+    joined = again.join(20, 2)  # its newest checkpoint is older
+    assert (joined.env_steps, joined.updates) == (40, 4)
+    assert torch.equal(again.weights, stays.weights)
+    learn(again)
+    assert again.counts.total == (50, 5)
