@@ -366,6 +366,7 @@ GOSSIP = _Gossip(
     reads=frozenset({"local_steps"}),
     own_weights=True,
     elastic=True,
+    across_nodes=True,
     inexact=_AS_IT_COMES,
 )
 

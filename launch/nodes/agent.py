@@ -20,6 +20,7 @@ from actorlearn import __version__
 from actorlearn.memory.shared import free_bytes
 from actorlearn.wire.channel import ChannelError
 from actorlearn.wire.messages import MessageError
+from launch.errors import RunError
 from launch.machine.cores import usable_cores
 from launch.machine.gpus import count_gpus
 from launch.machine.signals import Signals
@@ -100,10 +101,10 @@ class Epoch:
 class Agent:
     """One node's agent, until the run is over or the head is gone."""
 
-    def __init__(self, line: Line, folder: Path, patience_s: float, tell: Callable[[str], None]) -> None:
-        """Join nothing yet. ``folder``: for its files; ``patience_s``: longest time without a head, then it gives up;
-        ``tell`` shows a line to a person."""
-        self._line, self._folder, self._patience_s, self._tell = line, folder, patience_s, tell
+    def __init__(self, line: Line, head: str, folder: Path, patience_s: float, tell: Callable[[str], None]) -> None:
+        """Join nothing yet. ``head``: the host that ``line`` leads to; ``folder``: for its files; ``patience_s``:
+        longest time without a head, then it gives up; ``tell`` shows a line to a person."""
+        self._line, self._head, self._folder, self._patience_s, self._tell = line, head, folder, patience_s, tell
         self._word = secrets.token_hex(8)
         self._session, self._joined_s, self._since_s = secrets.token_hex(8), -JOIN_S, clock_s()
         self._said = ""
@@ -219,7 +220,7 @@ class Agent:
             return
         try:
             self._do(epoch, messages.decode(deed, "node"))
-        except (OSError, MessageError, CopyError, ChannelError, TopologyError) as error:
+        except (OSError, MessageError, CopyError, ChannelError, TopologyError, RunError) as error:
             said = f"{type(error).__name__}: {error}"
             self._tell(said)
             epoch.outbox.put("", Complained(said[:8000]))
@@ -227,8 +228,8 @@ class Agent:
     def _do(self, epoch: Epoch, deed: messages.ToNode) -> None:
         if isinstance(deed, Prepare):
             try:
-                epoch.place = Place(deed, epoch.run_id, self._folder, epoch.outbox)
-            except (OSError, ChannelError, TopologyError) as error:
+                epoch.place = Place(deed, epoch.run_id, self._folder, epoch.outbox, self._head)
+            except (OSError, ChannelError, TopologyError, RunError) as error:
                 epoch.trouble = str(error)
                 raise
             for fd in epoch.place.node.fds:

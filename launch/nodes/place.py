@@ -18,6 +18,7 @@ from actorlearn.memory.shared import SHM_ROOT, reserve
 from actorlearn.wire.messages import Reply, Saved
 from launch.machine.cores import in_turn
 from launch.machine.folders import runtime_root, sweep_all
+from launch.machine.network import address_of, address_towards
 from launch.nodes.copies import Arriving, Outgoing, steps_beside
 from launch.nodes.local import LocalNode
 from launch.nodes.messages import PART_BYTES, Complained, DropLearner, LogPart, Part, Prepare, Start, Whole
@@ -40,17 +41,22 @@ _LEFT_OUT = b"\n[... %d bytes are left out: they are in the log on the node]\n"
 class Place:
     """One epoch of a node, from Prepare to its end."""
 
-    def __init__(self, prepare: Prepare, run_id: str, folder: Path, outbox: Outbox) -> None:
-        """Make everything that processes need; raises OSError, TopologyError or ChannelError, with nothing left."""
+    def __init__(self, prepare: Prepare, run_id: str, folder: Path, outbox: Outbox, head: str) -> None:
+        """Make everything that processes need; ``head``: the host that this machine dials.
+
+        Raises OSError, TopologyError, RunError or ChannelError, with nothing left.
+        """
         own = secrets.token_hex(6)
         self._outbox = outbox
         self._run_dir = folder.absolute() / f"{run_id}-{own}"
         self._logged: dict[Path, int] = {}
         """Bytes of each log that have been sent."""
-        addresses = self.addresses = Addresses(
-            run_id, self._run_dir, SHM_ROOT / name_of(own), runtime_root() / name_of(own)
-        )
         topology = parse(prepare.topology)
+        interface = topology.nodes.interface
+        host = address_towards(head) if interface is None else address_of(interface)
+        addresses = self.addresses = Addresses(
+            run_id, self._run_dir, SHM_ROOT / name_of(own), runtime_root() / name_of(own), host
+        )
         goes_on_from = {learner: self._run_dir / path for learner, path in prepare.goes_on_from.items()}
         resumption = Resumption(
             began_s=time.monotonic() - prepare.elapsed_s,

@@ -25,6 +25,8 @@ class Addresses:
     """Folder of the run's segments."""
     sockets: Path
     """Folder of its sockets and wakeups."""
+    host: str = ""
+    """Address of this machine that the other nodes of the run reach; empty in a run without nodes."""
 
     @classmethod
     def of_run(cls, run_id: str, run_dir: Path, sockets: Path) -> Addresses:
@@ -34,7 +36,7 @@ class Addresses:
     @property
     def folders(self) -> Folders:
         """The folders, for exchanges."""
-        return Folders(self.shm, self.sockets, self.run_dir)
+        return Folders(self.shm, self.sockets, self.run_dir, self.host)
 
     @property
     def control(self) -> Ipc:

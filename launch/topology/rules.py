@@ -94,19 +94,14 @@ def rules_of_the_mode(topology: Topology) -> Problems:
 
 
 def learners_reach_each_other(topology: Topology) -> Problems:
-    """Learners on several nodes exchange in a mode whose exchange goes beyond one machine, or not at all."""
-    spec, learners = mode(topology), asked(topology)
-    if topology.nodes.count == 1 or spec.across_nodes or not spec.several(topology.learners.count):
-        return
-    if any(spec.refusals(learners)):  # which may be of its graph
-        return
-    graph = spec.graph(learners)
-    if graph is None or graph.name != "none":
+    """Learners on several nodes exchange in a mode whose exchange goes beyond one machine."""
+    spec = mode(topology)
+    if topology.nodes.count > 1 and not spec.across_nodes and spec.several(topology.learners.count):
         yield _problem(
             topology,
             "nodes.count",
             f"learners in mode {topology.mode} exchange through files of one machine",
-            "write 1, or mode: gossip with gossip.graph: none, in which learners do not exchange",
+            "write 1, or mode: gossip, in which they exchange through sockets",
         )
 
 

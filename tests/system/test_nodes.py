@@ -113,6 +113,18 @@ def test_what_a_run_over_two_nodes_leaves_is_at_its_head(launched: Start, agents
     assert scored.returncode == 0, scored.stderr
 
 
+def test_learners_that_gossip_mix_their_weights_from_node_to_node(launched: Start, agents: Agents) -> None:
+    agents.start("n0", "n1")
+    graph = ["gossip.graph=ring", "gossip.max_staleness=3"]
+    run = launched("catch", *APART, *graph, "total_steps=8000", "report.every_s=1", *agents.options)
+    assert run.end() == 0, run.screen()
+    assert {node_of(run, f"trainer-{learner}") for learner in (0, 1)} == {"n0", "n1"}
+    shares = {name: own.get("mixed_share", 0.0) for row in run.rows() for name, own in row.get("learners", {}).items()}
+    assert min(shares.values()) > 0.0, run.rows()
+    assert run.rows()[-1]["env_steps"] < 12_000  # each counts what both have learned from
+    assert run.leftovers() == []
+
+
 def test_learners_of_a_killed_node_go_on_elsewhere_and_one_that_was_stopped_finds_itself_fenced(
     launched: Start, agents: Agents
 ) -> None:

@@ -88,7 +88,7 @@ class Cluster:
         said = self.told[name] = []
         if name in self.agents:
             self.agents[name].close()  # as its machine would: without a word
-        made = self.agents[name] = Agent(Line(self.lines, name), self._folder / name, 300.0, said.append)
+        made = self.agents[name] = Agent(Line(self.lines, name), "127.0.0.1", self._folder / name, 300.0, said.append)
         return made
 
     def close(self) -> None:

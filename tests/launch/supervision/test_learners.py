@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from actorlearn.address import Tcp
 from actorlearn.wire.identity import ProcessId
-from actorlearn.wire.messages import Reply
+from actorlearn.wire.messages import Endpoint, Listens, Reply
 from launch.plan.processes import PlannedProcess
 from launch.supervision import events as ev
 from tests.identities import trainer
@@ -52,6 +53,20 @@ def test_a_learner_that_dies_is_told_to_the_others_and_comes_back_as_another() -
     story.at(3, ev.Tick()).then(spawned("trainer-1", 1), hello("trainer-1", 1))
     assert story.orders["trainer-0.0"].learners == [trainer("trainer-0"), trainer("trainer-1", 1)]
     assert next(spawn for spawn in story.ever(ev.Spawn) if spawn.incarnation == 1).resume
+
+
+def test_where_a_learner_listens_is_told_to_all_for_as_long_as_it_is_there() -> None:
+    key, address = "ab" * 32, Tcp("10.0.0.1", 5555)
+    story = two().at(2, ev.Received("trainer-1", 0, Listens(key=key)))
+    assert story.orders["trainer-0.0"].endpoints == [Endpoint(id=trainer("trainer-1"), key=key)]
+    story.at(3, ev.Received("trainer-1", 0, Listens(key=key, address=address)))
+    assert story.orders["trainer-0.0"].endpoints == [Endpoint(id=trainer("trainer-1"), key=key, address=address)]
+    story.at(4, ev.Exited("trainer-1", 0, -9))
+    assert story.orders["trainer-0.0"].endpoints == []
+    story.at(5, ev.Tick()).then(spawned("trainer-1", 1), ev.Received("trainer-1", 1, Listens(key=key)))
+    assert story.supervisor.order.endpoints == []
+    story.at(6, hello("trainer-1", 1))
+    assert story.orders["trainer-0.0"].endpoints == [Endpoint(id=trainer("trainer-1", 1), key=key)]
 
 
 def test_the_same_list_of_learners_after_another_is_another_generation() -> None:
