@@ -32,6 +32,7 @@ COVERED_BY = {
     "actorlearn/metric.py": "tests/metrics/test_registry.py",
     "actorlearn/metrics/specs.py": "tests/metrics/test_writer.py",
     "actorlearn/metrics/page.py": "tests/metrics/test_registry.py",
+    "actorlearn/wire/endpoints.py": "tests/parameters/test_gossip_network.py",
     "actorlearn/wire/identity.py": "tests/wire/test_messages.py",
     "actorlearn/replay/flushed.py": "tests/interleavings/test_records.py",
     "actorlearn/replay/rings.py": "tests/replay/test_buffer.py",

@@ -64,7 +64,7 @@ class Ways(NamedTuple):
     listen: Callable[[int], Pull]
     """Opens the own end, for messages of at most so many bytes."""
     find: Callable[[int], Ipc | Endpoint | None]
-    """Where a learner listens now; None: nowhere."""
+    """Returns the address at which a learner listens now; None: nowhere."""
     dial: Callable[[Ipc | Endpoint], Push]
     """Opens a line."""
     run: bytes = bytes(16)

@@ -76,7 +76,7 @@ class Listens(Message, frozen=True):
 
     key: Key
     address: Tcp | None = None
-    """Where it is reached; None: it only dials others."""
+    """Address at which it is reached; None: it only dials others."""
 
 
 class Applied(Message, frozen=True):
@@ -158,7 +158,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     id: ProcessId
     key: Key
     address: Tcp | None = None
-    """Where it is reached; None: it only dials others."""
+    """Address at which it is reached; None: it only dials others."""
 
 
 class Order(Message, frozen=True):

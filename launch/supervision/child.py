@@ -162,7 +162,7 @@ class Child:
 
     @property
     def endpoint(self) -> Endpoint | None:
-        """Where it is on the network of the run; None where it is on none, or may no longer speak."""
+        """Its endpoint on the network of the run; None where it is on none, or may no longer speak."""
         if self.listens is None or not self.admitted:
             return None
         return Endpoint(id=self.id, key=self.listens.key, address=self.listens.address)

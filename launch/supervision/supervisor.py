@@ -62,8 +62,7 @@ class Supervisor:
         jitter: Jitter = spread,
     ) -> None:
         """``processes``: the first ones, in the order in which they start; ``mode``: of the learners."""
-        self._children = Children(processes, run_id, expected_shape, resume, jitter, budget, self._do)
-        self._mode = mode
+        self._mode, self._children = mode, Children(processes, run_id, expected_shape, resume, jitter, budget, self._do)
         self._requests = Requests(self._children, mode, self._do, lambda now: self._stop(0, "asked to stop", now))
         self._orders = Orders(self._children, self._do)
         self.phase = "starting"
