@@ -23,7 +23,7 @@ class Listing:
 
         def tell(key: bytes, address: Tcp | None) -> None:
             others = [each for each in self.order.endpoints if (each.id.role, each.id.number) != (own.role, own.number)]
-            self._replace([*others, Endpoint(id=own, key=key.hex(), address=address)])
+            self.announce([*others, Endpoint(id=own, key=key.hex(), address=address)])
 
         return Endpoints(own, self.run_id, lambda: self.order, tell)
 
@@ -33,7 +33,8 @@ class Listing:
 
     def lose(self, own: ProcessId) -> None:
         """List a process no longer."""
-        self._replace([each for each in self.order.endpoints if each.id != own])
+        self.announce([each for each in self.order.endpoints if each.id != own])
 
-    def _replace(self, endpoints: list[Endpoint]) -> None:
+    def announce(self, endpoints: list[Endpoint]) -> None:
+        """List these from now on."""
         self.order = Order(version=self.order.version + 1, endpoints=endpoints)

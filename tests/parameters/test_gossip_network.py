@@ -63,7 +63,14 @@ def weights(number: float) -> np.ndarray:
     return np.full(SIZE, number, np.float32)
 
 
-def learner(folder: Path, listing: Listing, rank: int, members: Sequence[int], incarnation: int = 0) -> Gossip:
+def learner(
+    folder: Path,
+    listing: Listing,
+    rank: int,
+    members: Sequence[int],
+    incarnation: int = 0,
+    alive: Callable[[], bool] = lambda: True,
+) -> Gossip:
     """A learner on a machine of its own: nothing in this folder is another's."""
     folder.mkdir(exist_ok=True)
     if not (folder / "counts").exists():
@@ -79,7 +86,7 @@ def learner(folder: Path, listing: Listing, rank: int, members: Sequence[int], i
     )
     counts = SharedCounts(Segment.open(folder / "counts"), rank)
     own = Learner(
-        *(PAAC, start(), torch.zeros(PARAMETERS), lambda: True, lambda: Present(members), print),
+        *(PAAC, start(), torch.zeros(PARAMETERS), alive, lambda: Present(members), print),
         position=lambda: Position(counts.rollouts_learned),
         endpoints=listing.trainer(rank, incarnation),
     )
@@ -105,12 +112,12 @@ def test_one_that_dials_before_it_is_listed_gets_in_once_it_is(listing: Listing,
     other = Listing()
     opened.append(mailbox(other, 1, (0,)))
     (own,) = other.order.endpoints
-    other._replace([*listing.order.endpoints, own])
+    other.announce([*listing.order.endpoints, own])
     for _ in range(20):
         opened[1].post(weights(1))
         time.sleep(0.02)
     assert opened[0].version(1) == -1
-    listing._replace([*listing.order.endpoints, own])
+    listing.announce([*listing.order.endpoints, own])
     until(lambda: opened[1].post(weights(2)) >= 0 and opened[0].version(1) >= 0)
 
 
@@ -267,15 +274,12 @@ def test_a_learner_that_comes_back_on_another_machine_goes_on_from_what_others_k
     learn(stays)
     goes.close()
     listing.lose(trainer_id(1))
-    again = learner(tmp_path / "elsewhere", listing, 1, range(2), incarnation=1)
-    opened += [stays, again]
-    turns = []
 
     def stays_on() -> bool:
-        turns.append(stays.mailbox.post(stays.weights.numpy()))
-        return True
+        return stays.mailbox.post(stays.weights.numpy()) >= 0
 
-    again._alive = stays_on
+    again = learner(tmp_path / "elsewhere", listing, 1, range(2), incarnation=1, alive=stays_on)
+    opened += [stays, again]
     joined = again.join(20, 2)  # its newest checkpoint is older
     assert (joined.env_steps, joined.updates) == (40, 4)
     assert torch.equal(again.weights, stays.weights)
