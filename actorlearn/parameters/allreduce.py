@@ -8,7 +8,8 @@ Each joint operation is completed by all living learners, or by none. So the sur
 and know which minibatches of each learner are in them (``parameters/consumed.py``). They continue where they were; a
 restarted learner takes their weights and continues from its position in these.
 
-All learners are on one machine and exchange through shared memory only: no socket listens.
+Learners of one machine exchange through shared memory only: no socket listens. Those of several meet at a hub
+(``remote_rendezvous.py``).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from operator import sub
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +33,8 @@ from actorlearn.parameters.allgather import AllGather
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.interface import Agreed, Disagreement, Exchange, Joined, Learner, Position, Stepped
-from actorlearn.parameters.rendezvous import open_rendezvous
+from actorlearn.parameters.remote_rendezvous import RemoteRendezvous
+from actorlearn.parameters.rendezvous import Rendezvous, open_rendezvous
 from actorlearn.parameters.settings import AloneExchangeSettings, SyncExchangeSettings
 from actorlearn.parameters.waits import Waits
 
@@ -99,9 +102,10 @@ class Sync(Exchange):
         self.own = Alone(
             AloneExchangeSettings(), replace(learner, consumed=learner.consumed or Consumed(settings.learners))
         )
-        gradients = Segment.open(settings.gradients.file)
-        self.rendezvous = open_rendezvous(settings.rendezvous, settings.rank, learner.alive)
-        self._gathering = AllGather(gradients, self.rendezvous)
+        self._remote = self._meet_remotely() if settings.host else None
+        """The place of a learner among those of other machines; None where all are on this machine."""
+        self.rendezvous: Rendezvous = self._remote or open_rendezvous(settings.rendezvous, settings.rank, learner.alive)
+        self._gathering = self._remote or AllGather(Segment.open(settings.gradients.file), self.rendezvous)
         self._waits = Waits(settings.learners)
         self._agreements = self._calls = 0
         self._ask_after, self._asked_ns = 1, time.monotonic_ns()
@@ -113,6 +117,8 @@ class Sync(Exchange):
         self._merging: list[int] = []
         """Ranks of the learners whose moments of the batch are not in the statistics yet."""
         self._batch_steps: list[int] = []
+        self._moved_bytes = (0, 0)
+        """Bytes sent and received until the report before."""
 
     def state(self) -> dict[str, Tensor]:
         """Return the optimizer's state."""
@@ -227,14 +233,31 @@ class Sync(Exchange):
 
     def metrics(self) -> dict[str, float]:
         """Return the rank of the learner that made the others wait longest, and this learner's own waiting time."""
-        return self._waits.metrics()
+        found = self._waits.metrics()
+        if self._remote is not None:
+            moved = self._remote.bytes_sent, self._remote.bytes_received
+            found["bytes_sent"], found["bytes_received"] = map(sub, moved, self._moved_bytes)
+            self._moved_bytes = moved
+        return found
 
     def close(self) -> None:
         """Leave; learners that still wait for this one get PeerLost."""
         self.rendezvous.close()
 
+    def _meet_remotely(self) -> RemoteRendezvous:
+        settings, learner = self.settings, self.learner
+        if learner.endpoints is None:
+            raise ValueError(f"exchange.host: {settings.host!r} needs the endpoints of other machines; leave it empty")
+        own = learner.endpoints, settings.host, settings.trainers, settings.generation
+        return RemoteRendezvous(*own, self.weights.numel(), learner.alive)
+
     def _average(self, gradients: Tensor, among: Sequence[int]) -> None:
         """Make the flat gradients the mean of these learners', summed by rank: the same bits everywhere."""
+        if self._remote is not None:
+            with self._waits.waiting():
+                total = self._remote.add(gradients.detach().cpu().contiguous().numpy(), among)
+            gradients.copy_(torch.from_numpy(total)).mul_(1.0 / len(among))
+            return
         learners, rank = self.settings.learners, self.settings.rank
         gathered = self._gather(gradients)
         shown = [gathered[other] for other in among]

@@ -207,15 +207,19 @@ class _Sync(ModeSpec):
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
         """Return settings without rank and learners, which ``among`` adds."""
-        return SyncExchangeSettings(rendezvous=folders.segment("learners"), gradients=folders.segment("gradients"))
+        return SyncExchangeSettings(
+            rendezvous=folders.segment("learners"), gradients=folders.segment("gradients"), host=folders.host
+        )
 
     def among(
         self, settings: ExchangeSettings, trainers: Sequence[ProcessId], own: ProcessId, generation: int
     ) -> ExchangeSettings:
-        """Make the generation's segment, unless another of its learners has."""
-        root = self._meets_at(settings)
-        address, count = meeting(root, [trainer.socket_id for trainer in trainers], generation), len(trainers)
-        return msgspec.structs.replace(settings, rank=trainers.index(own), learners=count, rendezvous=address)
+        """Make the generation's segment, unless another of its learners has; on several machines there is none."""
+        joined = msgspec.structs.replace(settings, rank=trainers.index(own), learners=len(trainers))
+        if settings.host:
+            return msgspec.structs.replace(joined, trainers=tuple(trainers), generation=generation)
+        address = meeting(self._meets_at(settings), [trainer.socket_id for trainer in trainers], generation)
+        return msgspec.structs.replace(joined, rendezvous=address)
 
     def forget_before(self, settings: ExchangeSettings, generation: int) -> None:
         """Remove the meeting segments of earlier generations."""
@@ -344,6 +348,7 @@ SYNC = _Sync(
     settings=SyncExchangeSettings,
     does="mean gradients",
     in_step=True,
+    across_nodes=True,
     outlived=True,
 )
 ASYNC = _Async(

@@ -14,6 +14,7 @@ from actorlearn.address import ByLearner, Ipc, Shm
 from actorlearn.parameters.mixing import Graph, GraphSettings
 from actorlearn.parameters.store import CHUNKS
 from actorlearn.registry import Settings
+from actorlearn.wire.identity import ProcessId
 
 MOST_LEARNERS = 64
 """Number of learners that a run can ever have had: each has a row of counts, and its number is never given again."""
@@ -138,6 +139,10 @@ class SyncExchangeSettings(ExchangeSettings, tag="sync", frozen=True, kw_only=Tr
     """Segment in which they meet; before they do, the beginning of the names of such segments."""
     gradients: Shm
     """Segment in which they show one another their gradients."""
+    trainers: tuple[ProcessId, ...] = ()
+    """Those that have met, by rank, where they are on several machines."""
+    generation: int = 0
+    """Number of their list."""
 
     @property
     def together(self) -> int:

@@ -426,6 +426,7 @@ class Dealer:
         """Frames that go before the body."""
         self._monitor: _Monitor | None = None
         self._trouble: str | None = None
+        self._refused = False
         if isinstance(address, Tcp):
             self._before = [identity.encode(), new_session()]
             self.socket.immediate = True  # nothing waits for a connection: its sender keeps it until there is one
@@ -469,10 +470,17 @@ class Dealer:
         self._look()
         return self._trouble
 
+    @property
+    def refused(self) -> bool:
+        """Whether the listener has refused this end's key; libzmq does not dial it again by itself then."""
+        self._look()
+        return self._refused
+
     def _look(self) -> None:
         """Follow the connection."""
         for event, value in self._monitor.read() if self._monitor else ():
             self._trouble = self._told(event, value)
+            self._refused = bool(event & _FAILED) or (self._refused and event != zmq.EVENT_HANDSHAKE_SUCCEEDED)
 
     def _told(self, event: int, value: int) -> str | None:
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:

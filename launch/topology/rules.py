@@ -101,7 +101,7 @@ def learners_reach_each_other(topology: Topology) -> Problems:
             topology,
             "nodes.count",
             f"learners in mode {topology.mode} exchange through files of one machine",
-            "write 1, or mode: gossip, in which they exchange through sockets",
+            "write 1, or mode: sync or gossip, in which they exchange through sockets",
         )
 
 

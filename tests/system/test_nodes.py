@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from actorlearn.address import Tcp
+from actorlearn.parameters.checkpoint import load
 from tests.system.conftest import CONFIGS, PACED, Command, Start
 from tests.system.launched import Launched, hear_ctrl_c, within
 from tests.wire.doors import Relay
@@ -122,6 +124,18 @@ def test_learners_that_gossip_mix_their_weights_from_node_to_node(launched: Star
     shares = {name: own.get("mixed_share", 0.0) for row in run.rows() for name, own in row.get("learners", {}).items()}
     assert min(shares.values()) > 0.0, run.rows()
     assert run.rows()[-1]["env_steps"] < 12_000  # each counts what both have learned from
+    assert run.leftovers() == []
+
+
+def test_learners_in_step_on_two_nodes_have_the_same_weights(launched: Start, agents: Agents) -> None:
+    agents.start("n0", "n1")
+    small = ["learners.count=2", "simulators.count=1", "inference.count=0", "checkpoint.every_steps=1000"]
+    run = launched("catch", "mode=sync", *small, "total_steps=3000", "report.every_s=1", *agents.options)
+    assert run.end() == 0, run.screen()
+    assert {node_of(run, f"trainer-{learner}") for learner in (0, 1)} == {"n0", "n1"}
+    saved = [Path(run.events("saved", f"trainer-{learner}")[-1]["path"]) for learner in (0, 1)]
+    one, other = (load(path).section("weights") for path in saved)
+    assert one and all(torch.equal(one[name], other[name]) for name in one)
     assert run.leftovers() == []
 
 

@@ -1,0 +1,134 @@
+"""Meetings of learners on several machines: all contributions of a meeting come to a hub, which answers with all.
+
+Pure; ``remote_rendezvous.py`` has the sockets. The hub is the first learner of a generation. A meeting is complete when
+all learners of the generation have contributed to it; then each gets the same answer: everybody's contribution, or for
+gradients their sum in the order of ranks, which are the same bits for all. Contributions are sent again until they are
+answered. So a message that is lost or repeated changes nothing: the hub keeps each contribution once, and the newest
+answer until all have come to the next meeting.
+
+When a learner that has not come is gone, the generation is over, and all who wait are told so. If the hub dies among
+its answers, some learners have the meeting and some do not; they agree again when they join in the next generation, by
+taking all state from the learner that is furthest (``allreduce.py``).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAGIC = b"ACTLMEET"
+PROTOCOL = 1
+"""Version of the frame; raised when its form changes."""
+HEADER = struct.Struct("<8sIBxxx16sqqQ")
+"""Magic, protocol, kind, run, generation, meeting, ranks whose contributions are summed."""
+
+ROWS, SUM, ACKNOWLEDGED, LEFT, LOST = range(5)
+"""Kinds of frames: two of contributions and their answers, two from a learner that ask for nothing, and one of the
+hub's: a learner is gone, and there will be no answer."""
+
+
+class Frame(NamedTuple):
+    """One message between a learner and the hub."""
+
+    kind: int
+    generation: int
+    meeting: int
+    among: int = 0
+    """Kind SUM: bits of the ranks whose contributions are added."""
+    content: bytes = b""
+
+
+def encode(run: bytes, frame: Frame) -> bytes:
+    """Put a frame into bytes; ``run``: the run's 16 bytes."""
+    head = HEADER.pack(MAGIC, PROTOCOL, frame.kind, run, frame.generation, frame.meeting, frame.among)
+    return head + frame.content
+
+
+def decode(run: bytes, body: bytes) -> Frame | None:
+    """Return the frame that these bytes are; None for bytes that are none, or of another run."""
+    if len(body) < HEADER.size:
+        return None
+    magic, protocol, kind, own, generation, meeting, among = HEADER.unpack_from(body)
+    if (magic, protocol, own) != (MAGIC, PROTOCOL, run) or kind > LOST:
+        return None
+    return Frame(kind, generation, meeting, among, body[HEADER.size :])
+
+
+class Hub:
+    """The meetings of one generation."""
+
+    def __init__(self, learners: int, generation: int) -> None:
+        """Begin before the first meeting, whose number is 1."""
+        self._learners, self._generation = range(learners), generation
+        self._meeting = 1
+        """The meeting that is to be completed next."""
+        self._came: dict[int, Frame] = {}
+        """Contributions to it, by rank."""
+        self._answer = Frame(ROWS, generation, 0)
+        self._heard = set(self._learners)
+        """Ranks that are known to have the newest answer."""
+        self._left: set[int] = set()
+        self._lost: Frame | None = None
+
+    def take(self, rank: int, frame: Frame) -> dict[int, Frame]:
+        """Take a frame of a learner; returns the frames that are to be sent, by rank."""
+        if frame.generation != self._generation:
+            return {}
+        if frame.kind == LEFT:
+            self._left.add(rank)
+        elif frame.kind == ACKNOWLEDGED:
+            self._heard |= {rank} if frame.meeting == self._answer.meeting else set()
+        elif frame.kind in (ROWS, SUM) and frame.meeting == self._answer.meeting:
+            return {rank: self._answer}
+        elif frame.kind in (ROWS, SUM) and frame.meeting == self._meeting:
+            return self._contribute(rank, frame)
+        return {}
+
+    def _contribute(self, rank: int, frame: Frame) -> dict[int, Frame]:
+        if self._lost is not None:
+            return {rank: self._lost}
+        self._heard.add(rank)
+        self._came.setdefault(rank, frame)
+        if len(self._came) < len(self._learners):
+            return {}
+        came = [self._came[each] for each in self._learners]
+        if len({(each.kind, each.among, len(each.content)) for each in came}) > 1:
+            return self._lose(f"learners came to meeting {self._meeting} with contributions of different kinds")
+        content = add(came) if frame.kind == SUM else b"".join(each.content for each in came)
+        self._answer = frame._replace(content=content)
+        self._came, self._heard = {}, set()
+        self._meeting += 1
+        return dict.fromkeys(self._learners, self._answer)
+
+    def miss(self, gone: Collection[int]) -> dict[int, Frame]:
+        """Look for learners that have not come and are gone, or have left; returns the frames to be sent, by rank."""
+        awaited = [rank for rank in self._learners if rank not in self._came and rank in {*gone, *self._left}]
+        if not awaited or self._lost is not None or not self._came:
+            return {}
+        return self._lose(f"learners {awaited} have gone; the others are at meeting {self._meeting}")
+
+    def _lose(self, why: str) -> dict[int, Frame]:
+        self._lost = Frame(LOST, self._generation, self._meeting, content=why.encode())
+        return dict.fromkeys(self._came, self._lost)
+
+    def unheard(self, gone: Collection[int]) -> list[int]:
+        """Return the ranks that may still ask for the newest answer."""
+        return [rank for rank in self._learners if rank not in {*gone, *self._left, *self._heard}]
+
+
+def add(frames: list[Frame]) -> bytes:
+    """Return the sum of the float32 vectors of those among that are summed, in the order of ranks."""
+    rows = [frame.content for rank, frame in enumerate(frames) if frames[0].among >> rank & 1]
+    total = np.frombuffer(rows[0], np.float32).copy()
+    for row in rows[1:]:
+        total += np.frombuffer(row, np.float32)
+    return total.tobytes()
+
+
+def rows_of(frame: Frame, learners: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return the contributions in an answer [learners, n]."""
+    return np.frombuffer(bytearray(frame.content), dtype).reshape(learners, -1)

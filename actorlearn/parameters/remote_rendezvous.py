@@ -1,0 +1,213 @@
+"""A learner's place in a generation of learners on several machines, over TCP and CURVE (``wire/endpoints.py``).
+
+Reads and writes sockets only. The first learner of a generation runs its hub (``meetings.py``) in a thread; all dial
+it, this learner too. A link that is cut is waited for: contributions are sent again until they are answered. The wait
+ends when the newest order no longer lists a learner that has not come, or the hub's learner.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from actorlearn.parameters.interface import CONSUMED_WORDS, PeerLost, Stopped
+from actorlearn.parameters.meetings import (
+    ACKNOWLEDGED,
+    HEADER,
+    LEFT,
+    LOST,
+    ROWS,
+    SUM,
+    Frame,
+    Hub,
+    decode,
+    encode,
+    rows_of,
+)
+from actorlearn.parameters.rendezvous import NUMBERS
+from actorlearn.parameters.settings import MOST_LEARNERS
+from actorlearn.wire.channel import Dealer
+from actorlearn.wire.endpoints import Endpoints
+from actorlearn.wire.identity import ProcessId
+from actorlearn.wire.messages import Endpoint
+
+BROKEN_S = 0.5
+"""Time after which a contribution is sent again when the connection was lost meanwhile."""
+AGAIN_S = 10.0
+"""The same while the connection stands, on which nothing should be lost."""
+REDIAL_S = 0.3
+"""Least time between two attempts to connect to a hub that did not know this learner's key yet."""
+LINGER_S = 2.0
+"""Longest time for which the hub of a learner that leaves waits for the others to get their last answer."""
+_POLL_MS = 20
+_LINGER_MS = 500
+
+
+def most_bytes(weights: int) -> int:
+    """Return the size of the largest contribution of learners with so many weights."""
+    return max(4 * weights, 8 * CONSUMED_WORDS * (1 + MOST_LEARNERS), 8 * NUMBERS)
+
+
+class MeetingServer:
+    """The hub of a generation, in a thread."""
+
+    def __init__(
+        self, endpoints: Endpoints, host: str, trainers: Sequence[ProcessId], generation: int, most: int
+    ) -> None:
+        """Listen at a free port; raises ChannelError. ``most``: bytes of the largest contribution."""
+        self._endpoints, self._trainers = endpoints, trainers
+        self._ranks = {trainer.socket_id: rank for rank, trainer in enumerate(trainers)}
+        self._hub = Hub(len(trainers), generation)
+        self._router = endpoints.router(host, HEADER.size + most)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="meetings", daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        end_s = np.inf
+        while time.monotonic() < end_s:
+            received = self._router.recv(_POLL_MS)
+            gone = self._gone()
+            if received is not None:
+                self._take(*received)
+            self._send(self._hub.miss(gone))
+            if self._over.is_set():
+                end_s = min(end_s, time.monotonic() + LINGER_S)
+                if not [rank for rank in self._hub.unheard(gone) if self._trainers[rank] != self._endpoints.own]:
+                    break
+        self._router.close()
+
+    def _take(self, peer: str, body: bytes) -> None:
+        rank, frame = self._ranks.get(peer), decode(self._endpoints.run, body)
+        if rank is not None and frame is not None:
+            self._send(self._hub.take(rank, frame))
+
+    def _send(self, frames: dict[int, Frame]) -> None:
+        bodies = {id(frame): encode(self._endpoints.run, frame) for frame in frames.values()}
+        for rank, frame in frames.items():
+            self._router.send(self._trainers[rank].socket_id, bodies[id(frame)])
+
+    def _gone(self) -> list[int]:
+        return [rank for rank, trainer in enumerate(self._trainers) if not self._endpoints.lists(trainer)]
+
+    def close(self) -> None:
+        """Wait until the others have their last answer, LINGER_S at most, and stop listening."""
+        self._over.set()
+        self._thread.join()
+
+
+class RemoteRendezvous:
+    """A place in a generation; also the gathering of vectors there, which is a meeting too."""
+
+    def __init__(
+        self,
+        endpoints: Endpoints,
+        host: str,
+        trainers: Sequence[ProcessId],
+        generation: int,
+        weights: int,
+        alive: Callable[[], bool],
+    ) -> None:
+        """Take the place, which must be among ``trainers``; the first of them opens the hub. Raises ChannelError."""
+        self._endpoints, self._generation, self._alive = endpoints, generation, alive
+        self._hub_id = trainers[0]
+        self.rank, self.learners = list(trainers).index(endpoints.own), len(trainers)
+        self.meetings = 0
+        """Number of meetings of this learner."""
+        self.bytes_sent = self.bytes_received = 0
+        """Bytes of contributions and answers, before encryption, those that were repeated too."""
+        most = most_bytes(weights)
+        self._limit_bytes = HEADER.size + self.learners * most
+        self._server = MeetingServer(endpoints, host, trainers, generation, most) if self.rank == 0 else None
+        self._line: Dealer | None = None
+        self._to: Endpoint | None = None
+        self._dialled_s = 0.0
+        self._sent_s, self._broken = -np.inf, False
+        """Time at which the contribution was sent, and whether the connection was lost since."""
+
+    def meet(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
+        """Contribute numbers; returns those of all [learners, NUMBERS]."""
+        own = np.zeros(NUMBERS, np.int64)
+        own[: len(numbers)] = numbers
+        return self._rows(own, stay)
+
+    def gather(self, own: NDArray[Any]) -> NDArray[Any]:
+        """Share a vector; returns the vectors of all [learners, n]. They must be of one size."""
+        return self._rows(own, stay=True)
+
+    def add(self, own: NDArray[np.float32], among: Sequence[int]) -> NDArray[np.float32]:
+        """Share a vector; returns the sum of those of the ranks ``among``."""
+        bits = sum(1 << rank for rank in among)
+        answer = self._ask(SUM, own.tobytes(), bits, stay=True)
+        return np.frombuffer(bytearray(answer.content), np.float32)
+
+    def close(self) -> None:
+        """Leave the generation for good; a second call does nothing."""
+        if self._line is not None:
+            self._line.send(self._frame(LEFT))
+            self._line.close(_LINGER_MS)
+            self._line = None
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def _rows(self, own: NDArray[Any], stay: bool) -> NDArray[Any]:
+        return rows_of(self._ask(ROWS, own.tobytes(), 0, stay), self.learners, own.dtype)
+
+    def _frame(self, kind: int, among: int = 0, content: bytes = b"") -> bytes:
+        return encode(self._endpoints.run, Frame(kind, self._generation, self.meetings, among, content))
+
+    def _ask(self, kind: int, content: bytes, among: int, stay: bool) -> Frame:
+        """Come to the next meeting, and wait for its answer; raises PeerLost and Stopped."""
+        self.meetings += 1
+        body = self._frame(kind, among, content)
+        self._sent_s = -np.inf
+        while True:
+            line = self._dial()
+            if line is not None and self._unsent(line) and line.send(body):
+                self.bytes_sent += len(body)
+                self._sent_s, self._broken = time.monotonic(), False
+            if (answer := self._receive(line)) is not None:
+                return answer
+            if not self._alive() and not stay:
+                raise Stopped(f"told to end before all had come to meeting {self.meetings}")
+            if not self._endpoints.lists(self._hub_id):
+                raise PeerLost(f"{self._hub_id.socket_id}, where the others meet, has gone")
+
+    def _unsent(self, line: Dealer) -> bool:
+        """Whether the contribution is to be sent: for the first time, or again, as it may have been lost."""
+        self._broken = self._broken or line.trouble is not None
+        return time.monotonic() - self._sent_s >= (BROKEN_S if self._broken else AGAIN_S)
+
+    def _receive(self, line: Dealer | None) -> Frame | None:
+        """Return the answer to this meeting; None when none came in time."""
+        if line is None:
+            time.sleep(_POLL_MS / 1000)
+            return None
+        body = line.recv(_POLL_MS)
+        answer = None if body is None else decode(self._endpoints.run, body)
+        if body is None or answer is None or (answer.generation, answer.meeting) != (self._generation, self.meetings):
+            return None
+        if answer.kind == LOST:
+            raise PeerLost(answer.content.decode("utf-8", "replace"))
+        self.bytes_received += len(body)
+        line.send(self._frame(ACKNOWLEDGED))
+        return answer
+
+    def _dial(self) -> Dealer | None:
+        """Return the line to the hub, as the newest order says where it is; None while it is nowhere."""
+        found = self._endpoints.find(self._hub_id.role).get(self._hub_id.number)
+        if found is None or found.id != self._hub_id or found.address is None:
+            return self._line
+        refused = self._line is not None and self._line.refused and time.monotonic() - self._dialled_s >= REDIAL_S
+        if found != self._to or refused:
+            if self._line is not None:
+                self._line.close()
+            self._line, self._to = self._endpoints.dealer(found, self._limit_bytes), found
+            self._dialled_s, self._sent_s = time.monotonic(), -np.inf
+        return self._line

@@ -1,0 +1,186 @@
+"""Learners in lock-step from machine to machine: the same bits as through shared memory, and nobody is waited for in
+vain."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+
+from actorlearn.address import Shm
+from actorlearn.memory.shared import Segment
+from actorlearn.parameters.allgather import rows_fields
+from actorlearn.parameters.allreduce import Sync
+from actorlearn.parameters.interface import Learner, PeerLost, Stopped
+from actorlearn.parameters.meetings import HEADER
+from actorlearn.parameters.modes import SYNC
+from actorlearn.parameters.remote_rendezvous import RemoteRendezvous
+from actorlearn.parameters.settings import SyncExchangeSettings
+from actorlearn.wire.identity import trainer_id
+from tests.parameters.networked import Listing
+from tests.parameters.sync_learner import OPTIMIZER, PARAMETERS, ROWS, combine, gradient, start
+from tests.wire.doors import Relay
+
+HOST = "127.0.0.1"
+SIZE = 1000
+
+
+@pytest.fixture
+def listing() -> Listing:
+    return Listing()
+
+
+def places(
+    listing: Listing, learners: int, generation: int = 1, alive: Callable[[], bool] = lambda: True
+) -> list[RemoteRendezvous]:
+    endpoints = [listing.trainer(rank) for rank in range(learners)]
+    trainers = [trainer_id(rank) for rank in range(learners)]
+    return [RemoteRendezvous(each, HOST, trainers, generation, SIZE, alive) for each in endpoints]
+
+
+@pytest.fixture
+def opened() -> Iterator[list[RemoteRendezvous]]:
+    made: list[RemoteRendezvous] = []
+    yield made
+    with ThreadPoolExecutor(max(len(made), 1)) as threads:
+        list(threads.map(lambda each: each.close(), made))
+
+
+def test_all_hear_the_same_and_sums_have_the_same_bits(listing: Listing, opened: list[RemoteRendezvous]) -> None:
+    opened += places(listing, 3)
+    vectors = np.random.default_rng(0).normal(size=(3, SIZE)).astype(np.float32)
+
+    def attend(place: RemoteRendezvous) -> tuple[list[list[int]], bytes, bytes, bytes]:
+        said = place.meet([10**15 + place.rank, 5])[:, :2].tolist()
+        rows = place.gather(vectors[place.rank])
+        total, two = place.add(vectors[place.rank], [0, 1, 2]), place.add(vectors[place.rank], [0, 2])
+        return said, rows.tobytes(), total.tobytes(), two.tobytes()
+
+    with ThreadPoolExecutor(3) as threads:
+        heard = list(threads.map(attend, opened))
+    total = (vectors[0] + vectors[1]) + vectors[2]
+    said = [[10**15 + rank, 5] for rank in range(3)]
+    assert heard == [(said, vectors.tobytes(), total.tobytes(), (vectors[0] + vectors[2]).tobytes())] * 3
+    sent = 4 * HEADER.size + 8 * 16 + 3 * 4 * SIZE
+    received = 4 * HEADER.size + 3 * 8 * 16 + (3 + 1 + 1) * 4 * SIZE
+    assert {(place.bytes_sent, place.bytes_received) for place in opened} == {(sent, received)}
+
+
+def test_one_that_is_listed_no_more_is_missed_and_the_others_meet_in_a_new_generation(
+    listing: Listing, opened: list[RemoteRendezvous]
+) -> None:
+    taken = places(listing, 3)
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(lambda place: place.meet([]), taken))
+        waiting = [threads.submit(place.meet, []) for place in taken[:2]]
+        time.sleep(0.1)
+        listing.lose(trainer_id(2))
+        for each in waiting:
+            with pytest.raises(PeerLost):
+                each.result(20)
+        list(threads.map(lambda place: place.close(), taken))
+    opened += places(listing, 2, generation=2)
+    with ThreadPoolExecutor(2) as threads:
+        assert all(len(said) == 2 for said in threads.map(lambda place: place.meet([]), opened))
+
+
+def test_when_the_hub_is_gone_its_learner_is_missed(listing: Listing, opened: list[RemoteRendezvous]) -> None:
+    opened += places(listing, 2)
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(opened[1].meet, [])
+        time.sleep(0.1)
+        listing.lose(trainer_id(0))
+        with pytest.raises(PeerLost, match="gone"):
+            waiting.result(20)
+
+
+def test_one_that_leaves_is_missed_and_the_last_answers_come_to_all(
+    listing: Listing, opened: list[RemoteRendezvous]
+) -> None:
+    opened += places(listing, 3)
+    with ThreadPoolExecutor(3) as threads:
+
+        def attend(place: RemoteRendezvous) -> int:
+            said = len(place.meet([]))
+            if place.rank == 0:
+                place.close()  # it has the hub
+            return said
+
+        assert list(threads.map(attend, opened)) == [3, 3, 3]
+
+
+def test_a_link_that_is_cut_among_meetings_is_waited_for(listing: Listing, opened: list[RemoteRendezvous]) -> None:
+    opened += places(listing, 2)
+    other, hub = sorted(listing.order.endpoints, key=lambda each: each.address is not None)
+    assert hub.address is not None
+    with Relay(hub.address) as relay, ThreadPoolExecutor(2) as threads:
+        listing.announce([msgspec.structs.replace(hub, address=relay.address), other])
+
+        def attend(place: RemoteRendezvous) -> list[list[int]]:
+            said = []
+            for meeting in range(12):
+                said.append(place.meet([meeting + place.rank])[:, 0].tolist())
+                if place.rank == 0 and meeting % 4 == 1:
+                    relay.cut()
+            return said
+
+        heard = list(threads.map(attend, opened))
+        assert heard == [[[meeting, meeting + 1] for meeting in range(12)]] * 2
+        for place in reversed(opened):
+            place.close()
+
+
+def test_one_that_is_told_to_end_waits_no_longer_unless_it_stays(
+    listing: Listing, opened: list[RemoteRendezvous]
+) -> None:
+    ends = threading.Event()
+    opened += places(listing, 2, alive=lambda: not ends.is_set())
+    with ThreadPoolExecutor(2) as threads:
+        waiting = threads.submit(opened[0].meet, [])
+        time.sleep(0.1)
+        ends.set()
+        with pytest.raises(Stopped):
+            waiting.result(20)
+
+
+def sync_learner(rank: int, learners: int, folder: Path, listing: Listing | None) -> Sync:
+    trainers = [trainer_id(other) for other in range(learners)]
+    own = SyncExchangeSettings(
+        rendezvous=Shm(f"{folder}/learners"), gradients=Shm(f"{folder}/gradients"), host=HOST if listing else ""
+    )
+    made = SYNC.among(own, trainers, trainers[rank], 1)
+    assert isinstance(made, SyncExchangeSettings)
+    endpoints = listing.trainer(rank) if listing else None
+    learner = Learner(OPTIMIZER, start(), torch.zeros(PARAMETERS), number=rank, endpoints=endpoints)
+    return Sync(made, learner, hash_every=1)
+
+
+@pytest.mark.parametrize("learners", [2, 3])
+def test_learners_on_several_machines_have_the_same_weights_as_those_on_one(tmp_path: Path, learners: int) -> None:
+    Segment.create(tmp_path / "gradients", rows_fields(learners, len(start()))).close()
+
+    def learn(exchange: Sync) -> bytes:
+        rank = exchange.settings.rank
+        exchange.join(0, 0)
+        for update in range(4):
+            exchange.agree(10, 1)
+            exchange.merge(torch.tensor([rank + 1.0, float(update)]), combine)
+            each = ROWS // learners
+            exchange.step(gradient(exchange.weights, slice(rank * each, (rank + 1) * each), update), 0.05)
+            exchange.settle()
+        exchange.close()
+        return exchange.weights.numpy().tobytes()
+
+    found = set()
+    for listing in (None, Listing()):
+        exchanges = [sync_learner(rank, learners, tmp_path, listing) for rank in range(learners)]
+        with ThreadPoolExecutor(learners) as threads:
+            found |= set(threads.map(learn, exchanges))
+    assert len(found) == 1
