@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.system import slurm
 from tests.system.conftest import PACED, Command, Start
-from tests.system.launched import within
+from tests.system.launched import Launched, within
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
 
@@ -138,3 +139,70 @@ def test_nodes_are_started_through_sshd_and_end_with_their_connections(
         killed.kill()
         assert within(60, lambda: nodes_of_ours(temporary) == [] and list(temporary.iterdir()) == [])
         command("clean")  # what the head has left
+
+
+@pytest.fixture
+def cluster(environment: dict[str, str]) -> Iterator[slurm.Slurm]:
+    """A real Slurm of four machines; the runs of the test find it."""
+    if missing := slurm.missing():
+        pytest.skip(f"Slurm cannot be tried, without {', '.join(missing)}: apt-get install slurm-wlm munge")
+    with slurm.slurm() as made:
+        environment.update(made.environment | environment, SLURM_CONF=made.environment["SLURM_CONF"], PATH=slurm.PATH)
+        yield made
+
+
+def machine_of(cluster: slurm.Slurm, run: Launched, node: str) -> str:
+    """The machine on which Slurm has a node: its element's of the job array."""
+    number = ["a", "b"].index(node)
+    job = (run.run_dir / "nodes" / "slurm.job").read_text()
+    return cluster.call("squeue", "-h", "-r", "-j", f"{job}_{number}", "-o", "%N").strip()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_nodes_are_a_job_array_of_slurm_and_one_whose_machine_dies_comes_back_elsewhere(
+    cluster: slurm.Slurm, launched: Start, temporary: Path, command: Command, tmp_path: Path
+) -> None:
+    keys = tmp_path / "keys"
+    assert command("keys", "new", "--node", "a", "--node", "b", keys).returncode == 0
+    run = launched(
+        *("catch", *APART, PACED, "total_steps=100_000_000", "checkpoint.every_steps=40"),
+        *(
+            "nodes.count=2",
+            "nodes.lease_s=5",
+            f"nodes.listen=127.0.0.1:{free_port()}",
+            "nodes.options=[--partition=all]",
+        ),
+        *("--keys", str(keys), "--engine", "slurm"),
+    )
+    run.wait_for(lambda: len(run.events("saved", "trainer-1")) > 1, "checkpoint of trainer-1")
+    assert "#SBATCH --partition=all" in (run.run_dir / "nodes" / "slurm.sh").read_text()
+    node = str(run.events("spawned", "trainer-1")[-1]["node"])
+    machine = machine_of(cluster, run, node)
+    cluster.die(machine)
+    run.wait_for_event("restarted", "trainer-1", 1)
+    assert run.events("lost")[-1]["node"] == node and run.events("died", "trainer-0") == []
+    run.wait_for(lambda: len(run.events("joined")) == 3, "the node on another machine")
+    assert machine_of(cluster, run, node) not in ("", machine)
+    run.ctrl_c()
+    assert run.end() == 130, run.screen()
+    assert within(30, lambda: cluster.jobs() == "" and nodes_of_ours(temporary) == [])
+    (left,) = temporary.iterdir()  # of the machine that has died
+    shutil.rmtree(left)
+    command("clean")
+
+
+@pytest.mark.slow
+def test_nodes_are_steps_of_the_allocation_in_which_the_head_is(
+    cluster: slurm.Slurm, launched: Start, temporary: Path, command: Command, tmp_path: Path
+) -> None:
+    keys = tmp_path / "keys"
+    assert command("keys", "new", "--node", "a", "--node", "b", keys).returncode == 0
+    run = launched(
+        *("catch", *APART, "total_steps=4000", "nodes.count=2", f"nodes.listen=127.0.0.1:{free_port()}"),
+        *("--keys", str(keys), "--engine", "slurm"),
+        by=["salloc", "--quiet", "--nodes=2", "--no-kill"],
+    )
+    assert run.end() == 0, run.screen()
+    assert {event["node"] for event in run.events("joined")} == {"a", "b"}
+    assert within(30, lambda: cluster.jobs() == "")

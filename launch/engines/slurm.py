@@ -1,0 +1,178 @@
+"""The engine ``slurm``: nodes as a job array or, where the head is in an allocation, as steps on its machines.
+
+Outside an allocation it writes a script to ``nodes/slurm.sh`` in the run's folder and submits it with ``sbatch``. Each
+element of the array is a node with a machine of its own: one that dies takes no other along, and Slurm starts it again
+elsewhere. Run folder and keys must be where the nodes see them. Inside an allocation, nodes are started by ``srun``,
+and need nothing from a shared file system.
+
+Nodes watch over themselves: Slurm is only asked, now and then, whether there is anything left that might join.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from launch.engines.shells import FOLDER, Shells, shell
+from launch.engines.specs import Engine, EngineSpec, NodeCommand
+from launch.errors import RunError
+from launch.topology.schema import NodesSection
+
+SLURM = EngineSpec(name="slurm", made_by="launch.engines.slurm:open_slurm")
+_ASK_EVERY_S = 15.0
+_ANSWER_S = 60.0
+_LEAVE_S = 5.0
+_UNKNOWN = "Invalid job id"
+
+
+def open_slurm(run_dir: Path, nodes: NodesSection) -> Engine:
+    """Return the engine for where this process is; raises RunError where Slurm or machines are missing."""
+    inside = "SLURM_JOB_ID" in os.environ
+    wanted = ("srun",) if inside else ("sbatch", "squeue", "scancel")
+    if missing := [command for command in wanted if shutil.which(command) is None]:
+        raise RunError(f"--engine slurm: there is no command {missing[0]}; call it where Slurm's commands are")
+    if odd := [option for option in nodes.options if not re.fullmatch(r"--[a-z][^\n]*", option)]:
+        raise RunError(f"nodes.options: {odd[0]!a:.100}: Slurm's options are single words here; write --partition=gpu")
+    if not inside:
+        return Jobs(run_dir, nodes)
+    machines = int(os.environ.get("SLURM_JOB_NUM_NODES", "1"))
+    if machines < nodes.count:
+        raise RunError(
+            f"nodes.count: {nodes.count}; this allocation has {machines} machines, and each node has one of its own: "
+            f"allocate more, such as salloc --nodes={nodes.count}"
+        )
+    return Steps(run_dir, nodes)
+
+
+class Steps:
+    """Nodes in the allocation in which the head is, one on each of its first machines."""
+
+    def __init__(self, run_dir: Path, nodes: NodesSection) -> None:
+        """Start nothing yet."""
+        self._shells, self._options = Shells(run_dir), nodes.options
+
+    def start(self, nodes: Sequence[NodeCommand]) -> None:
+        """Start nodes; raises OSError."""
+        for number, node in enumerate(nodes):
+            place = ["--nodes=1", "--ntasks=1", f"--relative={number}", "--overlap", "--cpu-bind=none"]
+            own = ["--no-kill", "--kill-on-bad-exit=0", f"--job-name={node.name}"]
+            self._shells.start(node, ["srun", *place, *own, *self._options, *shell(node)])
+
+    def gone(self) -> Mapping[str, str]:
+        """Return the nodes whose steps have ended since the last call, with the reason."""
+        return self._shells.gone()
+
+    def close(self) -> None:
+        """End all steps."""
+        self._shells.close()
+
+
+class Jobs:
+    """Nodes that are the elements of a job array."""
+
+    def __init__(self, run_dir: Path, nodes: NodesSection) -> None:
+        """Submit nothing yet."""
+        self._run_dir, self._options = run_dir, nodes.options
+        self._file = run_dir / FOLDER / "slurm.job"
+        """The id of the job, as long as it may be there."""
+        self._waited_for: dict[str, str] = {}
+        """Nodes that have not been found gone, by their indices in the array."""
+        self._question: subprocess.Popen[str] | None = None
+        self._asked_s = time.monotonic()
+
+    def start(self, nodes: Sequence[NodeCommand]) -> None:
+        """Submit the job, after cancelling that of an earlier life of this run; raises OSError or RunError."""
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        if self._file.exists():
+            self._cancel(self._file.read_text())
+        script = self._file.with_name("slurm.sh")
+        script.write_text(write_script(self._run_dir, nodes, self._options))
+        submitted = _call("sbatch", "--parsable", str(script))
+        if submitted.returncode:
+            raise RunError(f"{' '.join(submitted.stderr.split())} ({FOLDER}/{script.name}; nodes.options adds to it)")
+        self._file.write_text(submitted.stdout.strip().partition(";")[0])
+        self._waited_for = {str(number): node.name for number, node in enumerate(nodes)}
+
+    def gone(self) -> Mapping[str, str]:
+        """Return the nodes that are no longer in the queue; asks now and then, and never waits for the answer."""
+        if self._question is None:
+            if self._waited_for and time.monotonic() - self._asked_s >= _ASK_EVERY_S:
+                self._asked_s = time.monotonic()
+                pipe = subprocess.PIPE
+                self._question = subprocess.Popen(self._squeue(), stdout=pipe, stderr=pipe, text=True)
+            return {}
+        if self._question.poll() is None and time.monotonic() - self._asked_s < _ANSWER_S:
+            return {}
+        question, self._question = self._question, None
+        question.kill()
+        queued, said = question.communicate()
+        if question.returncode and _UNKNOWN not in said:
+            return {}  # Slurm's controller does not answer: that says nothing about nodes
+        ended = self._waited_for.keys() - set(queued.split())
+        why = f"its element of job {self._job} is no longer in Slurm's queue ({FOLDER}/slurm-INDEX.log)"
+        return {self._waited_for.pop(index): why.replace("INDEX", index) for index in sorted(ended)}
+
+    def close(self) -> None:
+        """Cancel what is left of the job; nodes are given a moment to end by themselves."""
+        if self._question is not None:
+            self._question.kill()
+            self._question.communicate()
+        if not self._waited_for:
+            return
+        deadline_s = time.monotonic() + _LEAVE_S
+        while time.monotonic() < deadline_s and _call(*self._squeue()).stdout.strip():
+            time.sleep(0.5)
+        self._cancel(self._job)
+
+    @property
+    def _job(self) -> str:
+        return self._file.read_text()
+
+    def _squeue(self) -> list[str]:
+        return ["squeue", "--noheader", "--array", f"--jobs={self._job}", "--format=%K"]
+
+    def _cancel(self, job: str) -> None:
+        """Cancel a job; one that Slurm no longer knows is no error. Raises RunError where it may still be there."""
+        cancelled = _call("scancel", job)
+        if cancelled.returncode and _UNKNOWN not in cancelled.stderr:
+            said = " ".join(cancelled.stderr.split())
+            raise RunError(f"job {job} could not be cancelled: {said}; cancel it yourself: scancel {job}")
+        self._file.unlink(missing_ok=True)
+
+
+def write_script(run_dir: Path, nodes: Sequence[NodeCommand], options: Sequence[str]) -> str:
+    """Return the script of a job array with an element for each node."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", run_dir.name)
+    log = str(run_dir / FOLDER / "slurm-").replace("%", "%%") + "%a.log"
+    keys = nodes[0].key.absolute().parent
+    lines = [
+        "#!/bin/sh",
+        f"# The nodes of the run {name}, one for each element of the array.",
+        f"#SBATCH --job-name=actorlearn-{name}",
+        f"#SBATCH --array=0-{len(nodes) - 1}",
+        "#SBATCH --nodes=1",
+        "#SBATCH --ntasks=1",
+        "#SBATCH --exclusive",
+        "#SBATCH --requeue",
+        "#SBATCH --open-mode=append",
+        f'#SBATCH --output="{log}"',
+        *(f"#SBATCH {option}" for option in options),
+        "",
+        f"set -- {' '.join(node.name for node in nodes)}",
+        'shift "$SLURM_ARRAY_TASK_ID"',
+        f'exec {shlex.join(nodes[0].words)} --key {shlex.quote(str(keys))}/"$1.key"',
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _call(*words: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(words, capture_output=True, text=True, timeout=_ANSWER_S, check=False)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(words, 1, "", f"{words[0]} has not answered within {_ANSWER_S:g} s")

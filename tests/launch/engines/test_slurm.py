@@ -1,0 +1,122 @@
+"""The engine slurm, with stand-ins for Slurm's commands; tests/system/test_engines.py has it with a real Slurm."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from launch.engines import slurm
+from launch.engines.slurm import Jobs, Steps, open_slurm, write_script
+from launch.engines.specs import NodeCommand, node_command
+from launch.errors import RunError
+from launch.topology.schema import NodesSection
+from tests.launch.engines.test_shells import within
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Have stand-ins for commands, each a line of shell; they write how they were called to a file named calls."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+
+    def have(**commands: str) -> None:
+        for name, line in commands.items():
+            (folder / name).write_text(f'#!/bin/sh\necho {name} "$@" >> {tmp_path}/calls\n{line}\n')
+            (folder / name).chmod(0o755)
+
+    return have
+
+
+def nodes_of(folder: Path, *names: str) -> list[NodeCommand]:
+    return [node_command(name, folder / f"{name}.key", "10.0.0.1:5555", ["/opt/a b/actorlearn"]) for name in names]
+
+
+def test_each_element_of_the_array_is_a_node_with_a_key_of_its_own(tmp_path: Path) -> None:
+    run_dir = tmp_path / "100% run"
+    script = tmp_path / "slurm.sh"
+    script.write_text(write_script(run_dir, nodes_of(tmp_path / "my keys", "a", "b", "c"), ["--time=1:00:00"]))
+    lines = script.read_text().splitlines()
+    assert lines[0] == "#!/bin/sh" and "#SBATCH --array=0-2" in lines and "#SBATCH --time=1:00:00" in lines
+    assert "#SBATCH --job-name=actorlearn-100--run" in lines
+    assert f'#SBATCH --output="{tmp_path}/100%% run/nodes/slurm-%a.log"' in lines
+    shown = script.read_text().replace("exec ", "printf '%s|' ")
+    for index, name in enumerate("abc"):
+        environment = {**os.environ, "SLURM_ARRAY_TASK_ID": str(index)}
+        called = subprocess.check_output(["sh", "-c", shown], env=environment, text=True)
+        key = tmp_path / "my keys" / f"{name}.key"
+        assert called == f"/opt/a b/actorlearn|node|--join|10.0.0.1:5555|--key|{key}|"
+
+
+def test_a_job_is_submitted_followed_and_cancelled(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(sbatch="echo '7;here'", squeue="echo 1", scancel="")
+    monkeypatch.setattr(slurm, "_ASK_EVERY_S", 0.0)
+    monkeypatch.setattr(slurm, "_LEAVE_S", 0.0)
+    engine = open_slurm(tmp_path / "run", NodesSection())
+    assert isinstance(engine, Jobs)
+    engine.start(nodes_of(tmp_path, "a", "b"))
+    gone: dict[str, str] = {}
+    assert within(10, lambda: bool(gone.update(engine.gone()) or gone))
+    assert gone == {"a": "its element of job 7 is no longer in Slurm's queue (nodes/slurm-0.log)"}
+    engine.close()
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert calls[0] == f"sbatch --parsable {tmp_path}/run/nodes/slurm.sh" and calls[-1] == "scancel 7"
+    assert not (tmp_path / "run" / "nodes" / "slurm.job").exists()
+
+
+def test_a_controller_that_does_not_answer_says_nothing_about_nodes(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(sbatch="echo 7", squeue="echo 'Unable to contact slurm controller' >&2; exit 1", scancel="")
+    monkeypatch.setattr(slurm, "_ASK_EVERY_S", 0.0)
+    engine = Jobs(tmp_path / "run", NodesSection())
+    engine.start(nodes_of(tmp_path, "a"))
+    assert not within(1, lambda: engine.gone() != {})
+    install(squeue="echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
+    gone: dict[str, str] = {}
+    assert within(10, lambda: bool(gone.update(engine.gone()) or gone)) and gone.keys() == {"a"}
+    engine.close()
+
+
+def test_the_job_of_an_earlier_life_is_cancelled_first(install: Install, tmp_path: Path) -> None:
+    install(sbatch="echo 8", squeue="", scancel="")
+    (tmp_path / "run" / "nodes").mkdir(parents=True)
+    (tmp_path / "run" / "nodes" / "slurm.job").write_text("7")
+    engine = Jobs(tmp_path / "run", NodesSection())
+    engine.start(nodes_of(tmp_path, "a"))
+    assert (tmp_path / "calls").read_text().splitlines()[0] == "scancel 7"
+    engine.close()
+
+
+def test_what_slurm_refuses_is_told_with_the_file(install: Install, tmp_path: Path) -> None:
+    install(sbatch="echo 'sbatch: error: invalid partition specified: gpus' >&2; exit 1", squeue="", scancel="")
+    engine = Jobs(tmp_path / "run", NodesSection())
+    with pytest.raises(RunError, match=r"invalid partition specified: gpus \(nodes/slurm.sh; nodes.options adds to it"):
+        engine.start(nodes_of(tmp_path, "a"))
+    engine.close()
+
+
+def test_what_cannot_be_is_refused_before_anything_is_made(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    with pytest.raises(RunError, match="there is no command sbatch; call it where Slurm's commands are"):
+        open_slurm(tmp_path / "run", NodesSection())
+    install(sbatch="", squeue="", scancel="", srun="")
+    with pytest.raises(RunError, match="nodes.options: 'gpu': Slurm's options are single words here"):
+        open_slurm(tmp_path / "run", NodesSection(options=("gpu",)))
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
+    assert isinstance(open_slurm(tmp_path / "run", NodesSection(count=2)), Steps)
+    with pytest.raises(RunError, match="nodes.count: 4; this allocation has 2 machines"):
+        open_slurm(tmp_path / "run", NodesSection(count=4))
+    assert not (tmp_path / "run").exists()
