@@ -92,7 +92,6 @@ COVERED_BY = {
     "launch/bench/peers/works.py": "tests/launch/bench/test_bench.py",
     "launch/display/screen.py": "tests/launch/display/test_console.py",
     "launch/engines/local.py": "tests/system/test_engines.py",
-    "launch/engines/slurm.py": "tests/launch/engines/test_slurm.py",
     "launch/engines/ssh.py": "tests/system/test_engines.py",
     "launch/nodes/started.py": "tests/system/test_engines.py",
     "launch/plan/processes.py": "tests/launch/plan/test_plan.py",
