@@ -103,6 +103,24 @@ def node(
     return serve(join, key, folder, patience_s)
 
 
+@app.command(rich_help_panel=_TRAIN)
+def manifest(
+    topology: Topology,
+    image: Annotated[str, typer.Option(metavar="IMAGE", help="Container image that has actorlearn.")],
+    overrides: Overrides = None,
+    secret: Annotated[
+        str, typer.Option(metavar="NAME", help="Secret with the files of `actorlearn keys new`.")
+    ] = "actorlearn-keys",
+    claim: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Volume claim for the run's folder; else its pod keeps it.")
+    ] = None,
+) -> int:
+    """Print a run as a manifest for Kubernetes: a JobSet of a head and nodes.count nodes. Starts nothing."""
+    from launch.commands.manifest import show
+
+    return show(topology, overrides or [], image, secret, claim)
+
+
 @app.command(rich_help_panel=_CARE)
 def ps(
     json: Json = False,

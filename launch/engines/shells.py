@@ -25,16 +25,16 @@ while IFS= read -r line && [ -n "$line" ]; do printf '%s\\n' "$line"; done > "$f
 exec 3<&0
 "$@" --key "$folder/key" --folder "$folder" < /dev/null 3<&- &
 node=$!
-trap 'kill "$node"' HUP INT TERM
 (
     while read -r line; do :; done
     kill "$node"
-    sleep 20 &
     trap 'kill "$!"; exit' TERM
+    sleep 20 &
     wait "$!"
     kill -KILL "$node"
 ) <&3 3<&- > /dev/null 2>&1 &
 watch=$!
+trap 'kill "$node"' HUP INT TERM
 exec 3<&-
 wait "$node"; status=$?
 while kill -0 "$node" 2> /dev/null; do wait "$node"; status=$?; done

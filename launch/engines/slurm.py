@@ -25,9 +25,9 @@ from launch.errors import RunError
 from launch.topology.schema import NodesSection
 
 SLURM = EngineSpec(name="slurm", made_by="launch.engines.slurm:open_slurm")
-_ASK_EVERY_S = 15.0
+ASK_EVERY_S = 15.0
 _ANSWER_S = 60.0
-_LEAVE_S = 5.0
+LEAVE_S = 5.0
 _UNKNOWN = "Invalid job id"
 
 
@@ -102,7 +102,7 @@ class Jobs:
     def gone(self) -> Mapping[str, str]:
         """Return the nodes that are no longer in the queue; asks now and then, and never waits for the answer."""
         if self._question is None:
-            if self._waited_for and time.monotonic() - self._asked_s >= _ASK_EVERY_S:
+            if self._waited_for and time.monotonic() - self._asked_s >= ASK_EVERY_S:
                 self._asked_s = time.monotonic()
                 pipe = subprocess.PIPE
                 self._question = subprocess.Popen(self._squeue(), stdout=pipe, stderr=pipe, text=True)
@@ -125,7 +125,7 @@ class Jobs:
             self._question.communicate()
         if not self._waited_for:
             return
-        deadline_s = time.monotonic() + _LEAVE_S
+        deadline_s = time.monotonic() + LEAVE_S
         while time.monotonic() < deadline_s and _call(*self._squeue()).stdout.strip():
             time.sleep(0.5)
         self._cancel(self._job)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from launch.engines.local import LocalEngine
 from launch.engines.shells import SCRIPT, shell
 from launch.engines.specs import NodeCommand, node_command
 from launch.topology.schema import NodesSection
+from tests.launch.engines.waiting import within
 
 KEY = "name a\npublic 00\nsecret 11\nhead 22\n"
 STAND_IN = """
@@ -40,13 +39,6 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NodeCommand:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
     return NodeCommand("a", tmp_path / "key", (sys.executable, "-c", STAND_IN, "--join", "h:1"))
-
-
-def within(seconds: float, true: Callable[[], bool]) -> bool:
-    deadline_s = time.monotonic() + seconds
-    while not true() and time.monotonic() < deadline_s:
-        time.sleep(0.02)
-    return true()
 
 
 def told(tmp_path: Path) -> tuple[int, Path, str, str]:

@@ -14,7 +14,7 @@ from launch.engines.slurm import Jobs, Steps, open_slurm, write_script
 from launch.engines.specs import NodeCommand, node_command
 from launch.errors import RunError
 from launch.topology.schema import NodesSection
-from tests.launch.engines.test_shells import within
+from tests.launch.engines.waiting import within
 
 Install = Callable[..., None]
 
@@ -59,8 +59,8 @@ def test_a_job_is_submitted_followed_and_cancelled(
     install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(sbatch="echo '7;here'", squeue="echo 1", scancel="")
-    monkeypatch.setattr(slurm, "_ASK_EVERY_S", 0.0)
-    monkeypatch.setattr(slurm, "_LEAVE_S", 0.0)
+    monkeypatch.setattr(slurm, "ASK_EVERY_S", 0.0)
+    monkeypatch.setattr(slurm, "LEAVE_S", 0.0)
     engine = open_slurm(tmp_path / "run", NodesSection())
     assert isinstance(engine, Jobs)
     engine.start(nodes_of(tmp_path, "a", "b"))
@@ -77,7 +77,7 @@ def test_a_controller_that_does_not_answer_says_nothing_about_nodes(
     install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(sbatch="echo 7", squeue="echo 'Unable to contact slurm controller' >&2; exit 1", scancel="")
-    monkeypatch.setattr(slurm, "_ASK_EVERY_S", 0.0)
+    monkeypatch.setattr(slurm, "ASK_EVERY_S", 0.0)
     engine = Jobs(tmp_path / "run", NodesSection())
     engine.start(nodes_of(tmp_path, "a"))
     assert not within(1, lambda: engine.gone() != {})
