@@ -1,4 +1,4 @@
-"""Recurrent replay DQN without distributed actors' tricks, "R2D1": R2D2 (Kapturowski et al. 2019) as in rlpyt.
+"""Recurrent replay DQN, not distributed, "R2D1": R2D2 (Kapturowski et al. 2019) as in rlpyt (Stooke and Abbeel 2019).
 
 Reads network outputs and a `Batch` of sequences; knows no network, optimizer or process. A sequence is L transitions,
 each with its own n-step return, which reaches a row of the same sequence or of the n rows behind it:
@@ -9,8 +9,14 @@ each with its own n-step return, which reaches a row of the same sequence or of 
     column state      the network's before row 0, from burn-in or as it acted
 
 Values are learned as h(value), which replaces the clipping of rewards (Pohlen et al. 2018); the order of actions is the
-same. The loss is half the squared error. The last action and reward, which R2D2's network also sees, are not among the
-observations here.
+same. The loss is half the squared error, the mean over all steps of all sequences.
+
+Differences from the paper:
+
+    network      it does not see the last action and reward, and its dueling heads have no hidden layer
+    sequences    may reach over the end of a game, where the state is cleared; the paper's end there, and rlpyt learns
+                 from no step behind it
+    priorities   of new sequences: the largest so far (Schaul et al. 2016); the paper's actors compute first errors
 """
 
 from __future__ import annotations
