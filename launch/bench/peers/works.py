@@ -1,4 +1,4 @@
-"""The suites ``peers`` and ``peers-cheap``: the programs compared with this one, and their workloads.
+"""The suites ``peers…`` and ``sb3``: the programs compared with this one, and their workloads.
 
 Same game, preprocessing size, environments and horizon on both sides; each case says network and precision. What "same
 work" cannot mean: Sample Factory is asynchronous, so it meets PPO with one update of lag.
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from actorlearn.models.specs import MLPSettings
 from launch.bench.measure.report import Report
 from launch.bench.measure.request import Request, shipped
 from launch.bench.papers.fast_dqn import keys
 from launch.bench.peers.compare import Peer, Work, compare
+from launch.errors import RunError
 from launch.machine.cores import allowed_cores
+from launch.topology.load import Topology, load
 
 PPO = ("algorithm.name=ppo", "algorithm.normalize_advantage=true", "model.name=nature", "algorithm.horizon=128")
 CLEANRL_SHAPED = (*PPO, "simulators.envs=4", "algorithm.epochs=4", "algorithm.minibatches=4")
@@ -85,6 +88,39 @@ def on_values() -> dict[str, Peer]:
     return {
         "Stable-Baselines3 DQN, nature, fp32": Peer("sb3", "sb3_dqn.py", (str(DQN_ENVIRONMENTS),), fp32, as_shipped)
     }
+
+
+SAC_SOON = ("algorithm.random_steps=1_000", "replay.learning_starts_steps=1_000")
+"""Keys by which learning, and so a measurement, begins at once."""
+SAC_OURS = "ours: SAC"
+
+
+def on_continuous_actions(topology: Topology, cores: int) -> dict[str, Peer]:
+    """The peers' cases on a topology of SAC; raises RunError where it is not the work that they do."""
+    model, replay = topology.model, topology.replay
+    batch_size = replay.batch_size if replay and replay.ratio == replay.batch_size else None
+    if topology.algorithm.name != "sac" or not isinstance(model, MLPSettings) or batch_size is None:
+        raise RunError(
+            f"{topology.name}: peers-sac compares perceptrons, with an optimizer step per environment step; measure "
+            "a topology with algorithm.name: sac, model.name: mlp and replay.ratio equal to replay.batch_size, such as "
+            "pendulum-sac.yaml"
+        )
+    shape = (topology.env.id, topology.simulators.environments, batch_size, topology.optimizer.learning_rate)
+    return {
+        f"Stable-Baselines3 SAC, fp32, torch threads: {threads}": Peer(
+            "sb3", "sb3_sac.py", (*map(str, shape), str(threads), *map(str, model.hidden_sizes)), SAC_OURS
+        )
+        for threads in range(1, min(cores, 2) + 1)
+    }
+
+
+def peers_sac(request: Request) -> Report:
+    """Stable-Baselines3's SAC beside ours on a topology of SAC: an optimizer step for each environment step."""
+    keys = (*SAC_SOON, *request.overrides)
+    topology = load(request.topology, keys)
+    note = f"{topology.env.id}, {topology.simulators.environments} environments, an optimizer step per environment step"
+    work = Work(request.topology, {SAC_OURS: keys}, on_continuous_actions(topology, allowed_cores()), note)
+    return compare("peers-sac", work, request)
 
 
 def peers_dqn(request: Request) -> Report:
