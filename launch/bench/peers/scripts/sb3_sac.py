@@ -16,6 +16,7 @@ from stable_baselines3 import SAC
 from stable_baselines3.common.env_util import make_vec_env
 
 STARTS_STEPS = 1_000
+WARMUP_UPDATES = 200
 
 
 def main() -> None:
@@ -33,7 +34,7 @@ def main() -> None:
         policy_kwargs={"net_arch": [int(units) for units in layers]},
         device="cpu",
     )
-    measure(model, float(seconds), warmup_steps=2 * STARTS_STEPS)
+    measure(model, float(seconds), warmup_steps=STARTS_STEPS + WARMUP_UPDATES)
 
 
 if __name__ == "__main__":
