@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from actorlearn.worker.roles import ROLES
+from tests.packages import installed
 from tests.sizes import ROOT
 
 MODULE = '''
@@ -85,14 +86,8 @@ KEYS = ["simulators.count=1", "simulators.envs=4", "trainer.threads=1", "inferen
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
     """A folder of packages with the role in it, as an installer leaves it."""
-    folder = tmp_path / "site"
-    info = folder / "auditor-1.0.dist-info"
-    info.mkdir(parents=True)
-    (folder / "auditor.py").write_text(MODULE)
-    (folder / "auditor_role.py").write_text(SPEC)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: auditor\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[actorlearn.roles]\nauditor = auditor_role:SPEC\n")
-    return folder
+    modules = {"auditor": MODULE, "auditor_role": SPEC}
+    return installed(tmp_path / "site", "[actorlearn.roles]\nauditor = auditor_role:SPEC\n", modules, "auditor")
 
 
 def actorlearn(package: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
