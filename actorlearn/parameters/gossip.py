@@ -107,7 +107,11 @@ class Gossip(Exchange):
         return Position(self.counts.claimed, position.used) if self.counts.claimed > position.rollout else None
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
-        """Return all learners' totals plus this batch, without waiting."""
+        """Return all learners' totals plus this batch, without waiting.
+
+        The totals depend on how far the others happen to be, and with them learning rates and other schedules: even
+        learners that wait for every message (``max_staleness`` 0) do not repeat their weights from the same seed.
+        """
         self._batch_steps, updates = (0, 0) if draining else (env_steps, 1)
         self.own.agree(env_steps, optimizer_steps, draining)
         self._rollout = self._position().rollout
