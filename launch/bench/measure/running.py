@@ -127,7 +127,7 @@ class Running:
             wall={name: shares(sections[name], after[name]) for name in sections if name in after},
             cpu={name: (cpu_after_s[name] - cpu_s[name]) / elapsed_s for name in cpu_s if name in cpu_after_s},
             rates=rates(self.seen[before:]),
-            roles={own.name: own.role for own, _ in self._told()},
+            roles={own.name: own.role for own, _ in self._started()},
         )
 
     def pss_bytes(self) -> int:
@@ -201,12 +201,12 @@ class Running:
         segment = Segment.open(Path(read_object(self.run_dir / "meta.json")["shm"]) / "progress")
         section_ns = segment["section_ns"].copy()
         segment.close()
-        return {own.name: section_ns[index] for own, index in self._told()}
+        return {own.name: section_ns[index] for own, index in self._started()}
 
-    def _told(self) -> list[tuple[ProcessId, int]]:
+    def _started(self) -> list[tuple[ProcessId, int]]:
         """Each process that was started, and its row in the progress segment."""
-        told = [json.loads(path.read_text()) for path in sorted((self.run_dir / "settings").glob("*.json"))]
-        return [(msgspec.convert(settings["id"], ProcessId), settings["index"]) for settings in told]
+        found = [json.loads(path.read_text()) for path in sorted((self.run_dir / "settings").glob("*.json"))]
+        return [(msgspec.convert(settings["id"], ProcessId), settings["index"]) for settings in found]
 
     def _cpu_s(self) -> dict[str, float]:
         """CPU seconds each living process has used."""

@@ -151,9 +151,9 @@ def _run(request: Request, loaded: Topology, case: Case, seed: int) -> Ran:
     with Running(request.topology, overrides(request, loaded, case, seed), total_steps=None) as run:
         curve = curve_of(run, f"{_named(*case)}, seed {seed}", request.seconds)
         rows = list(Lines(run.run_dir / "metrics.jsonl").new())
-        told = read_object(run.run_dir / "settings" / "trainer-0.0.json")
+        settings = read_object(run.run_dir / "settings" / "trainer-0.0.json")
         consensus = _consensus(run.run_dir)
-    return Ran(*since_first(curve, rows), _mixed(told.get("exchange", {}).get("graph"), case[1]), consensus)
+    return Ran(*since_first(curve, rows), _mixed(settings.get("exchange", {}).get("graph"), case[1]), consensus)
 
 
 def since_first(curve: Curve, rows: Sequence[dict[str, Any]]) -> tuple[Curve, list[dict[str, Any]]]:

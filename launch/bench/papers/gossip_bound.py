@@ -49,7 +49,7 @@ class Bound:
 
     @property
     def updates(self) -> int:
-        """Number of updates that are told apart."""
+        """Number of updates that have a coefficient of their own."""
         return self._count
 
     @property
@@ -196,11 +196,11 @@ class Follower:
             self.bound.replay(learner, record)
             return None
         self.bound.keep(tuple(record.messages))
-        told = self.bound.of(record.messages) or self._anew(record)
-        if told is None:
+        found = self.bound.of(record.messages) or self._anew(record)
+        if found is None:
             return None
         own = list(record.messages).index(learner)
-        return Point(record.time_ns, learner, _finite(record.distance), float(told[0][own]), told[1])
+        return Point(record.time_ns, learner, _finite(record.distance), float(found[0][own]), found[1])
 
     def _anew(self, measured: ExchangeRecord) -> tuple[NDArray[np.float64], float] | None:
         """Begin with the measured distances where something happened of which there is no record.
@@ -222,19 +222,19 @@ class Follower:
         if awaited:
             return None
         self.bound.start(measured.messages, {who: _finite(norm) for who, norm in measured.distances.items()})
-        told = self.bound.of(measured.messages)
+        found = self.bound.of(measured.messages)
         for learner, record in reversed(since):
             if record.kind != "measured":
                 self.bound.replay(learner, record)
-        return told
+        return found
 
 
 def points(logs: Mapping[int, Sequence[ExchangeRecord]]) -> list[Point]:
     """Every comparison in what the learners {number: records} did, with its bound."""
     merged = [(learner, record) for learner, records in logs.items() for record in records]
     follower = Follower()
-    told = (follower.take(*item) for item in sorted(merged, key=_time_ns))
-    return [point for point in told if point is not None]
+    taken = (follower.take(*item) for item in sorted(merged, key=_time_ns))
+    return [point for point in taken if point is not None]
 
 
 def logs_of(run_dir: Path) -> dict[int, list[ExchangeRecord]]:
