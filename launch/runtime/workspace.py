@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
+from actorlearn.address import PATH_BYTES
 from actorlearn.files import write_atomically
 from actorlearn.memory.fields import Field
 from actorlearn.memory.owned import OwnedDirectory, name_of, sweep
@@ -33,6 +34,8 @@ from launch.runtime.signals import Signals
 from launch.topology.load import Topology, dump
 
 FOLDERS = ("logs", "settings", "checkpoints")
+SOCKET_NAME_BYTES = 32
+"""Room for the name of a socket in a run's folder; the longest of a shipped mode is ``messages-63.sock``."""
 
 
 class Closable(Protocol):
@@ -51,7 +54,7 @@ class Workspace:
     def __init__(self, run_dir: Path) -> None:
         """Name the folder; nothing is touched before the block."""
         self.run_dir = run_dir.absolute()
-        run_id = secrets.token_hex(6)
+        run_id = new_run_id()
         self.addresses = Addresses.of_run(run_id, self.run_dir, runtime_root() / name_of(run_id))
         self.signals: Signals
         self._stack = ExitStack()
@@ -194,13 +197,23 @@ def sweep_all() -> tuple[list[str], list[str]]:
     return sweep_shared(), sockets
 
 
+def new_run_id() -> str:
+    """Return a random name for a run's directories."""
+    return secrets.token_hex(6)
+
+
+def longest_root() -> int:
+    """Return how many bytes the path of ``runtime_root`` may have, so that the paths of sockets below it fit."""
+    return PATH_BYTES - len(f"/{name_of(new_run_id())}/") - SOCKET_NAME_BYTES
+
+
 def runtime_root() -> Path:
-    """The folder in which runs of this user make the folders of their sockets: $XDG_RUNTIME_DIR, or else /tmp."""
+    """Return the folder in which runs of this user make folders of sockets: $XDG_RUNTIME_DIR, or else /tmp."""
     named = os.environ.get("XDG_RUNTIME_DIR")
     root = Path(named) if named else None
-    # An ipc path has room for PATH_BYTES (actorlearn/address.py), 107, and ours takes up to 70 of them below the root.
-    usable = root is not None and len(str(root)) <= 36 and root.is_dir() and os.access(root, os.W_OK)
-    return root if root is not None and usable else Path("/tmp")
+    if root is None or len(os.fsencode(root)) > longest_root() or not root.is_dir() or not os.access(root, os.W_OK):
+        return Path("/tmp")
+    return root
 
 
 def _mark_ended(path: Path) -> None:
