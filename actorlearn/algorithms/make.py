@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from actorlearn.actions import Actions
-from actorlearn.algorithms.interface import Algorithm, SeveralLosses
+from actorlearn.algorithms.interface import Algorithm, MultiNetworkAlgorithm
 from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings
-from actorlearn.forms import Form
+from actorlearn.extra_networks import ExtraNetwork
 
 
 def make(settings: AlgorithmSettings) -> Algorithm:
@@ -28,6 +28,6 @@ def make(settings: AlgorithmSettings) -> Algorithm:
     return algorithm
 
 
-def beside(algorithm: Algorithm, actions: Actions) -> Mapping[str, Form]:
-    """Return the networks that an algorithm has beside the one that acts; most have none."""
-    return algorithm.beside(actions) if isinstance(algorithm, SeveralLosses) else {}
+def extra_networks(algorithm: Algorithm, actions: Actions) -> Mapping[str, ExtraNetwork]:
+    """Return the networks that an algorithm has besides its actor; most have none."""
+    return algorithm.extra_networks(actions) if isinstance(algorithm, MultiNetworkAlgorithm) else {}

@@ -214,7 +214,7 @@ class AlgorithmSpec(Spec):
 
     def check(self, found: Any, what: str, more: Sequence[str] = ()) -> None:
         """Raise ValueError for the methods that a class lacks; it has one loss, or several, of networks of its own."""
-        super().check(found, what, (*more, *(("beside", "losses") if hasattr(found, "losses") else ("loss",))))
+        super().check(found, what, (*more, *(("extra_networks", "losses") if hasattr(found, "losses") else ("loss",))))
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:

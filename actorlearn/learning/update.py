@@ -197,7 +197,7 @@ class Learning:
     def step(self, minibatch: Minibatch, env_steps: int) -> OptimizerStep:
         """Take one: a minibatch's gradient, the exchange, the optimizer. A step that is not finite changes nothing."""
         progress = min(env_steps / self.settings.total_steps, 1.0)
-        loss, metrics = self.losses.descend(minibatch, progress)
+        loss, metrics = self.losses.compute_gradient(minibatch, progress)
         learning_rate = self.learning_rate(env_steps)
         if self.norms:
             self.norms.before()

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import torch
 
-from actorlearn.algorithms.make import beside
+from actorlearn.algorithms.make import extra_networks
 from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.envs.interface import EnvSpec
 from actorlearn.envs.make import spec as env_spec
@@ -33,8 +33,8 @@ def run(settings: DescribeSettings) -> None:
         spec = env_spec(settings.env)
         algorithm = make_algorithm(settings.algorithm)
         heads = algorithm.heads(spec.actions)
-        others = beside(algorithm, spec.actions)
-        network = make_model(settings.model, spec.observation_shape, spec.observation_dtype, heads, 0, others)
+        extra = extra_networks(algorithm, spec.actions)
+        network = make_model(settings.model, spec.observation_shape, spec.observation_dtype, heads, 0, extra)
         check_outputs(network, spec, heads, settings.model.name)
         weights, gradients = flatten(network)
         make_optimizer(settings.optimizer, weights[: gradients.numel()])
