@@ -1,4 +1,7 @@
-"""Looks up the plans of roles: the shipped ones' are in ``roles.py``, others' stand beside their specs. Pure."""
+"""Looks up the plans of roles: the shipped ones' are in ``roles.py``, others' stand beside their specs. Pure.
+
+Apart from ``roles.py``, whose settings need the placement of processes, which needs their plans.
+"""
 
 from __future__ import annotations
 

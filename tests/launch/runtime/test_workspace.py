@@ -72,6 +72,7 @@ def test_sockets_lie_below_the_named_folder_as_long_as_their_paths_fit(
         with pytest.raises(OSError, match="path too long"):
             listener.bind(str(folder / ("s" * (SOCKET_NAME_BYTES + 1))))
         listener.bind(str(folder / ("s" * SOCKET_NAME_BYTES)))
+    (folder / ("s" * SOCKET_NAME_BYTES)).unlink()
 
 
 def laid(folder: Path, resume: bool, *overrides: str) -> None:
