@@ -1,4 +1,4 @@
-"""Benchmarks: each suite measures this machine, interleaved, and says what was measured, where and with what.
+"""Benchmarks: each suite measures this machine, its cases interleaved, and reports machine, versions and commit.
 
 Rooms, each on those after it: ``peers`` (other programs on the same work), ``papers`` (tables and figures of a paper),
 ``suites`` (this program alone), ``measure`` (runs and their parts, cases in turn, reports).

@@ -1,4 +1,4 @@
-"""The suite ``games``: what runs came to beside random play, a human, DQN and Fast DQN (Daley and Amato 2021, table 4).
+"""The suite ``games``: scores of runs beside random play, a human, DQN and Fast DQN (Daley and Amato 2021, table 4).
 
 Starts nothing. Reads the folders of runs, finished or not: their evaluations, or where there was none the newest report
 on training games.
@@ -36,7 +36,7 @@ class Played:
     """Games that they are means over, in words."""
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, scores raw and in percent of a human's."""
+        """Return all fields, with scores raw and in percent of a human's."""
         scores = {"best": self.best, "last": self.last, "dqn": self.game.dqn, "fast_dqn": self.game.fast_dqn}
         return {
             "run": self.run.name,
@@ -85,7 +85,7 @@ def found_in(folder: str, known: list[Run]) -> list[Played]:
 
 
 def compare(played: list[Played]) -> Report:
-    """The table of these runs, with mean and median over games; a game of several runs counts once, by their mean."""
+    """Report these runs, with mean and median over games; a game of several runs counts once, by their mean."""
     columns = ("best", "last", "dqn", "fast_dqn")
     runs = [one.as_json() for one in sorted(played, key=lambda one: (one.game.game, one.run.name))]
     by_game: dict[str, list[dict[str, float]]] = {}

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from actorlearn.parameters.exchange_log import NAME, ExchangeRecord
 
 HISTORY = 8
-"""Messages of each learner whose coefficients are remembered; an older one that is mixed counts as any update would."""
+"""Newest messages of each learner whose coefficients are kept; an older one that is mixed counts as a new update."""
 AGREED = 1e-9
 """Coefficients of an update that differ by no more are folded into a remainder."""
 MOST_COEFFICIENTS = 1 << 22
@@ -39,11 +39,11 @@ class Bound:
     """Coefficients of the updates in each learner's newest messages."""
 
     def __init__(self) -> None:
-        """All learners begin with equal weights."""
+        """Begin with learners of equal weights."""
         self.lost = False
-        """Something happened that no record tells: no bound until `start`."""
+        """Whether something happened that is not recorded: there is no bound until ``start``."""
         self._equal = True
-        """A learner of which nothing is known yet has the weights that all began with."""
+        """Whether a learner without records has the weights that all began with."""
         self._left: set[int] = set()
         self._clear()
 
@@ -146,7 +146,7 @@ class Bound:
         self._versions[at, slot] = version
 
     def _update(self, learner: int, norm: float) -> None:
-        """A vector of that norm was added to a learner's weights."""
+        """Take in that a vector of this norm was added to a learner's weights."""
         if self._count == self._fold_at:
             self._fold()
         self._norms[self._count] = norm

@@ -1,7 +1,7 @@
 """The suites ``peers…`` and ``sb3``: the programs compared with this one, and their workloads.
 
-Same game, preprocessing size, environments and horizon on both sides; each case says network and precision. What "same
-work" cannot mean: Sample Factory is asynchronous, so it meets PPO with one update of lag.
+Same game, preprocessing size, environments and horizon on both sides; each case says network and precision. Sample
+Factory is asynchronous, so it is compared with PPO at one update of lag.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OURS: Mapping[str, tuple[str, ...]] = {
 
 
 def on_pong(cores: int) -> dict[str, Peer]:
-    """The peers' cases on so many cores."""
+    """Return the peers' cases on Pong, on so many cores."""
     as_shipped, fp32, nature, ppo, ppo_auto, appo, appo_auto = OURS
     threads = str(cores)
 
@@ -65,7 +65,7 @@ CHEAP: Mapping[str, tuple[str, ...]] = {
 
 
 def on_cartpole() -> dict[str, Peer]:
-    """The peers' cases on an environment that costs next to nothing."""
+    """Return the peers' cases on CartPole, whose steps cost next to nothing."""
     (ours,) = CHEAP
     return {
         "Stable-Baselines3 A2C, 64 environments": Peer("sb3", "sb3_a2c.py", ("64", "16", "cartpole"), ours),
@@ -83,7 +83,7 @@ VALUES: Mapping[str, tuple[str, ...]] = {
 
 
 def on_values() -> dict[str, Peer]:
-    """The peers' cases of value learning."""
+    """Return the peers' cases of value learning on Pong."""
     as_shipped, fp32, _ = VALUES
     return {
         "Stable-Baselines3 DQN, nature, fp32": Peer("sb3", "sb3_dqn.py", (str(DQN_ENVIRONMENTS),), fp32, as_shipped)
@@ -96,7 +96,7 @@ SAC_OURS = "ours: SAC"
 
 
 def on_continuous_actions(topology: Topology, cores: int) -> dict[str, Peer]:
-    """The peers' cases on a topology of SAC; raises RunError where it is not the work that they do."""
+    """Return the peers' cases on a topology of SAC; raises RunError for one whose work they cannot do."""
     model, replay = topology.model, topology.replay
     batch_size = replay.batch_size if replay and replay.ratio == replay.batch_size else None
     if topology.algorithm.name != "sac" or not isinstance(model, MLPSettings) or batch_size is None:
