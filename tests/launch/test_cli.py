@@ -76,6 +76,36 @@ def supervisor(folder: Path, replies: dict[str, Reply]) -> Iterator[tuple[Path, 
             thread.join()
 
 
+SCRIPT = "import sys\nfrom actorlearn.__main__ import main\nsys.exit(main())\n"
+"""The program that pip makes of the entry point; unlike `python -m`, Python does not look beside it for modules."""
+NETWORK = """
+from torch import nn
+from actorlearn.models.specs import EncoderSettings
+
+class Wide(nn.Module):
+    class Settings(EncoderSettings, frozen=True, kw_only=True):
+        width: int = 8
+
+    def __init__(self, settings, observation_shape):
+        super().__init__()
+        self.layer, self.features = nn.Linear(observation_shape[0], settings.width), settings.width
+
+    def forward(self, observation):
+        return self.layer(observation)
+"""
+
+
+def test_the_installed_program_imports_from_the_folder_where_it_is_started(topology: Path, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "actorlearn").write_text(SCRIPT)
+    (tmp_path / "wide.py").write_text(NETWORK)
+    command = [sys.executable, "bin/actorlearn", "check", topology.name, "model.name=wide:Wide", "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["topology"]["model"]["width"] == 8
+
+
 # Requests that are wrong ----------------------------------------------------------------------------------------------
 
 

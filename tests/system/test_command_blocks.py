@@ -22,7 +22,11 @@ BY_HAND = {
     "tutorial.md": ["source .venv/bin/activate"],
 }
 """First lines of the blocks that no test runs, as they need a network, an hour, or another checkout."""
-PROGRAM = '#!/bin/sh\nexec {command} "$@"\n'
+PROGRAMS = {
+    "actorlearn": "#!{python}\nimport sys\nfrom actorlearn.__main__ import main\nsys.exit(main())\n",
+    "pip": '#!/bin/sh\nexec {own} -m pip --python {python} --quiet "$@"\n',
+}
+"""Programs by name; the first is as pip makes it of the entry point, so that what holds of it alone is tried too."""
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +37,8 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
     python = folder / "bin" / "python"
     site = folder / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
     (site / "checkout.pth").write_text(f"{ROOT}\n{sysconfig.get_path('purelib')}\n")
-    pip = f"{sys.executable} -m pip --python {python} --quiet"
-    for name, command in (("actorlearn", f"{python} -m actorlearn"), ("pip", pip)):
-        (folder / "bin" / name).write_text(PROGRAM.format(command=command))
+    for name, program in PROGRAMS.items():
+        (folder / "bin" / name).write_text(program.format(python=python, own=sys.executable))
         (folder / "bin" / name).chmod(0o755)
     return folder / "bin"
 
