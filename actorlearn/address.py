@@ -18,6 +18,7 @@ PATH_BYTES = 107
 
 class _InFolder(msgspec.Struct, frozen=True, tag_field="by", forbid_unknown_fields=True):
     path: str
+    """Path of the file."""
 
     @property
     def file(self) -> Path:

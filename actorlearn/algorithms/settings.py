@@ -79,9 +79,9 @@ class AlgorithmSettings(Settings, frozen=True, kw_only=True):
     ] = 5
     batch_steps: Annotated[
         Annotated[int, Meta(ge=1, le=10**9)] | None,
-        Meta(description="agent steps of an update, of all a learner's environments: gives horizon; null = not"),
+        Meta(description="agent steps of an update in all of a learner's environments, for horizon; null = by horizon"),
     ] = None
-    discount: Annotated[float, Meta(ge=0, le=1, description="per agent step")] = 0.99
+    discount: Annotated[float, Meta(ge=0, le=1, description="discount factor per agent step")] = 0.99
     reward_clip: Annotated[
         Annotated[float, Meta(gt=0, le=1_000_000)] | None, Meta(description="rewards are clipped to +-this; null = not")
     ] = 1.0
@@ -93,7 +93,8 @@ class AlgorithmSettings(Settings, frozen=True, kw_only=True):
         5.0
     )
     reduction: Annotated[
-        Literal["mean", "sum"], Meta(description="of the loss over transitions; sum meets clip_norm too")
+        Literal["mean", "sum"],
+        Meta(description="mean or sum of the loss over transitions; clip_norm then applies to that gradient"),
     ] = "mean"
     epochs: Annotated[
         int, Meta(ge=0, le=1_000, description="passes over each rollout; 0 = sample and learn nothing")
@@ -134,7 +135,7 @@ class OnPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
         Meta(ge=1, le=10_000, description="parts of a batch: of environments; of transitions if these can part (ppo)"),
     ] = 1
     normalize_reward: Annotated[
-        bool, Meta(description="over the running deviation of the discounted return, then reward_clip")
+        bool, Meta(description="rewards divided by the running deviation of the discounted return, then clipped")
     ] = False
 
     @property

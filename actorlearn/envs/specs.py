@@ -112,12 +112,12 @@ class GymnasiumSettings(EnvSettings, frozen=True, kw_only=True, tag="gymnasium")
         Meta(description="the numbers of a Box are chosen from -1 to 1 and stretched to its bounds; false = clipped"),
     ] = False
 
-    kwargs: Annotated[dict[Argument, Any], Meta(description="arguments of its constructor")] = msgspec.field(
-        default_factory=dict
+    kwargs: Annotated[dict[Argument, Any], Meta(description="keyword arguments of the environment's constructor")] = (
+        msgspec.field(default_factory=dict)
     )
     wrappers: Annotated[
         tuple[Code | WrapperSettings, ...],
-        Meta(max_length=64, description="put around it, the first innermost; names or {name, kwargs}"),
+        Meta(max_length=64, description="wrappers put around it, the first innermost; names or {name, kwargs}"),
     ] = ()
 
 

@@ -33,9 +33,16 @@ Beta = Annotated[float, Meta(ge=0, lt=1)]
 class OptimizerSettings(Settings, frozen=True, kw_only=True):
     """The section ``optimizer`` of a topology: what every optimizer has. The defaults are PAAC's code's."""
 
-    learning_rate: Annotated[float, Meta(gt=0, le=1_000, description="at step 0")] = 0.0224  # .0007 x 32 environments
+    learning_rate: Annotated[float, Meta(gt=0, le=1_000, description="learning rate at step 0")] = (
+        0.0224  # .0007 x 32 environments
+    )
     learning_rate_final: Annotated[
-        float, Meta(ge=0, le=1_000, description="reached linearly at total_steps; learning_rate = constant")
+        float,
+        Meta(
+            ge=0,
+            le=1_000,
+            description="learning rate at total_steps, reached linearly; the same as learning_rate = constant",
+        ),
     ] = 0.0
     epsilon: Annotated[float, Meta(gt=0, le=1_000, description="added to the denominator")] = 0.1
     clip_norm: Annotated[
@@ -51,7 +58,7 @@ class OptimizerSettings(Settings, frozen=True, kw_only=True):
 class RMSPropSettings(OptimizerSettings, frozen=True, kw_only=True, tag="rmsprop"):
     """Keys of RMSProp."""
 
-    decay: Annotated[Beta, Meta(description="of the mean of squared gradients, per optimizer step")] = 0.99
+    decay: Annotated[Beta, Meta(description="decay of the mean of squared gradients, per optimizer step")] = 0.99
     epsilon_inside_root: Annotated[
         bool, Meta(description="sqrt(a + epsilon), as TensorFlow 1, instead of sqrt(a) + epsilon, as torch")
     ] = True

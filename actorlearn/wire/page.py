@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import inspect as source
+from itertools import pairwise
+from textwrap import dedent
 from typing import get_args
 
 from msgspec import inspect
@@ -29,6 +33,44 @@ made from `actorlearn/wire/messages.py` by `python -m actorlearn.wire.page > doc
 | `detach` | `names` | `names`, `seconds` |
 | `save` | | `path`, `env_steps`, `seconds` |
 | `stop`, `kill` | | |
+
+A run to ask, in a terminal of its own, and a program that asks it by pyzmq and msgpack alone:
+
+<!-- in a terminal of its own -->
+```sh
+actorlearn run configs/catch.yaml name=asked total_steps=100_000_000
+```
+
+```python
+# ask.py
+import json
+import sys
+
+import msgpack
+import zmq
+
+with open(f"{{sys.argv[1]}}/meta.json") as file:
+    meta = json.load(file)
+socket = zmq.Context().socket(zmq.DEALER)
+socket.setsockopt(zmq.IDENTITY, b"ask-1")
+socket.connect(f"ipc://{{meta['sockets']}}/control.sock")
+request = {{"type": "Request", "protocol": {PROTOCOL_VERSION}, "version": meta["version"], "command": "status"}}
+socket.send(msgpack.packb(request))
+reply = msgpack.unpackb(socket.recv())
+print(reply["ok"], reply["text"])
+print(*(process["name"] for process in reply["data"]["processes"]))
+```
+
+```sh
+python ask.py runs/asked-*
+actorlearn stop asked
+```
+
+```
+True running, 3 of 3 processes running
+trainer simulator-0 simulator-1
+asked-…: stopped after 1.8 s
+```
 """
 
 _INSIDE = (Member, ProcessId, Shm, Pipe)
@@ -57,14 +99,30 @@ def _table(struct: type) -> str:
     found = inspect.type_info(struct)
     assert isinstance(found, inspect.StructType)
     said = " ".join((struct.__doc__ or "").partition("\n\n")[0].split())
-    lines = [f"\n### {struct.__name__}\n", f"{said}\n", "| field | type | |", "|---|---|---|"]
+    lines = [f"\n### {struct.__name__}\n", f"{said}\n", "| field | type | | meaning |", "|---|---|---|---|"]
     if found.tag is not None:
-        lines.append(f"| `{found.tag_field}` | text, `{found.tag}` | required |")
+        lines.append(f"| `{found.tag_field}` | text, `{found.tag}` | required | |")
+    meanings = _meanings(struct)
     lines += [
-        f"| `{field.encode_name}` | {_type(field.type)} | {'required' if field.required else ''} |"
+        f"| `{field.encode_name}` | {_type(field.type)} | {'required' if field.required else ''} "
+        f"| {meanings.get(field.name, '')} |"
         for field in found.fields
     ]
     return "\n".join(lines) + "\n"
+
+
+def _meanings(struct: type) -> dict[str, str]:
+    """Return the texts below the fields of a struct and of its bases, by the fields' names."""
+    found: dict[str, str] = {}
+    for base in reversed(struct.__mro__):
+        if base.__module__.startswith("actorlearn."):
+            body = ast.parse(dedent(source.getsource(base))).body[0]
+            assert isinstance(body, ast.ClassDef)
+            for field, below in pairwise(body.body):
+                match field, below:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                        found[name] = " ".join(text.replace("``", "`").split()).replace("|", "/")
+    return found
 
 
 def _type(kind: inspect.Type) -> str:

@@ -33,8 +33,8 @@ FILE = re.compile(r"# ([\w-]+\.(?:py|yaml))\b")
 BESIDE = "in a terminal of its own"
 BY_HAND = "by hand: "
 EXIT = "exit "
-READY_S = 120.0
-"""Seconds that a run in a terminal of its own may take before its trainer is ready."""
+READY_S = 300.0
+"""Seconds that a run in a terminal of its own may take before its first report."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def _started(block: Block, folder: Path, environment: dict[str, str], output: Pa
         text = Block(block.kind, f"exec {block.text}")
         process = subprocess.Popen(_bash(text), cwd=folder, env=environment, stdout=file, stderr=subprocess.STDOUT)
     deadline_s = time.monotonic() + READY_S
-    while "trainer ready" not in output.read_text():
+    while " steps/s" not in output.read_text():
         assert process.poll() is None and time.monotonic() < deadline_s, output.read_text()
         time.sleep(0.2)
     return process

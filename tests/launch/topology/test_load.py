@@ -413,7 +413,7 @@ def test_the_schema_asks_for_little_and_knows_ranges_and_grouped_digits() -> Non
 def test_the_page_has_every_key_and_its_defaults() -> None:
     text = page.page()
     assert all(f"| `{key}` |" in text for key in leaves())
-    assert "| `optimizer.learning_rate` | number, more than 0 and at most 1_000 | `0.0224` / `0.003` | at" in text
+    assert "| `optimizer.learning_rate` | number, more than 0 and at most 1_000 | `0.0224` / `0.003` | learning" in text
 
 
 def test_core_schema_of_yaml_1_2() -> None:
