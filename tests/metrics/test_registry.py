@@ -44,15 +44,15 @@ class Described:
     """A stranger's algorithm, as far as its spec goes."""
 
     heads = columns = act = prepare = loss = lambda self: None
-    metrics = (Metric("temperature", "degrees", "heat of the loss", kind=Kind.COUNTER, merge=Merge.SUM),)
+    metrics = (Metric("warmth", "degrees", "heat of the loss", kind=Kind.COUNTER, merge=Merge.SUM),)
 
 
 def test_metrics_of_an_algorithm_stand_in_its_spec_or_class() -> None:
     assert metric("clipped_share").unit == "share" and is_registered("ratio_mean")
     assert all(name not in METRICS for spec in ALGORITHMS.specs() for name in (m.name for m in spec.metrics))
-    assert not is_registered("temperature")
+    assert not is_registered("warmth")
     spec: AlgorithmSpec = ALGORITHMS.spec(f"{__name__}:Described")
-    assert metric("temperature") == spec.metrics[0] and is_registered("secondary_temperature")
+    assert metric("warmth") == spec.metrics[0] and is_registered("secondary_warmth")
 
 
 def test_the_secondary_learner_s_metrics_are_those_of_the_first() -> None:
