@@ -66,8 +66,8 @@ class R2D1(QLearning):
         target = self._target(values.detach(), batch)
         distance = (target - q).where(valid, 0.0)
         metrics = {
-            "q_mean": mean_over(valid, q),
-            "target_mean": mean_over(valid, target),
+            "q_mean": mean_over(valid, self._returns(q)),
+            "target_mean": mean_over(valid, self._returns(target)),
             "error_mean": mean_over(valid, distance.abs()),
             "priority": self._priority(distance.detach().abs(), valid),
         }
@@ -79,11 +79,14 @@ class R2D1(QLearning):
         best = (values[1:] if self.settings.double else following).argmax(-1, keepdim=True)
         value = following.gather(-1, best).squeeze(-1)  # [L - 1 + n, B]
         reached = value.gather(0, batch.columns["reached"] - 1)
+        target = batch.reward + (discount * self._returns(reached)).where(discount != 0.0, 0.0)
         epsilon = self.settings.rescale_epsilon
-        if epsilon is not None:
-            reached = unscale(reached, epsilon)
-        target = batch.reward + (discount * reached).where(discount != 0.0, 0.0)
         return target if epsilon is None else rescale(target, epsilon)
+
+    def _returns(self, values: Tensor) -> Tensor:
+        """Return the expected returns that the network's values stand for."""
+        epsilon = self.settings.rescale_epsilon
+        return values if epsilon is None else unscale(values, epsilon)
 
     def _priority(self, distance: Tensor, valid: Tensor) -> Tensor:
         """Return eta * max + (1 - eta) * mean of the errors [L, B] of each sequence, [1, B]."""

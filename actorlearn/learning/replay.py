@@ -145,7 +145,7 @@ class Replayed(Minibatches):
     def finish(self) -> dict[str, float]:
         """Count the steps before the rollout as learned from; returns the number of minibatches as a metric."""
         self._credited, self._ahead = self._claim, 0
-        return {"replay_transitions": float(len(self.replay)), "minibatches": float(self._due)}
+        return {"replay_transitions": float(self.replay.transitions), "minibatches": float(self._due)}
 
     # One minibatch -----------------------------------------------------------------------------------------------
 

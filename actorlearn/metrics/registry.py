@@ -90,7 +90,7 @@ _LEARNING = (
     Metric(
         "replay_transitions",
         "transitions",
-        "transitions, or sequences, that can be drawn from the replay",
+        "transitions stored in the replay with their returns, one by one where sequences are drawn",
         form=Form.WHOLE,
     ),
     Metric("minibatches", "minibatches", "minibatches of the newest rollout", form=Form.WHOLE),

@@ -59,7 +59,8 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Meta(
             ge=0,
             le=65_536,
-            description="transitions of a minibatch of a second network that learns beside, and never acts; 0 = none",
+            description="transitions, or sequences, of a minibatch of a second network that learns beside, and never "
+            "acts; 0 = none",
         ),
     ] = 0
 

@@ -25,6 +25,11 @@ SAC = [
     *("replay.save=true", "replay.learning_starts_steps=100", "replay.capacity_steps=1000"),
     *("replay.batch_size=16", "replay.ratio=8"),
 ]
+SEQUENCES = [
+    *("algorithm.name=r2d1", "replay.save=true", "replay.learning_starts_steps=400", "replay.capacity_steps=1000"),
+    *("algorithm.target_every_steps=96", "algorithm.epsilon_steps=1500", "model.recurrent_size=16"),
+    *("replay.sequence_steps=6", "replay.burn_in_steps=6", "replay.sequence_every=3", "replay.batch_size=8"),
+]
 TWO = ["learners.count=2", "simulators.count=1", "inference.count=1"]
 SERVED = ["inference.count=1"]
 ROLLOUTS = ["simulators.blocks=2", "simulators.weights=rollout", "simulators.groups=2"]
@@ -52,6 +57,7 @@ SYNC = {
     "several simulators": [*TWO, "simulators.count=2", "simulators.envs=2"],
     "dqn": [*TWO, *DQN],
     "numbers": [*TWO, *SAC],
+    "sequences": [*TWO, *SEQUENCES],
     "normalised": [*TWO, "model.normalize_observation=true", "algorithm.normalize_reward=true"],
 }
 REPLAY = {
@@ -61,6 +67,7 @@ REPLAY = {
     "rainbow": [*RAINBOW, *SERVED],
     "secondary": [*DQN, "replay.secondary_batch_size=64"],
     "numbers": SAC,
+    "sequences": [*SEQUENCES, *SERVED, "simulators.reset=wait"],
 }
 CASES = {"alone": ALONE, "sync": SYNC, "replay": REPLAY}
 QUICK = {"alone": ("stop", "kill"), "sync": ("kill",), "replay": ("stop",)}
