@@ -59,6 +59,16 @@ class FreeParameters(nn.Module):
         return dict(self.heads.items())
 
 
+def spans(module: nn.Module) -> dict[str, slice]:
+    """Return each network's range of the flat vector of parameters; empty for a module that is a single network."""
+    found: dict[str, slice] = {}
+    start = 0
+    for name, network in networks(module).items() if isinstance(module, SeveralNetworks) else ():
+        stop = start + sum(parameter.numel() for parameter in network.parameters())
+        found[name], start = slice(start, stop), stop
+    return found
+
+
 def networks(module: nn.Module) -> dict[str, nn.Module]:
     """Return all networks in a module by name; a module that is a single network is the actor."""
     return dict(module.networks.items()) if isinstance(module, SeveralNetworks) else {ACTOR: module}

@@ -13,7 +13,7 @@ the rollout that they contain, and its next incarnation skips that rollout: each
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -122,12 +122,12 @@ class Gossip(Exchange):
         """Combine the moments with the own statistics, which are mixed with the weights."""
         self.own.merge(moments, combine)
 
-    def step(self, gradients: Tensor, learning_rate: float, usable: bool = True) -> Stepped:
+    def step(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
         """Take a step of the own optimizer; every `local_steps` of them an exchange."""
         every = self.settings.gradient_every
         if self._gradients and self._steps % every == 0 and bool(torch.isfinite(gradients).all()):
             self._gradients.post(gradients.cpu().numpy())
-        stepped = self.own.step(gradients, learning_rate, usable)
+        stepped = self.own.step(gradients, learning_rates, usable)
         self._steps += 1
         self._pending += 1
         if self._pending >= self.settings.local_steps:

@@ -19,7 +19,9 @@ from actorlearn.envs.interface import EnvSpec
 from actorlearn.envs.make import spec as env_spec
 from actorlearn.models.make import flatten
 from actorlearn.models.make import make as make_model
+from actorlearn.models.several import spans
 from actorlearn.models.unroll import state_size
+from actorlearn.optim.groups import GroupedOptimizer, make_groups
 from actorlearn.optim.make import make as make_optimizer
 from actorlearn.worker.settings import DescribeSettings
 
@@ -37,7 +39,8 @@ def run(settings: DescribeSettings) -> None:
         network = make_model(settings.model, spec.observation_shape, spec.observation_dtype, heads, 0, extra)
         check_outputs(network, spec, heads, settings.model.name)
         weights, gradients = flatten(network)
-        make_optimizer(settings.optimizer, weights[: gradients.numel()])
+        groups = make_groups(settings.optimizer, spans(network), gradients.numel())
+        GroupedOptimizer(make_optimizer, groups, weights[: gradients.numel()])
     except Exception as error:  # a user's environment or model may raise anything
         print(json.dumps({"error": " ".join(str(error).split()) or type(error).__name__}), flush=True)
         sys.exit(2)

@@ -246,6 +246,8 @@ def _of_key(value: Any, key: Key, path: Path) -> Iterator[Problem]:
         yield from _of_list(value, key, kind, path)
     elif isinstance(kind, inspect.StrType):
         yield from _of_text(value, key, kind, path)
+    elif isinstance(kind, inspect.DictType) and (section := key_of(kind.value_type).section):
+        yield from _of_named_sections(value, section, path)
     elif isinstance(kind, inspect.DictType):
         yield from _of_arguments(value, kind, path)
     elif isinstance(kind, inspect.IntType | inspect.FloatType):
@@ -285,6 +287,22 @@ def _of_arguments(value: Any, kind: inspect.DictType, path: Path) -> Iterator[Pr
             yield from _of_key(name, key_of(kind.key_type), path)
     else:
         yield Problem(path, value, "must be a mapping of arguments", "write for example {size: 6}, or leave it out")
+
+
+def _of_named_sections(value: Any, section: type[msgspec.Struct], path: Path) -> Iterator[Problem]:
+    """Yield problems of a mapping whose values are sections, in which any key may be left out."""
+    keys = keys_of(section)
+    if not isinstance(value, dict):
+        example = f"write for example {{NAME: {{{next(iter(keys))}: ...}}}}, or leave it out"
+        yield Problem(path, value, "must be a mapping of names", example)
+        return
+    for name, inside in value.items():
+        if isinstance(inside, dict):
+            yield from _strangers(inside, keys, (*path, name))
+            for key in filter(inside.__contains__, keys):
+                yield from _of_key(inside[key], keys[key], (*path, name, key))
+        else:
+            yield _no_mapping(inside, keys, (*path, name))
 
 
 def _of_words(value: Any, key: Key, kind: inspect.LiteralType, path: Path) -> Iterator[Problem]:

@@ -81,7 +81,7 @@ def learn(folder: Path, rank: int, learners: int, gone: mmap.mmap) -> list[str]:
         for step in range(STEPS):
             exchange.agree(10, 1)
             gradients.copy_(torch.sin(torch.arange(SIZE) * (1.0 + rank + learners * step)))
-            exchange.step(gradients, 0.01)
+            exchange.step(gradients, [0.01])
             seen.append(fingerprint(weights, exchange))
     except (PeerLost, Stopped):  # Stopped: it never came, so that the supervisor tells of it
         seen[-1] = fingerprint(weights, exchange)  # as it was, if nothing was half done

@@ -58,7 +58,7 @@ def test_two_learners_are_one_with_the_environments_of_both(tmp_path: Path) -> N
         for rank in range(2):
             program.combine(weights[program.PARAMETERS :], torch.tensor([rank + 1.0, float(update)]))
         gradient = program.gradient(weights, slice(0, program.ROWS), update)
-        stepped = alone.step(gradient, program.RATE, usable=update != program.UNUSABLE)
+        stepped = alone.step(gradient, [program.RATE], usable=update != program.UNUSABLE)
         for lines in (first, second):
             assert lines[update]["taken"] == stepped.taken == (update != program.UNUSABLE)
             if stepped.taken:
@@ -138,6 +138,6 @@ def test_who_has_fewer_steps_left_makes_the_others_along_with_them(tmp_path: Pat
     weights = program.start()
     alone = Alone(AloneExchangeSettings(), Learner(program.OPTIMIZER, weights, torch.zeros(program.PARAMETERS)))
     for step, gradient in enumerate((1.0, 0.5)):
-        alone.step(torch.full((program.PARAMETERS,), gradient), program.RATE)
+        alone.step(torch.full((program.PARAMETERS,), gradient), [program.RATE])
         assert first[1 + step] == {"weights": weights.tolist(), "state": alone.state()["mean"].tolist()}
     assert first[3] == {"positions": [[1, 10], [1, 10]]}
