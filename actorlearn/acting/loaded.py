@@ -70,9 +70,11 @@ class LoadedPolicy:
     ) -> npt.NDArray[Any]:
         """Return actions [N], or [N, k] where one has k parts, for observations [N, …] of N environments.
 
-        They are sampled as in evaluations, or the most probable ones if ``greedy``. A recurrent network remembers each
-        environment from call to call; ``first`` [N] says which of them begin a game, in the first call all. Raises
-        ValueError for another shape, TypeError for floats where the network takes uint8.
+        They are sampled as in evaluations, or the most probable ones if ``greedy``, and are those that ``environments``
+        take: with ``env.scale_actions`` from -1 to 1, which stands for ``low + (action + 1) / 2 * (high - low)`` of a
+        Box. A recurrent network remembers each environment from call to call; ``first`` [N] says which of them begin a
+        game, in the first call all. Raises ValueError for another shape, TypeError for floats where the network takes
+        uint8.
         """
         found, shape = np.asarray(observation), self.settings.observation_shape
         if found.ndim == 0 or found.shape[1:] != shape:

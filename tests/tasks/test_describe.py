@@ -127,6 +127,24 @@ def test_a_class_that_fits_is_described(capsys: pytest.CaptureFixture[str]) -> N
     assert json.loads(capsys.readouterr().out)["weights"] == 101 * 4
 
 
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        (["optimizer.groups.actor.learning_rate=0.1"], "'actor' is no network of the algorithm, which has only one"),
+        (
+            ["env.id=Pendulum-v1", "algorithm.name=sac", "optimizer.groups.temprature.learning_rate=0.1"],
+            "networks are actor, critic_1, critic_2, temperature; did you mean temperature?",
+        ),
+        (["env.id=Pendulum-v1", "algorithm.name=sac", "optimizer.groups.temperature.learning_rate=0.1"], ""),
+    ],
+)
+def test_a_parameter_group_is_a_network_of_the_algorithm(
+    overrides: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = described(overrides, capsys)
+    assert says in line and bool(says) == bool(line)
+
+
 @pytest.mark.usefixtures("misfits")
 def test_a_kind_of_environments_without_its_two_functions_is_refused() -> None:
     from misfits import KIND  # type: ignore[import-not-found]
