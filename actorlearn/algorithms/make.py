@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from inspect import signature
 
 from actorlearn.actions import Actions
 from actorlearn.algorithms.interface import Algorithm, MultiNetworkAlgorithm
@@ -12,14 +13,15 @@ from actorlearn.extra_networks import ExtraNetwork
 
 def make(settings: AlgorithmSettings) -> Algorithm:
     """Construct the algorithm; raises ValueError, one line, where that cannot be."""
-    spec = ALGORITHMS.spec(settings.name)
+    kind = ALGORITHMS.spec(settings.name).load()
     try:
-        algorithm: Algorithm = spec.load()(settings)
+        signature(kind).bind(settings)
     except TypeError as error:
         raise ValueError(
             f"algorithm.name: {settings.name!r} must be called as Name(settings) and make an Algorithm "
             f"(actorlearn/algorithms/interface.py): {error}"
         ) from error
+    algorithm: Algorithm = kind(settings)
     if not isinstance(getattr(algorithm, "prepared_rows", None), int):
         raise ValueError(
             f"algorithm.name: {settings.name!r} lacks the whole number prepared_rows "

@@ -203,7 +203,8 @@ class AlgorithmSpec(Spec):
     """Definitions of the metrics that its loss returns, where no other algorithm's loss has them too."""
 
     def __post_init__(self) -> None:
-        """Refuse settings that have not what the trainer reads."""
+        """Refuse settings that have not what the trainer reads, and facts that are not what they must be."""
+        super().__post_init__()
         base = OffPolicySettings if self.replayed else OnPolicySettings
         if not issubclass(self.settings, base):
             raise ValueError(f"algorithm {self.name!r}: its settings must be a subclass of {base.__name__}")
@@ -212,6 +213,21 @@ class AlgorithmSpec(Spec):
                 f"algorithm {self.name!r}: its settings must say how the target network is renewed: be a subclass of "
                 f"{HardCopySettings.__name__}, or have a property target that returns HardCopies or Polyak"
             )
+
+        facts: dict[str, Any] = {"defaults": self.defaults, "optimizers": self.optimizers}
+        for what, said in facts.items():
+            if not (isinstance(said, Mapping) and all(isinstance(inner, Mapping) for inner in said.values())):
+                raise ValueError(
+                    f"algorithm {self.name!r}: its {what} are {said!r:.100}; they must be mappings by kind"
+                )
+        for kind, sections in self.defaults.items():
+            if strange := sections.get("algorithm", {}).keys() - set(self.settings.__struct_fields__):
+                raise ValueError(
+                    f"algorithm {self.name!r}: its defaults of {kind} have {min(strange)!r}, which is no key"
+                )
+        metrics: Sequence[Any] = self.metrics
+        if wrong := [metric for metric in metrics if not isinstance(metric, Metric)]:
+            raise ValueError(f"algorithm {self.name!r}: its metrics have {wrong[0]!r:.100}, which is no Metric")
 
     def check(self, found: Any, what: str, more: Sequence[str] = ()) -> None:
         """Raise ValueError for the methods that a class lacks; it has one loss, or several, of networks of its own."""

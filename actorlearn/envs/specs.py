@@ -162,6 +162,7 @@ class EnvironmentSpec(Spec):
 
     def __post_init__(self) -> None:
         """Raise ValueError for a second kind that would take every id."""
+        super().__post_init__()
         if not self.prefix and self.settings is not GymnasiumSettings:
             rule = "its prefix must say how its ids begin, such as my-kind/: gymnasium makes what has no other prefix"
             raise ValueError(f"kind of environments {self.name!r}: {rule}")

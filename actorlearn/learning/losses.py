@@ -73,6 +73,8 @@ class LossPerNetwork:
         self._generator.manual_seed(minibatch.seed)
         with autocast(self._device, self._precision):
             losses, metrics = self._algorithm.losses(self._networks, minibatch.batch, self._generator, progress)
+        if unknown := losses.keys() - self._parameters.keys():
+            raise ValueError(f"losses returns {min(unknown)!r}, and the networks are {', '.join(self._parameters)}")
         self._gradients.zero_()
         for left, (name, loss) in enumerate(losses.items(), 1 - len(losses)):
             torch.autograd.backward(loss, inputs=self._parameters[name], retain_graph=left < 0)

@@ -166,7 +166,10 @@ def no_entry(path: Path, name: str, registry: Registry[Any], error: str) -> Prob
     """Return the problem of a name that is in no registry, or whose code cannot be imported."""
     if CODE.fullmatch(name):
         rule = error.removeprefix(f"{registry.kind}.name: {name!r}").lstrip(": ")
-        return Problem(path, name, rule, "name what can be imported from here")
+        fits = not rule.startswith("does not fit")
+        return Problem(
+            path, name, rule, "name what can be imported from here" if fits else "correct it, or name another"
+        )
     closest = nearest(name, registry.names())
     way_out = f"did you mean {closest}?" if closest else f"write for example {registry.names()[0]}"
     return Problem(path, name, f"must be {', '.join(registry.names())} or package.module:Name", way_out)
@@ -260,7 +263,7 @@ def _missing(key: Key, path: Path) -> Problem:
     if path == ("env", "id"):
         rule, way_out = "every topology names its environment", "add env: {id: ALE/Pong-v5}, or another gymnasium id"
     else:
-        rule, way_out = f"{dotted(path[:-1])} needs it ({key.description})", f"write {{{path[-1]}: ...}}"
+        rule, way_out = f"{dotted(path[:-1])} needs it{_unit(key)}", f"write {{{path[-1]}: ...}}"
     return Problem(path, MISSING, rule, way_out)
 
 
@@ -345,7 +348,8 @@ def _of_text(value: Any, key: Key, kind: inspect.StrType, path: Path) -> Iterato
     if kind.pattern is None or re.fullmatch(kind.pattern.removesuffix("$"), value):
         return
     if not key.examples:
-        yield Problem(path, value, key.words["rule"], key.words["way_out"])
+        rule = key.words.get("rule", f"must match {kind.pattern}{_unit(key)}")
+        yield Problem(path, value, rule, key.words.get("way_out", "write another"))
         return
     closest = nearest(value, key.examples)
     way_out = f"did you mean {closest}?" if closest else f"write for example {key.examples[0]}"
