@@ -81,19 +81,19 @@ class Router:
         _listen(self.socket, endpoint)
 
     def recv(self, timeout_ms: int = 0) -> tuple[str, bytes] | None:
-        """Return the next message as (peer id, body), or None when none came in time.
+        """Return the next message as (peer id, body), or None when none came in time; an id may be any bytes.
 
         A message of several frames is returned with an empty body, which decodes as no message.
         """
         if not self.socket.poll(timeout_ms, zmq.POLLIN):
             return None
         frames = self.socket.recv_multipart()
-        return frames[0].decode("utf-8", "replace"), frames[1] if len(frames) == _FRAMES else b""
+        return frames[0].decode("utf-8", "surrogateescape"), frames[1] if len(frames) == _FRAMES else b""
 
     def send(self, peer: str, body: bytes) -> bool:
         """Send without blocking; False when the peer is gone or its queue is full."""
         try:
-            self.socket.send_multipart([peer.encode(), body], zmq.NOBLOCK)
+            self.socket.send_multipart([peer.encode("utf-8", "surrogateescape"), body], zmq.NOBLOCK)
         except zmq.ZMQError:
             return False
         return True

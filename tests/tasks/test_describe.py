@@ -200,7 +200,7 @@ def described(overrides: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("model.name=misfits:NoForward", ["NoForward", "forward"]),
         ("model.name=misfits:NoValue", ["returns logits and no value", "actorlearn/models/interface.py"]),
         ("model.name=misfits:NoDict", ["returns Tensor", "actorlearn/models/interface.py"]),
-        ("model.name=misfits:Narrow", ["returns logits as torch.float32 [1, 1], not float32 [1, 3]"]),
+        ("model.name=misfits:Narrow", ["returns logits as torch.float32 [2, 1], not float32 [2, 3]"]),
         ("model.name=misfits:Wrong", ["'misfits:Wrong' cannot be made: RuntimeError: no such file (misfits.py, line"]),
         ("model.name=misfits:OfOneRow", ["returns logits as torch.float32 [1, 3], not float32 [2, 3]"]),
         ("model.name=misfits:NoGradient", ["returns outputs without a gradient"]),
