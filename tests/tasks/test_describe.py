@@ -24,6 +24,7 @@ import torch
 from torch import nn
 from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.dqn import DQN
+from actorlearn.algorithms.sac import SAC
 from actorlearn.algorithms.settings import AlgorithmSpec, OnPolicySettings
 from actorlearn.envs.catch import Catch
 from actorlearn.envs.specs import EnvironmentSpec, EnvSettings
@@ -136,6 +137,17 @@ class FewPriorities(DQN):
     def loss(self, outputs, batch, progress):
         loss, metrics = super().loss(outputs, batch, progress)
         return loss, {**metrics, "priority": metrics["priority"][:, :1]}
+
+class ActorTwice(SAC):
+    def extra_networks(self, actions): return {"actor": super().extra_networks(actions)["critic_1"]}
+
+class DictOfHeads(SAC):
+    def extra_networks(self, actions): return {"critic_1": {"value": 1}}
+
+class LossOfNothing(SAC):
+    def losses(self, networks, batch, generator, progress):
+        losses, metrics = super().losses(networks, batch, generator, progress)
+        return {**losses, "critic_3": losses["critic_1"]}, metrics
 
 class WordsForMetrics(A2C):
     def loss(self, outputs, batch, progress):
@@ -254,6 +266,22 @@ def test_a_parameter_group_is_a_network_of_the_algorithm(
 ) -> None:
     line = described(overrides, capsys)
     assert says in line and bool(says) == bool(line)
+
+
+@pytest.mark.usefixtures("misfits")
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("ActorTwice", "extra_networks returns 'actor'; a name is an identifier, and not 'actor'"),
+        ("DictOfHeads", "extra_networks returns {'critic_1': {'value': 1}}; it must map names to ExtraNetwork"),
+        ("LossOfNothing", "losses returns 'critic_3', and the networks are actor, critic_1, critic_2, temperature"),
+    ],
+)
+def test_an_algorithm_of_several_networks_is_refused_too(
+    name: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = described(["env.id=Pendulum-v1", f"algorithm.name=misfits:{name}", "env.scale_actions=true"], capsys)
+    assert f"algorithm.name: 'misfits:{name}'" in line and says in line
 
 
 @pytest.mark.usefixtures("misfits")
