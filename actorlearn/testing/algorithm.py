@@ -212,3 +212,18 @@ class AlgorithmContract:
         loss, _, gradients = self.learned(replace(batch, valid=torch.zeros_like(batch.valid)))
         assert torch.isfinite(loss)
         assert not any(gradient.any() for gradient in gradients.values())
+
+    def test_a_batch_is_learned_from_alike_each_time_and_left_as_it_is(self) -> None:
+        """What a loss draws comes from the generator that it is handed, and minibatches may be views of one batch."""
+        batch, before = self.batch(), torch.random.get_rng_state()
+        kept = batch.environments(torch.arange(batch.action.shape[1]))
+        (loss, _, gradients), (again, _, of_again) = self.learned(batch), self.learned(batch)
+        assert torch.equal(before, torch.random.get_rng_state()), "torch's global generator was drawn from"
+        assert torch.equal(loss, again)
+        assert all(torch.equal(gradient, of_again[name]) for name, gradient in gradients.items())
+        changed = [name for name in Batch.__slots__ if name != "columns" and _differ(batch, kept, name)]
+        assert not changed, f"{changed} of the batch were written to"
+
+
+def _differ(batch: Batch, kept: Batch, name: str) -> bool:
+    return not torch.equal(getattr(batch, name), getattr(kept, name))
