@@ -214,7 +214,7 @@ class AlgorithmContract:
         assert not any(gradient.any() for gradient in gradients.values())
 
     def test_a_batch_is_learned_from_alike_each_time_and_left_as_it_is(self) -> None:
-        """What a loss draws comes from the generator that it is handed, and minibatches may be views of one batch."""
+        """A loss draws from the generator that it is handed alone, and minibatches may be views of one batch."""
         batch, before = self.batch(), torch.random.get_rng_state()
         kept = batch.environments(torch.arange(batch.action.shape[1]))
         (loss, _, gradients), (again, _, of_again) = self.learned(batch), self.learned(batch)
