@@ -25,8 +25,11 @@ from actorlearn.models.specs import ModelSpec
 from actorlearn.optim.groups import GroupedOptimizer, make_groups
 from actorlearn.optim.make import make as make_optimizer
 from actorlearn.optim.specs import OptimizerSpec
+from actorlearn.parameters.modes import MODES
+from actorlearn.registry import PlugIn
 from actorlearn.tasks.rehearse import Part, Rehearsal, blaming, check_columns, check_extra_networks, check_heads
 from actorlearn.worker.passes import ComputePool
+from actorlearn.worker.roles import ROLES
 from actorlearn.worker.settings import DescribeSettings
 
 SEED = 0
@@ -45,6 +48,11 @@ def run(settings: DescribeSettings) -> None:
 
 def describe(settings: DescribeSettings) -> dict[str, Any]:
     """Return the description of an environment, a network and an algorithm that fit together; raises ValueError."""
+    for spec_of, key, names in ((MODES.spec, "mode", [settings.mode]), (ROLES.spec, "roles", settings.roles)):
+        for name in names:
+            found: PlugIn = spec_of(name)
+            with blaming(Part(key, name, found.described_in or "docs/plugins.md"), "cannot be used"):
+                found.load()
     parts = {
         "env": Part("env.id", settings.env.id, "gymnasium.Env (of a kind of its own: actorlearn/envs/interface.py)"),
         "model": Part("model.name", settings.model.name, ModelSpec.described_in),

@@ -19,6 +19,7 @@ from actorlearn.worker import settings as all_settings
 from actorlearn.worker.settings import DescribeSettings
 from launch.spawning.answers import NoAnswerError, ask
 from launch.topology.load import Topology, TopologyError
+from launch.topology.modes import mode
 
 LIMIT_S = 60.0
 """Longest that building environment and network may take; importing torch on a busy machine takes tens of seconds."""
@@ -60,6 +61,8 @@ def describe(topology: Topology) -> Description:
         model=topology.model,
         algorithm=topology.algorithm,
         optimizer=topology.optimizer,
+        mode=mode(topology).name,
+        roles=tuple(name for name, section in topology.roles.items() if section.count),
         devices={"inference.device": topology.inference.device, "trainer.device": topology.trainer.device},
     )
     with tempfile.TemporaryDirectory(prefix="actorlearn-") as folder:

@@ -170,6 +170,8 @@ def no_entry(path: Path, name: str, registry: Registry[Any], error: str) -> Prob
         return Problem(
             path, name, rule, "name what can be imported from here" if fits else "correct it, or name another"
         )
+    if name in registry.names():  # a package brings it, and it cannot be loaded
+        return Problem(path, name, f"cannot be used: {error}", "mend or uninstall the package, or name another")
     closest = nearest(name, registry.names())
     way_out = f"did you mean {closest}?" if closest else f"write for example {registry.names()[0]}"
     return Problem(path, name, f"must be {', '.join(registry.names())} or package.module:Name", way_out)

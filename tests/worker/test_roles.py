@@ -128,6 +128,26 @@ def test_keys_of_roles_are_refused_as_others_are(package: Path, keys: str, said:
     assert said in refused.stderr
 
 
+@pytest.mark.parametrize(("module", "key"), [("auditor", "roles: 'auditor' cannot be used"), ("PLAN", "roles.auditor")])
+def test_a_role_whose_code_is_not_there_is_refused(package: Path, module: str, key: str) -> None:
+    if module == "PLAN":
+        spec = package / "auditor_role.py"
+        spec.write_text(spec.read_text().replace("auditor_role:PLAN", "nowhere:PLAN"))
+    else:
+        (package / "auditor.py").unlink()
+    refused = actorlearn(package, "check", "catch.yaml", *KEYS, "roles.auditor.count=1")
+    assert refused.returncode == 2
+    (line,) = refused.stderr.splitlines()
+    assert key in line and "no package" in line
+
+
+def test_a_broken_role_that_a_topology_does_not_have_breaks_nothing(package: Path) -> None:
+    spec = package / "auditor_role.py"
+    spec.write_text(spec.read_text().replace("auditor_role:PLAN", "nowhere:PLAN"))
+    checked = actorlearn(package, "check", "catch.yaml", *KEYS)
+    assert checked.returncode == 0, checked.stderr
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(120)
 def test_a_run_starts_watches_and_ends_a_role_that_a_package_brings(package: Path) -> None:
