@@ -92,7 +92,9 @@ def draw_bands(steps: Numbers, groups: Sequence[tuple[str, Numbers]], column: st
         axes.fill_between(steps / unit, numbers.min(axis=0), numbers.max(axis=0), color=colour, alpha=0.15, linewidth=0)
         label = _as_written(f"{name}: {len(numbers)} run{'s' * (len(numbers) > 1)}")
         mark = "o" if len(steps) == 1 else ""
-        axes.plot(steps / unit, numbers.mean(axis=0), mark, color=colour, linestyle=style, linewidth=1.8, label=label)
+        axes.plot(
+            steps / unit, numbers.mean(axis=0), color=colour, linestyle=style, linewidth=1.8, marker=mark, label=label
+        )
     axes.set_ylabel(_as_written(describe_metric(column) or column))
     axes.set_xlabel(f"environment steps ({unit_name})")
     dress(axes)
