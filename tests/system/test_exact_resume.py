@@ -71,7 +71,7 @@ REPLAY = {
 }
 CASES = {"alone": ALONE, "sync": SYNC, "replay": REPLAY}
 QUICK = {"alone": ("stop", "kill"), "sync": ("kill",), "replay": ("stop",)}
-"""Interruptions of the first case of each mode, by the quick tests: a run takes seconds to start."""
+"""Interruptions of the quick tests, by mode: a run takes seconds to start."""
 
 
 class Interrupted:
@@ -129,9 +129,19 @@ def uninterrupted(launched: Start, keys: list[str]) -> str:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("mode", [pytest.param("alone", marks=pytest.mark.smoke), "sync", "replay"])
-def test_a_run_that_is_stopped_and_killed_ends_with_the_weights_of_one_that_was_not(launched: Start, mode: str) -> None:
-    keys = next(iter(CASES[mode].values()))
+@pytest.mark.parametrize(
+    ("mode", "name"),
+    [
+        pytest.param("alone", "a2c", marks=pytest.mark.smoke),
+        ("sync", "a2c"),
+        ("replay", "dqn"),
+        ("replay", "sequences"),
+    ],
+)
+def test_a_run_that_is_stopped_and_killed_ends_with_the_weights_of_one_that_was_not(
+    launched: Start, mode: str, name: str
+) -> None:
+    keys = CASES[mode][name]
     expected = uninterrupted(launched, keys)
     interrupted = Interrupted(launched, keys, random.Random(mode))
     for how in QUICK[mode]:
