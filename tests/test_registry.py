@@ -155,6 +155,11 @@ def test_what_does_not_fit_is_refused_with_what_is_missing(name: str, why: str) 
         ALGORITHMS.spec(name)
 
 
+def test_a_spec_whose_settings_are_of_a_replay_is_told_how_to_say_so() -> None:
+    with pytest.raises(ValueError, match="subclass of OnPolicySettings; or say replayed=True in its spec"):
+        AlgorithmSpec(name="mine", settings=OffPolicySettings, made_by="mine:Mine")
+
+
 def test_the_kind_of_an_environment_follows_from_its_id() -> None:
     assert ENVIRONMENTS.of("ALE/Pong-v5").name == "atari"
     assert ENVIRONMENTS.of("CartPole-v1").name == ENVIRONMENTS.of("package.module:Class").name == "gymnasium"

@@ -207,7 +207,8 @@ class AlgorithmSpec(Spec):
         super().__post_init__()
         base = OffPolicySettings if self.replayed else OnPolicySettings
         if not issubclass(self.settings, base):
-            raise ValueError(f"algorithm {self.name!r}: its settings must be a subclass of {base.__name__}")
+            way = "" if self.replayed else "; or say replayed=True in its spec, if it learns from a replay"
+            raise ValueError(f"algorithm {self.name!r}: its settings must be a subclass of {base.__name__}{way}")
         if issubclass(self.settings, OffPolicySettings) and self.settings.target is OffPolicySettings.target:
             raise ValueError(
                 f"algorithm {self.name!r}: its settings must say how the target network is renewed: be a subclass of "
