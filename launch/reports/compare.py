@@ -26,11 +26,22 @@ _DIVISIONS = 50_000
 
 
 def group_alike(topologies: Sequence[Mapping[str, Any]]) -> list[list[int]]:
-    """Return the indices of topologies that differ in name and seed alone, a list for each group."""
-    groups: dict[str, list[int]] = {}
-    for index, topology in enumerate(topologies):
-        groups.setdefault(repr(sorted(_keys(topology).items())), []).append(index)
-    return list(groups.values())
+    """Return the indices of topologies that differ in name and seed alone, a list for each group.
+
+    A key that one of two does not have is one that its version of actorlearn did not know, and makes no difference:
+    those of other choices, such as of an algorithm, have another value at the key of the choice.
+    """
+    read = [_keys(topology) for topology in topologies]
+    groups: list[list[int]] = []
+    for index, keys in enumerate(read):
+        for group in groups:
+            first = read[group[0]]
+            if all(first[key] == value for key, value in keys.items() if key in first):
+                group.append(index)
+                break
+        else:
+            groups.append([index])
+    return groups
 
 
 def find_differences(topologies: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -42,14 +53,14 @@ def find_differences(topologies: Sequence[Mapping[str, Any]]) -> list[dict[str, 
     return [{key: keys[key] for key in differing} for keys in read]
 
 
-def _keys(topology: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """Return the values by dotted key, without name and seed."""
+def _keys(topology: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values by key, section.key in sections, without name and seed."""
     found: dict[str, Any] = {}
     for key, value in topology.items():
-        if isinstance(value, Mapping) and value:
-            found |= _keys(value, f"{before}{key}.")
-        elif before or key not in _NO_DIFFERENCE:
-            found[f"{before}{key}"] = value
+        if isinstance(value, Mapping) and key != "roles":  # roles are any names, and no section
+            found |= {f"{key}.{own}": its for own, its in value.items()}
+        elif key not in _NO_DIFFERENCE:
+            found[key] = value
     return found
 
 

@@ -15,8 +15,14 @@ PPO = A2C | {"algorithm": {"name": "ppo", "horizon": 16, "ratio_clip": 0.2}}
 
 def test_runs_that_differ_in_name_and_seed_alone_are_one_group() -> None:
     assert group_alike([A2C, PPO, A2C | {"seed": 2, "name": "b"}, PPO | {"seed": 3}]) == [[0, 2], [1, 3]]
-    longer = A2C | {"env": {"id": "x", "kwargs": {"length": 3}}}
-    assert group_alike([A2C, longer]) == [[0], [1]]
+    short, longer = (A2C | {"env": {"id": "x", "kwargs": {"length": length}}} for length in (2, 3))
+    assert group_alike([A2C, short, longer]) == [[0], [1], [2]]
+    assert group_alike([A2C | {"roles": {}}, A2C | {"roles": {"auditor": {"count": 1}}}]) == [[0], [1]]
+
+
+def test_a_key_that_an_older_version_did_not_have_makes_no_difference() -> None:
+    newer = A2C | {"seed": 2, "optimizer": {"groups": {}}}
+    assert group_alike([A2C, newer]) == [[0, 1]]
 
 
 def test_groups_are_named_by_the_keys_that_all_have_choices_first() -> None:
