@@ -21,9 +21,6 @@ from launch.spawning.answers import NoAnswerError, ask
 from launch.topology.load import Topology, TopologyError
 from launch.topology.modes import mode
 
-LIMIT_S = 60.0
-"""Longest that building environment and network may take; importing torch on a busy machine takes tens of seconds."""
-
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
     """Shapes and sizes of an environment, an algorithm and a network, found by building them once."""
@@ -76,13 +73,14 @@ def describe(topology: Topology) -> Description:
 
 
 def _ask(command: list[str], topology: Topology) -> Any:
-    """Run the child to its end, within a limit, and return its answer."""
+    """Run the child to its end, within the limit on what starts, and return its answer."""
+    limit_s = topology.supervision.start_s
     try:
-        return ask(command, LIMIT_S)
+        return ask(command, limit_s)
     except NoAnswerError as error:
         raise TopologyError(f"env.id {topology.env.id!r}: cannot be described: {error}") from None
     except subprocess.TimeoutExpired:
         raise TopologyError(
-            f"env.id {topology.env.id!r}: not described within {LIMIT_S:g} s; "
-            "an environment must be made in less: see what it waits for, or try again on an idle machine"
+            f"env.id {topology.env.id!r}: not described within supervision.start_s, {limit_s:g} s; "
+            "an environment must be made and reset in less: see what it waits for, or raise supervision.start_s"
         ) from None

@@ -253,9 +253,14 @@ class SupervisionSection(Budget, frozen=True, kw_only=True):
     # network or one write to a disk. An environment may wait for a program of its own; only servers wait for nothing.
     # Before Hello: importing torch from a slow disk takes tens of seconds. Drained trainers may be writing a replay: a
     # million transitions of Atari are 7.1 GB, 12 minutes at 10 MB/s.
-    start_s: Annotated[float, Meta(ge=2, le=1_000_000, description="*_hang_s of a process that is still starting")] = (
-        120.0
-    )
+    start_s: Annotated[
+        float,
+        Meta(
+            ge=2,
+            le=1_000_000,
+            description="*_hang_s of a process that is still starting; limit on trying environment and network before",
+        ),
+    ] = 120.0
     drain_s: Annotated[
         float,
         Meta(

@@ -1,4 +1,4 @@
-"""Runs of an algorithm with several networks, SAC: in each mode, by each way of acting and replaying, and what it learns."""
+"""Runs of SAC, which has several networks: in each mode, by each way of acting and replaying, and to a score."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def test_two_learners_with_parameter_groups_learn_by_each_mode(launched: Start, 
     "way",
     [
         pytest.param(["replay.prioritised=true", "algorithm.n_step=3"], id="prioritised, three steps"),
-        pytest.param(["simulators.weights=rollout", "simulators.blocks=2", "algorithm.horizon=5"], id="one rollout behind"),
+        pytest.param(
+            ["simulators.weights=rollout", "simulators.blocks=2", "algorithm.horizon=5"], id="one rollout behind"
+        ),
         pytest.param(["inference.count=1", "simulators.groups=2"], id="a server"),
         pytest.param(["replay.secondary_batch_size=32"], id="a secondary learner"),
     ],
