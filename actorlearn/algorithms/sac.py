@@ -47,9 +47,10 @@ class SAC:
     def heads(self, actions: Actions) -> dict[str, int]:
         """Return a mean and a log standard deviation for each component of an action."""
         if not isinstance(actions, tuple):
+            others = "dqn, a2c, ppo or impala" if isinstance(actions, int) else "a2c, ppo or impala"
             raise ValueError(
                 f"algorithm.name: {self.settings.name!r} chooses numbers, and this environment's actions are "
-                f"{describe_actions(actions)}; use dqn, a2c, ppo or impala"
+                f"{describe_actions(actions)}; use {others}"
             )
         (numbers,) = actions
         if self.settings.target_entropy is None:

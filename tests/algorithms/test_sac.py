@@ -203,7 +203,13 @@ def test_it_is_random_at_first_and_its_targets_follow() -> None:
     assert settings.target == Polyak(0.01) and named.algorithm(name="sac", random_steps=0).exploration is None
 
 
-@pytest.mark.parametrize(("actions", "words"), [(3, "3 discrete actions"), (MultiDiscrete((3, 2)), "several choices")])
+@pytest.mark.parametrize(
+    ("actions", "words"),
+    [
+        (3, "3 discrete actions; use dqn, a2c, ppo or impala"),
+        (MultiDiscrete((3, 2)), r"several choices at once, of \[3, 2\]; use a2c, ppo or impala"),
+    ],
+)
 def test_actions_that_are_no_numbers_are_refused(actions: Any, words: str) -> None:
     with pytest.raises(ValueError, match=f"'sac' chooses numbers, and this environment's actions are {words}"):
         make(named.algorithm(name="sac")).heads(actions)
