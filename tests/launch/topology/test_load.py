@@ -74,6 +74,8 @@ def values(kind: inspect.Type) -> st.SearchStrategy[Any]:
         return st.lists(values(kind.item_type), max_size=3)
     if isinstance(kind, inspect.StructType):
         return section(kind.cls)
+    if isinstance(kind, inspect.DictType) and isinstance(kind.value_type, inspect.StructType):
+        return st.dictionaries(st.sampled_from(["actor", "critic_1"]), values(kind.value_type))
     return {inspect.BoolType: st.booleans(), inspect.NoneType: st.none(), inspect.DictType: arguments}.get(
         type(kind), code
     )
@@ -399,7 +401,7 @@ def test_what_is_generated_from_the_keys_is_current(file: Path, text: Callable[[
 def test_the_schema_asks_for_little_and_knows_ranges_and_grouped_digits() -> None:
     schema = page.json_schema()
     assert schema["required"] == ["env"]
-    required = {name: part["required"] for name, part in schema["$defs"].items() if "required" in part}
+    required = {name: part["required"] for name, part in schema["$defs"].items() if part.get("required")}
     assert required == {"env-atari": ["id"], "env-gymnasium": ["id"], "WrapperSettings": ["name"]}
     assert all(part["additionalProperties"] is False for part in (schema, *schema["$defs"].values()))
     steps = schema["properties"]["total_steps"]
