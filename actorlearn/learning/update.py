@@ -20,6 +20,7 @@ from actorlearn.learning.minibatches import Minibatch, Minibatches
 from actorlearn.learning.network import Network
 from actorlearn.learning.norms import Norms
 from actorlearn.learning.secondary import Secondary
+from actorlearn.metrics.registry import OWN_RATE
 from actorlearn.models.normalize import Normalized, merge_into, moments_of
 from actorlearn.models.several import spans
 from actorlearn.optim.groups import make_groups
@@ -214,7 +215,7 @@ class Learning:
             self.norms.after()
         self.finite &= stepped.taken
         reported = {"learning_rate": self._rate(self.optimizer_settings, env_steps)}
-        reported |= {f"learning_rate_{g.name}": rates[g.number] for g in self.groups if g.name in self.own_rates}
+        reported |= {f"{OWN_RATE}{g.name}": rates[g.number] for g in self.groups if g.name in self.own_rates}
         return OptimizerStep(float(loss.detach()), stepped.norm, reported, stepped.taken, metrics)
 
     def learning_rates(self, env_steps: int) -> list[float]:

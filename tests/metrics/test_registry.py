@@ -61,6 +61,12 @@ def test_the_secondary_learner_s_metrics_are_those_of_the_first() -> None:
     assert is_registered("secondary_gradient_norm") and not is_registered("secondary_temperature_loss")
 
 
+def test_a_network_s_own_learning_rate_is_described_as_the_optimizer_s() -> None:
+    ours, own = metric("learning_rate"), metric("learning_rate_critic_1")
+    assert own.learning and own.merge == ours.merge
+    assert own.description == f"{ours.description}, of the network critic_1"
+
+
 def test_the_reference_page_is_up_to_date() -> None:
     told = "docs/metrics.md is old: python -m actorlearn.metrics.page > docs/metrics.md"
     assert (ROOT / "docs" / "metrics.md").read_text() == page(), told
