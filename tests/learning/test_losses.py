@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from msgspec.structs import replace
 from torch import Tensor
 
 from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.interface import Batch, Networks
 from actorlearn.extra_networks import ExtraNetwork
+from actorlearn.learning.losses import make as make_losses
 from actorlearn.learning.make import make
 from actorlearn.learning.minibatches import Minibatch
 from actorlearn.learning.update import Learning
@@ -63,6 +67,27 @@ def test_the_gradient_of_a_loss_is_that_of_its_network_alone() -> None:
         whole = [torch.zeros_like(p) if g is None else g for p, g in zip(own[name].parameters(), expected, strict=True)]
         torch.testing.assert_close(found[name], torch.cat([g.reshape(-1) for g in whole]))
     assert all(gradient.any() for gradient in found.values())
+
+
+def test_cores_that_share_out_losses_give_the_same_bits() -> None:
+    one, two = (make(replace(trainer_settings(name=f"{__name__}:Judged"), threads=threads)) for threads in (1, 2))
+    for made in (one, two):
+        made.losses.compute_gradient(Minibatch(batch(), seed=7), 0.0)
+    assert two.network.pool.count == 2
+    assert torch.equal(one.network.gradients, two.network.gradients)
+
+
+def test_an_error_on_the_way_back_is_raised_on_one_core_or_two() -> None:
+    class Detached(Judged):
+        def losses(self, *arguments: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+            losses, metrics = super().losses(*arguments)
+            return {name: loss.detach() for name, loss in losses.items()}, metrics
+
+    for threads in (1, 2):
+        made = make(replace(trainer_settings(name=f"{__name__}:Judged"), threads=threads))
+        made.losses = make_losses(Detached(made.algorithm_settings), made.network, None, "cpu", "fp32")  # type: ignore[arg-type]
+        with pytest.raises(RuntimeError, match="does not require grad"):
+            made.losses.compute_gradient(Minibatch(batch()), 0.0)
 
 
 def test_what_it_draws_depends_on_the_minibatchs_seed_alone() -> None:
