@@ -79,6 +79,8 @@ class LossPerNetwork:
         self._generator.manual_seed(minibatch.seed)
         with autocast(self._device, self._precision):
             losses, metrics = self._algorithm.losses(self._networks, minibatch.batch, self._generator, progress)
+        if not losses:
+            raise ValueError(f"losses returns none; it must return one at least, for {', '.join(self._parameters)}")
         if unknown := losses.keys() - self._parameters.keys():
             raise ValueError(f"losses returns {min(unknown)!r}, and the networks are {', '.join(self._parameters)}")
         self._gradients.zero_()

@@ -90,6 +90,17 @@ def test_an_error_on_the_way_back_is_raised_on_one_core_or_two() -> None:
             made.losses.compute_gradient(Minibatch(batch()), 0.0)
 
 
+def test_an_algorithm_without_a_loss_is_told_the_rule() -> None:
+    class Silent(Judged):
+        def losses(self, *arguments: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+            return {}, {}
+
+    made = learning()
+    losses = make_losses(Silent(made.algorithm_settings), made.network, None, "cpu", "fp32")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="losses returns none; it must return one at least, for actor, judge, number"):
+        losses.compute_gradient(Minibatch(batch()), 0.0)
+
+
 def test_what_it_draws_depends_on_the_minibatchs_seed_alone() -> None:
     made = learning()
     drawn = [

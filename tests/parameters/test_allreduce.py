@@ -112,9 +112,9 @@ def test_a_killed_learner_ends_the_generation_and_survivors_bring_the_newest_wei
 
 @pytest.mark.slow
 @pytest.mark.parametrize("learners", [2, 3])
-def test_wherever_a_learner_is_killed_all_others_have_the_same_whole_step(learners: int) -> None:
+def test_wherever_a_learner_is_killed_all_others_have_the_same_whole_step(learners: int, tmp_path: Path) -> None:
     """Two sum whole gradients, three sum a part each."""
-    command = [sys.executable, "-m", "tests.parameters.killed_learners", str(learners)]
+    command = [sys.executable, "-m", "tests.parameters.killed_learners", str(learners), str(tmp_path)]
     runs = [json.loads(line) for line in subprocess.check_output(command).splitlines()]
     unkilled, killed = runs[0], runs[1:-1]
     assert [seen[1:] for seen in unkilled] == [unkilled[0][1:]] * learners == [seen[1:] for seen in runs[-1]]
